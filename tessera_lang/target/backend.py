@@ -1,0 +1,133 @@
+"""What a backend is to the compiler: a protocol, and discovery by entry point.
+
+The compiler hands over verified Tile IR and a plan and gets an artifact back; it never
+imports a backend. Backends register in the entry-point group ``tessera.backends``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Program
+from tessera_lang.record import dataclass, field
+from tessera_lang.target.installed import entry_points
+from tessera_lang.target.plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """What code is made for and how. All of it is part of a cache key.
+
+    ``arch``: ``sm_80`` ... for cuda, ``native`` or an LLVM CPU name for cpu.
+    ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3.
+    """
+
+    target: str
+    arch: str = "native"
+    bounds: str = "guard"
+    optimize: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the tools or the driver report of the compiled code; -1 = not known."""
+
+    registers: int = -1
+    spill_bytes: int = -1
+    shared_bytes: int = -1
+    local_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Compiled code of one kernel and signature.
+
+    ``kind``: ``object`` (ELF, CPU), ``ptx`` or ``cubin``. ``texts``: stages asked for by
+    name (``llvm``, ``asm``, ``ptx``, ``sass``). ``diagnostics``: warnings of the tools.
+    """
+
+    kind: str
+    code: bytes
+    entry: str
+    plan: LaunchPlan
+    options: TargetOptions
+    resources: Resources = Resources()
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device of a target, as ``tesserac devices`` shows it; -1 = not known."""
+
+    target: str
+    ordinal: int
+    name: str
+    arch: str
+    memory_bytes: int = -1
+    units: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of ``tesserac doctor``: what was looked for, what is there, what to do."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+class Surveyor(Protocol):
+    """What a backend may offer beside ``Backend``: its devices and the state of its tools."""
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """Devices that kernels can run on; empty where there are none. Never raises."""
+        ...
+
+    def diagnose(self) -> tuple[Finding, ...]:
+        """What works and what does not, each failure with its remedy. Never raises."""
+        ...
+
+
+class Backend(Protocol):
+    """One target. ``compile`` may import LLVM; ``identity`` and ``available`` may not."""
+
+    name: str
+
+    def available(self) -> str:
+        """Empty where kernels can run here, else the reason why not, in the user's words."""
+        ...
+
+    def default_arch(self) -> str:
+        """The architecture to compile for where none is named."""
+        ...
+
+    def identity(self, options: TargetOptions) -> tuple[str, ...]:
+        """Versions that take part in a cache key (llvmlite, ptxas, driver ...)."""
+        ...
+
+    def compile(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Artifact:
+        """Code for the one kernel of ``program``; ``stages`` are texts to keep.
+
+        Raises TesseraError with diagnostics for what the user can mend.
+        """
+        ...
+
+
+def backend_names() -> tuple[str, ...]:
+    """Names of the installed backends."""
+    return tuple(sorted({e.name for e in entry_points("tessera.backends")}))
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of that name. Raises KeyError where none is installed."""
+    for entry in entry_points("tessera.backends"):
+        if entry.name == name:
+            backend: Backend = entry.load()
+            return backend
+    raise KeyError(name)

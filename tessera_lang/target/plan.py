@@ -1,0 +1,162 @@
+"""The launch plan: everything a runtime must know to run a compiled kernel.
+
+A value of the compiler, made once per kernel and signature; the runtime only executes it.
+It survives as JSON in the cache and in the manifest of ``tesserac build``. Must not know
+NumPy, the driver or how arrays are held.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.shape import Dim, dim_from_json, dim_to_json
+
+Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterPlan:
+    """One parameter of the kernel as the caller sees it.
+
+    ``dims`` are the sizes the annotation names (symbols bind at the call, in order; a plain
+    symbol binds on first sight, anything else is checked); empty with ``rank`` > 0 where the
+    parameter has no annotation. ``contiguous`` and ``aligned`` are the launch facts that
+    this variant was compiled for: row-major without gaps, base a multiple of 16 bytes.
+    ``span`` is (file, line, column), 1-based, of the parameter. ``value`` is what a
+    ``constant`` was compiled for (a dtype by its name), None where that is not known.
+    """
+
+    name: str
+    kind: Literal["tensor", "scalar", "constant"]
+    dtype: str
+    rank: int = 0
+    dims: tuple[Dim, ...] = ()
+    mut: bool = False
+    contiguous: bool = False
+    aligned: bool = False
+    span: tuple[str, int, int] = ("", 0, 0)
+    value: int | float | bool | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One 64-bit argument of the compiled code, in order.
+
+    ``data``: address of the first element of parameter ``parameter``; ``size`` and
+    ``stride``: of its axis ``axis`` (strides in elements, may be negative or 0); ``symbol``:
+    the value of size ``symbol``; ``scalar``: the parameter's value in the low bits;
+    ``groups``: number of groups; ``fault``: address of the fault record.
+    """
+
+    kind: Literal["data", "size", "stride", "symbol", "scalar", "groups", "fault"]
+    parameter: int = -1
+    axis: int = -1
+    symbol: str = ""
+    dtype: str = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSite:
+    """A guarded operation that may report: what it does to which array, and the line."""
+
+    kind: Literal["read", "write", "atomic", "division", "step", "assert"]
+    what: str
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A fact checked once at the call: ``left <comparison> right``, with its source text."""
+
+    left: Dim
+    comparison: Comparison
+    right: Dim
+    text: str
+    span: tuple[str, int, int] = ("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How a call becomes a launch.
+
+    ``group`` lanes per axis (1 to 3 axes, last fastest); ``grid`` groups per axis as sizes,
+    or None where the call must say ``k[groups](...)``; ``grid_groups`` bound by a shape shows
+    as ``grid == (Sym("grid_groups"),)``. ``shared_bytes`` is what the code allocates.
+    ``sites`` are numbered from 0; the fault record holds the number.
+    """
+
+    kernel: str
+    parameters: tuple[ParameterPlan, ...]
+    slots: tuple[Slot, ...]
+    group: tuple[int, ...]
+    grid: tuple[Dim, ...] | None
+    shared_bytes: int = 0
+    sites: tuple[FaultSite, ...] = ()
+    conditions: tuple[Condition, ...] = field(default=())
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "kernel": self.kernel,
+            "parameters": [
+                {
+                    "name": p.name, "kind": p.kind, "dtype": p.dtype, "rank": p.rank,
+                    "dims": [dim_to_json(d) for d in p.dims], "mut": p.mut,
+                    "contiguous": p.contiguous, "aligned": p.aligned, "span": list(p.span),
+                    "value": p.value,
+                }
+                for p in self.parameters
+            ],
+            "slots": [
+                {"kind": s.kind, "parameter": s.parameter, "axis": s.axis,
+                 "symbol": s.symbol, "dtype": s.dtype}
+                for s in self.slots
+            ],
+            "group": list(self.group),
+            "grid": None if self.grid is None else [dim_to_json(d) for d in self.grid],
+            "shared_bytes": self.shared_bytes,
+            "sites": [[s.kind, s.what, s.file, s.line, s.column] for s in self.sites],
+            "conditions": [
+                [dim_to_json(c.left), c.comparison, dim_to_json(c.right), c.text, list(c.span)]
+                for c in self.conditions
+            ],
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(value: object) -> LaunchPlan:
+        """The plan that ``to_json`` wrote. Raises ValueError, KeyError or TypeError."""
+        d = cast("dict[str, list[object]]", value)
+        grid = cast("list[object] | None", d["grid"])
+        return LaunchPlan(
+            kernel=str(d["kernel"]),
+            parameters=tuple(_parameter(cast("dict[str, object]", p)) for p in d["parameters"]),
+            slots=tuple(Slot(**cast("dict[str, str]", s)) for s in d["slots"]),  # type: ignore[arg-type]
+            group=tuple(cast("list[int]", d["group"])),
+            grid=None if grid is None else tuple(dim_from_json(g) for g in grid),
+            shared_bytes=cast("int", d["shared_bytes"]),
+            sites=tuple(FaultSite(*cast("list[str]", s)) for s in d["sites"]),  # type: ignore[arg-type]
+            conditions=tuple(_condition(cast("list[object]", c)) for c in d["conditions"]),
+        )
+
+
+def _span(value: object) -> tuple[str, int, int]:
+    file, line, column = cast("tuple[str, int, int]", value)
+    return file, line, column
+
+
+def _parameter(p: dict[str, object]) -> ParameterPlan:
+    dims = tuple(dim_from_json(x) for x in cast("list[object]", p["dims"]))
+    return ParameterPlan(**{**p, "dims": dims, "span": _span(p["span"])})  # type: ignore[arg-type]
+
+
+def _condition(c: list[object]) -> Condition:
+    left, comparison, right, text, span = c
+    return Condition(
+        dim_from_json(left),
+        cast("Comparison", comparison),
+        dim_from_json(right),
+        str(text),
+        _span(span),
+    )

@@ -1,0 +1,52 @@
+"""What a runtime is to the command line: a protocol, and discovery by entry point.
+
+The module that the entry point ``tessera.runtime`` names has these functions; the compiler
+never imports it by name. Must not know syntax or a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tessera_lang.target.installed import entry_points
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tessera_lang.target.backend import Artifact
+    from tessera_lang.target.world import KernelCompiler, World
+
+
+class Runtime(Protocol):
+    """The functions of a runtime module that the driver calls."""
+
+    def host_world(
+        self, session: KernelCompiler, target: str, write: Callable[[str], None]
+    ) -> World:
+        """A world whose kernels run on ``target``; ``write`` takes what ``print`` says."""
+        ...
+
+    def write_build(self, directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
+        """Code, manifest and C header of each kernel; the files written."""
+        ...
+
+    def cache_directory(self) -> Path: ...
+
+    def cache_stats(self) -> Mapping[str, object]: ...
+
+    def cache_clear(self) -> int:
+        """Empty the cache; the number of bytes freed."""
+        ...
+
+    def devices(self) -> Sequence[Mapping[str, object]]:
+        """One mapping a device: ``index``, ``name``, ``arch``, ``memory_bytes``."""
+        ...
+
+
+def runtime() -> Runtime:
+    """The installed runtime. Raises LookupError where there is none."""
+    for entry in entry_points("tessera.runtime"):
+        module: Runtime = entry.load()
+        return module
+    raise LookupError("no runtime is installed")

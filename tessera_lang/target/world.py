@@ -1,0 +1,157 @@
+"""The world of a host program: arrays, files, launches and output behind one protocol.
+
+The evaluator (``evaluate``) knows scalars and control flow; everything that holds memory or
+runs is asked of a ``World``. ``tesserac run`` gives it the runtime's, ``tesserac check`` a
+symbolic one that knows dtypes and shapes only. Must not know syntax, NumPy or a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from tessera_lang.record import dataclass
+from tessera_lang.target.backend import Artifact, TargetOptions
+from tessera_lang.types.dtype import DType
+
+Filling = Literal["zeros", "ones", "empty", "full"]
+Reduction = Literal["sum", "min", "max", "mean", "all", "any", "argmin", "argmax"]
+Index = int | slice | None
+"""One axis of an index: an element, a slice, or None for a new axis of size 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReference:
+    """A kernel by the file that declares it and its name."""
+
+    path: str
+    name: str
+
+    @property
+    def description(self) -> str:
+        return f"the kernel `{self.name}`"
+
+
+class WorldFault(Exception):
+    """What a world refuses, in the user's words; the evaluator adds the line.
+
+    ``code`` is the diagnostic's code, T0801 for a fault without one of its own.
+    """
+
+    def __init__(
+        self, message: str, *, code: str = "T0801", helps: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.message = message
+        self.code = code
+        self.helps = helps
+        self.notes = notes
+        super().__init__(message)
+
+
+class World(Protocol):
+    """Arrays are opaque to the evaluator; scalars read from one are int, float or bool.
+
+    Every method may raise WorldFault; ``launch`` also TesseraError with diagnostics of its
+    own.
+    """
+
+    def is_array(self, value: object) -> bool: ...
+    def dtype(self, array: object) -> object:
+        """A DType, in a world that runs."""
+        ...
+
+    def shape(self, array: object) -> object:
+        """A tuple of int, in a world that runs."""
+        ...
+
+    def fill(
+        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
+    ) -> object:
+        """``op.zeros ones empty full``; ``value`` for ``full`` only."""
+        ...
+
+    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object: ...
+
+    def random(
+        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+    ) -> object:
+        """Uniform in [low, high); the same seed gives the same values in every process."""
+        ...
+
+    def load(self, path: str, key: str | None, dtype: DType | None) -> object:
+        """An array of an ``.npy``, ``.npz`` or ``.csv`` file, converted to ``dtype`` if given.
+
+        ``key`` names an array of an ``.npz`` or a column of a ``.csv`` (then of rank 1)."""
+        ...
+
+    def save(self, path: str, arrays: dict[str, object]) -> None:
+        """``.npy`` and ``.csv`` take one array under the name ``""``; ``.npz`` any number."""
+        ...
+
+    def read(self, array: object, items: tuple[Index, ...]) -> object:
+        """``array[items]``: a scalar, or a view that shares memory."""
+        ...
+
+    def write(self, array: object, items: tuple[Index, ...], value: object) -> None: ...
+
+    def unary(self, operator: str, a: object) -> object:
+        """``-``, ``+``, ``~``, ``not`` and ``abs`` of an array, element by element."""
+        ...
+
+    def binary(self, operator: str, a: object, b: object) -> object:
+        """Arithmetic and comparisons, ``min`` and ``max``; at least one is an array."""
+        ...
+
+    def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
+        """A scalar where ``axis`` is None, else an array without that axis."""
+        ...
+
+    def convert(self, array: object, dtype: DType) -> object: ...
+
+    def view(
+        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
+        shape: tuple[int, ...] = (),
+    ) -> object:  # fmt: skip
+        """The same elements seen another way; a copy only where ``reshape`` or ``contiguous``
+        need one. One size of a ``reshape`` may be -1."""
+        ...
+
+    def truth(self, array: object) -> bool:
+        """The truth of an array of one element."""
+        ...
+
+    def text(self, array: object, format: str = "") -> str:
+        """What ``print`` shows of an array."""
+        ...
+
+    def launch(
+        self,
+        kernel: KernelReference,
+        arguments: tuple[object, ...],
+        constants: Mapping[str, object],
+        groups: tuple[int, ...] | None,
+    ) -> object:
+        """Run a kernel. ``arguments`` stand in the order of its parameters (those in
+        parentheses), defaults filled in. ``constants`` are the compile-time parameters in
+        brackets that the call names or that have a default; the others follow from the
+        arguments (the ``T`` of ``x: T[n]``). ``groups`` is what the call says in brackets,
+        or None."""
+        ...
+
+    def print(self, text: str) -> None: ...
+
+    def finish(self) -> None:
+        """Wait for everything launched; raises as ``launch`` does for what went wrong."""
+        ...
+
+
+class KernelCompiler(Protocol):
+    """What a runtime needs of the compiler's session."""
+
+    def compile_kernel(
+        self, path: str, name: str, signature: tuple[Any, ...], options: TargetOptions,
+        stages: tuple[str, ...] = (),
+    ) -> Artifact: ...  # fmt: skip
+
+    def closure(self, path: str) -> dict[str, str]: ...

@@ -1,0 +1,1 @@
+"""Dtypes, symbolic shapes, types of values."""

@@ -1,0 +1,104 @@
+"""Types of values in the language, as sema infers them.
+
+Owns the closed union ``Type``. Must not know syntax or the IR.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
+
+Space = Literal["global", "shared", "constant", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A run-time number of a lane or of the host."""
+
+    dtype: DType
+
+    def __str__(self) -> str:
+        return self.dtype.name
+
+
+@dataclass(frozen=True, slots=True)
+class Weak:
+    """A number literal, or an expression of literals: it takes the type of what it meets."""
+
+    kind: Literal["int", "float"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} literal"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An array in global (or constant) memory with symbolic sizes."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+    mut: bool = False
+    space: Space = "global"
+
+    def __str__(self) -> str:
+        head = "mut " if self.mut else "const " if self.space == "constant" else ""
+        return f"{head}{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Shared memory of a group; every size is known."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}] @shared"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    items: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A type without structure for the checker: ``str``, ``None``, ``dtype``, ``module`` ..."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType:
+    """A function or kernel by name; which declaration it is stands in the symbol."""
+
+    name: str
+    kind: Literal["kernel", "function", "builtin"] = "function"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorType:
+    """The type of what was already reported: it agrees with everything and adds no error."""
+
+    reason: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+Type = Scalar | Weak | Tensor | Buffer | TupleType | Opaque | FunctionType | ErrorType
+ERROR = ErrorType()
+NONE = Opaque("None")
+STR = Opaque("str")
