@@ -1,0 +1,14 @@
+"""P10: performance of kernels. Shown where asked for; nothing here is wrong."""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.codes.model import Code
+
+_ROWS = (
+    Code("P1001", "bank-conflict", "Lanes of a warp wait for one bank of shared memory."),
+    Code("P1002", "uncoalesced-access", "A warp touches far more sectors than its data fills."),
+    Code("P1003", "occupancy", "How many groups fit on a multiprocessor at once."),
+    Code("P1004", "guard-kept", "An access is compared with the bounds of its array at run time."),
+)
+
+CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -1,0 +1,83 @@
+"""The diagnostic: one value for the compiler, the command line and the editor.
+
+Owns the model. Must not know how it is printed (``render.py``) or who raised it.
+Every code stands in ``codes.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
+
+Severity = Literal["error", "warning", "note", "hint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A secondary place that explains the primary one."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that would mend the fault; ``safe`` ones may be applied unseen."""
+
+    title: str
+    edits: tuple[Edit, ...]
+    applicability: Literal["safe", "unsafe"] = "safe"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """What is wrong, where, what was expected and what to do.
+
+    ``message`` stands alone in the user's words; ``label`` is the short text under the
+    primary span; ``notes`` explain, ``helps`` say what to do. ``span`` is absent only
+    where no line of a file is concerned (a missing driver, a bad command line).
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    severity: Severity = "error"
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    certainty: Literal["proved", "estimated"] = "proved"
+
+
+@dataclass(slots=True)
+class Sink:
+    """Collects diagnostics of one phase; the phases go on after an error."""
+
+    items: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        self.items.append(diagnostic)
+
+    @property
+    def has_errors(self) -> bool:
+        return any(d.severity == "error" for d in self.items)
+
+
+class TesseraError(Exception):
+    """What Python hosts catch: carries the diagnostics that explain it.
+
+    ``str(error)`` is the rendered text where source is at hand, else the messages.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], rendered: str = "") -> None:
+        self.diagnostics = diagnostics
+        super().__init__(rendered or "; ".join(f"{d.code}: {d.message}" for d in diagnostics))

@@ -1,0 +1,69 @@
+"""The programs on the pages of the codes: the wrong one is refused, the right one is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tessera_lang.diagnostics import TesseraError
+from tessera_lang.driver.advice import Questions, advice
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
+ADVICE = {
+    "T0412": Questions(strict=True), "T0413": Questions(strict=True),
+    "P1001": Questions(lints=True), "P1002": Questions(lints=True),
+    "P1003": Questions(occupancy=True), "P1004": Questions(guards=True),
+}  # fmt: skip
+"""What has to be asked for the codes that a check alone does not report."""
+BLOCK = re.compile(r"^```tessera (wrong|right)\n(.*?)^```", re.S | re.M)
+
+
+def programs() -> list[tuple[str, str, str]]:
+    """Code, kind and text. Codes from T08 on are of running programs, not of checked ones."""
+    return [
+        (page.stem, match[1], match[2])
+        for page in (*sorted(PAGES.glob("P1*.md")), *sorted(PAGES.glob("T0*.md")))
+        for match in BLOCK.finditer(page.read_text(encoding="utf-8"))
+        if match[1] == "right" or page.stem < "T08"
+    ]
+
+
+@pytest.mark.parametrize(("code", "kind", "source"), programs(), ids=lambda v: v[:5])
+def test_program(code: str, kind: str, source: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "page.tessera")
+    if code == "T0132":
+        link_to_another_folder(tmp_path / "lib.tessera")
+    session = Session()
+    session.set_text(path, source, 1)
+    found = [d.code for d in session.check(path)]
+    if code in ADVICE:
+        found += [d.code for d in advice(session, path, ADVICE[code])]
+    if code == "T0502":
+        found += compiled_for(session, path, "sm_90")
+    said = code == "P1003" or kind == "wrong"  # P1003 says something of every kernel
+    assert sorted(set(found)) == ([code] if said else [])
+
+
+def link_to_another_folder(link: Path) -> None:
+    elsewhere = link.parent.with_name(f"{link.parent.name}-elsewhere")
+    elsewhere.mkdir()
+    (elsewhere / "lib.tessera").write_text("x = 1\n", encoding="utf-8")
+    try:
+        link.symlink_to(elsewhere / "lib.tessera")
+    except OSError:
+        pytest.skip("links cannot be made here")
+
+
+def compiled_for(session: Session, path: str, arch: str) -> list[str]:
+    """The codes that code for a CUDA architecture ends in: limits of a target are known there."""
+    options = TargetOptions("cuda", arch)
+    try:
+        for kernel in session.kernels(path):
+            session.compile_kernel(path, kernel.name, session.signature(path, kernel.name), options)
+    except TesseraError as error:
+        return [d.code for d in error.diagnostics]
+    return []
