@@ -1,0 +1,86 @@
+"""Which argument goes to which parameter, for functions and builtins alike.
+
+Owns counting, keywords and defaults. Must not know types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.sema.builtins import BuiltinInfo
+from tessera_lang.sema.scope import did_you_mean
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+
+Report = Callable[[Diagnostic], None]
+Bound = dict[str, ast.Expr]
+
+
+def _plural(n: int) -> str:
+    return f"{n} argument{'' if n == 1 else 's'}"
+
+
+def bind(
+    call: ast.Call,
+    names: Sequence[str],
+    required: Sequence[str],
+    what: str,
+    report: Report,
+    declared: Span | None = None,
+) -> Bound | None:
+    """Arguments by parameter name; None where they do not fit (reported).
+
+    ``what`` names the callee in messages; ``declared`` is where it is written.
+    """
+    labels = (Label(declared, "declared here"),) if declared is not None else ()
+    bound: Bound = dict(zip(names, call.arguments, strict=False))
+    good = True
+    if len(call.arguments) > len(names):
+        extra = call.arguments[len(names)]
+        report(Diagnostic(
+            "T0105", f"{what} takes {_plural(len(names))}, not {len(call.arguments)}",
+            extra.span, "one too many", labels=labels,
+        ))  # fmt: skip
+        good = False
+    for k in call.keywords:
+        if k.name not in names:
+            close = did_you_mean(k.name, tuple(names))
+            report(Diagnostic(
+                "T0106", f"{what} has no parameter `{k.name}`", k.name_span, labels=labels,
+                helps=(f"did you mean `{close}`?",) if close else (),
+            ))  # fmt: skip
+            good = False
+        elif k.name in bound:
+            report(Diagnostic(
+                "T0106", f"`{k.name}` is given twice to {what}", k.span,
+                labels=(Label(bound[k.name].span, "given here first"),),
+            ))  # fmt: skip
+            good = False
+        else:
+            bound[k.name] = k.value
+    missing = [n for n in required if n not in bound]
+    if missing and good:
+        text = ", ".join(f"`{n}`" for n in missing)
+        report(Diagnostic("T0105", f"{what} needs {text}", call.span, "missing here",
+                          labels=labels))  # fmt: skip
+        good = False
+    return bound if good else None
+
+
+def bind_builtin(call: ast.Call, info: BuiltinInfo, report: Report) -> Bound | None:
+    """Arguments of a builtin; a variadic one only has its count checked."""
+    what = f"`{info.name}`"
+    given = len(call.arguments)
+    if info.variadic:
+        if call.keywords:
+            report(Diagnostic("T0106", f"{what} takes no keyword arguments", call.keywords[0].span))
+            return None
+        if given < info.required:
+            report(Diagnostic("T0105", f"{what} takes {info.counts}, not {given}", call.span))
+            return None
+        return {}
+    if not call.keywords and not info.required <= given <= len(info.parameters):
+        report(Diagnostic("T0105", f"{what} takes {info.counts}, not {given}", call.span))
+        return None
+    return bind(call, info.parameters, info.parameters[: info.required], what, report)

@@ -1,0 +1,141 @@
+"""The names of the language: what each takes, where it may stand, whether it is built.
+
+Owns the tables. Must not know scopes or how a call is typed (``builtin_calls.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.record import dataclass
+from tessera_lang.types.dtype import DTYPES
+
+Place = Literal["lane", "host", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinInfo:
+    """``parameters`` in order; the first ``required`` must be given; ``variadic`` takes more."""
+
+    name: str
+    parameters: tuple[str, ...]
+    required: int
+    place: Place = "lane"
+    variadic: bool = False
+
+    @property
+    def counts(self) -> str:
+        """How many arguments it takes, in words."""
+        most = len(self.parameters)
+        if self.variadic:
+            return f"{self.required} or more arguments"
+        if most == self.required:
+            return f"{most} argument{'' if most == 1 else 's'}" if most else "no arguments"
+        return f"{self.required} to {most} arguments"
+
+
+def _info(
+    name: str, parameters: str = "", required: int = -1, place: Place = "lane",
+    variadic: bool = False,
+) -> BuiltinInfo:  # fmt: skip
+    names = tuple(parameters.split())
+    return BuiltinInfo(name, names, len(names) if required < 0 else required, place, variadic)
+
+
+NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "graph", "std", "math", "fast")
+
+AXIS_IDS = ("tile_id", "group_id", "group_count")
+PLAIN_IDS = (
+    "tile_linear_id", "group_linear_id", "group_tile_count", "grid_tile_linear_id",
+    "grid_tile_count", "lane_id", "warp_id",
+)  # fmt: skip
+ATOMIC_OPERATIONS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
+SCOPES = ("tile", "group", "device", "mesh")
+ORDERS = ("relaxed", "acquire", "release", "acq_rel")
+FLOAT_MATH = ("math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.round")
+
+WARP_NUMBERS = ("warp_sum", "warp_max", "warp_min")
+WARP_CONDITIONS = ("warp_any", "warp_all", "warp_ballot")
+
+_ATOMIC = "place value scope order"
+_FUNCTIONS: tuple[BuiltinInfo, ...] = (
+    *(_info(n) for n in PLAIN_IDS),
+    *(_info(n, "axis") for n in AXIS_IDS),
+    *(_info(f"atomic_{n}", _ATOMIC, 2) for n in ATOMIC_OPERATIONS),
+    _info("atomic_cas", "place expected desired scope order", 3),
+    _info("atomic_load", "place scope order", 1),
+    _info("atomic_store", _ATOMIC, 2),
+    *(_info(n, "value") for n in WARP_NUMBERS),
+    _info("warp_shuffle", "value lane"),
+    *(_info(n, "condition") for n in WARP_CONDITIONS),
+    _info("tbarrier"),
+    _info("tfence", "scope", 0),
+    _info("tshared.alloc", "shape dtype", 2),
+    *(_info(n, "x", place="both") for n in FLOAT_MATH),
+    _info("math.fma", "a b c", place="both"),
+    _info("abs", "x", place="both"),
+    _info("min", "a b", 1, "both", variadic=True),
+    _info("max", "a b", 1, "both", variadic=True),
+    _info("ceil_div", "a b", place="both"),
+    _info("bitcast", "x dtype"),
+    _info("range", "start stop step", 1, "both"),
+    _info("len", "x", place="both"),
+    _info("print", "value", 0, "both", variadic=True),
+    *(_info(n, "x", place="both") for n in DTYPES),
+)
+FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
+
+GROUP_OPERATIONS = ("group_sum", "group_max", "group_min")
+"""Functions of ``std.group`` that need no import."""
+
+NUMBERS = ("inf", "nan")
+COMPILE_TIME_TYPES = ("int", "float", "bool", "str", "dtype")
+
+LATER: dict[str, str] = {
+    "autotune": "tuning", "grad": "differentiation",
+}  # fmt: skip
+"""Names the language has and this compiler has not yet, with what they belong to."""
+
+HOST_ONLY_IN_LANES = {"print": "`print` in lanes", "len": ""}
+
+OP_BUILT = (
+    "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
+    "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min", "max",
+    "mean", "all", "any", "argmin", "argmax", "abs",
+)  # fmt: skip
+"""Members of ``op`` that the host program has today."""
+
+OP_LATER = (
+    "kernel", "autotunable", "tile_range", "shared", "prefetch", "barrier", "matmul", "softmax",
+    "relu", "gelu", "silu", "exp", "log", "sqrt", "tanh", "layernorm", "rmsnorm", "transpose",
+    "concat", "gather", "fft", "ifft", "conv2d", "window", "causal", "scan", "clamp", "where",
+    "mul", "add",
+)  # fmt: skip
+
+NAMESPACES_LATER: dict[str, str] = {
+    "schedule": "schedules", "tile": "tile operations", "dist": "distribution",
+    "graph": "graph functions", "fast": "fast mathematics",
+}  # fmt: skip
+
+TOP_LEVEL: tuple[str, ...] = tuple(
+    dict.fromkeys((*NAMESPACES, *(n for n in FUNCTIONS if "." not in n), *NUMBERS, *LATER))
+)
+"""Every builtin without a dot, for lookup and suggestions."""
+
+MEMBERS: dict[str, tuple[str, ...]] = {
+    "tshared": ("alloc",),
+    "math": tuple(n.removeprefix("math.") for n in FUNCTIONS if n.startswith("math.")),
+    "op": (*OP_BUILT, *OP_LATER),
+}
+
+
+def later(name: str) -> str | None:
+    """What a builtin that is not built yet belongs to; None for one that is built."""
+    if name in LATER:
+        return LATER[name]
+    head, _, member = name.partition(".")
+    if head in NAMESPACES_LATER and member:
+        return NAMESPACES_LATER[head]
+    if head == "op" and member in OP_LATER:
+        return "tile and graph operations"
+    return None

@@ -1,0 +1,198 @@
+"""The head of a function: decorators, clauses, parameters, result.
+
+Owns the generic checks of what stands before the colon. Must not know bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.evaluate.constant import NotConstant
+from tessera_lang.sema.clauses import kernel_decorator, names_in, read_clauses
+from tessera_lang.sema.flow import is_none
+from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.signature import (
+    compile_time_kind,
+    constant_in,
+    dtype_lookup,
+    fits_kind,
+    is_compile_time,
+    parameters_of,
+    spec_of,
+    unknown_type,
+)
+from tessera_lang.sema.sizes import BadSize, read_size
+from tessera_lang.sema.typed import Constant
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32
+from tessera_lang.types.shape import Sym, symbols_of
+
+_DECORATORS = ("kernel", "op.kernel", "op.autotunable", "test", "bench", "fast")
+
+
+def check_head(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    """Everything before the body."""
+    yield from _decorators(scope, function)
+    yield from _names(function)
+    yield from _defaults(scope, function)
+    yield from _annotations(scope, function)
+
+
+def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    first: ast.Decorator | None = None
+    for d in function.decorators:
+        if isinstance(d.value, ast.Name) and d.value.id == "kernel":
+            if first is not None:
+                yield Diagnostic("T0113", "a function is one kernel", d.span,
+                                 labels=(Label(first.span, "the first `@kernel`"),))  # fmt: skip
+                continue
+            first = d
+            open_names = frozenset(
+                p.name for b, p in parameters_of(function) if is_compile_time(p, b)
+            )
+            yield from read_clauses(d, scope, {}, open_names).problems
+            continue
+        if _is_test(d):
+            yield from _test(function, d)
+            continue
+        callee = d.value.function if isinstance(d.value, ast.Call) else None
+        if isinstance(callee, ast.Name) and callee.id == "kernel":
+            yield Diagnostic(
+                "T0113", "`@kernel` takes no arguments: its clauses stand behind it", d.span,
+                helps=("write `@kernel tile[(128,)]`",),
+            )  # fmt: skip
+            continue
+        name = d.value.id if isinstance(d.value, ast.Name) else ""
+        close = did_you_mean(name, _DECORATORS)
+        yield Diagnostic(
+            "T0113", f"`@{name}` is no decorator" if name else "this is no decorator", d.span,
+            helps=(f"did you mean `@{close}`?",) if close
+            else ("kernels are written `@kernel tile[(128,)]`",),
+        )  # fmt: skip
+
+
+def _test(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
+    """A test is a plain function that can be called with nothing."""
+    parameters = (*function.brackets, *function.parameters)
+    if d.clauses:
+        yield Diagnostic("T0123", "`@test` takes no clauses", d.clauses[0].span)
+    elif kernel_decorator(function) is not None:
+        helps = ("write a plain function that launches the kernel, and make that the test",)
+        yield Diagnostic("T0123", "a kernel cannot be a test", d.span, helps=helps)
+    elif d is not next(e for e in function.decorators if _is_test(e)):
+        yield Diagnostic("T0123", "`@test` stands here twice", d.span)
+    elif parameters or function.where:
+        helps = ("make the values in its body, or call a function with parameters from it",)
+        span = parameters[0].span if parameters else function.where[0].span
+        what = "parameters" if parameters else "conditions"
+        yield Diagnostic("T0123", f"a test has no {what}", span,
+                         labels=(Label(d.span, "a test, by this"),), helps=helps)  # fmt: skip
+
+
+def _is_test(d: ast.Decorator) -> bool:
+    return isinstance(d.value, ast.Name) and d.value.id == "test"
+
+
+def _names(function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    seen: dict[str, ast.Parameter] = {}
+    default: ast.Parameter | None = None
+    for bracket, p in parameters_of(function):
+        if p.name in seen:
+            yield Diagnostic(
+                "T0102", f"there are two parameters `{p.name}`", p.name_span,
+                labels=(Label(seen[p.name].name_span, "the first"),),
+            )  # fmt: skip
+        seen.setdefault(p.name, p)
+        if bracket:
+            continue
+        if p.default is not None:
+            default = p
+        elif default is not None:
+            yield Diagnostic(
+                "T0122", f"`{p.name}` has no default and stands behind `{default.name}`, which has"
+                " one", p.span, labels=(Label(default.span, "this has a default"),),
+                helps=("put parameters with a default last",),
+            )  # fmt: skip
+
+
+def _defaults(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    lane = kernel_decorator(function) is not None
+    for bracket, p in parameters_of(function):
+        if p.default is None or not (lane or is_compile_time(p, bracket)):
+            continue
+        try:
+            value = constant_in(scope, p.default)
+        except NotConstant as fault:
+            if fault.expression is p.default or not _undefined(scope, fault.expression):
+                yield Diagnostic("T0218", f"the default of `{p.name}` must be known at compile"
+                                 " time", p.default.span, fault.reason)  # fmt: skip
+            continue
+        kind = compile_time_kind(p)
+        if is_compile_time(p, bracket) and not fits_kind(value, kind):
+            yield Diagnostic(
+                "T0218", f"the default of `{p.name}` is no compile-time `{kind}`", p.default.span
+            )
+
+
+def _undefined(scope: ModuleScope, e: ast.Expr) -> bool:
+    return isinstance(e, ast.Name) and scope.lookup(e.id) is None
+
+
+def _annotations(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    # A dtype parameter stands for some dtype: any will do for a generic check.
+    fixed = {
+        p.name: Constant(p.name, F32 if compile_time_kind(p) in ("dtype", "any") else 1, p.span)
+        for b, p in parameters_of(function) if is_compile_time(p, b)
+    }  # fmt: skip
+    lookup = dtype_lookup(scope, fixed)
+    run_time = {p.name for p in function.parameters} - set(fixed)
+    plain: set[str] = set()
+    bound: list[tuple[ast.Expr, frozenset[str]]] = []
+    for bracket, p in parameters_of(function):
+        a = p.annotation
+        if a is None:
+            continue
+        if is_compile_time(p, bracket):
+            if not is_compile_time(p):
+                yield unknown_type(a)
+            elif a.qualifier:
+                yield Diagnostic("T0217", f"`{a.qualifier}` belongs to arrays", a.span)
+            continue
+        spec = spec_of(p, lookup)
+        if isinstance(spec, Diagnostic):
+            yield spec
+            continue
+        for e in spec.dims:
+            if isinstance(e, ast.Name) and e.id not in fixed:
+                plain.add(e.id)
+            names = names_in(e) & run_time
+            if names:
+                yield Diagnostic(
+                    "T0303", f"`{min(names)}` is a parameter, and sizes are bound by shapes",
+                    e.span, helps=("drop the parameter: the size is known from the array",),
+                )  # fmt: skip
+                continue
+            try:
+                dim = read_size(e, lambda n: 1 if n.id in fixed else Sym(n.id))
+            except BadSize as bad:
+                yield Diagnostic("T0303", bad.reason, bad.span)
+                continue
+            bound.append((e, symbols_of(dim)))
+    for e, names in bound:
+        for name in sorted(names - plain)[:1]:
+            yield Diagnostic(
+                "T0312", f"the size `{name}` is never bound", e.span,
+                helps=(f"give an array an axis of size `{name}` alone, as in `f32[{name}]`",),
+            )  # fmt: skip
+    yield from _result(function)
+
+
+def _result(function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    a = function.returns
+    if a is None or is_none(a) or kernel_decorator(function) is None:
+        return
+    yield Diagnostic(
+        "T0212", "a lane kernel returns nothing", a.span,
+        helps=("write the result to a `mut` parameter",),
+    )  # fmt: skip

@@ -1,0 +1,232 @@
+"""One function checked for one signature.
+
+Owns the order of the work: parameters, clauses, walks over the body until every open
+variable is settled, and the walk that writes the tables. Must not know how a construct is
+typed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tessera_lang.record import replace
+from tessera_lang.sema.assigned import (
+    assigned_names,
+    expressions,
+    statement_expressions,
+    statements,
+    targets,
+)
+from tessera_lang.sema.clauses import kernel_decorator, read_clauses
+from tessera_lang.sema.conditions import check_conditions, read_grid
+from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
+from tessera_lang.sema.expressions import attach
+from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
+from tessera_lang.sema.scope import ModuleScope, Scopes
+from tessera_lang.sema.shared import bare_buffer, check_bare
+from tessera_lang.sema.statements import check_block
+from tessera_lang.sema.structure import check_function_structure
+from tessera_lang.sema.terms import Cells
+from tessera_lang.sema.typed import (
+    FunctionSymbol,
+    KernelInfo,
+    Local,
+    Signature,
+    TypedFunction,
+)
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.shape import Sym
+from tessera_lang.types.type import ERROR, NONE, Buffer, ErrorType, Scalar, Type
+
+MOST_WALKS = 64
+FRAMES = 12_000
+"""Python frames that the deepest tree the parser lets through may take here."""
+
+Outcome = tuple[TypedFunction | None, tuple[Diagnostic, ...]]
+
+
+def check_function(symbol: FunctionSymbol, signature: Signature, scopes: Scopes) -> Outcome:
+    """Check ``symbol`` for a signature: the instance and all diagnostics.
+
+    The instance is None where there are errors, or where the parser left holes in the tree.
+    The diagnostics contain those of the generic check of the function and of what it calls;
+    ``unique`` drops what ``check_structure`` has reported too.
+    """
+    typed, reports = examine_function(symbol, signature, scopes)
+    return (typed if typed is not None and typed.complete else None), reports
+
+
+def examine_function(symbol: FunctionSymbol, signature: Signature, scopes: Scopes) -> Outcome:
+    """The same for the editor: the tables as far as they go, ``complete`` or not."""
+    # Never lowered again: another thread may be deep in a tree.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
+    scope = scopes(symbol.module)
+    declaration = symbol.declaration
+    bindings, problems = bindings_of(declaration, signature)
+    if bindings is None:
+        return None, problems
+    shared = Shared(scopes, instantiate)
+    shared.stack.append(Frame(declaration, None))
+    typed, reports = instantiate(shared, scope, declaration, bindings)
+    if typed is not None:
+        typed.signature = signature
+    return typed, unique((*problems, *reports))
+
+
+def unique(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """Without repetitions, in order of first sight."""
+    return tuple(dict.fromkeys(diagnostics))
+
+
+def instantiate(
+    shared: Shared, scope: ModuleScope, declaration: ast.FunctionDef, bindings: dict[str, Binding]
+) -> Outcome:
+    """Check a function for what its parameters are bound to."""
+    generic = check_function_structure(scope, declaration)
+    typed = TypedFunction(declaration, scope.path, ())
+    decorator = kernel_decorator(declaration)
+    parameters = bind_parameters(scope, declaration, bindings, is_kernel=decorator is not None)
+    c = _context(shared, scope, declaration, typed, parameters)
+    c.reports.extend(parameters.problems)
+    if decorator is not None:
+        _kernel(c, decorator, parameters)
+    _walks(c)
+    _finish(c, parameters)
+    flow = _flow(c, parameters)
+    reports = unique((*generic, *flow, *c.reports))
+    typed.complete = not any(d.severity == "error" for d in reports) and _is_whole(typed)
+    return typed, reports
+
+
+def _is_whole(typed: TypedFunction) -> bool:
+    """Whether the parser and the checks left nothing unknown."""
+    for s in statements(typed.declaration.body):
+        if isinstance(s, ast.ErrorStmt):
+            return False
+        for root in (*targets(s), *statement_expressions(s)):
+            if any(isinstance(e, ast.ErrorExpr) for e in expressions(root)):
+                return False
+    unknown = any(isinstance(t, ErrorType) for t in typed.types.values())
+    return not unknown and not isinstance(typed.returns, ErrorType)
+
+
+def _context(
+    shared: Shared, scope: ModuleScope, declaration: ast.FunctionDef, typed: TypedFunction,
+    parameters: Parameters,
+) -> Context:  # fmt: skip
+    variables = dict(parameters.variables)
+    for name, (span, kind) in assigned_names(declaration).items():
+        if name not in variables and name not in parameters.compile_time:
+            variables[name] = Variable(Local(name, kind, span))
+    returns = Variable(Local("the result", "variable", declaration.name_span))
+    if declaration.returns is not None and parameters.returns is not None:
+        returns.type, returns.since = parameters.returns, declaration.returns.span
+    c = Context(
+        scope, declaration, typed, shared, kernel_decorator(declaration) is not None,
+        Cells(list(parameters.cells)), variables, parameters.compile_time, returns,
+    )  # fmt: skip
+    attach(c)
+    typed.sizes = dict(parameters.sizes)
+    return c
+
+
+def _kernel(c: Context, decorator: ast.Decorator, parameters: Parameters) -> None:
+    clauses = read_clauses(decorator, c.scope, c.compile_time)
+    c.reports.extend(clauses.problems)
+    c.group, c.budget = clauses.group or (), clauses.shared
+    grid = None
+    c.final = True  # the head is read once: report now
+    if clauses.grid is not None:
+        grid = read_grid(c, clauses.grid, parameters)
+    if parameters.binds_grid:
+        grid = (Sym("grid_groups"),)
+    c.final = False
+    sizes = tuple(parameters.sizes)
+    c.typed.kernel = KernelInfo(c.group, c.budget, grid, sizes)
+
+
+def _walks(c: Context) -> None:
+    """Walk until nothing more is learnt, settle what met nothing, walk for the tables."""
+    body = c.declaration.body
+    for _ in range(MOST_WALKS):
+        c.cells.changed = False
+        _begin(c)
+        check_block(c, body)
+        if c.cells.changed:
+            continue
+        blocked = tuple(cell for cell in c.blocked if cell.root().dtype is None)
+        c.cells.default(blocked or c.cells.open)
+        if not c.cells.changed:
+            break
+    c.cells.default(c.cells.open)
+    c.final = True
+    _begin(c)
+    check_block(c, body)
+    conditions = check_conditions(c)
+    if c.typed.kernel is not None:
+        c.typed.kernel = replace(c.typed.kernel, conditions=conditions)
+    for bare in c.bare.values():
+        check_bare(c, bare)
+
+
+def _flow(c: Context, parameters: Parameters) -> tuple[Diagnostic, ...]:
+    """Flow again, with compile-time tests decided."""
+
+    def known(test: ast.Expr) -> bool | None:
+        value = c.try_value(test)
+        return value if isinstance(value, bool) else literal_truth(test)
+
+    heads = {*parameters.variables, *parameters.compile_time}
+    first = {n: s for n, (s, _) in assigned_names(c.declaration).items() if n not in heads}
+    found = check_flow(c.declaration, first, known, lambda _: False)
+    # A branch that one signature never takes is no dead code of the function.
+    return tuple(d for d in found if d.code != "T0119")
+
+
+def _begin(c: Context) -> None:
+    c.blocked.clear()
+    for bare in c.bare.values():
+        bare.seen, bare.waits = False, ()
+
+
+def _finish(c: Context, parameters: Parameters) -> None:
+    typed = c.typed
+    for v in c.variables.values():
+        typed.variables[v.local] = final_type(c, v)
+        _warn_narrow(c, v)
+    typed.shared_bytes = sum(c.allocations.values())
+    typed.parameters = tuple(parameters.order)
+    typed.parameter_types = tuple(typed.variables[p] for p in parameters.order)
+    unset = c.returns.cell is None and c.returns.type is None
+    typed.returns = NONE if unset else final_type(c, c.returns)
+
+
+def final_type(c: Context, v: Variable) -> Type:
+    """The type of a variable after the last walk."""
+    if v.bare is not None:
+        term = bare_buffer(c, v.bare)
+        return term if isinstance(term, Buffer) else ERROR
+    if v.cell is not None:
+        dtype = v.cell.root().dtype
+        return Scalar(dtype) if dtype is not None else ERROR
+    return v.type or ERROR
+
+
+def _warn_narrow(c: Context, v: Variable) -> None:
+    """An open accumulator became a float narrower than 32 bits."""
+    dtype = v.cell.root().dtype if v.cell is not None else None
+    if dtype is None or not dtype.is_float or dtype.bits >= 32:
+        return
+    if v.accumulates is None or v.literal is None:
+        return
+    end = Span(v.literal.anchor, v.literal.end, v.literal.end)
+    c.report(
+        "T0210", f"`{v.local.name}` adds up in `{dtype}`", v.literal,
+        "a literal starts it, and it takes the type it meets",
+        helps=(f"write `{v.local.name}: f32 = ...` to add up in f32",),
+        fixes=(Fix("add up in f32", (Edit(end, ": f32"),)),),
+        warning=True,
+    )  # fmt: skip

@@ -1,0 +1,162 @@
+"""Weak values: what fits a type, and how an expression of literals takes the type it meets.
+
+Owns the rules for number literals. Must not know operators or statements.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from tessera_lang.evaluate.constant import NotConstant
+from tessera_lang.sema.context import Context
+from tessera_lang.sema.terms import Open, Term, Unknown, default_dtype
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DType, integer_range, widens_to
+from tessera_lang.types.type import ERROR, ErrorType, Scalar, Weak
+
+
+def greatest(dtype: DType) -> Fraction:
+    """The greatest finite value of a float dtype."""
+    if dtype.name == "f8e4m3":
+        return Fraction(448)
+    bias = (1 << (dtype.exponent - 1)) - 1
+    return (2 - Fraction(1, 1 << (dtype.mantissa - 1))) * Fraction(2) ** bias
+
+
+def exact_in(value: int, dtype: DType) -> bool:
+    """Whether an integer is a value of a float dtype."""
+    magnitude = abs(value)
+    if magnitude == 0:
+        return True
+    trailing = (magnitude & -magnitude).bit_length() - 1
+    return magnitude.bit_length() - trailing <= dtype.mantissa and magnitude <= greatest(dtype)
+
+
+def misfit(value: object, dtype: DType) -> str | None:
+    """Why a literal value cannot be of this type, or None where it can."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "it is no number"
+    if dtype.is_integer:
+        if isinstance(value, float):
+            return f"it is a float and `{dtype}` holds integers"
+        low, high = integer_range(dtype)
+        return None if low <= value <= high else f"`{dtype}` holds {low} to {high}"
+    if not dtype.is_float:
+        return f"`{dtype}` holds no numbers"
+    if isinstance(value, int):
+        return None if exact_in(value, dtype) else f"`{dtype}` does not hold {value} exactly"
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "f8e4m3 has no infinity" if dtype.name == "f8e4m3" else None
+    half_step = Fraction(2) ** ((1 << (dtype.exponent - 1)) - 1) / (1 << dtype.mantissa)
+    limit = greatest(dtype) + (half_step if dtype.name != "f8e4m3" else 0)
+    if abs(Fraction(value)) >= limit and abs(Fraction(value)) > greatest(dtype):
+        return f"`{dtype}` ends at {float(greatest(dtype)):g}"
+    return None
+
+
+def settle(c: Context, e: ast.Expr, term: Term, dtype: DType) -> Term:
+    """Give a weak or open expression the type it met; anything else stays what it is."""
+    if isinstance(term, Open):
+        c.cells.fix(term.cell, dtype, e.span)
+        return term
+    if not isinstance(term, Weak):
+        return term
+    if c.is_known(e):
+        return _settle_known(c, e, dtype)
+    return _settle_parts(c, e, dtype)
+
+
+def settle_default(c: Context, e: ast.Expr, term: Term) -> Term:
+    """A literal that met nothing typed: index or f32."""
+    return settle(c, e, term, default_dtype(term.kind)) if isinstance(term, Weak) else term
+
+
+def _settle_known(c: Context, e: ast.Expr, dtype: DType) -> Term:
+    try:
+        value = c.value_of(e)
+    except NotConstant as fault:
+        c.report("T0222", f"this constant expression has no value: {fault.reason}",
+                 fault.expression.span)  # fmt: skip
+        return c.note(e, ERROR)
+    reason = misfit(value, dtype)
+    if reason is not None:
+        helps = ()
+        if isinstance(value, float) and dtype.is_integer:
+            helps = (f"write `{dtype}(...)` around it, or make the other operand a float",)
+        elif isinstance(value, int) and dtype.is_float:
+            helps = (f"write it as a float, `{float(value)!r}`, if rounding is meant",)
+        return c.note(
+            e,
+            c.report("T0202", f"{_shown(value)} does not fit in `{dtype}`", e.span, reason,
+                     helps=helps),
+        )  # fmt: skip
+    _mark(c, e, dtype)
+    return c.note(e, Scalar(dtype))
+
+
+def _mark(c: Context, e: ast.Expr, dtype: DType) -> None:
+    """The parts of a constant expression show the type of the whole."""
+    if not c.final:
+        return
+    todo: list[ast.Expr] = [e]
+    while todo:
+        node = todo.pop()
+        if not isinstance(c.typed.types.get(node), Weak):
+            continue
+        c.typed.types[node] = Scalar(dtype)
+        todo.extend(_parts(node))
+
+
+def _parts(e: ast.Expr) -> tuple[ast.Expr, ...]:
+    match e:
+        case ast.Unary():
+            return (e.operand,)
+        case ast.Binary():
+            return (e.left, e.right)
+        case ast.Conditional():
+            return (e.then, e.orelse)
+        case ast.Call():
+            return e.arguments
+        case _:
+            return ()
+
+
+def _settle_parts(c: Context, e: ast.Expr, dtype: DType) -> Term:
+    """A weak expression whose value depends on run time: ``1 if p else 0``."""
+    for part in _parts(e):
+        kind = c.typed.types.get(part)
+        if isinstance(kind, Weak):
+            settle(c, part, kind, dtype)
+    return c.note(e, Scalar(dtype))
+
+
+def _shown(value: object) -> str:
+    return f"`{value}`"
+
+
+def give(c: Context, e: ast.Expr, term: Term, dtype: DType) -> bool:
+    """Use a value where ``dtype`` is wanted: settle or convert it. False: it does not go.
+
+    What was reported already goes anywhere.
+    """
+    if isinstance(term, (Weak, Open)):
+        settle(c, e, term, dtype)
+        return True
+    if isinstance(term, (Unknown, ErrorType)):
+        return True
+    if not isinstance(term, Scalar):
+        return False
+    if term.dtype == dtype:
+        return True
+    if widens_to(term.dtype, dtype):
+        c.coerce(e, dtype)
+        return True
+    return False
+
+
+def is_silent(term: Term) -> bool:
+    """Whether a term was reported or is not known yet."""
+    return isinstance(term, (Unknown, ErrorType))

@@ -1,0 +1,278 @@
+"""Operators on scalars: how two operands meet, and what comes out.
+
+Owns mixing, integer division, shifts, powers, comparisons. Must not know statements,
+calls or names.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
+from tessera_lang.record import dataclass
+from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.literals import is_silent, settle
+from tessera_lang.sema.terms import LiteralKind, Open, Term, Unknown
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, I64, INDEX, DType, common_dtype
+from tessera_lang.types.type import ERROR, ErrorType, Opaque, Scalar, Weak
+
+MOST_POWER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An expression and what it is."""
+
+    e: ast.Expr
+    term: Term
+
+
+def silent(*operands: Operand) -> Term:
+    """The type of an operation one of whose operands is reported or not known yet."""
+    if any(isinstance(o.term, ErrorType) for o in operands):
+        return ERROR
+    return Unknown(
+        tuple(cell for o in operands if isinstance(o.term, Unknown) for cell in o.term.cells)
+    )
+
+
+def source_of(e: ast.Expr) -> str:
+    """A short expression as it is written, for help texts."""
+    match e:
+        case ast.Name():
+            return e.id
+        case ast.IntLit() | ast.FloatLit() | ast.BoolLit():
+            return str(e.value)
+        case ast.Attribute():
+            return f"{source_of(e.value)}.{e.name}"
+        case ast.Subscript():
+            return f"{source_of(e.value)}[{', '.join(source_of(i) for i in e.items)}]"
+        case ast.Call() if not e.keywords:
+            return f"{source_of(e.function)}({', '.join(source_of(a) for a in e.arguments)})"
+        case _:
+            return "..."
+
+
+def cast_fix(e: ast.Expr, dtype: DType) -> Fix:
+    """Edits that put ``dtype(...)`` around an expression."""
+    start = Span(e.span.anchor, e.span.start, e.span.start)
+    end = Span(e.span.anchor, e.span.end, e.span.end)
+    return Fix(f"convert with `{dtype}(...)`", (Edit(start, f"{dtype}("), Edit(end, ")")), "unsafe")
+
+
+def _wanted(a: DType, b: DType) -> DType:
+    """The type whose cast to suggest where two do not mix."""
+    if a.is_float and b.is_float:
+        return F64 if F64 in (a, b) else F32
+    if a.is_float or b.is_float:
+        return a if a.is_float else b
+    return I64
+
+
+def mixed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    """Two dtypes that do not mix without a possible loss."""
+    assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
+    wanted = _wanted(a.term.dtype, b.term.dtype)
+    changed = [o for o in (a, b) if isinstance(o.term, Scalar) and o.term.dtype != wanted]
+    casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
+    return c.report(
+        "T0201", f"`{a.term}` and `{b.term}` do not mix: the conversion could lose a value", span,
+        labels=(Label(a.e.span, f"this is `{a.term}`"), Label(b.e.span, f"this is `{b.term}`")),
+        helps=(f"convert explicitly: {casts}",),
+        fixes=(cast_fix(changed[-1].e, wanted),),
+    )  # fmt: skip
+
+
+def _wider(a: LiteralKind, b: LiteralKind) -> LiteralKind:
+    return "float" if "float" in (a, b) else "int"
+
+
+def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    """The type in which two numbers meet. Literals take the type of the other."""
+    match a.term, b.term:
+        case (Unknown() | ErrorType(), _) | (_, Unknown() | ErrorType()):
+            return silent(a, b)
+        case Weak(), Weak():
+            return Weak(_wider(a.term.kind, b.term.kind))
+        case Open(), Weak():
+            c.cells.widen(a.term.cell, b.term.kind)
+            return a.term
+        case Weak(), Open():
+            c.cells.widen(b.term.cell, a.term.kind)
+            return b.term
+        case Open(), Open():
+            return Open(c.cells.unify(a.term.cell, b.term.cell))
+        case Scalar(), Weak() | Open():
+            return _meet_literal(c, a.term, b)
+        case Weak() | Open(), Scalar():
+            return _meet_literal(c, b.term, a)
+        case Scalar(), Scalar():
+            common = common_dtype(a.term.dtype, b.term.dtype)
+            if common is None:
+                return mixed(c, span, a, b)
+            for o in (a, b):
+                if o.term != Scalar(common):
+                    c.coerce(o.e, common)
+            return Scalar(common)
+        case _:
+            return not_numbers(c, span, a, b)
+
+
+def _meet_literal(c: Context, typed: Scalar, literal: Operand) -> Term:
+    if typed.dtype == BOOL:
+        return c.report(
+            "T0206", "a `bool` does not mix with a number", literal.e.span,
+            f"this is {_article(literal.term)}",
+            helps=("convert the bool explicitly, as in `i32(p)`",),
+        )  # fmt: skip
+    if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
+        if not typed.dtype.is_float:
+            return Unknown()
+    settled = settle(c, literal.e, literal.term, typed.dtype)
+    return ERROR if isinstance(settled, ErrorType) else typed
+
+
+def _article(term: Term) -> str:
+    text = text_of(term)
+    return f"an {text}" if text[0] in "aeiou" else f"a {text}"
+
+
+def not_numbers(c: Context, span: Span, *operands: Operand) -> Term:
+    """An operator on something that is no number."""
+    wrong = next((o for o in operands if not isinstance(o.term, (Scalar, Weak, Open))), operands[0])
+    helps = ()
+    if not isinstance(wrong.term, (Opaque, Scalar)):
+        helps = ("index it to get an element, as in `x[i]`",)
+    return c.report(
+        "T0206", f"this operator takes numbers, not `{text_of(wrong.term)}`", span,
+        labels=(Label(wrong.e.span, f"this is `{text_of(wrong.term)}`"),), helps=helps,
+    )  # fmt: skip
+
+
+def is_bool(term: Term) -> bool:
+    return isinstance(term, Scalar) and term.dtype == BOOL
+
+
+def operate(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand) -> Term:
+    """``a operator b``; ``span`` is where to report."""
+    if is_silent(a.term) or is_silent(b.term):
+        return silent(a, b)
+    if operator == "@":
+        return c.report("T0114", "not built yet: tile products (`@`) in lane kernels", span)
+    if not all(isinstance(o.term, (Scalar, Weak, Open)) for o in (a, b)):
+        return not_numbers(c, span, a, b)
+    if operator in ("<<", ">>"):
+        return _shift(c, span, a, b)
+    if operator == "**":
+        return _power(c, span, a, b)
+    if operator in ("&", "|", "^"):
+        return _bits(c, operator, span, a, b)
+    for o in (a, b):
+        if is_bool(o.term):
+            return c.report(
+                "T0206", f"`{operator}` takes numbers, not `bool`", span,
+                labels=(Label(o.e.span, "this is `bool`"),),
+                helps=(f"convert it first: `i32({source_of(o.e)})`",),
+            )  # fmt: skip
+    if operator == "/":
+        return _divide(c, span, a, b)
+    result = meet(c, span, a, b)
+    if operator in ("//", "%"):
+        _zero_divisor(c, operator, result, b)
+    return result
+
+
+def _zero_divisor(c: Context, operator: str, result: Term, b: Operand) -> None:
+    integer = isinstance(result, Scalar) and result.dtype.is_integer
+    if integer and c.try_value(b.e) == 0:
+        c.report("T0223", f"`{operator}` by 0", b.e.span, "this is always 0")
+
+
+def _divide(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    if isinstance(a.term, Weak) and isinstance(b.term, Weak):
+        return Weak("float")
+    integers = [o for o in (a, b) if isinstance(o.term, Scalar) and o.term.dtype.is_integer]
+    others_weak = all(
+        o in integers or isinstance(o.term, Weak) and o.term.kind == "int" for o in (a, b)
+    )
+    if integers and others_weak:
+        return c.report(
+            "T0204", "`/` on integers", span, "both sides are integers",
+            helps=(
+                "write `//` for the floor of the quotient",
+                "or convert first: `f32(...) / f32(...)`",
+            ),
+            fixes=(Fix("use `//`", (Edit(span, "//"),), "unsafe"),),
+        )  # fmt: skip
+    result = meet(c, span, a, b)
+    if isinstance(result, Open) and result.cell.root().kind == "int":
+        return Unknown((result.cell,))
+    return result
+
+
+def _bits(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand) -> Term:
+    if is_bool(a.term) and is_bool(b.term):
+        return Scalar(BOOL)
+    for o in (a, b):
+        floats = isinstance(o.term, Scalar) and o.term.dtype.is_float
+        if floats or (isinstance(o.term, Weak) and o.term.kind == "float"):
+            return c.report(
+                "T0206", f"`{operator}` takes integers or bools, not floats", span,
+                labels=(Label(o.e.span, f"this is `{text_of(o.term)}`"),),
+                helps=("`bitcast(x, u32)` gives the bits of an f32",),
+            )  # fmt: skip
+    return meet(c, span, a, b)
+
+
+def _shift(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    for o in (a, b):
+        floats = isinstance(o.term, Scalar) and not o.term.dtype.is_integer
+        if floats or (isinstance(o.term, Weak) and o.term.kind == "float"):
+            return c.report("T0206", f"a shift takes integers, not `{text_of(o.term)}`", o.e.span)
+    result = meet(c, span, a, b) if not isinstance(a.term, Scalar) else _shift_typed(c, span, a, b)
+    if isinstance(result, Scalar):
+        count = c.try_value(b.e)
+        if isinstance(count, int) and not 0 <= count < result.dtype.bits:
+            return c.report(
+                "T0214", f"a shift of `{result}` by {count}", b.e.span,
+                f"`{result}` has {result.dtype.bits} bits",
+            )  # fmt: skip
+    return result
+
+
+def _shift_typed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    """The value keeps its type; the count is converted to it without loss."""
+    assert isinstance(a.term, Scalar)
+    if not isinstance(b.term, Scalar):
+        return meet(c, span, a, b)
+    if common_dtype(a.term.dtype, b.term.dtype) != a.term.dtype:
+        return c.report(
+            "T0201", f"a shift of `{a.term}` takes a count of `{a.term}`, not `{b.term}`", b.e.span,
+            helps=(f"convert the count: `{a.term}({source_of(b.e)})`",),
+            fixes=(cast_fix(b.e, a.term.dtype),),
+        )  # fmt: skip
+    if b.term != a.term:
+        c.coerce(b.e, a.term.dtype)
+    return a.term
+
+
+def _power(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+    exponent = c.try_value(b.e)
+    if isinstance(a.term, Weak) and isinstance(b.term, Weak):
+        return a.term if b.term.kind == "int" else Weak("float")
+    if type(exponent) is not int or not 0 <= exponent <= MOST_POWER:
+        floats = isinstance(a.term, Scalar) and a.term.dtype.kind == "float"
+        return c.report(
+            "T0209", f"`**` takes a literal exponent from 0 to {MOST_POWER}", b.e.span,
+            helps=("for other exponents use `math.pow(x, y)`",) if floats
+            else ("multiply in a loop for other exponents",),
+        )  # fmt: skip
+    if is_bool(a.term):
+        return not_numbers(c, span, a)
+    settle(c, b.e, b.term, INDEX)
+    return a.term
+
+
+def dtype_names() -> tuple[str, ...]:
+    """Names of the scalar types, for suggestions."""
+    return tuple(DTYPES)

@@ -1,0 +1,164 @@
+"""What sema hands on: types, meanings and conversions in side tables keyed by node.
+
+The contract between ``sema`` (writes it), ``lower`` (reads it) and the editor (reads it).
+A generic function is checked once per signature; each instance has tables of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
+from tessera_lang.types.type import Type
+
+# --- signatures: what an instance is compiled for ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArgument:
+    """An array argument: dtype, rank and the launch facts that select the variant."""
+
+    dtype: DType
+    rank: int
+    contiguous: bool = True
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArgument:
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantArgument:
+    """A compile-time parameter's value: int, float, bool, str or a DType."""
+
+    value: int | float | bool | str | DType
+
+
+Argument = TensorArgument | ScalarArgument | ConstantArgument
+Signature = tuple[Argument, ...]  # brackets first, then parameters, in order
+
+
+# --- symbols: what a name means ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local:
+    """A variable, parameter, loop variable or size of one function instance.
+
+    ``size`` names (``n`` of ``f32[n]``) are locals of type index. Identity is the variable.
+    """
+
+    name: str
+    kind: Literal["parameter", "variable", "loop", "size"]
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A module constant or compile-time parameter with a known value."""
+
+    name: str
+    value: object
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleVariable:
+    """A top-level name whose value is known only while the host program runs; ``lost`` where
+    what defines it was reported, so that nothing more is said about its uses."""
+
+    name: str
+    span: Span | None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A name of the language by its full dotted name: ``tile_linear_id``, ``tshared.alloc``,
+    ``op.zeros``, ``f32``, ``range``, ``math.sqrt``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionSymbol:
+    declaration: ast.FunctionDef
+    module: str  # path of the file that declares it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleSymbol:
+    """An imported module: ``path`` of a file, or a builtin namespace such as ``op``."""
+
+    name: str
+    path: str | None
+
+
+Symbol = Local | Constant | ModuleVariable | Builtin | FunctionSymbol | ModuleSymbol
+
+
+# --- instances -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """The clauses of a lane kernel, evaluated.
+
+    ``group``: lanes per axis. ``shared_budget``: bytes or None. ``grid``: groups per axis as
+    sizes, None where the call says it; ``(Sym("grid_groups"),)`` where a shape binds it.
+    ``sizes``: the size symbols in order of first sight, each a ``Local`` of kind size
+    (``grid_groups`` too where a shape names it). ``conditions``: the ``where`` clauses, each
+    a comparison (an ``and`` is split).
+    """
+
+    group: tuple[int, ...]
+    shared_budget: int | None
+    grid: tuple[Dim, ...] | None
+    sizes: tuple[Local, ...]
+    conditions: tuple[ast.Expr, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class TypedFunction:
+    """One function checked for one signature.
+
+    ``types``: the type of every expression after literals settled (a literal used as f32 has
+    Scalar(F32)). ``coercions``: expressions whose value is implicitly converted where it is
+    used, with the type it takes there. ``symbols``: the meaning of each ``Name`` and of each
+    ``Attribute`` that names something (``op.zeros``); on an assignment target, of what is
+    assigned. ``calls``: the checked instance of every call to a plain function (inlined by
+    ``lower``). ``constants``: expressions whose value is known at compile time.
+    ``variables``: the final type of every local. ``arguments``: for a call with keywords or
+    defaults the argument expressions in parameter order (None = use the default);
+    every call of a plain function has an entry. ``sizes``: the size names of the annotations
+    with what they are worth: in a kernel each is its own symbol, in a called function the
+    caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``.
+    """
+
+    declaration: ast.FunctionDef
+    module: str
+    signature: Signature
+    kernel: KernelInfo | None = None
+    parameters: tuple[Local, ...] = ()
+    parameter_types: tuple[Type, ...] = ()
+    returns: Type | None = None
+    types: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
+    coercions: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
+    symbols: dict[ast.Expr, Symbol] = field(default_factory=dict[ast.Expr, Symbol])
+    calls: dict[ast.Call, TypedFunction] = field(
+        default_factory=lambda: dict[ast.Call, "TypedFunction"]()
+    )
+    arguments: dict[ast.Call, tuple[ast.Expr | None, ...]] = field(
+        default_factory=dict[ast.Call, tuple[ast.Expr | None, ...]]
+    )
+    constants: dict[ast.Expr, object] = field(default_factory=dict[ast.Expr, object])
+    variables: dict[Local, Type] = field(default_factory=dict[Local, Type])
+    sizes: dict[Local, Dim] = field(default_factory=dict[Local, Dim])
+    shared_bytes: int = 0  # what it allocates, with the functions it calls
+    complete: bool = True  # False in the editor's tables of a function with faults
