@@ -1,0 +1,119 @@
+"""One SSA core for the three levels: values, operations, regions, programs.
+
+Immutable. A region is one block: arguments and operations, the last one a terminator;
+control flow is structured, and a loop is left by ``break`` and ``continue`` terminators of
+the regions nested in it (no flags, no jumps). Values compare by identity. Spans take no
+part in equality of printed programs. Must not know any operation set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.type import Space
+
+Level = Literal["graph", "schedule", "tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class PointerType:
+    """Address of the first element of an array: ``!tile.ptr<f32, global>``."""
+
+    dtype: DType
+    space: Space
+
+
+@dataclass(frozen=True, slots=True)
+class ViewType:
+    """An array seen through sizes and strides: ``!tile.view<?x?xf32, global, mut>``.
+
+    ``shape`` has None for a size known at run time only. ``contiguous`` views are row-major
+    without gaps and carry no strides; ``aligned`` ones begin at a multiple of 16 bytes.
+    """
+
+    dtype: DType
+    shape: tuple[int | None, ...]
+    space: Space = "global"
+    mut: bool = False
+    contiguous: bool = True
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BufferType:
+    """Shared memory of a group, row-major: ``!tile.buffer<128xf32, shared>``."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    space: Space = "shared"
+
+
+IRType = DType | PointerType | ViewType | BufferType
+Attribute = bool | int | float | str | DType | tuple["Attribute", ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A result of an operation or an argument of a region; ``name`` is a printing hint."""
+
+    type: IRType
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    arguments: tuple[Value, ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+    @property
+    def terminator(self) -> Operation:
+        return self.operations[-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """``results = "name"(operands) ({regions}) {attributes}``; the name carries its level."""
+
+    name: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
+    regions: tuple[Region, ...] = ()
+    span: Span | None = None
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    def walk(self) -> Iterator[Operation]:
+        """This operation and all nested ones, outermost first."""
+        yield self
+        for region in self.regions:
+            for operation in region.operations:
+                yield from operation.walk()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Operations of one level at the top: kernels, for Tile IR."""
+
+    level: Level
+    operations: tuple[Operation, ...]
+
+    def walk(self) -> Iterator[Operation]:
+        for operation in self.operations:
+            yield from operation.walk()
+
+
+class VerifyError(Exception):
+    """A fault of ours: a program that breaks a rule of its level."""
+
+    def __init__(self, message: str, operation: Operation | None = None) -> None:
+        self.operation = operation
+        super().__init__(message)

@@ -1,0 +1,1 @@
+"""The operations of Tile IR: the table, the builder, the rules."""

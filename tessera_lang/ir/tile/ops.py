@@ -1,0 +1,151 @@
+"""The table of Tile operations: docs/ir.md as data.
+
+Owns ``TILE_OPS``. Must not know who builds, checks or lowers the operations.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.tile.table import AttributeDef, Classes, Effect, OpDef
+
+PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
+ATOMIC_KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
+SCOPES = ("tile", "group", "device", "mesh")
+ORDERS = ("relaxed", "acquire", "release", "acq_rel")
+WARP_KINDS = ("add", "min", "max")
+VOTES = ("any", "all")
+BOUNDS = ("guarded", "proved", "off")
+
+_AXIS = AttributeDef("axis", "int", (0, 1, 2))
+_AXIS_OR_ALL = AttributeDef("axis", "int", (-1, 0, 1, 2))
+_SITE = AttributeDef("site", "int")
+_SCOPE = AttributeDef("scope", "str", SCOPES)
+_ACCESS = (AttributeDef("bounds", "str", BOUNDS), _SITE)
+_ATOMIC = (_SCOPE, AttributeDef("order", "str", ORDERS), *_ACCESS)
+
+_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
+_BODY = ("tile.yield", *_EXITS)
+_SCOPE_BODY = ("tile.leave", "tile.return", "tile.break", "tile.continue")
+
+
+def _elementwise(
+    names: str, operands: str, classes: Classes, effect: Effect = "none"
+) -> list[OpDef]:
+    """Operations whose operands and result have one dtype."""
+    attributes = (_SITE,) if effect == "fault" else ()
+    return [
+        OpDef(
+            f"tile.{name}", tuple(operands.split()), "same",
+            classes=classes, attributes=attributes, effect=effect,
+        )
+        for name in names.split()
+    ]  # fmt: skip
+
+
+_GEOMETRY = [
+    OpDef("tile.lane_linear", (), "index"),
+    OpDef("tile.lane_index", (), "index", attributes=(_AXIS,)),
+    OpDef("tile.group_linear", (), "index"),
+    OpDef("tile.group_index", (), "index", attributes=(_AXIS,)),
+    OpDef("tile.group_count", (), "index", attributes=(_AXIS_OR_ALL,)),
+]  # fmt: skip
+
+_MEMORY = [
+    OpDef("tile.view", ("pointer", "sizes..."), "view"),
+    OpDef(
+        "tile.shared.alloc", (), "shared_alloc",
+        attributes=(AttributeDef("name", "str"),), effect="write",
+    ),
+    OpDef("tile.load", ("array", "indices..."), "load", attributes=_ACCESS, effect="read"),
+    OpDef(
+        "tile.store", ("value", "array", "indices..."), "store",
+        results=0, attributes=_ACCESS, effect="write",
+    ),
+    OpDef(
+        "tile.atomic", ("value", "array", "indices..."), "atomic",
+        attributes=(AttributeDef("kind", "str", ATOMIC_KINDS), *_ATOMIC), effect="update",
+    ),
+    OpDef(
+        "tile.atomic_cas", ("expected", "desired", "array", "indices..."), "atomic_cas",
+        attributes=_ATOMIC, effect="update",
+    ),
+    OpDef(
+        "tile.atomic_load", ("array", "indices..."), "load", attributes=_ATOMIC, effect="read"
+    ),
+    OpDef(
+        "tile.atomic_store", ("value", "array", "indices..."), "store",
+        results=0, attributes=_ATOMIC, effect="write",
+    ),
+    OpDef("tile.fence", (), "nothing", results=0, attributes=(_SCOPE,), effect="sync"),
+    OpDef("tile.barrier", (), "nothing", results=0, effect="sync"),
+    OpDef(
+        "tile.assert", ("condition",), "assert", results=0, attributes=(_SITE,), effect="fault"
+    ),
+]  # fmt: skip
+
+_WARP = [
+    OpDef(
+        "tile.warp_reduce", ("a",), "warp_reduce", classes="number",
+        attributes=(AttributeDef("kind", "str", WARP_KINDS),), effect="warp",
+    ),
+    OpDef("tile.warp_shuffle", ("a", "lane"), "warp_shuffle", classes="number", effect="warp"),
+    OpDef(
+        "tile.warp_vote", ("a",), "warp_vote",
+        attributes=(AttributeDef("kind", "str", VOTES),), effect="warp",
+    ),
+    OpDef("tile.warp_ballot", ("a",), "warp_ballot", effect="warp"),
+]  # fmt: skip
+WARP_OPS = tuple(definition.name for definition in _WARP)
+"""Operations in which the lanes of a warp meet."""
+
+_ARITHMETIC = [
+    OpDef("tile.constant", (), "constant", attributes=(AttributeDef("value", "scalar"),)),
+    *_elementwise("add sub mul", "a b", "number"),
+    *_elementwise("div", "a b", "float"),
+    *_elementwise("floordiv mod", "a b", "number", effect="fault"),
+    *_elementwise("min max", "a b", "any"),
+    *_elementwise("and or xor", "a b", "bits"),
+    *_elementwise("shl shr", "a count", "integer"),
+    *_elementwise("neg abs", "a", "number"),
+    *_elementwise("not", "a", "bits"),
+    *_elementwise("sqrt floor ceil trunc round", "a", "float"),
+    *_elementwise("fma", "a b c", "float"),
+    OpDef(
+        "tile.cmp", ("a", "b"), "compare",
+        attributes=(AttributeDef("predicate", "str", PREDICATES),),
+    ),
+    OpDef("tile.select", ("condition", "a", "b"), "select"),
+    OpDef("tile.cast", ("a",), "cast"),
+    OpDef("tile.bitcast", ("a",), "bitcast"),
+]  # fmt: skip
+
+_CONTROL = [
+    OpDef(
+        "tile.kernel", (), "kernel", results=0, terminators=(("tile.return",),), effect="nested",
+        attributes=(
+            AttributeDef("sym_name", "str"), AttributeDef("group", "ints"),
+            AttributeDef("grid_rank", "int"), AttributeDef("shared_budget", "int"),
+            AttributeDef("parameters", "strs"),
+        ),
+    ),
+    OpDef(
+        "tile.for", ("lower", "upper", "step", "carried..."), "for", results=-1,
+        attributes=(_SITE,), terminators=(_BODY,), effect="nested",
+    ),
+    OpDef(
+        "tile.while", ("carried...",), "while", results=-1,
+        terminators=(("tile.condition",), _BODY), effect="nested",
+    ),
+    OpDef("tile.if", ("condition",), "if", results=-1, terminators=(_BODY, _BODY), effect="nested"),
+    OpDef("tile.scope", (), "scope", results=-1, terminators=(_SCOPE_BODY,), effect="nested"),
+    OpDef("tile.yield", ("values...",), "exit", results=0, effect="exit"),
+    OpDef("tile.condition", ("condition", "carried..."), "exit", results=0, effect="exit"),
+    OpDef("tile.break", ("carried...",), "exit", results=0, effect="exit"),
+    OpDef("tile.continue", ("carried...",), "exit", results=0, effect="exit"),
+    OpDef("tile.leave", ("values...",), "exit", results=0, effect="exit"),
+    OpDef("tile.return", (), "exit", results=0, effect="exit"),
+]  # fmt: skip
+
+TILE_OPS: dict[str, OpDef] = {
+    definition.name: definition
+    for definition in (*_GEOMETRY, *_MEMORY, *_WARP, *_ARITHMETIC, *_CONTROL)
+}

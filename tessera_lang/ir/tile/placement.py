@@ -1,0 +1,96 @@
+"""Where Tile operations may stand, and what the exits of control flow carry.
+
+Owns the rules that look at an operation's surroundings. Must not know types of operands
+beyond the values that exits hand over.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import IRType, Operation, Program, Region, VerifyError
+from tessera_lang.ir.tile.rules import types_of
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import BOOL
+
+Types = tuple[IRType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """What the exits of a region hand over; None where an exit has no target there."""
+
+    yields: Types | None = None
+    loop: Types | None = None
+    scope: Types | None = None
+    condition: Types | None = None
+
+
+def check_exits(program: Program) -> None:
+    """Exits stand inside what they leave and hand over the right types."""
+    for kernel in program.operations:
+        _check_region(kernel.regions[0], _Targets())
+
+
+def _check_region(region: Region, targets: _Targets) -> None:
+    for operation in region.operations:
+        types = types_of(operation.results)
+        match operation.name:
+            case "tile.for":
+                inner = replace(targets, yields=types, loop=types, condition=None)
+                _check_region(operation.regions[0], inner)
+            case "tile.while":
+                # A condition is no place to leave the loop from, nor one around it.
+                _check_region(operation.regions[0], _Targets(condition=types))
+                inner = replace(targets, yields=types, loop=types, condition=None)
+                _check_region(operation.regions[1], inner)
+            case "tile.if":
+                inner = replace(targets, yields=types, condition=None)
+                for side in operation.regions:
+                    _check_region(side, inner)
+                _check_results(operation)
+            case "tile.scope":
+                inner = replace(targets, yields=None, scope=types, condition=None)
+                _check_region(operation.regions[0], inner)
+            case _:
+                _check_exit(operation, targets)
+
+
+def _check_results(operation: Operation) -> None:
+    falls_out = any(r.terminator.name == "tile.yield" for r in operation.regions)
+    if operation.results and not falls_out:
+        raise VerifyError("has results but no side that falls out", operation)
+
+
+def _check_exit(operation: Operation, targets: _Targets) -> None:
+    expected: Types | None
+    match operation.name:
+        case "tile.yield":
+            expected = targets.yields
+        case "tile.break" | "tile.continue":
+            expected = targets.loop
+        case "tile.leave":
+            expected = targets.scope
+        case "tile.condition":
+            carried = targets.condition
+            expected = None if carried is None else (BOOL, *carried)
+        case _:
+            return
+    if expected is None:
+        raise VerifyError("an exit without anything around it to leave", operation)
+    if types_of(operation.operands) != expected:
+        raise VerifyError("hands over values of other types than its target takes", operation)
+
+
+def check_placement(program: Program) -> None:
+    """Shared memory is allocated at the top of a kernel, under distinct names."""
+    for kernel in program.operations:
+        names: set[str] = set()
+        top = kernel.regions[0].operations
+        for operation in kernel.walk():
+            if operation.name != "tile.shared.alloc":
+                continue
+            if not any(operation is o for o in top):
+                raise VerifyError("shared memory is allocated at the top of a kernel", operation)
+            name = str(operation.attributes["name"])
+            if name in names:
+                raise VerifyError(f"two shared buffers are called {name}", operation)
+            names.add(name)

@@ -1,0 +1,267 @@
+"""Type rules of the Tile operations, by the name the table gives them.
+
+Owns which types go together. Must not know where an operation stands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import (
+    BufferType,
+    IRType,
+    Operation,
+    PointerType,
+    Program,
+    Value,
+    VerifyError,
+    ViewType,
+)
+from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.types.dtype import BOOL, INDEX, U32, DType, integer_range
+
+Rule = Callable[[Operation], None]
+
+
+def check_types(program: Program) -> None:
+    """Types of operands, results and region arguments."""
+    for operation in program.walk():
+        RULES[TILE_OPS[operation.name].rule](operation)
+
+
+def _require(holds: bool, message: str, operation: Operation) -> None:
+    if not holds:
+        raise VerifyError(message, operation)
+
+
+def _scalar(value: Value, operation: Operation) -> DType:
+    if not isinstance(value.type, DType):
+        raise VerifyError("takes and gives scalars", operation)
+    return value.type
+
+
+def types_of(values: Sequence[Value]) -> tuple[IRType, ...]:
+    return tuple(v.type for v in values)
+
+
+def _in_class(operation: Operation, dtype: DType) -> None:
+    holds = {
+        "any": True,
+        "number": dtype.kind != "bool",
+        "integer": dtype.is_integer,
+        "float": dtype.is_float,
+        "bits": dtype.is_integer or dtype.kind == "bool",
+    }
+    classes = TILE_OPS[operation.name].classes
+    _require(holds[classes], f"takes {classes} types, not {dtype}", operation)
+
+
+# --- scalars ---------------------------------------------------------------------------------
+
+
+def _nothing(operation: Operation) -> None:
+    """No operand, no result: the counts are all there is to check."""
+
+
+def _index(operation: Operation) -> None:
+    _require(operation.result.type == INDEX, "gives an index", operation)
+
+
+def _constant(operation: Operation) -> None:
+    dtype, value = _scalar(operation.result, operation), operation.attributes["value"]
+    if dtype.kind == "bool":
+        _require(isinstance(value, bool), "the value of a bool is a bool", operation)
+    elif dtype.is_float:
+        _require(isinstance(value, float), "the value of a float is a float", operation)
+        if dtype.name == "f8e4m3" and isinstance(value, float):
+            _require(not math.isinf(value), "f8e4m3 has no infinity", operation)
+    else:
+        low, high = integer_range(dtype)
+        holds = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        _require(holds, f"the value is no {dtype}", operation)
+
+
+def _same(operation: Operation) -> None:
+    dtype = _scalar(operation.result, operation)
+    for value in operation.operands:
+        _require(value.type == dtype, "operands and result have one dtype", operation)
+    _in_class(operation, dtype)
+
+
+def _compare(operation: Operation) -> None:
+    a, b = operation.operands
+    _require(_scalar(a, operation) == b.type, "operands have one dtype", operation)
+    _require(operation.result.type == BOOL, "gives a bool", operation)
+
+
+def _select(operation: Operation) -> None:
+    condition, a, b = operation.operands
+    _require(condition.type == BOOL, "the condition is a bool", operation)
+    same = _scalar(a, operation) == b.type == operation.result.type
+    _require(same, "the two values and the result have one dtype", operation)
+
+
+def _cast(operation: Operation) -> None:
+    _scalar(operation.operands[0], operation)
+    _scalar(operation.result, operation)
+
+
+def _bitcast(operation: Operation) -> None:
+    a, b = _scalar(operation.operands[0], operation), _scalar(operation.result, operation)
+    _require(a.bits == b.bits, "the widths differ", operation)
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def _view(operation: Operation) -> None:
+    pointer, view = operation.operands[0].type, operation.result.type
+    if not isinstance(pointer, PointerType) or not isinstance(view, ViewType):
+        raise VerifyError("makes a view of a pointer", operation)
+    _require(pointer.dtype == view.dtype, "pointer and view have one dtype", operation)
+    _require(pointer.space == view.space, "pointer and view have one space", operation)
+    numbers = len(view.shape) * (1 if view.contiguous else 2)
+    holds = len(operation.operands) == 1 + numbers
+    _require(holds, f"takes {numbers} sizes and strides", operation)
+    for value in operation.operands[1:]:
+        _require(value.type == INDEX, "sizes and strides are index", operation)
+
+
+def _shared_alloc(operation: Operation) -> None:
+    t = operation.result.type
+    holds = isinstance(t, BufferType) and t.space == "shared"
+    _require(holds, "gives a buffer in shared memory", operation)
+
+
+def _access(operation: Operation, array: Value, indices: Sequence[Value]) -> DType:
+    t = array.type
+    if not isinstance(t, ViewType | BufferType):
+        raise VerifyError("reads and writes a view or a buffer", operation)
+    holds = len(indices) == len(t.shape)
+    _require(holds, f"takes {len(t.shape)} indices, one an axis", operation)
+    for value in indices:
+        _require(value.type == INDEX, "indices are index", operation)
+    return t.dtype
+
+
+def _written(operation: Operation, array: Value) -> None:
+    holds = not isinstance(array.type, ViewType) or array.type.mut
+    _require(holds, "writes a view that is not mut", operation)
+
+
+def _load(operation: Operation) -> None:
+    dtype = _access(operation, operation.operands[0], operation.operands[1:])
+    _require(operation.result.type == dtype, "gives an element", operation)
+
+
+def _store(operation: Operation) -> None:
+    value, array = operation.operands[:2]
+    dtype = _access(operation, array, operation.operands[2:])
+    _require(value.type == dtype, "stores an element", operation)
+    _written(operation, array)
+
+
+def _atomic(operation: Operation) -> None:
+    _store(operation)
+    value = operation.operands[0]
+    _require(operation.result.type == value.type, "gives the old element", operation)
+    if operation.attributes["kind"] in ("and", "or", "xor"):
+        dtype = _scalar(value, operation)
+        _require(not dtype.is_float, "takes integers or bools", operation)
+
+
+def _atomic_cas(operation: Operation) -> None:
+    expected, desired, array = operation.operands[:3]
+    dtype = _access(operation, array, operation.operands[3:])
+    holds = expected.type == desired.type == operation.result.type == dtype
+    _require(holds, "compares, stores and gives elements", operation)
+    _written(operation, array)
+
+
+# --- warps -----------------------------------------------------------------------------------
+
+
+def _whole_word(operation: Operation) -> None:
+    dtype = _scalar(operation.operands[0], operation)
+    _require(operation.result.type == dtype, "operand and result have one dtype", operation)
+    _in_class(operation, dtype)
+    _require(dtype.bits in (32, 64), "takes numbers of 32 or 64 bits", operation)
+
+
+def _warp_shuffle(operation: Operation) -> None:
+    _whole_word(operation)
+    _require(operation.operands[1].type == INDEX, "the lane is an index", operation)
+
+
+def _warp_vote(operation: Operation) -> None:
+    holds = operation.operands[0].type == operation.result.type == BOOL
+    _require(holds, "takes and gives a bool", operation)
+
+
+def _warp_ballot(operation: Operation) -> None:
+    _require(operation.operands[0].type == BOOL, "takes a bool", operation)
+    _require(operation.result.type == U32, "gives a u32", operation)
+
+
+def _assert(operation: Operation) -> None:
+    _require(operation.operands[0].type == BOOL, "the condition is a bool", operation)
+
+
+# --- control flow ----------------------------------------------------------------------------
+
+
+def _kernel(operation: Operation) -> None:
+    attributes, region = operation.attributes, operation.regions[0]
+    parameters, group = attributes["parameters"], attributes["group"]
+    assert isinstance(parameters, tuple) and isinstance(group, tuple)
+    holds = len(parameters) == len(region.arguments)
+    _require(holds, "names one parameter per argument of its region", operation)
+    sizes = [n for n in group if isinstance(n, int) and n > 0]
+    holds = len(sizes) == len(group) and 1 <= len(group) <= 3
+    _require(holds, "has 1 to 3 positive group sizes", operation)
+    rank = attributes["grid_rank"]
+    _require(isinstance(rank, int) and 1 <= rank <= 3, "has a grid of rank 1 to 3", operation)
+    for value in region.arguments:
+        holds = isinstance(value.type, DType | PointerType)
+        _require(holds, "takes pointers and scalars", operation)
+
+
+def _for(operation: Operation) -> None:
+    lower, upper, step, *carried = operation.operands
+    dtype = _scalar(lower, operation)
+    holds = dtype.is_integer and lower.type == upper.type == step.type
+    _require(holds, "the bounds and the step have one integer type", operation)
+    types = types_of(carried)
+    region = operation.regions[0]
+    holds = types_of(region.arguments) == (dtype, *types)
+    _require(holds, "the body takes the variable and what is carried", operation)
+    _require(types_of(operation.results) == types, "gives what is carried", operation)
+
+
+def _while(operation: Operation) -> None:
+    types = types_of(operation.operands)
+    for region in operation.regions:
+        _require(types_of(region.arguments) == types, "regions take what is carried", operation)
+    _require(types_of(operation.results) == types, "gives what is carried", operation)
+
+
+def _if(operation: Operation) -> None:
+    _require(operation.operands[0].type == BOOL, "the condition is a bool", operation)
+    for region in operation.regions:
+        _require(not region.arguments, "its regions take no arguments", operation)
+
+
+def _scope(operation: Operation) -> None:
+    _require(not operation.regions[0].arguments, "its region takes no arguments", operation)
+
+
+RULES: dict[str, Rule] = {
+    "nothing": _nothing, "index": _index, "constant": _constant, "same": _same,
+    "compare": _compare, "select": _select, "cast": _cast, "bitcast": _bitcast,
+    "view": _view, "shared_alloc": _shared_alloc, "load": _load, "store": _store,
+    "atomic": _atomic, "atomic_cas": _atomic_cas, "kernel": _kernel, "for": _for,
+    "while": _while, "if": _if, "scope": _scope, "exit": _nothing, "assert": _assert,
+    "warp_reduce": _whole_word, "warp_shuffle": _warp_shuffle, "warp_vote": _warp_vote,
+    "warp_ballot": _warp_ballot,
+}  # fmt: skip

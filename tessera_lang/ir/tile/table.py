@@ -1,0 +1,71 @@
+"""What a Tile operation is: the record that the table, the verifier and the passes read.
+
+Owns the vocabulary of ``ops.py``. Must not know any single operation.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.record import dataclass
+
+Effect = Literal["none", "read", "write", "update", "sync", "warp", "fault", "nested", "exit"]
+"""What an operation does beside giving its results.
+
+``none``: nothing, it may be moved, merged and dropped. ``fault``: reports to the fault
+record for some operands, else nothing. ``read``, ``write``, ``update`` (both): memory; a
+guarded one reports too. ``sync``: orders memory. ``warp``: the lanes of a warp
+meet; it stays where it is. ``nested``: what its regions do.
+``exit``: ends its region.
+"""
+
+AttributeKind = Literal["bool", "int", "str", "ints", "strs", "scalar", "dtype"]
+
+Classes = Literal["any", "number", "integer", "float", "bits"]
+"""Dtypes an operand may have: ``number`` is all but bool, ``bits`` integers and bool."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeDef:
+    """An attribute an operation must have; ``allowed`` values where the set is closed."""
+
+    name: str
+    kind: AttributeKind
+    allowed: tuple[str | int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """One operation.
+
+    ``operands`` are the names of docs/ir.md; one that ends in ``...`` takes any number.
+    ``rule`` names the type rule of ``verify.py`` and ``classes`` the dtypes it allows.
+    ``results`` is the number of results, -1 where the operation decides. ``terminators``
+    holds, per region, the names that may end it.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    rule: str
+    results: int = 1
+    classes: Classes = "any"
+    attributes: tuple[AttributeDef, ...] = ()
+    terminators: tuple[tuple[str, ...], ...] = ()
+    effect: Effect = "none"
+
+    @property
+    def regions(self) -> int:
+        return len(self.terminators)
+
+    @property
+    def pure(self) -> bool:
+        """Whether dropping an unused one, or merging equal ones, changes nothing."""
+        return self.effect == "none"
+
+    @property
+    def is_terminator(self) -> bool:
+        return self.effect == "exit"
+
+    @property
+    def touches_memory(self) -> bool:
+        return self.effect in ("read", "write", "update", "sync")

@@ -1,0 +1,196 @@
+"""Checks that a program keeps the rules of its level.
+
+Owns the order of the checks and the message of a fault. One check, one job: each
+``check_*`` raises VerifyError at the first operation that breaks its rule. Operation sets
+bring their tables (``TABLES``) and type rules; this file must not know single operations
+beyond the exits of structured control flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, VerifyError
+from tessera_lang.ir.printer import print_operations
+from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.ir.tile.placement import check_exits, check_placement
+from tessera_lang.ir.tile.rules import check_types
+from tessera_lang.ir.tile.table import AttributeDef, OpDef
+from tessera_lang.types.dtype import DType
+
+
+def verify(program: Program) -> Program:
+    """``program`` itself where it keeps every rule. Raises VerifyError, a fault of ours.
+
+    The message holds the faulty operation between its neighbours.
+    """
+    if program.level != "tile":
+        raise VerifyError(f"no operations are defined for level '{program.level}' yet")
+    for check in CHECKS:
+        try:
+            check(program)
+        except VerifyError as error:
+            if error.operation is None:
+                raise
+            where = neighbourhood(program, error.operation)
+            message = f"{check.__name__}: {error}\n{where}"
+            raise VerifyError(message, error.operation) from None
+    return program
+
+
+def neighbourhood(program: Program, faulty: Operation, around: int = 3) -> str:
+    """The faulty operation, marked, between its neighbours."""
+    siblings = _siblings(program.operations, faulty)
+    at = next(i for i, o in enumerate(siblings) if o is faulty)
+    lines: list[str] = []
+    first = max(0, at - around)
+    for i, text in enumerate(print_operations(siblings[first : at + around + 1]), first):
+        rows = text.splitlines()
+        shown = rows if len(rows) <= 2 * around else [*rows[:around], "  ...", *rows[-1:]]
+        lines += [f"{'>' if i == at else ' '} {line}" for line in shown]
+    return "\n".join(lines)
+
+
+def _siblings(operations: Sequence[Operation], faulty: Operation) -> Sequence[Operation]:
+    if any(o is faulty for o in operations):
+        return operations
+    for operation in operations:
+        for region in operation.regions:
+            found = _siblings(region.operations, faulty)
+            if found:
+                return found
+    return ()
+
+
+# --- checks over the tables ------------------------------------------------------------------
+
+
+def check_names(program: Program) -> None:
+    """Every operation is in the table; only kernels stand at the top, and only there."""
+    for operation in program.walk():
+        if operation.name not in TILE_OPS:
+            raise VerifyError(f"unknown operation {operation.name}", operation)
+    seen: set[str] = set()
+    for operation in program.operations:
+        if operation.name != "tile.kernel":
+            raise VerifyError("only tile.kernel stands at the top", operation)
+        for inner in operation.walk():
+            if inner is not operation and inner.name == "tile.kernel":
+                raise VerifyError("a kernel inside a kernel", inner)
+        name = str(operation.attributes.get("sym_name"))
+        if name in seen:
+            raise VerifyError(f"two kernels are called {name}", operation)
+        seen.add(name)
+
+
+def check_counts(program: Program) -> None:
+    """Numbers of operands, results and regions."""
+    for operation in program.walk():
+        definition = TILE_OPS[operation.name]
+        fixed = [n for n in definition.operands if not n.endswith("...")]
+        found = len(operation.operands)
+        if found < len(fixed) or (found > len(fixed) and len(fixed) == len(definition.operands)):
+            raise VerifyError(f"takes {', '.join(definition.operands) or 'nothing'}", operation)
+        if definition.results >= 0 and len(operation.results) != definition.results:
+            raise VerifyError(f"gives {definition.results} results", operation)
+        if len(operation.regions) != definition.regions:
+            raise VerifyError(f"has {definition.regions} regions", operation)
+
+
+def check_attributes(program: Program) -> None:
+    """Every attribute of the table is there, of its kind and among its values; no other is."""
+    for operation in program.walk():
+        definitions = {a.name: a for a in TILE_OPS[operation.name].attributes}
+        for name in operation.attributes:
+            if name not in definitions:
+                raise VerifyError(f"has no attribute {name}", operation)
+        for name, definition in definitions.items():
+            if name not in operation.attributes:
+                raise VerifyError(f"lacks attribute {name}", operation)
+            _check_attribute(operation, definition, operation.attributes[name])
+
+
+def _is_kind(value: Attribute, kind: str) -> bool:
+    match value:
+        case bool():
+            return kind in ("bool", "scalar")
+        case int():
+            return kind in ("int", "scalar")
+        case float():
+            return kind == "scalar"
+        case str():
+            return kind == "str"
+        case tuple():
+            return kind in ("ints", "strs") and all(_is_kind(v, kind[:-1]) for v in value)
+        case DType():
+            return kind == "dtype"
+
+
+def _check_attribute(operation: Operation, definition: AttributeDef, value: Attribute) -> None:
+    if not _is_kind(value, definition.kind):
+        raise VerifyError(f"attribute {definition.name} is no {definition.kind}", operation)
+    if definition.allowed and value not in definition.allowed:
+        allowed = ", ".join(map(str, definition.allowed))
+        raise VerifyError(f"attribute {definition.name} is not one of {allowed}", operation)
+
+
+def check_terminators(program: Program) -> None:
+    """Every region ends in a terminator its operation allows; none stands elsewhere."""
+    for operation in program.walk():
+        definition = TILE_OPS[operation.name]
+        for i, region in enumerate(operation.regions):
+            _check_terminator(operation, definition, i, region)
+
+
+def _check_terminator(operation: Operation, definition: OpDef, i: int, region: Region) -> None:
+    if not region.operations:
+        raise VerifyError(f"region {i} is empty", operation)
+    for inner in region.operations[:-1]:
+        if TILE_OPS[inner.name].is_terminator:
+            raise VerifyError("a terminator before the end of its region", inner)
+    if region.terminator.name not in definition.terminators[i]:
+        allowed = ", ".join(definition.terminators[i])
+        message = f"region {i} of {operation.name} does not end in one of {allowed}"
+        raise VerifyError(message, region.terminator)
+
+
+def check_dominance(program: Program) -> None:
+    """Values are defined once, before their use and where it can be seen."""
+    for operation in program.operations:
+        _check_dominance(operation, set(), set())
+
+
+def _check_dominance(operation: Operation, visible: set[int], defined: set[int]) -> None:
+    for value in operation.operands:
+        if id(value) not in visible:
+            name = f"%{value.name}" if value.name else "an operand"
+            raise VerifyError(f"{name} is not defined here", operation)
+    for region in operation.regions:
+        inside = set(visible)
+        _define(operation, region.arguments, inside, defined)
+        for inner in region.operations:
+            _check_dominance(inner, inside, defined)
+    _define(operation, operation.results, visible, defined)
+
+
+def _define(
+    operation: Operation, values: Sequence[Value], visible: set[int], defined: set[int]
+) -> None:
+    for value in values:
+        if id(value) in defined:
+            raise VerifyError(f"defines %{value.name or '?'} a second time", operation)
+        defined.add(id(value))
+        visible.add(id(value))
+
+
+CHECKS: tuple[Callable[[Program], None], ...] = (
+    check_names,
+    check_counts,
+    check_attributes,
+    check_terminators,
+    check_dominance,
+    check_types,
+    check_exits,
+    check_placement,
+)
+"""In order: later ones rely on what earlier ones checked."""
