@@ -1,0 +1,20 @@
+"""Analyses of Tile IR: ranges, uniformity, and the checks made of them."""
+
+from tessera_lang.analysis.barriers import check_barriers
+from tessera_lang.analysis.bounds import check_bounds
+from tessera_lang.analysis.ranges import Access, Ranges, ranges
+from tessera_lang.analysis.shared_check import SharedMemoryCheck, check_shared
+from tessera_lang.analysis.uniformity import Level, Uniformity, uniformity
+
+__all__ = [
+    "Access",
+    "Level",
+    "Ranges",
+    "SharedMemoryCheck",
+    "Uniformity",
+    "check_barriers",
+    "check_bounds",
+    "check_shared",
+    "ranges",
+    "uniformity",
+]

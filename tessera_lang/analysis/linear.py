@@ -1,0 +1,187 @@
+"""Linear expressions over atoms, and the proofs of bounds that use them.
+
+An atom is an integer unknown with constant bounds. ``Knowledge`` holds the bounds, the
+facts ``expression >= 0`` that hold at a place, and what an atom is case by case. Must not
+know the IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+from typing import TypeAlias
+
+from tessera_lang.record import dataclass, field
+
+Interval: TypeAlias = tuple[int, int]
+
+_STEPS = 3000  # eliminations per question: bounds the time, never the soundness
+_CASE_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``sum(coefficient * atom) + constant``; terms sorted by atom, no zero coefficient."""
+
+    terms: tuple[tuple[int, int], ...] = ()
+    constant: int = 0
+
+    def __add__(self, other: Linear) -> Linear:
+        return self.plus(other, 1)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self.plus(other, -1)
+
+    def plus(self, other: Linear, factor: int, scale: int = 1) -> Linear:
+        """``scale * self + factor * other``; ``scale`` is not 0."""
+        mine = self if scale == 1 else self.scaled(scale)
+        if not other.terms:
+            return Linear(mine.terms, mine.constant + factor * other.constant)
+        sums = dict(mine.terms)
+        for atom, coefficient in other.terms:
+            total = sums.get(atom, 0) + factor * coefficient
+            if total:
+                sums[atom] = total
+            else:
+                sums.pop(atom, None)
+        return Linear(tuple(sorted(sums.items())), mine.constant + factor * other.constant)
+
+    def scaled(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+
+    def shifted(self, amount: int) -> Linear:
+        return Linear(self.terms, self.constant + amount)
+
+    def coefficient(self, atom: int) -> int:
+        return next((c for a, c in self.terms if a == atom), 0)
+
+    def replaced(self, atom: int, by: Linear) -> Linear:
+        """With ``by`` in the place of an atom."""
+        factor = self.coefficient(atom)
+        rest = Linear(tuple(t for t in self.terms if t[0] != atom), self.constant)
+        return rest.plus(by, factor)
+
+
+Case: TypeAlias = tuple[Linear, tuple[Linear, ...]]
+"""What an atom is in one case, and the facts that hold in that case."""
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Bounds of atoms and the facts that hold at the current place.
+
+    ``facts`` is a stack: a region pushes and, at its end, truncates.
+    """
+
+    intervals: list[Interval] = field(default_factory=list[Interval])
+    facts: list[Linear] = field(default_factory=list[Linear])
+    cases: dict[int, tuple[Case, ...]] = field(default_factory=dict[int, tuple[Case, ...]])
+    _left: int = 0
+
+    def atom(self, interval: Interval) -> int:
+        self.intervals.append(interval)
+        return len(self.intervals) - 1
+
+    def holds(self, fact: Linear) -> None:
+        """Take ``fact >= 0`` as known from here on."""
+        if fact.terms or fact.constant < 0:
+            self.facts.append(fact)
+
+    def contradicts(self) -> bool:
+        """Whether a fact is surely false: then control never comes here."""
+        return any(self.lower(fact.scaled(-1), 2) > 0 for fact in self.facts)
+
+    def range(self, expression: Linear, depth: int = 1) -> Interval:
+        """Constant bounds that the value surely lies within."""
+        low = self.lower(expression, depth)
+        high = -self.lower(expression.scaled(-1), depth)
+        return low, max(low, high)
+
+    def proves(self, expression: Linear, depth: int = 3) -> bool:
+        """Whether ``expression >= 0`` follows; False means only that no proof was found."""
+        return self.lower(expression, depth, enough=0) >= 0
+
+    def lower(self, expression: Linear, depth: int, enough: int | None = None) -> int:
+        """A constant the value is never below, the best found; stops at ``enough``."""
+        self._left = _STEPS
+        return self._lower(expression, depth, enough, _CASE_DEPTH if depth > 1 else 0)
+
+    def _plain(self, expression: Linear) -> int:
+        total = expression.constant
+        for atom, coefficient in expression.terms:
+            low, high = self.intervals[atom]
+            total += coefficient * (low if coefficient > 0 else high)
+        return total
+
+    def _lower(self, expression: Linear, depth: int, enough: int | None, cases: int) -> int:
+        best = self._plain(expression)
+        if depth == 0 or not expression.terms or (enough is not None and best >= enough):
+            return best
+        best = max(best, self._by_facts(expression, depth, enough, cases, best))
+        if cases and (enough is None or best < enough):
+            best = max(best, self._by_cases(expression, depth, enough, cases))
+        return best
+
+    def _by_facts(
+        self, expression: Linear, depth: int, enough: int | None, cases: int, best: int
+    ) -> int:
+        """``p*e = (p*e - q*f) + q*f >= lower(p*e - q*f)`` for a fact ``f >= 0``: pick p and q
+        so that an atom disappears."""
+        mine = dict(expression.terms)
+        plain = self._plain(expression)
+        for fact in self.facts:
+            for atom, c in fact.terms:
+                k = mine.get(atom, 0)
+                if k == 0 or (k > 0) != (c > 0):
+                    continue
+                self._left -= 1
+                if self._left < 0:
+                    return best
+                common = gcd(k, c)
+                p, q = abs(c) // common, abs(k) // common
+                if depth == 1:
+                    found = self._plain_without(mine, plain, p, fact, q)
+                else:
+                    wanted = None if enough is None else enough * p
+                    rest = expression.plus(fact, -q, p)
+                    found = self._lower(rest, depth - 1, wanted, cases)
+                best = max(best, -(-found // p))
+                if enough is not None and best >= enough:
+                    return best
+        return best
+
+    def _plain_without(self, mine: dict[int, int], plain: int, p: int, fact: Linear, q: int) -> int:
+        """``_plain(p * e - q * fact)``, where ``e`` has the terms ``mine``: most questions end
+        in this one, so that it makes no expression."""
+        total = p * plain - q * fact.constant
+        for atom, c in fact.terms:
+            low, high = self.intervals[atom]
+            old = mine.get(atom, 0)
+            if old:
+                total -= p * old * (low if old > 0 else high)
+            new = p * old - q * c
+            total += new * (low if new > 0 else high)
+        return total
+
+    def _by_cases(self, expression: Linear, depth: int, enough: int | None, cases: int) -> int:
+        best = self._plain(expression)
+        for atom, _ in expression.terms:
+            if atom not in self.cases:
+                continue
+            worst: int | None = None
+            for value, facts in self.cases[atom]:
+                mark = len(self.facts)
+                self.facts.extend(facts)
+                found = self._lower(expression.replaced(atom, value), depth, enough, cases - 1)
+                del self.facts[mark:]
+                worst = found if worst is None else min(worst, found)
+            best = best if worst is None else max(best, worst)
+        return best
+
+
+def join(intervals: Iterable[Interval]) -> Interval:
+    """The least interval over all; there must be one."""
+    items = list(intervals)
+    return min(i[0] for i in items), max(i[1] for i in items)

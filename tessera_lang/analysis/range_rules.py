@@ -1,0 +1,365 @@
+"""What each Tile operation does to integer ranges, and what a condition tells.
+
+A rule either keeps a value linear or makes an atom of it with bounds; where the exact
+result might not fit its type, the atom gets the whole range of the type. Must not know
+loops or regions: ``ranges.py`` walks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from tessera_lang.analysis import interval
+from tessera_lang.analysis.linear import Interval, Linear, join
+from tessera_lang.analysis.range_state import State
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.types.dtype import DType, integer_range
+
+GROUP_LIMIT = 1 << 48
+
+_Rule = Callable[[State, Operation], None]
+
+
+def apply_rule(state: State, operation: Operation) -> None:
+    """Give the results of an operation their ranges; no rule: the range of the type."""
+    rule = _RULES.get(operation.name)
+    if rule is None or not operation.results:
+        return
+    if isinstance(operation.result.type, DType) and operation.result.type.is_integer:
+        rule(state, operation)
+
+
+def _dtype(value: Value) -> DType:
+    return cast("DType", value.type)
+
+
+def _linear(state: State, operation: Operation, form: Linear) -> None:
+    """The exact result is ``form``, unless it might wrap."""
+    dtype = _dtype(operation.result)
+    if interval.fits(dtype, state.known.range(form)):
+        state.define(operation.result, form)
+    else:
+        _atom(state, operation, None)
+
+
+def _atom(state: State, operation: Operation, bounds: Interval | None) -> Linear:
+    """The result is an unknown within ``bounds``, or within its type."""
+    dtype = _dtype(operation.result)
+    if bounds is None or not interval.fits(dtype, bounds):
+        bounds = integer_range(dtype)
+    form = state.atom(operation.result, bounds)
+    state.define(operation.result, form)
+    return form
+
+
+# --- ids and constants --------------------------------------------------------------------
+
+
+def _constant(state: State, operation: Operation) -> None:
+    state.define(operation.result, Linear((), int(cast("int", operation.attributes["value"]))))
+
+
+def _lane(state: State, axis: int) -> Linear:
+    return state.atom(("lane", axis), (0, state.group[axis] - 1))
+
+
+def _lane_linear(state: State, operation: Operation) -> None:
+    form = Linear()
+    for axis, extent in enumerate(state.group):
+        form = form.scaled(extent) + _lane(state, axis)
+    state.define(operation.result, form)
+
+
+def _lane_index(state: State, operation: Operation) -> None:
+    axis = cast("int", operation.attributes["axis"])
+    form = _lane(state, axis) if axis < len(state.group) else Linear()
+    state.define(operation.result, form)
+
+
+def _grid_axis(state: State, axis: int) -> int:
+    """In a grid of one axis the linear id is the index along it."""
+    return 0 if state.grid_rank == 1 and axis == -1 else axis
+
+
+def _count(state: State, axis: int) -> Linear:
+    return state.atom(("count", _grid_axis(state, axis)), (1, GROUP_LIMIT))
+
+
+def _group(state: State, axis: int) -> Linear:
+    form = state.atom(("group", _grid_axis(state, axis)), (0, GROUP_LIMIT - 1))
+    state.known.holds((_count(state, axis) - form).shifted(-1))
+    return form
+
+
+def _group_linear(state: State, operation: Operation) -> None:
+    state.define(operation.result, _group(state, -1))
+
+
+def _group_index(state: State, operation: Operation) -> None:
+    state.define(operation.result, _group(state, cast("int", operation.attributes["axis"])))
+
+
+def _group_count(state: State, operation: Operation) -> None:
+    state.define(operation.result, _count(state, cast("int", operation.attributes["axis"])))
+
+
+# --- arithmetic ---------------------------------------------------------------------------
+
+
+def _add(state: State, operation: Operation) -> None:
+    a, b = operation.operands
+    _linear(state, operation, state.form(a) + state.form(b))
+
+
+def _sub(state: State, operation: Operation) -> None:
+    a, b = operation.operands
+    _linear(state, operation, state.form(a) - state.form(b))
+
+
+def _neg(state: State, operation: Operation) -> None:
+    _linear(state, operation, state.form(operation.operands[0]).scaled(-1))
+
+
+def _mul(state: State, operation: Operation) -> None:
+    a, b = (state.form(v) for v in operation.operands)
+    if not a.terms:
+        _linear(state, operation, b.scaled(a.constant))
+    elif not b.terms:
+        _linear(state, operation, a.scaled(b.constant))
+    else:
+        _atom(state, operation, interval.multiply(state.known.range(a), state.known.range(b)))
+
+
+def _floordiv(state: State, operation: Operation) -> None:
+    a, b = (state.form(v) for v in operation.operands)
+    bounds = interval.floor_divide(state.known.range(a), state.known.range(b))
+    form = _atom(state, operation, bounds)
+    if not b.terms and b.constant >= 1:
+        _quotient(state, a, form, b.constant)
+
+
+def _quotient(state: State, a: Linear, quotient: Linear, divisor: int) -> None:
+    """``divisor * q <= a <= divisor * q + divisor - 1``."""
+    rest = a - quotient.scaled(divisor)
+    state.known.holds(rest)
+    state.known.holds(rest.scaled(-1).shifted(divisor - 1))
+
+
+def _mod(state: State, operation: Operation) -> None:
+    a, b = (state.form(v) for v in operation.operands)
+    left, right = state.known.range(a), state.known.range(b)
+    form = _atom(state, operation, interval.modulo(left, right))
+    if right[0] >= 1:
+        state.known.holds((b - form).shifted(-1))
+        if left[0] >= 0:
+            state.known.holds(a - form)
+
+
+def _min(state: State, operation: Operation) -> None:
+    a, b = (state.form(v) for v in operation.operands)
+    x, y = state.known.range(a), state.known.range(b)
+    form = _atom(state, operation, (min(x[0], y[0]), min(x[1], y[1])))
+    state.known.holds(a - form)
+    state.known.holds(b - form)
+    state.known.cases[form.terms[0][0]] = ((a, (b - a,)), (b, (a - b,)))
+
+
+def _max(state: State, operation: Operation) -> None:
+    a, b = (state.form(v) for v in operation.operands)
+    x, y = state.known.range(a), state.known.range(b)
+    form = _atom(state, operation, (max(x[0], y[0]), max(x[1], y[1])))
+    state.known.holds(form - a)
+    state.known.holds(form - b)
+    state.known.cases[form.terms[0][0]] = ((a, (a - b,)), (b, (b - a,)))
+
+
+def _select(state: State, operation: Operation) -> None:
+    condition, a, b = operation.operands
+    x, y = state.form(a), state.form(b)
+    if x == y:
+        state.define(operation.result, x)
+        return
+    sides: list[tuple[Linear, tuple[Linear, ...]]] = []
+    bounds: list[Interval] = []
+    for form, truth in ((x, True), (y, False)):
+        facts = facts_of(state, condition, truth)
+        mark = len(state.known.facts)
+        state.known.facts.extend(facts)
+        bounds.append(state.known.range(form))
+        del state.known.facts[mark:]
+        sides.append((form, facts))
+    result = _atom(state, operation, join(bounds))
+    state.known.cases[result.terms[0][0]] = tuple(sides)
+
+
+# --- bits ---------------------------------------------------------------------------------
+
+
+def _and(state: State, operation: Operation) -> None:
+    a, b = operation.operands
+    x, y = state.range(a), state.range(b)
+    form = _atom(state, operation, interval.bit_and(x, y))
+    for operand, bounds in ((a, x), (b, y)):
+        if bounds[0] >= 0:
+            state.known.holds(state.form(operand) - form)
+
+
+def _or(state: State, operation: Operation) -> None:
+    a, b = operation.operands
+    _atom(state, operation, interval.bit_or(state.range(a), state.range(b)))
+
+
+def _not(state: State, operation: Operation) -> None:
+    form = state.form(operation.operands[0]).scaled(-1)
+    dtype = _dtype(operation.result)
+    top = -1 if dtype.is_signed else integer_range(dtype)[1]
+    _linear(state, operation, form.shifted(top))
+
+
+def _shl(state: State, operation: Operation) -> None:
+    a, count = (state.form(v) for v in operation.operands)
+    bits = _dtype(operation.result).bits
+    if not count.terms and 0 <= count.constant < bits:
+        _linear(state, operation, a.scaled(1 << count.constant))
+        return
+    bounds = interval.shift_left(state.known.range(a), state.known.range(count), bits)
+    _atom(state, operation, bounds)
+
+
+def _shr(state: State, operation: Operation) -> None:
+    a, count = (state.form(v) for v in operation.operands)
+    bits = _dtype(operation.result).bits
+    bounds = interval.shift_right(state.known.range(a), state.known.range(count), bits)
+    form = _atom(state, operation, bounds)
+    if not count.terms and 0 <= count.constant < bits:
+        _quotient(state, a, form, 1 << count.constant)
+
+
+def _abs(state: State, operation: Operation) -> None:
+    (a,) = operation.operands
+    bounds = state.range(a)
+    if bounds[0] >= 0:
+        state.define(operation.result, state.form(a))
+    else:
+        _atom(state, operation, interval.absolute(bounds))
+
+
+def _cast(state: State, operation: Operation) -> None:
+    (a,) = operation.operands
+    if _dtype(a).is_integer or _dtype(a).kind == "bool":
+        _linear(state, operation, state.form(a))
+    else:
+        _atom(state, operation, None)
+
+
+def _unknown(state: State, operation: Operation) -> None:
+    _atom(state, operation, None)
+
+
+_RULES: dict[str, _Rule] = {
+    "tile.constant": _constant,
+    "tile.lane_linear": _lane_linear,
+    "tile.lane_index": _lane_index,
+    "tile.group_linear": _group_linear,
+    "tile.group_index": _group_index,
+    "tile.group_count": _group_count,
+    "tile.add": _add,
+    "tile.sub": _sub,
+    "tile.neg": _neg,
+    "tile.mul": _mul,
+    "tile.floordiv": _floordiv,
+    "tile.mod": _mod,
+    "tile.min": _min,
+    "tile.max": _max,
+    "tile.select": _select,
+    "tile.and": _and,
+    "tile.or": _or,
+    "tile.xor": _or,
+    "tile.not": _not,
+    "tile.shl": _shl,
+    "tile.shr": _shr,
+    "tile.abs": _abs,
+    "tile.cast": _cast,
+    "tile.bitcast": _unknown,
+}
+
+
+# --- conditions ---------------------------------------------------------------------------
+
+_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def assume(state: State, condition: Value, truth: bool) -> None:
+    """Push what follows from a condition being true, or false. Chains may be long: no
+    recursion."""
+    waiting = [(condition, truth)]
+    while waiting:
+        value, holds = waiting.pop()
+        operation = state.definitions.get(value)
+        if operation is None:
+            continue
+        match operation.name:
+            case "tile.cmp":
+                _compared(state, operation, holds)
+            case "tile.and" if holds:
+                waiting.extend((operand, True) for operand in operation.operands)
+            case "tile.or" if not holds:
+                waiting.extend((operand, False) for operand in operation.operands)
+            case "tile.not":
+                waiting.append((operation.operands[0], not holds))
+            case "tile.if":
+                waiting.extend(_short_circuit(state, operation, holds))
+            case _:
+                pass
+
+
+def facts_of(state: State, condition: Value, truth: bool) -> tuple[Linear, ...]:
+    """The facts that ``assume`` would push."""
+    mark = len(state.known.facts)
+    assume(state, condition, truth)
+    facts = tuple(state.known.facts[mark:])
+    del state.known.facts[mark:]
+    return facts
+
+
+def _compared(state: State, operation: Operation, truth: bool) -> None:
+    a, b = operation.operands
+    if not (_dtype(a).is_integer and _dtype(b).is_integer):
+        return
+    predicate = cast("str", operation.attributes["predicate"])
+    if not truth:
+        predicate = _NEGATED[predicate]
+    difference = state.form(b) - state.form(a)
+    match predicate:
+        case "lt":
+            state.known.holds(difference.shifted(-1))
+        case "le":
+            state.known.holds(difference)
+        case "gt":
+            state.known.holds(difference.scaled(-1).shifted(-1))
+        case "ge":
+            state.known.holds(difference.scaled(-1))
+        case "eq":
+            state.known.holds(difference)
+            state.known.holds(difference.scaled(-1))
+        case _:
+            low, high = state.known.range(difference)
+            if low == 0:
+                state.known.holds(difference.shifted(-1))
+            elif high == 0:
+                state.known.holds(difference.scaled(-1).shifted(-1))
+
+
+def _short_circuit(state: State, operation: Operation, truth: bool) -> list[tuple[Value, bool]]:
+    """``a and b`` as an ``if`` whose other side is the constant False (``or``: True)."""
+    terminators = [region.terminator for region in operation.regions]
+    if len(operation.results) != 1 or any(t.name != "tile.yield" for t in terminators):
+        return []
+    for i, terminator in enumerate(terminators):
+        definition = state.definitions.get(terminator.operands[0])
+        if definition is None or definition.name != "tile.constant":
+            continue
+        if bool(definition.attributes["value"]) != truth:
+            return [(terminators[1 - i].operands[0], truth), (operation.operands[0], i == 1)]
+    return []

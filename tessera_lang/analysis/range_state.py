@@ -1,0 +1,89 @@
+"""What the range analysis knows at a place, and what it gives.
+
+Owns the values' linear forms and the result. Must not know operations.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from tessera_lang.analysis.linear import Interval, Knowledge, Linear
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import DType, integer_range
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What was found about one access: ``axis`` and the index range where it matters."""
+
+    verdict: Literal["proved", "unknown", "outside"]
+    axis: int = 0
+    index: Interval = (0, 0)
+
+
+@dataclass(slots=True)
+class Ranges:
+    """The result for one kernel.
+
+    Bounds of integer values, a verdict per access, cells touched per buffer, and divisions
+    and loops whose divisor or step is shown not to be 0.
+    """
+
+    values: dict[Value, Interval] = field(default_factory=dict[Value, Interval])
+    accesses: dict[Operation, Access] = field(default_factory=dict[Operation, Access])
+    touched: dict[Value, int] = field(default_factory=dict[Value, int])
+    nonzero: set[Operation] = field(default_factory=set[Operation])
+
+    def interval(self, value: Value) -> Interval:
+        """Bounds of an integer value, over all places it is used in."""
+        known = self.values.get(value)
+        return known if known is not None else integer_range(cast("DType", value.type))
+
+
+@dataclass(slots=True)
+class State:
+    """Values as linear forms, and the operations that define them, at a place of a kernel.
+
+    ``sizes``: of each view, per axis. Nothing is recorded while ``recording`` is off.
+    """
+
+    group: tuple[int, ...]
+    grid_rank: int
+    known: Knowledge = field(default_factory=Knowledge)
+    forms: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
+    atoms: dict[object, int] = field(default_factory=dict[object, int])
+    definitions: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    sizes: dict[Value, tuple[Linear, ...]] = field(default_factory=dict[Value, tuple[Linear, ...]])
+    recording: bool = True
+    result: Ranges = field(default_factory=Ranges)
+
+    def atom(self, key: object, interval: Interval) -> Linear:
+        """The atom of a key, with bounds that replace those it had."""
+        found = self.atoms.get(key)
+        if found is None:
+            found = self.atoms[key] = self.known.atom(interval)
+        else:
+            self.known.intervals[found] = interval
+        return Linear(((found, 1),))
+
+    def form(self, value: Value) -> Linear:
+        """A value as a linear expression; unknown ones range over their type."""
+        found = self.forms.get(value)
+        if found is None:
+            found = self.atom(value, integer_range(cast("DType", value.type)))
+            self.forms[value] = found
+        return found
+
+    def range(self, value: Value) -> Interval:
+        return self.known.range(self.form(value))
+
+    def define(self, value: Value, form: Linear) -> None:
+        self.forms[value] = form
+        if self.recording:
+            self.result.values[value] = self.known.range(form)
+
+
+def is_integer(value: Value) -> bool:
+    """Whether a value has a range: integers and bools."""
+    return isinstance(value.type, DType) and (value.type.is_integer or value.type.kind == "bool")
