@@ -1,0 +1,22 @@
+"""Passes within Tile IR, in the order they run."""
+
+from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.tile.bounds import DROP_GUARDS, PROVE_BOUNDS
+from tessera_lang.opt.tile.shared_memory import (
+    SHRINK_SHARED,
+    check_shared_budget,
+    shared_bytes,
+)
+from tessera_lang.opt.tile.simplify import SIMPLIFY
+
+TILE_PASSES: tuple[Pass, ...] = (SIMPLIFY, PROVE_BOUNDS, SHRINK_SHARED, SIMPLIFY)
+
+__all__ = [
+    "DROP_GUARDS",
+    "PROVE_BOUNDS",
+    "SHRINK_SHARED",
+    "SIMPLIFY",
+    "TILE_PASSES",
+    "check_shared_budget",
+    "shared_bytes",
+]
