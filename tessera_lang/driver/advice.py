@@ -1,0 +1,69 @@
+"""What can be said of kernels beyond errors, for those who ask: what is not proved, what is
+slow, which guards stay.
+
+Owns which analysis answers which question. Must not know how the answers are shown.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.record import dataclass
+
+if TYPE_CHECKING:
+    from tessera_lang.driver.session import Session
+    from tessera_lang.ir.core import Program
+    from tessera_lang.target.plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """``strict``: what is not proved of shared memory. ``lints``: slow accesses.
+    ``occupancy``: groups at once. ``guards``: accesses that keep a guard."""
+
+    strict: bool = False
+    lints: bool = False
+    occupancy: bool = False
+    guards: bool = False
+
+
+def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnostic, ...]:
+    """Answers about the kernels of a file, after it has been checked; each once."""
+    found: dict[tuple[str, str, object], Diagnostic] = {}
+    for program, plan in session.lowered(path):
+        for diagnostic in _answers(program, plan, questions):
+            place = diagnostic.span
+            key = None if place is None else (place.file, place.lo, place.hi)
+            found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=64)
+def _lints(program: Program) -> tuple[Diagnostic, ...]:
+    """Kept while the program is: the editor asks after every edit."""
+    from tessera_lang.analysis.performance import check_performance
+
+    return check_performance(program.operations[0])
+
+
+def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[Diagnostic]:
+    from tessera_lang.analysis.guards import explain_guards
+    from tessera_lang.analysis.occupancy import report_occupancy
+    from tessera_lang.analysis.shared_check import check_shared
+    from tessera_lang.driver.pipeline import TILE, run_passes
+
+    (kernel,) = program.operations
+    found: list[Diagnostic] = []
+    if questions.strict:
+        found.extend(check_shared(kernel, plan).unproved)
+    if questions.lints:
+        found.extend(_lints(program))
+    if questions.occupancy or questions.guards:
+        optimized = run_passes(program, TILE, []).operations[0]
+        if questions.occupancy:
+            found.append(report_occupancy(optimized))
+        if questions.guards:
+            found.extend(explain_guards(optimized))
+    return found

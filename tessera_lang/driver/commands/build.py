@@ -1,0 +1,70 @@
+"""``tesserac build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tessera_lang.driver.commands.flags import (
+    arch_option,
+    bounds_option,
+    color_option,
+    examples,
+    path_option,
+    signature_option,
+    time_passes_option,
+)
+from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.kernels import chosen_kernels, target_options
+from tessera_lang.driver.commands.output import show, show_timings
+
+if TYPE_CHECKING:
+    from tessera_lang.target.backend import Artifact
+
+
+@click.command(
+    name="build",
+    epilog=examples(
+        "tesserac build sum_reduce.tessera -o out --target cuda --arch sm_90",
+        "tesserac build add.tessera -o out --signature 'a: f32[n], b: f32[n], c: mut f32[n]'",
+    ),
+)
+@click.argument("file")
+@click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(path_type=Path),
+              help="The folder for code, manifest and header.")  # fmt: skip
+@click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this kernel.")
+@click.option("--target", default="auto", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
+              help="What code is made for.")  # fmt: skip
+@arch_option
+@bounds_option
+@time_passes_option
+@signature_option
+@path_option
+@color_option
+def command(
+    file: str, output: Path, names: tuple[str, ...], target: str, arch: str, bounds: str,
+    time_passes: bool, signatures: tuple[str, ...], search: tuple[str, ...], color: str,
+) -> int:  # fmt: skip
+    """Compile the kernels of FILE to code, a manifest and a C header each."""
+    from tessera_lang.target.runtime import runtime
+
+    session = session_for(search)
+    path = source_path(session, file)
+    # With kernels named, the signatures are theirs alone.
+    code = show(session, session.check(path, () if names else signatures), color=color)
+    if code:
+        return code
+    chosen, _ = decided_target(target)
+    options = target_options(chosen, arch, bounds)
+    artifacts: list[Artifact] = []
+    for kernel in chosen_kernels(session, path, names, signatures):
+        artifact = session.compile_kernel(path, kernel.name, kernel.signature, options)
+        show(session, artifact.diagnostics, color=color)
+        artifacts.append(artifact)
+    for written in runtime().write_build(output, artifacts):
+        click.echo(str(written))
+    if time_passes:
+        show_timings(session)
+    return 0

@@ -1,0 +1,56 @@
+"""``tesserac check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tessera_lang.driver.commands.flags import (
+    color_option,
+    examples,
+    format_option,
+    path_option,
+    signature_option,
+)
+from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.output import show
+
+if TYPE_CHECKING:
+    from tessera_lang.diagnostics import Diagnostic
+
+
+@click.command(
+    name="check",
+    epilog=examples(
+        "tesserac check kernels.tessera",
+        "tesserac check kernels.tessera --signature 'x: f64[n], out: mut f64[m]' --format=json",
+        "tesserac check kernels.tessera --lints --explain-guards",
+    ),
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@signature_option
+@click.option("--strict", is_flag=True,
+              help="Also report what is not proved of shared memory.")  # fmt: skip
+@click.option("--lints", is_flag=True,
+              help="Also report slow accesses, and groups that fit at once.")  # fmt: skip
+@click.option("--explain-guards", "guards", is_flag=True,
+              help="Also report accesses that keep a guard, and what nothing proves.")  # fmt: skip
+@path_option
+@format_option
+@color_option
+def command(
+    files: tuple[str, ...], signatures: tuple[str, ...], strict: bool, lints: bool,
+    guards: bool, search: tuple[str, ...], format_: str, color: str,
+) -> int:  # fmt: skip
+    """Report everything that is wrong with FILES; `-` is standard input."""
+    session = session_for(search)
+    found: list[Diagnostic] = []
+    for name in dict.fromkeys(files):
+        path = source_path(session, name)
+        found.extend(session.check(path, signatures))
+        if strict or lints or guards:
+            from tessera_lang.driver.advice import Questions, advice
+
+            found.extend(advice(session, path, Questions(strict, lints, lints, guards)))
+    return show(session, found, format_, color)

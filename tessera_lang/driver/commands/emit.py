@@ -1,0 +1,115 @@
+"""``tesserac emit``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tessera_lang.driver.commands.flags import (
+    arch_option,
+    bounds_option,
+    color_option,
+    examples,
+    path_option,
+    signature_option,
+    time_passes_option,
+)
+from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.kernels import Choice, chosen_kernels, target_options
+from tessera_lang.driver.commands.output import show, show_timings
+
+if TYPE_CHECKING:
+    from tessera_lang.driver.session import Session
+
+STAGES = ("ast", "typed", "tile", "llvm", "ptx", "sass", "asm")
+_ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
+
+
+@click.command(
+    name="emit",
+    epilog=examples(
+        "tesserac emit sum_reduce.tessera --stage=tile",
+        "tesserac emit sum_reduce.tessera --stage=ptx --arch=sm_90",
+    ),
+)
+@click.argument("file")
+@click.option("--stage", type=click.Choice(STAGES), required=True, help="What to print.")
+@click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this kernel.")
+@click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
+              help="The target of the llvm stage; ptx and sass are cuda, asm is cpu.")  # fmt: skip
+@arch_option
+@bounds_option
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write to this file.")  # fmt: skip
+@time_passes_option
+@signature_option
+@path_option
+@color_option
+def command(
+    file: str, stage: str, names: tuple[str, ...], target: str, arch: str, bounds: str,
+    output: Path | None, time_passes: bool, signatures: tuple[str, ...],
+    search: tuple[str, ...], color: str,
+) -> int:  # fmt: skip
+    """Print FILE at one stage of the compiler; `-` is standard input."""
+    session = session_for(search)
+    path = source_path(session, file)
+    if stage == "ast":
+        text, code = _tree(session, path, color)
+    else:
+        # With kernels named, the signatures are theirs alone.
+        code = show(session, session.check(path, () if names else signatures), color=color)
+        if code:
+            return code
+        chosen = chosen_kernels(session, path, names, signatures)
+        for c in chosen if names else ():
+            code = show(session, session.instance(path, c.name, c.signature)[2], color=color)
+            if code:
+                return code
+        text = "\n".join(_stage(session, path, c, stage, (target, arch, bounds)) for c in chosen)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+    if time_passes:
+        show_timings(session)
+    return code
+
+
+def _tree(session: Session, path: str, color: str) -> tuple[str, int]:
+    from tessera_lang.syntax.dump import dump
+
+    parsed = session.parsed(path)
+    code = show(session, parsed.diagnostics, color=color)
+    return dump(parsed.module).rstrip("\n") + "\n", code
+
+
+def _stage(
+    session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str, str]
+) -> str:
+    if stage == "typed":
+        from tessera_lang.driver.typed_text import typed_text
+
+        typed, _, _ = session.instance(path, chosen.name, chosen.signature)
+        assert typed is not None
+        return typed_text(typed, session.files.known())
+    if stage == "tile":
+        from tessera_lang.ir.printer import print_program
+
+        program, _ = session.tile(path, chosen.name, chosen.signature)
+        return print_program(program).rstrip("\n") + "\n"
+    target, arch, bounds = how
+    only = _ONLY_ON.get(stage)
+    if only is not None and target not in ("", "auto", only):
+        raise click.UsageError(f"The stage {stage} belongs to the target {only}, not {target}.")
+    usual = "cuda" if arch.startswith("sm_") else "cpu"
+    chosen_target = only or decided_target(target or usual)[0]
+    options = target_options(chosen_target, arch, bounds)
+    artifact = session.compile_kernel(path, chosen.name, chosen.signature, options, (stage,))
+    show(session, artifact.diagnostics)
+    text = artifact.texts.get(stage)
+    if text is None:
+        raise click.UsageError(f"The target {chosen_target} has no stage {stage}.")
+    return text.rstrip("\n") + "\n"

@@ -1,0 +1,69 @@
+"""Options that several subcommands take, and the end of their help pages.
+
+Owns their names, variables and words. Must not know what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+FORMATS = ("human", "short", "json", "sarif", "github")
+
+
+def examples(*lines: str) -> str:
+    """The end of a help page."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def color_option(function: _Function) -> _Function:
+    return click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
+        envvar="TESSERA_COLOR", help="Colours in messages; NO_COLOR is honoured.",
+    )(function)  # fmt: skip
+
+
+def format_option(function: _Function) -> _Function:
+    return click.option(
+        "--format", "format_", type=click.Choice(FORMATS), default="human",
+        envvar="TESSERA_FORMAT", help="How diagnostics are printed.",
+    )(function)  # fmt: skip
+
+
+def path_option(function: _Function) -> _Function:
+    return click.option(
+        "--path", "search", multiple=True, metavar="DIR", envvar="TESSERA_PATH",
+        type=click.Path(path_type=str), help="A folder in which imports are looked for.",
+    )(function)  # fmt: skip
+
+
+def signature_option(function: _Function) -> _Function:
+    return click.option(
+        "--signature", "signatures", multiple=True, metavar="TEXT",
+        help="What kernels are compiled for: 'x: f32[n], out: mut f32[m], BINS=64'.",
+    )(function)  # fmt: skip
+
+
+def arch_option(function: _Function) -> _Function:
+    return click.option(
+        "--arch", default="", envvar="TESSERA_ARCH", metavar="ARCH",
+        help="sm_80 ... for cuda, native or an LLVM name for cpu.",
+    )(function)  # fmt: skip
+
+
+def bounds_option(function: _Function) -> _Function:
+    return click.option(
+        "--bounds", type=click.Choice(["guard", "off"]), default="guard",
+        envvar="TESSERA_BOUNDS", help="What becomes of accesses not proved in bounds.",
+    )(function)  # fmt: skip
+
+
+def time_passes_option(function: _Function) -> _Function:
+    return click.option(
+        "--time-passes", is_flag=True, envvar="TESSERA_TIME_PASSES",
+        help="Print what each pass took.",
+    )(function)  # fmt: skip

@@ -1,0 +1,49 @@
+"""What the command line names: files, folders, the target.
+
+Owns standard input as a file, and what ``auto`` means. Must not import the compiler before
+``session_for`` is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tessera_lang.driver.files import STDIN
+
+if TYPE_CHECKING:
+    from tessera_lang.driver.session import Session
+
+
+def session_for(search: Iterable[str]) -> Session:
+    from tessera_lang.driver.session import Session
+
+    return Session(tuple(search))
+
+
+def source_path(session: Session, name: str) -> str:
+    """The path of a file argument; ``-`` reads standard input."""
+    if name != "-":
+        return name
+    from tessera_lang.driver.files import MAX_BYTES
+    from tessera_lang.syntax import decode_source
+
+    data = sys.stdin.buffer.read(MAX_BYTES)
+    file, diagnostics = decode_source(data, STDIN)
+    if file is None:
+        raise session.error(diagnostics)
+    session.set_text(STDIN, file.text)
+    return STDIN
+
+
+def decided_target(target: str) -> tuple[str, str]:
+    """The target that ``auto`` means here, and why another is not taken."""
+    if target != "auto":
+        return target, ""
+    from tessera_lang.target.backend import backend_named, backend_names
+
+    if "cuda" in backend_names():
+        reason = backend_named("cuda").available()
+        return ("cuda", "") if not reason else ("cpu", f"cuda: {reason}")
+    return "cpu", "cuda: no such backend is installed"

@@ -1,0 +1,162 @@
+"""``tesserac run``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tessera_lang.driver.commands.flags import color_option, examples, path_option
+from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.output import show
+from tessera_lang.driver.exit_codes import FAILED_RUN, OUR_FAULT
+
+if TYPE_CHECKING:
+    from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.driver.session import Session
+    from tessera_lang.target.world import World
+
+DATA = (".npy", ".npz", ".csv")
+
+
+@click.command(
+    name="run",
+    epilog=examples(
+        "tesserac run examples/measurements.tessera",
+        "tesserac run sum.tessera --set x=data.npy --set repeat=3 --target cpu",
+    ),
+)
+@click.argument("file")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="Give a top-level name a value: a number, a 'string', or a .npy, .npz or .csv file; "
+    "`x=data.npz:key` names an array in one.",
+)  # fmt: skip
+@click.option(
+    "--target", default="auto", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
+    help="Where kernels run; auto takes cuda where a device works.",
+)  # fmt: skip
+@path_option
+@color_option
+def command(
+    file: str, settings: tuple[str, ...], target: str, search: tuple[str, ...], color: str
+) -> int:
+    """Check FILE, then run its top-level statements; `-` is standard input."""
+    session = session_for(search)
+    path = source_path(session, file)
+    given = dict(_setting(text) for text in settings)
+    unknown = _unknown_names(session, path, tuple(given))
+    if unknown:
+        return show(session, unknown, color=color)
+    found = session.check(path, given=frozenset(given))
+    if any(d.severity == "error" for d in found):
+        return show(session, found, color=color)
+    show(session, found, color=color)
+    return _run(session, path, given, target, color)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise click.UsageError(f"`--set {text}` is not of the form NAME=VALUE.")
+    return name, value
+
+
+def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[Diagnostic]:
+    from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.driver.environment import names_in
+    from tessera_lang.sema.scope import did_you_mean
+
+    if not names:
+        return []
+    module = session.parsed(path).module
+    known = names_in(tuple(s for s in module.body if s not in module.functions))
+    found: list[Diagnostic] = []
+    for name in names:
+        if name not in known:
+            close = did_you_mean(name, known)
+            helps = (f"did you mean `{close}`?",) if close else ()
+            message = f"`--set {name}=...`: the top level of {path} has no name `{name}`"
+            found.append(Diagnostic("T0812", message, helps=helps))
+    return found
+
+
+def _run(session: Session, path: str, given: dict[str, str], target: str, color: str) -> int:
+    from tessera_lang.diagnostics import Diagnostic, TesseraError
+    from tessera_lang.driver.fault import InternalFault
+    from tessera_lang.evaluate.fault import HostFault
+    from tessera_lang.target.runtime import runtime
+    from tessera_lang.target.world import WorldFault
+
+    try:
+        chosen, why = decided_target(target)
+        refused = refusal(chosen)
+        if refused is not None:
+            raise TesseraError((refused,))
+        sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
+        world = runtime().host_world(session, chosen, _write)
+        values = {name: _value(text, world) for name, text in given.items()}
+        session.run(path, world, values)
+        world.finish()
+        return 0
+    except (HostFault, TesseraError) as error:
+        diagnostics = error.diagnostics
+    except WorldFault as error:
+        diagnostics = (Diagnostic(error.code, error.message, helps=error.helps, notes=error.notes),)
+    except InternalFault as error:
+        raise error
+    code = show(session, diagnostics, color=color)
+    return OUR_FAULT if code == OUR_FAULT else FAILED_RUN
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def refusal(target: str) -> Diagnostic | None:
+    """Why kernels cannot run on a target here."""
+    from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.target.backend import backend_named, backend_names
+
+    if target not in backend_names():
+        known = ", ".join(f"`{n}`" for n in backend_names())
+        helps = (f"the installed targets are {known}",)
+        return Diagnostic("T0814", f"there is no target `{target}`", helps=helps)
+    reason = backend_named(target).available()
+    if not reason:
+        return None
+    helps = ("`--target cpu` runs everywhere", "`tesserac doctor` says what is missing")
+    return Diagnostic("T0814", f"nothing runs on `{target}` here: {reason}", helps=helps)
+
+
+def _value(text: str, world: World) -> object:
+    """The value of a setting: a data file, or a literal."""
+    file, _, key = text.partition(":")
+    if text.endswith(DATA):
+        file, key = text, ""
+    if file.endswith(DATA):
+        return world.load(os.fspath(file), key or None, None)
+    from tessera_lang.diagnostics import Diagnostic, TesseraError
+    from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+    from tessera_lang.source import SourceFile
+    from tessera_lang.syntax import parse_module
+    from tessera_lang.syntax.ast import Assign, Name
+
+    parsed = parse_module(SourceFile("<set>", f"value = {text}\n"))
+    body = parsed.module.body
+    if not parsed.diagnostics and len(body) == 1 and isinstance(body[0], Assign):
+        value = body[0].value
+        if isinstance(value, Name) and value.id not in ("inf", "nan"):
+            return text
+        try:
+            return evaluate_constant(value, _unknown)
+        except NotConstant:
+            pass
+    helps = ("a value is a number, a string, a tuple of them, or a data file",)
+    raise TesseraError((Diagnostic("T0812", f"`{text}` is no value", helps=helps),))
+
+
+def _unknown(name: object) -> object:
+    raise LookupError(name)

@@ -1,0 +1,246 @@
+"""Launches of a host program that is checked but not run.
+
+Owns what can be said of a call of a kernel by dtypes, ranks and sizes alone; the same faults
+the runtime reports of real arrays, with the same codes. Must not know the kernel's body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
+from tessera_lang.driver.signatures import BadSignature, complete_signature
+from tessera_lang.evaluate.arithmetic import kind_of
+from tessera_lang.evaluate.symbolic_world import SymbolicArray
+from tessera_lang.evaluate.value import Unknown
+from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.signature import is_compile_time
+from tessera_lang.sema.typed import (
+    Argument,
+    ConstantArgument,
+    ScalarArgument,
+    Signature,
+    TensorArgument,
+    TypedFunction,
+)  # fmt: skip
+from tessera_lang.syntax import ast
+from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.world import KernelReference
+from tessera_lang.types.dtype import F32, INDEX, DType
+from tessera_lang.types.shape import Sym, evaluate_dim
+from tessera_lang.types.type import Tensor
+
+GRID_GROUPS = "grid_groups"
+Checked = tuple[TypedFunction | None, LaunchPlan | None, tuple[Diagnostic, ...]]
+Check = Callable[[str, str, Signature], Checked]
+"""The check of one instance: path, name and signature of a kernel."""
+
+
+class Launches:
+    """Checks launches; warnings of the kernels they reach are kept in ``warnings``."""
+
+    def __init__(self, scope_of: Callable[[str], ModuleScope], check: Check) -> None:
+        self._scope_of = scope_of
+        self._check = check
+        self.warnings: list[Diagnostic] = []
+
+    def __call__(
+        self, kernel: KernelReference, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[object, ...] | None,
+    ) -> None:  # fmt: skip
+        """Raises TesseraError with what is surely wrong with a launch."""
+        scope = self._scope_of(kernel.path)
+        function = next(f for f in scope.module.functions if f.name == kernel.name)
+        given = self._given(function, arguments, constants)
+        if given is None:
+            return
+        try:
+            signature = complete_signature(function, scope, given)
+        except BadSignature as error:
+            raise TesseraError(error.diagnostics) from None
+        typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature)
+        if any(d.severity == "error" for d in diagnostics):
+            raise TesseraError(diagnostics)
+        self.warnings.extend(diagnostics)
+        if typed is not None:
+            found = _shape_faults(function, typed, arguments, groups, plan)
+            if found:
+                raise TesseraError(tuple(found))
+
+    def _given(
+        self, function: ast.FunctionDef, arguments: tuple[object, ...],
+        constants: Mapping[str, object],
+    ) -> dict[str, Argument] | None:  # fmt: skip
+        """What is known of each argument; None where too little is to say anything."""
+        given: dict[str, Argument] = {}
+        faults: list[Diagnostic] = []
+        named = {**constants}
+        run_time: list[tuple[ast.Parameter, object]] = []
+        for p, value in zip(function.parameters, arguments, strict=True):
+            if is_compile_time(p):
+                named[p.name] = value
+            else:
+                run_time.append((p, value))
+        for name, value in named.items():
+            if not isinstance(value, (int, float, bool, str, DType)):
+                return None
+            given[name] = ConstantArgument(value)
+        dtypes = _bracket_dtypes(run_time, named)
+        for p, value in run_time:
+            made = _argument(p, value, function, dtypes)
+            if isinstance(made, Diagnostic):
+                faults.append(made)
+            elif made is None:
+                return None
+            else:
+                given[p.name] = made
+        if faults:
+            raise TesseraError(tuple(faults))
+        return given
+
+
+def _argument(
+    p: ast.Parameter, value: object, function: ast.FunctionDef, dtypes: Mapping[str, DType]
+) -> Argument | Diagnostic | None:
+    """An argument by what is known of it; None for too little. ``dtypes`` are what the
+    brackets that name one are."""
+    labels = (Label(p.span, "the parameter"),)
+    where = f"argument `{p.name}` of `{function.name}`"
+    a = p.annotation
+    wants_array = a is not None and a.shape is not None
+    if isinstance(value, SymbolicArray):
+        if value.dtype is None or value.shape is None:
+            return None
+        if a is not None and a.shape is None:
+            message = f"{where} is an array, and the parameter takes a number"
+            return Diagnostic("T0831", message, labels=labels)
+        if a is not None and a.shape is not None and len(a.shape) != len(value.shape):
+            message = (
+                f"{where} has rank {len(value.shape)}, and the parameter has rank {len(a.shape)}"
+            )
+            return Diagnostic("T0833", message, labels=labels)
+        named = _annotated_dtype(a)
+        if named is not None and named != value.dtype:
+            message = f"{where} has {value.dtype} elements, and the parameter takes {named}"
+            helps = (f"convert it before the call: `.to({named})`",)
+            return Diagnostic("T0832", message, labels=labels, helps=helps)
+        return TensorArgument(value.dtype, len(value.shape))
+    if isinstance(value, Unknown) and value.kind in ("any", "str"):
+        return None
+    known = isinstance(value, (int, float))
+    if wants_array or not (known or isinstance(value, Unknown)):
+        what = f"a known {value.kind}" if isinstance(value, Unknown) else kind_of(value)
+        takes = "an array" if wants_array else "a number or an array"
+        message = f"{where} is {what}, and the parameter takes {takes}"
+        return Diagnostic("T0831", message, labels=labels)
+    dtype = _annotated_dtype(a)
+    if dtype is not None:
+        return ScalarArgument(dtype)
+    if a is not None and isinstance(a.base, ast.Name) and a.base.id in dtypes:
+        return ScalarArgument(dtypes[a.base.id])
+    is_float = isinstance(value, float) or (isinstance(value, Unknown) and value.kind == "float")
+    return ScalarArgument(F32 if is_float else INDEX)
+
+
+def _bracket_dtypes(
+    arguments: list[tuple[ast.Parameter, object]], constants: Mapping[str, object]
+) -> dict[str, DType]:
+    """Names of brackets and the dtypes that the call or its arrays give them."""
+    found = {name: v for name, v in constants.items() if isinstance(v, DType)}
+    for p, value in arguments:
+        base = p.annotation.base if p.annotation is not None else None
+        if isinstance(value, SymbolicArray) and value.dtype and isinstance(base, ast.Name):
+            found.setdefault(base.id, value.dtype)
+    return found
+
+
+def _annotated_dtype(a: ast.TypeExpr | None) -> DType | None:
+    from tessera_lang.types.dtype import DTYPES
+
+    return DTYPES.get(a.base.id) if a is not None and isinstance(a.base, ast.Name) else None
+
+
+def _shape_faults(
+    function: ast.FunctionDef, typed: TypedFunction, arguments: tuple[object, ...],
+    groups: tuple[object, ...] | None, plan: LaunchPlan | None,
+) -> list[Diagnostic]:  # fmt: skip
+    sizes: dict[str, int] = {}
+    owners: dict[str, str] = {}
+    found: list[Diagnostic] = []
+    tensors: list[tuple[ast.Parameter, SymbolicArray, Tensor]] = []
+    for p, value, t in zip(function.parameters, arguments, typed.parameter_types, strict=True):
+        if isinstance(value, SymbolicArray) and isinstance(t, Tensor):
+            tensors.append((p, value, t))
+    for p, value, t in tensors:
+        for dim, size in zip(t.shape, value.shape or (), strict=True):
+            if isinstance(dim, Sym) and isinstance(size, int) and dim.name not in sizes:
+                sizes[dim.name] = size
+                owners[dim.name] = p.name
+    for p, value, t in tensors:
+        for axis, (dim, size) in enumerate(zip(t.shape, value.shape or (), strict=True)):
+            try:
+                wanted = evaluate_dim(dim, sizes)
+            except (KeyError, ZeroDivisionError):
+                continue
+            if isinstance(size, int) and size != wanted:
+                owner = owners.get(str(dim))
+                why = f"`{dim}` is {wanted}" + (f" from `{owner}`" if owner else "")
+                message = (
+                    f"argument `{p.name}` of `{function.name}` has size {size} along axis {axis}, "
+                    f"and {why}"
+                )
+                found.append(Diagnostic("T0834", message, labels=(Label(p.span, "declared here"),)))
+    found.extend(_overlaps(function, tensors))
+    found.extend(_grid_faults(function, typed, groups))
+    found.extend(_conditions(function, plan, sizes))
+    return found
+
+
+def _overlaps(
+    function: ast.FunctionDef, tensors: list[tuple[ast.Parameter, SymbolicArray, Tensor]]
+) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    for i, (p, value, t) in enumerate(tensors):
+        for j, (q, other, _) in enumerate(tensors):
+            if t.mut and value is other and i != j and not (tensors[j][2].mut and j < i):
+                message = (
+                    f"argument `{p.name}` of `{function.name}` is written, and `{q.name}` is the "
+                    "same array"
+                )
+                found.append(Diagnostic("T0836", message))
+    return found
+
+
+def _grid_faults(
+    function: ast.FunctionDef, typed: TypedFunction, groups: tuple[object, ...] | None
+) -> list[Diagnostic]:
+    if typed.kernel is None or typed.kernel.grid is not None or groups is not None:
+        return []
+    helps = (
+        f"say it in the call, `{function.name}[groups](...)`, or give the kernel a `grid[...]`",
+    )
+    message = f"nothing says how many groups of `{function.name}` to launch"
+    return [Diagnostic("T0839", message, helps=helps)]
+
+
+_HOLDS: dict[str, Callable[[int, int], bool]] = {
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+def _conditions(
+    function: ast.FunctionDef, plan: LaunchPlan | None, sizes: dict[str, int]
+) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    for condition in plan.conditions if plan is not None else ():
+        try:
+            left = evaluate_dim(condition.left, sizes)
+            right = evaluate_dim(condition.right, sizes)
+        except (KeyError, ZeroDivisionError):
+            continue
+        if not _HOLDS[condition.comparison](left, right):
+            message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
+            notes = (f"it reads {left} {condition.comparison} {right}",)
+            found.append(Diagnostic("T0838", message, notes=notes))
+    return found

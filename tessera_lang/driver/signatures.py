@@ -1,0 +1,168 @@
+"""Signatures from outside a program: from text, and from the arguments of a checked call.
+
+Owns how what is known of arguments becomes a signature. Must not know bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.signature import (
+    compile_time_kind,
+    constant_in,
+    dtype_lookup,
+    fits_kind,
+    is_compile_time,
+    parameters_of,
+    spec_of,
+)  # fmt: skip
+from tessera_lang.sema.typed import (
+    Argument,
+    Constant,
+    ConstantArgument,
+    ScalarArgument,
+    Signature,
+    TensorArgument,
+)  # fmt: skip
+from tessera_lang.source import SourceFile
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DType, dtype_named
+
+SIGNATURE_FILE = "<signature>"
+
+
+class BadSignature(Exception):
+    """A signature that does not fit a kernel, with the diagnostics that say why."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("; ".join(d.message for d in diagnostics))
+
+
+def _bad(message: str, *helps: str) -> BadSignature:
+    return BadSignature((Diagnostic("T0815", message, helps=helps),))
+
+
+def read_signature(text: str) -> dict[str, Argument]:
+    """``x: f32[n], out: mut f32[g], BINS=64`` as arguments by name. Raises BadSignature."""
+    from tessera_lang.syntax import parse_module
+
+    file = SourceFile(SIGNATURE_FILE, f"def signature({text}):\n    pass\n")
+    parsed = parse_module(file)
+    functions = parsed.module.functions
+    if parsed.diagnostics or len(functions) != 1:
+        raise _bad(
+            f"the signature `{text}` cannot be read",
+            "write it as the parameters of a kernel: `x: f32[n], out: mut f32[m]`",
+        )
+    return {p.name: _given(p) for p in functions[0].parameters}
+
+
+def _given(p: ast.Parameter) -> Argument:
+    if p.default is not None:
+        try:
+            value = evaluate_constant(p.default, _no_names)
+        except NotConstant as error:
+            raise _bad(f"the value of `{p.name}` in the signature: {error.reason}") from None
+        if not isinstance(value, (int, float, bool, str, DType)):
+            raise _bad(f"the value of `{p.name}` in the signature is no compile-time value")
+        return ConstantArgument(value)
+    a = p.annotation
+    if a is None or not isinstance(a.base, ast.Name):
+        raise _bad(f"`{p.name}` in the signature has no type", f"write `{p.name}: f32[n]`")
+    dtype = dtype_named(a.base.id)
+    if dtype is None:
+        raise _bad(f"`{a.base.id}` in the signature is no dtype")
+    return ScalarArgument(dtype) if a.shape is None else TensorArgument(dtype, len(a.shape))
+
+
+def _no_names(name: ast.Name) -> object:
+    raise LookupError(name.id)
+
+
+def complete_signature(
+    function: ast.FunctionDef, scope: ModuleScope, given: Mapping[str, Argument]
+) -> Signature:
+    """The signature of a call of which ``given`` is known; the rest comes from annotations,
+    defaults and the dtypes of arguments. Raises BadSignature where something is left open."""
+    names = [p.name for _, p in parameters_of(function)]
+    for name in given:
+        if name not in names:
+            close = did_you_mean(name, tuple(names))
+            helps = (f"did you mean `{close}`?",) if close else ()
+            raise _bad(f"`{function.name}` has no parameter `{name}`", *helps)
+    constants = _compile_time(function, scope, given)
+    lookup = dtype_lookup(scope, constants)
+    arguments: list[Argument] = []
+    for bracket, p in parameters_of(function):
+        if is_compile_time(p, bracket):
+            arguments.append(ConstantArgument(constants[p.name].value))  # type: ignore[arg-type]
+            continue
+        if p.name in given:
+            arguments.append(given[p.name])
+            continue
+        spec = spec_of(p, lookup)
+        if isinstance(spec, Diagnostic) or spec.dtype is None:
+            raise _bad(
+                f"nothing says what `{p.name}` of `{function.name}` is",
+                f"give a signature: `--signature '{p.name}: f32[n]'`",
+            )
+        is_tensor = spec.kind == "tensor"
+        made = TensorArgument(spec.dtype, len(spec.dims)) if is_tensor else None
+        arguments.append(made or ScalarArgument(spec.dtype))
+    return tuple(arguments)
+
+
+def _compile_time(
+    function: ast.FunctionDef, scope: ModuleScope, given: Mapping[str, Argument]
+) -> dict[str, Constant]:
+    """The values of all compile-time parameters."""
+    constants: dict[str, Constant] = {}
+    for bracket, p in parameters_of(function):
+        if not is_compile_time(p, bracket):
+            continue
+        value = _value_of(p, function, scope, given)
+        kind = compile_time_kind(p)
+        if value is None:
+            raise _bad(
+                f"nothing says what the compile-time parameter `{p.name}` of `{function.name}` is",
+                f"give it a value: `{p.name}=...`",
+            )
+        if not fits_kind(value, kind):
+            raise _bad(f"`{p.name}` of `{function.name}` takes a value of kind {kind}")
+        constants[p.name] = Constant(p.name, value, p.span)
+    return constants
+
+
+def _value_of(
+    p: ast.Parameter, function: ast.FunctionDef, scope: ModuleScope, given: Mapping[str, Argument]
+) -> object | None:
+    argument = given.get(p.name)
+    if isinstance(argument, ConstantArgument):
+        value = argument.value
+        if compile_time_kind(p) == "dtype" and isinstance(value, str):
+            return dtype_named(value)
+        return value
+    for other in function.parameters:
+        a = other.annotation
+        known = given.get(other.name)
+        names_it = a is not None and isinstance(a.base, ast.Name) and a.base.id == p.name
+        if names_it and isinstance(known, (TensorArgument, ScalarArgument)):
+            return known.dtype
+    if p.default is None:
+        return None
+    try:
+        return constant_in(scope, p.default)
+    except NotConstant:
+        return None
+
+
+def read_names(text: str) -> frozenset[str]:
+    """The parameters that a signature speaks of. Raises TesseraError."""
+    try:
+        return frozenset(read_signature(text))
+    except BadSignature as error:
+        raise TesseraError(error.diagnostics) from None

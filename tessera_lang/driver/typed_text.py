@@ -1,0 +1,75 @@
+"""The printed form of checked functions: ``tesserac emit --stage=typed``.
+
+Owns the text. Must not know how types are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.sema.typed import Argument, ConstantArgument, TensorArgument, TypedFunction
+from tessera_lang.source import SourceFile, Span
+from tessera_lang.syntax.dump import source_text
+
+
+def typed_text(typed: TypedFunction, files: Mapping[str, SourceFile]) -> str:
+    """Signature, variables and calls of one instance, each with its line."""
+    d = typed.declaration
+    kind = "function" if typed.kernel is None else "kernel"
+    lines = [f"{kind} {d.name}  {_place(d.name_span, files)}"]
+    if typed.kernel is not None:
+        lines.append(f"  group {_tuple(typed.kernel.group)}")
+        if typed.kernel.grid is not None:
+            lines.append(f"  grid {_tuple(typed.kernel.grid)}")
+        if typed.kernel.shared_budget is not None:
+            lines.append(f"  shared {typed.kernel.shared_budget} bytes")
+    lines.append("  signature")
+    for p, argument in zip((*d.brackets, *d.parameters), typed.signature, strict=False):
+        lines.append(f"    {p.name}: {_argument(argument)}  {_place(p.span, files)}")
+    if not typed.signature:
+        for local, t in zip(typed.parameters, typed.parameter_types, strict=True):
+            lines.append(f"    {local.name}: {t}{_behind(local.span, files)}")
+    lines.append(f"  returns {typed.returns}")
+    parts = (
+        ("variables", [
+            f"{v.name}: {t}{_behind(v.span, files)}" for v, t in typed.variables.items()
+        ]),
+        ("conversions", [
+            f"{source_text(e)}: {typed.types.get(e)} -> {t}  {_place(e.span, files)}"
+            for e, t in typed.coercions.items()
+        ]),
+        ("calls", [
+            f"{source_text(call)} -> {inner.returns}  {_place(call.span, files)}"
+            for call, inner in typed.calls.items()
+        ]),
+    )  # fmt: skip
+    for title, items in parts:
+        if items:
+            lines += [f"  {title}", *(f"    {item}" for item in items)]
+    return "\n".join(lines) + "\n"
+
+
+def _argument(argument: Argument) -> str:
+    if isinstance(argument, TensorArgument):
+        facts = [w for w, holds in (("contiguous", argument.contiguous),
+                                    ("aligned", argument.aligned)) if holds]  # fmt: skip
+        return " ".join((f"{argument.dtype}, rank {argument.rank}", *facts))
+    if isinstance(argument, ConstantArgument):
+        return f"= {argument.value}"
+    return str(argument.dtype)
+
+
+def _tuple(items: tuple[object, ...]) -> str:
+    return f"({', '.join(map(str, items))})"
+
+
+def _place(span: Span, files: Mapping[str, SourceFile]) -> str:
+    file = files.get(span.file)
+    if file is None:
+        return ""
+    line, column = file.position(span.lo)
+    return f"# {file.path}:{line + 1}:{column + 1}"
+
+
+def _behind(span: Span | None, files: Mapping[str, SourceFile]) -> str:
+    return f"  {_place(span, files)}" if span is not None else ""

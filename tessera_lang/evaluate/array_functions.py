@@ -1,0 +1,238 @@
+"""``op.*`` of the host program: making, loading, reshaping and reducing arrays.
+
+Owns how their arguments are read; the arrays are the ``World``'s. Must not know statements.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.arguments import Arguments, bind, integer_of, wrong_count
+from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.fault import fault
+from tessera_lang.evaluate.value import Unknown, is_unknown
+from tessera_lang.source import Span
+from tessera_lang.target.world import Filling, Reduction
+from tessera_lang.types.dtype import F32, I64, DType, dtype_named
+
+MAX_RANK = 16
+
+
+# --- reading arguments ---------------------------------------------------------------------
+
+
+def dtype_of(value: object, span: Span) -> DType:
+    """A dtype, or the name of one in a string."""
+    if isinstance(value, (DType, Unknown)):
+        return cast("DType", value)
+    if isinstance(value, str):
+        named = dtype_named(value)
+        if named is not None:
+            return named
+        raise fault("T0818", f'there is no dtype "{value}"', span)
+    raise fault("T0818", f"{arithmetic.kind_of(value)} is no dtype", span)
+
+
+def shape_of(value: object, span: Span, inferred: bool = False) -> tuple[int, ...]:
+    """A shape: one size or a tuple of sizes (unknown ones pass); -1 where it is inferred."""
+    if isinstance(value, Unknown) and value.kind != "int":
+        return cast("tuple[int, ...]", value)
+    sizes: tuple[object, ...] = (value,)
+    if isinstance(value, (tuple, list)):
+        sizes = tuple(cast("tuple[object, ...]", value))
+    if len(sizes) > MAX_RANK:
+        raise fault("T0818", f"an array has at most {MAX_RANK} axes, not {len(sizes)}", span)
+    for size in sizes:
+        if isinstance(size, Unknown):
+            continue
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise fault("T0818", f"a size is an integer, not {arithmetic.kind_of(size)}", span)
+        if size < (-1 if inferred else 0):
+            raise fault("T0818", f"a size of {size}", span)
+    return cast("tuple[int, ...]", sizes)
+
+
+def _array(host: Host, value: object, span: Span, name: str) -> object:
+    if not host.world.is_array(value):
+        raise fault("T0818", f"`{name}` takes an array, not {arithmetic.kind_of(value)}", span)
+    return value
+
+
+# --- arrays --------------------------------------------------------------------------------
+
+
+def _fill(kind: Filling) -> Function:
+    parameters = ("shape", "value", "dtype") if kind == "full" else ("shape", "dtype")
+
+    def function(host: Host, arguments: Arguments, path: str) -> object:
+        bound = bind(arguments, f"op.{kind}", parameters, len(parameters) - 1)
+        shape = shape_of(bound["shape"], arguments.span_of("shape", 0))
+        at = arguments.span_of("dtype", len(parameters) - 1)
+        dtype = dtype_of(bound.get("dtype", F32), at)
+        value = bound.get("value")
+        if kind == "full" and not (arithmetic.is_number(value) or isinstance(value, Unknown)):
+            message = f"an array cannot be filled with {arithmetic.kind_of(value)}"
+            raise fault("T0818", message, arguments.span_of("value", 1))
+        no_infinity = not is_unknown(dtype) and dtype.name == "f8e4m3"
+        if kind == "full" and no_infinity and value in (math.inf, -math.inf):
+            raise fault("T0818", "f8e4m3 has no infinity", arguments.span_of("value", 1))
+        return host.world.fill(kind, shape, dtype, value)
+
+    return function
+
+
+def _fill_like(kind: Filling) -> Function:
+    parameters = ("x", "value", "dtype") if kind == "full" else ("x", "dtype")
+
+    def function(host: Host, arguments: Arguments, path: str) -> object:
+        name = f"op.{kind}_like"
+        bound = bind(arguments, name, parameters, len(parameters) - 1)
+        x = _array(host, bound["x"], arguments.span_of("x", 0), name)
+        at = arguments.span_of("dtype", len(parameters) - 1)
+        dtype = dtype_of(bound["dtype"] if "dtype" in bound else host.world.dtype(x), at)
+        shape = cast("tuple[int, ...]", host.world.shape(x))
+        return host.world.fill(kind, shape, dtype, bound.get("value"))
+
+    return function
+
+
+def _arange(host: Host, arguments: Arguments, path: str) -> object:
+    dtype = arguments.keywords.get("dtype")
+    numbers = arguments.values
+    if not 1 <= len(numbers) <= 3 or set(arguments.keywords) - {"dtype"}:
+        given = len(numbers) + len(arguments.keywords)
+        takes = "one to three numbers and a `dtype=`"
+        raise wrong_count("op.arange", takes, given, arguments.call.span)
+    for number, e in zip(numbers, arguments.call.arguments, strict=True):
+        if not (arithmetic.is_number(number) or isinstance(number, Unknown)):
+            raise fault("T0818", f"{arithmetic.kind_of(number)} is no number", e.span)
+    start, stop = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
+    step = numbers[2] if len(numbers) == 3 else 1
+    if step == 0:
+        raise fault("T0818", "the step is 0", arguments.call.span)
+    whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
+    given_dtype = dtype_of(dtype, arguments.span_of("dtype", 3)) if dtype is not None else None
+    kind = given_dtype or (I64 if whole else F32)
+    return host.world.arange(cast("float", start), cast("float", stop), cast("float", step), kind)
+
+
+def _random(host: Host, arguments: Arguments, path: str) -> object:
+    parameters = ("shape", "dtype", "seed", "low", "high")
+    bound = bind(arguments, "op.random", parameters, 1)
+    shape = shape_of(bound["shape"], arguments.span_of("shape", 0))
+    dtype = dtype_of(bound.get("dtype", F32), arguments.span_of("dtype", 1))
+    seed = bound.get("seed", 0)
+    if not isinstance(seed, Unknown):
+        seed = integer_of(seed, arguments.span_of("seed", 2), "a seed")
+    if not is_unknown(dtype) and not dtype.is_float and not {"low", "high"} <= set(bound):
+        message = f"`op.random` of {dtype} needs `low=` and `high=`"
+        raise fault("T0804", message, arguments.call.span)
+    low, high = bound.get("low", -1.0), bound.get("high", 1.0)
+    for value, name, position in ((low, "low", 3), (high, "high", 4)):
+        if not (arithmetic.is_number(value) or isinstance(value, Unknown)):
+            message = f"`{name}` is a number, not {arithmetic.kind_of(value)}"
+            raise fault("T0818", message, arguments.span_of(name, position))
+    return host.world.random(
+        shape, dtype, cast("int", seed), cast("float", low), cast("float", high)
+    )
+
+
+def _load(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "op.load", ("path", "key", "column", "dtype"), 1)
+    file, at = bound["path"], arguments.span_of("path", 0)
+    key = bound.get("key", bound.get("column"))
+    dtype = None
+    if bound.get("dtype") is not None:
+        dtype = dtype_of(bound["dtype"], arguments.span_of("dtype", 3))
+    if isinstance(file, Unknown):
+        return host.world.load("", None, dtype)
+    if not isinstance(file, str):
+        raise fault("T0818", f"a file name is a string, not {arithmetic.kind_of(file)}", at)
+    if not (key is None or isinstance(key, str)):
+        raise fault("T0818", "a key is a string", arguments.call.span)
+    return host.world.load(host.file(file, path), key, dtype)
+
+
+def _save(host: Host, arguments: Arguments, path: str) -> object:
+    file = arguments.values[0] if arguments.values else None
+    if isinstance(file, Unknown):
+        return None
+    if not isinstance(file, str):
+        raise fault("T0804", "`op.save` takes a file name first", arguments.call.span)
+    if len(arguments.values) > 2:
+        message = "`op.save` takes one array by position; give the others names: `x=x, y=y`"
+        raise fault("T0804", message, arguments.call.span)
+    arrays: dict[str, object] = dict(arguments.keywords)
+    if len(arguments.values) == 2:
+        arrays[""] = arguments.values[1]
+    if not arrays:
+        raise fault("T0804", "`op.save` has nothing to save", arguments.call.span)
+    if len(arrays) > 1 and not file.endswith(".npz"):
+        raise fault("T0804", "several arrays go into an `.npz` file only", arguments.call.span)
+    if is_unknown(tuple(arrays.values())):
+        return None
+    for name, array in arrays.items():
+        _array(host, array, arguments.span_of(name, 1), "op.save")
+    host.world.save(host.file(file, path), arrays)
+    return None
+
+
+def _reshape(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "op.reshape", ("x", "shape"), 2)
+    x = _array(host, bound["x"], arguments.span_of("x", 0), "op.reshape")
+    shape = shape_of(bound["shape"], arguments.span_of("shape", 1), inferred=True)
+    return host.world.view("reshape", x, shape)
+
+
+def _contiguous(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "op.contiguous", ("x",), 1)
+    x = _array(host, bound["x"], arguments.span_of("x", 0), "op.contiguous")
+    return host.world.view("contiguous", x)
+
+
+def _cast(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "op.cast", ("x", "dtype"), 2)
+    x = _array(host, bound["x"], arguments.span_of("x", 0), "op.cast")
+    return host.world.convert(x, dtype_of(bound["dtype"], arguments.span_of("dtype", 1)))
+
+
+def _reduce(kind: Reduction) -> Function:
+    def function(host: Host, arguments: Arguments, path: str) -> object:
+        bound = bind(arguments, f"op.{kind}", ("x", "axis"), 1)
+        x = _array(host, bound["x"], arguments.span_of("x", 0), f"op.{kind}")
+        axis = bound.get("axis")
+        if axis is not None and not isinstance(axis, Unknown):
+            axis = integer_of(axis, arguments.span_of("axis", 1), "an axis")
+        return host.world.reduce(kind, x, cast("int | None", axis))
+
+    return function
+
+
+def convert(host: Host, value: object, dtype: DType) -> object:
+    """``dtype(value)`` of a number or an array."""
+    if host.world.is_array(value):
+        return host.world.convert(value, dtype)
+    if isinstance(value, Unknown):
+        return Unknown("bool" if dtype.kind == "bool" else "float" if dtype.is_float else "int")
+    return arithmetic.convert(value, dtype)
+
+
+_REDUCTIONS: tuple[Reduction, ...] = (
+    "sum", "min", "max", "mean", "all", "any", "argmin", "argmax",
+)  # fmt: skip
+OF_ARRAYS = frozenset((
+    *(f"op.{k}" for k in _REDUCTIONS),
+    *(f"op.{k}_like" for k in ("zeros", "ones", "empty", "full")),
+    "op.reshape", "op.contiguous", "op.cast", "op.abs",
+))  # fmt: skip
+"""Functions whose first argument is an array; of an unknown value their result is unknown."""
+
+ARRAY_FUNCTIONS: dict[str, Function] = {
+    **{f"op.{k}": _fill(k) for k in ("zeros", "ones", "empty", "full")},
+    **{f"op.{k}_like": _fill_like(k) for k in ("zeros", "ones", "empty", "full")},
+    "op.arange": _arange, "op.random": _random, "op.load": _load, "op.save": _save,
+    "op.reshape": _reshape, "op.contiguous": _contiguous, "op.cast": _cast,
+    **{f"op.{k}": _reduce(k) for k in _REDUCTIONS},
+}  # fmt: skip

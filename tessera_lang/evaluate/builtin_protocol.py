@@ -1,0 +1,27 @@
+"""What a function of the language needs of the evaluator.
+
+Owns the protocol and the shape of such a function. Must not know any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tessera_lang.evaluate.arguments import Arguments
+from tessera_lang.source import Span
+from tessera_lang.target.world import World
+
+
+class Host(Protocol):
+    """What a builtin needs of the evaluator."""
+
+    world: World
+
+    def text(self, value: object, span: Span, format: str = "") -> str: ...
+    def truth(self, value: object, span: Span) -> bool: ...
+    def file(self, name: str, path: str) -> str: ...
+
+
+Function = Callable[[Host, Arguments, str], object]
+"""A builtin: the evaluator, the arguments, and the path of the file that calls."""

@@ -1,0 +1,179 @@
+"""Calls in the host program: functions of the program, kernels, names of the language.
+
+Owns how arguments meet parameters and what is called for them. Must not know statements:
+the body of a function is run by ``host.py``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
+from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
+from tessera_lang.evaluate.builtin import BUILTINS
+from tessera_lang.evaluate.expression import Expressions
+from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
+from tessera_lang.evaluate.operators import not_built
+from tessera_lang.evaluate.sizes import bind_sizes
+from tessera_lang.evaluate.value import (
+    BuiltinFunction,
+    HostFunction,
+    Kernel,
+    Method,
+    Scope,
+    Unknown,
+)
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, DType
+
+_LATER = {
+    "op": "graph functions", "schedule": "schedules", "tile": "tile operations",
+    "dist": "distribution", "graph": "graph functions", "fast": "`fast` mathematics",
+}  # fmt: skip
+
+
+class Calls(Expressions):
+    """Evaluates calls; ``run_function`` comes from the subclass."""
+
+    def run_function(self, function: HostFunction, values: dict[str, object], call: ast.Call
+    ) -> object:  # fmt: skip
+        """The result of a function of the program with its parameters bound."""
+        raise NotImplementedError
+
+    def call(self, e: ast.Call, function: object, scope: Scope) -> object:
+        arguments = Arguments(
+            e,
+            tuple([self.value(a, scope) for a in e.arguments]),
+            {k.name: self.value(k.value, scope) for k in e.keywords},
+        )
+        match function:
+            case BuiltinFunction():
+                return self._builtin(function, arguments, scope)
+            case DType():
+                value = bind(arguments, function.name, ("x",), 1)["x"]
+                plain = not (isinstance(value, Unknown) or self.world.is_array(value))
+                if function == BOOL and plain:
+                    return self.truth(value, e.span)  # of anything, as in Python
+                with located(e.span):
+                    return convert(self, value, function)
+            case HostFunction():
+                values = self.bound(function, arguments)
+                try:
+                    return self.run_function(function, values, e)
+                except HostFault as inner:
+                    text = f"in this call of `{function.name}`"
+                    raise HostFault(
+                        tuple(with_call(d, e.span, text) for d in inner.diagnostics)
+                    ) from None
+            case Kernel():
+                return self._launch(function, arguments)
+            case Method():
+                return self._method(function, arguments)
+            case Unknown():
+                return Unknown()
+            case _:
+                raise fault(
+                    "T0818", f"{arithmetic.kind_of(function)} cannot be called", e.function.span
+                )
+
+    def file(self, name: str, path: str) -> str:
+        """A data file of a program: relative names stand beside the program's file."""
+        if path.startswith("<"):
+            return name
+        return os.path.join(os.path.dirname(path), name)
+
+    # --- names of the language ---------------------------------------------------------
+
+    def _builtin(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
+        implementation = BUILTINS.get(function.name)
+        if implementation is None:
+            raise self._missing(function.name, arguments.call)
+        first = arguments.values[0] if arguments.values else None
+        if function.name in OF_ARRAYS and isinstance(first, Unknown):
+            return Unknown()
+        with located(arguments.call.span):
+            return implementation(self, arguments, scope.path)
+
+    def _missing(self, name: str, call: ast.Call) -> HostFault:
+        head, _, member = name.partition(".")
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, list(BUILTINS), n=1, cutoff=0.8)
+        if close:
+            helps = (f"did you mean `{close[0]}`?",)
+            return fault("T0817", f"`{head}` has no `{member}`", call.function.span, helps=helps)
+        if head in _LATER:
+            return not_built(f"`{name}`, one of the {_LATER[head]},", call.function.span)
+        if head == "math":
+            return not_built(f"`{name}` in the host program", call.function.span)
+        return fault("T0818", f"`{name}` can be called in a kernel only", call.function.span)
+
+    def _method(self, method: Method, arguments: Arguments) -> object:
+        dtype = bind(arguments, method.name, ("dtype",), 1)["dtype"]
+        with located(arguments.call.span):
+            target = dtype_of(dtype, arguments.span_of("dtype", 0))
+            return self.world.convert(method.receiver, target)
+
+    # --- functions and kernels of the program ------------------------------------------
+
+    def bound(self, function: HostFunction, arguments: Arguments) -> dict[str, object]:
+        """The parameters of a plain function by name, defaults evaluated where it stands."""
+        declaration = function.declaration
+        brackets = declaration.brackets if isinstance(declaration, ast.FunctionDef) else ()
+        if len(function.constants) > len(brackets):
+            takes = plural(len(brackets), "compile-time parameter")
+            count = len(function.constants)
+            raise wrong_count(function.name, takes, count, arguments.call.span)
+        values = {p.name: v for p, v in zip(brackets, function.constants, strict=False)}
+        self._bind(function.name, brackets, declaration.parameters, arguments, function.scope,
+                   values)  # fmt: skip
+        missing = [p.name for p in brackets if p.name not in values]
+        if missing:
+            message = f"the call of `{function.name}` lacks `{missing[0]}`"
+            helps = (f"write `{function.name}[...](...)` or `{missing[0]}=...`",)
+            raise fault("T0804", message, arguments.call.span, helps=helps)
+        bind_sizes(self.world, self.value, function, values, arguments.call.span)
+        return values
+
+    def _bind(
+        self, name: str, brackets: tuple[ast.Parameter, ...],
+        parameters: tuple[ast.Parameter, ...], arguments: Arguments, scope: Scope,
+        values: dict[str, object],
+    ) -> None:  # fmt: skip
+        """Fill ``values`` with parameters, and with brackets that are given or have defaults."""
+        for keyword in arguments.call.keywords:
+            if any(b.name == keyword.name for b in brackets):
+                if keyword.name in values:
+                    raise fault("T0804", f"`{keyword.name}` is given twice", keyword.name_span)
+                values[keyword.name] = arguments.keywords[keyword.name]
+        rest = Arguments(
+            ast.Call(
+                arguments.call.span, arguments.call.function, arguments.call.arguments,
+                tuple(k for k in arguments.call.keywords if k.name not in values),
+            ),
+            arguments.values, arguments.keywords,
+        )  # fmt: skip
+        optional = {p.name for p in parameters if p.default is not None}
+        ordered = tuple(p.name for p in parameters)
+        given = bind(rest, name, ordered, 0)
+        missing = [p for p in ordered if p not in given and p not in optional]
+        if missing:
+            names = ", ".join(f"`{p}`" for p in missing)
+            raise fault("T0804", f"the call of `{name}` lacks {names}", arguments.call.span)
+        values.update(given)
+        for parameter in (*brackets, *parameters):
+            if parameter.name not in values and parameter.default is not None:
+                values[parameter.name] = self.value(parameter.default, scope)
+
+    def _launch(self, kernel: Kernel, arguments: Arguments) -> object:
+        if kernel.level == "tile":
+            raise not_built("tile kernels", arguments.call.span)
+        declaration = kernel.declaration
+        values: dict[str, object] = {}
+        self._bind(declaration.name, declaration.brackets, declaration.parameters, arguments,
+                   kernel.scope, values)  # fmt: skip
+        ordered = tuple(values[p.name] for p in declaration.parameters)
+        constants = {b.name: values[b.name] for b in declaration.brackets if b.name in values}
+        with located(arguments.call.span):
+            return self.world.launch(kernel.reference, ordered, constants, kernel.groups)

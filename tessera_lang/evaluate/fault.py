@@ -1,0 +1,62 @@
+"""Faults of a host program as diagnostics with a line.
+
+Owns the exception that carries them up to the one who runs the program. Must not know what
+raised them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
+from tessera_lang.evaluate.arithmetic import ArithmeticFault
+from tessera_lang.record import replace
+from tessera_lang.source import Span
+from tessera_lang.target.world import WorldFault
+
+_CALL_LABELS = 4  # calls shown below a fault; a deep recursion would show hundreds
+
+
+class HostFault(Exception):
+    """The host program cannot go on: why, with the line."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("; ".join(d.message for d in diagnostics))
+
+
+def fault(
+    code: str, message: str, span: Span, *, label: str = "",
+    notes: tuple[str, ...] = (), helps: tuple[str, ...] = (),
+) -> HostFault:  # fmt: skip
+    """A fault of one diagnostic, to be raised."""
+    return HostFault((Diagnostic(code, message, span, label, notes=notes, helps=helps),))
+
+
+@contextmanager
+def located(span: Span, arithmetic_code: str = "T0803") -> Generator[None]:
+    """Gives faults from below their place in the program."""
+    try:
+        yield
+    except ArithmeticFault as error:
+        raise fault(arithmetic_code, error.reason, span) from None
+    except WorldFault as error:
+        raise fault(error.code, error.message, span, notes=error.notes, helps=error.helps) from None
+    except MemoryError:
+        raise fault("T0801", "there is not enough memory for this", span) from None
+    except TesseraError as error:
+        raise HostFault(tuple(_at_call(d, span) for d in error.diagnostics)) from None
+
+
+def _at_call(diagnostic: Diagnostic, call: Span) -> Diagnostic:
+    if diagnostic.span is None:
+        return replace(diagnostic, span=call)
+    return with_call(diagnostic, call, "in this call")
+
+
+def with_call(diagnostic: Diagnostic, call: Span, text: str) -> Diagnostic:
+    """The diagnostic with one more call shown, as long as there are few."""
+    if len(diagnostic.labels) >= _CALL_LABELS:
+        return diagnostic
+    return replace(diagnostic, labels=(*diagnostic.labels, Label(call, text)))

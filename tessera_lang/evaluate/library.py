@@ -1,0 +1,187 @@
+"""Files as the evaluator sees them: their trees and what their imports mean.
+
+Owns the protocol, and the making of a module's scope: definitions, imports and compile-time
+constants. Must not know how a file is found or read (the driver's session does).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.evaluate.fault import fault
+from tessera_lang.evaluate.language import NAMESPACES, builtin, member
+from tessera_lang.evaluate.names import assignment_counts
+from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.target.world import KernelReference
+
+
+class Library(Protocol):
+    """The driver's view of files for one program."""
+
+    def module(self, path: str) -> ast.Module:
+        """The tree of a file."""
+        ...
+
+    def imported(self, path: str, name: str) -> str | None:
+        """The file that the dotted ``name`` means in the file ``path``; None if there is none."""
+        ...
+
+
+def decorator_name(decorator: ast.Decorator) -> str:
+    """The dotted name of a decorator: ``kernel``, ``op.kernel``, ``op.autotunable``."""
+    value = decorator.value
+    if isinstance(value, ast.Call):
+        value = value.function
+    parts: list[str] = []
+    while isinstance(value, ast.Attribute):
+        parts.append(value.name)
+        value = value.value
+    if isinstance(value, ast.Name):
+        parts.append(value.id)
+    return ".".join(reversed(parts))
+
+
+def is_test(declaration: ast.FunctionDef) -> bool:
+    """Whether a function is marked ``@test``."""
+    return any(decorator_name(d) == "test" for d in declaration.decorators)
+
+
+def definition(declaration: ast.FunctionDef, scope: Scope) -> HostFunction | Kernel:
+    """The value of a ``def``: a plain function, or a kernel of some level."""
+    names = [decorator_name(d) for d in declaration.decorators]
+    reference = KernelReference(scope.path, declaration.name)
+    if "kernel" in names:
+        return Kernel(declaration, reference, "lane", scope)
+    if "op.kernel" in names:
+        return Kernel(declaration, reference, "tile", scope)
+    return HostFunction(declaration, scope)
+
+
+class Modules:
+    """Scopes of the files of one program, each made once."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._scopes: dict[str, Scope] = {}
+
+    def scope(self, path: str) -> Scope:
+        """The scope of an imported file: definitions, imports, constants."""
+        if path in self._scopes:
+            return self._scopes[path]
+        scope = self._scopes[path] = Scope(path)
+        module = self._library.module(path)
+        self.define(module, scope)
+        counts = assignment_counts(module.body)
+        for statement in module.body:
+            match statement:
+                case ast.Import() | ast.FromImport():
+                    self.bind_import(statement, scope)
+                case ast.Assign(target=ast.Name(id=name), value=value):
+                    _bind_constant(name, value, scope, counts)
+                case ast.AnnotatedAssign(target=ast.Name(id=name), value=value) if value:
+                    _bind_constant(name, value, scope, counts)
+                case _:
+                    pass
+        return scope
+
+    def define(self, module: ast.Module, scope: Scope) -> None:
+        """Bind the functions and kernels of a file."""
+        for function in module.functions:
+            scope.values[function.name] = definition(function, scope)
+
+    def bind_import(self, statement: ast.Import | ast.FromImport, scope: Scope) -> None:
+        """Bind what an import statement names. Raises HostFault."""
+        if isinstance(statement, ast.FromImport):
+            self._bind_from(statement, scope)
+            return
+        for item in statement.names:
+            if item.name == "tessera" or item.name in NAMESPACES:
+                scope.values[item.alias or item.name] = Namespace(item.name)
+                continue
+            module = FileModule(item.name, self.imported(item.name, scope.path, item.span))
+            if item.alias is not None:
+                scope.values[item.alias] = module
+            else:
+                _bind_dotted(scope, item.name, module)
+
+    def _bind_from(self, statement: ast.FromImport, scope: Scope) -> None:
+        for item in statement.names:
+            name = item.alias or item.name
+            if statement.module == "tessera":
+                value = builtin(item.name)
+                if value is not None:  # others can be used in kernels only
+                    scope.values[name] = value
+                continue
+            if statement.module in NAMESPACES and statement.module != "std":
+                scope.values[name] = member(statement.module, item.name)
+                continue
+            scope.values[name] = self._member_of_import(statement, item, scope)
+
+    def _member_of_import(
+        self, statement: ast.FromImport, item: ast.ImportedName, scope: Scope
+    ) -> object:
+        path = self._library.imported(scope.path, statement.module)
+        if path is not None:
+            values = self.scope(path).values
+            if item.name in values:
+                return values[item.name]
+        inner = f"{statement.module}.{item.name}"
+        if self._library.imported(scope.path, inner) is not None:
+            return FileModule(inner, self.imported(inner, scope.path, item.span))
+        if path is None:
+            raise _missing(statement.module, statement.module_span)
+        raise fault("T0817", f"the module `{statement.module}` defines no `{item.name}`", item.span)
+
+    def imported(self, name: str, path: str, span: Span) -> Scope:
+        """The scope of the module ``name`` as the file ``path`` imports it."""
+        found = self._library.imported(path, name)
+        if found is None:
+            raise _missing(name, span)
+        return self.scope(found)
+
+    def find(self, name: str, path: str) -> FileModule | None:
+        """The module ``name``, where there is one."""
+        found = self._library.imported(path, name)
+        return None if found is None else FileModule(name, self.scope(found))
+
+
+def _missing(name: str, span: Span) -> Exception:
+    return fault("T0817", f"there is no module `{name}`", span)
+
+
+def _bind_constant(name: str, value: ast.Expr, scope: Scope, counts: dict[str, int]) -> None:
+    """Bind a name that is assigned once in the file, to a value known at compile time."""
+
+    def lookup(e: ast.Name) -> object:
+        if e.id in counts and e.id not in scope.values:
+            raise NotConstant(e, f"`{e.id}` is known at run time only")
+        return scope.values[e.id]
+
+    if counts[name] > 1:
+        return
+    with suppress(NotConstant):  # others get their value when the file itself is run
+        scope.values[name] = evaluate_constant(value, lookup)
+
+
+def _bind_dotted(scope: Scope, name: str, module: FileModule) -> None:
+    """``import a.b.c`` binds ``a`` to a module in which ``b.c`` can be found."""
+    head, *rest = name.split(".")
+    if not rest:
+        scope.values[head] = module
+    elif head == "std":
+        scope.values[head] = Namespace("std")
+    else:
+        outer = scope.values.get(head)
+        if not isinstance(outer, FileModule):
+            outer = FileModule(head, Scope(scope.path))
+            scope.values[head] = outer
+        for part in rest[:-1]:
+            inner = outer.scope.values.setdefault(part, FileModule(part, Scope(scope.path)))
+            if not isinstance(inner, FileModule):
+                return
+            outer = inner
+        outer.scope.values[rest[-1]] = module

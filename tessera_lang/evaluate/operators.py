@@ -1,0 +1,121 @@
+"""Operations on host values: operators, comparisons, truth, text.
+
+Owns what they do with scalars, arrays (asked of the ``World``) and unknown values. Must not
+know expressions or scopes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.fault import HostFault, fault, located
+from tessera_lang.evaluate.value import (
+    BuiltinFunction,
+    FileModule,
+    HostFunction,
+    Kernel,
+    Namespace,
+    Unknown,
+    is_unknown,
+)
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.target.world import World
+
+
+def not_built(what: str, span: Span) -> HostFault:
+    """A fault for a construct of the language that this version lacks."""
+    return fault(
+        "T0809", f"{what} {'are' if what.endswith('s') else 'is'} not built yet", span,
+        notes=("this version has lane kernels and the host program",),
+    )  # fmt: skip
+
+
+class Operators:
+    """Operations in a world; every method may raise HostFault."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def text(self, value: object, span: Span, format: str = "") -> str:
+        """What ``print`` and f-strings show of a value."""
+        with located(span):
+            if self.world.is_array(value):
+                return self.world.text(value, format)
+        if format:
+            try:
+                return f"{value:{format}}"
+            except (ValueError, TypeError):
+                message = f"the format `{format}` does not fit {arithmetic.kind_of(value)}"
+                raise fault("T0803", message, span) from None
+        if isinstance(value, (tuple, list)):
+            return self._sequence_text(cast("tuple[object, ...] | list[object]", value), span)
+        named = isinstance(value, (HostFunction, Namespace, FileModule, BuiltinFunction))
+        if named or isinstance(value, Kernel):
+            name = value.reference.name if isinstance(value, Kernel) else value.name
+            return f"<{arithmetic.kind_of(value).split()[-1]} {name}>"
+        return str(value)
+
+    def _sequence_text(self, value: tuple[object, ...] | list[object], span: Span) -> str:
+        items = [repr(v) if isinstance(v, str) else self.text(v, span) for v in value]
+        if isinstance(value, list):
+            return f"[{', '.join(items)}]"
+        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+    def operate(self, operator: ast.BinaryOperator, a: object, b: object, span: Span) -> object:
+        """``a operator b`` of any host values."""
+        if isinstance(a, Unknown) or isinstance(b, Unknown):
+            return self.unknown_result(operator, a, b)
+        if operator == "@":
+            raise not_built("a matrix product in the host program", span)
+        with located(span):
+            if self.world.is_array(a) or self.world.is_array(b):
+                return self.world.binary(operator, a, b)
+            result = arithmetic.binary(operator, a, b)
+        with located(span, "T0802"):
+            return arithmetic.int64(result)
+
+    def unknown_result(self, operator: str, a: object, b: object) -> object:
+        """The kind of a result of which an operand is unknown."""
+        if self.world.is_array(a) or self.world.is_array(b):
+            with_array = a if self.world.is_array(a) else b
+            return self.world.binary(operator, with_array, with_array)
+        kinds = {x.kind if isinstance(x, Unknown) else type(x).__name__ for x in (a, b)}
+        if kinds <= {"int", "bool"} and operator != "/":
+            return Unknown("int")
+        return Unknown("float") if kinds <= {"int", "bool", "float"} else Unknown()
+
+    def compare_once(
+        self, operator: ast.CompareOperator, a: object, b: object, span: Span
+    ) -> object:
+        with located(span):
+            if operator not in ("is", "is not"):
+                if is_unknown(a) or is_unknown(b):
+                    return Unknown("bool")
+                if self.world.is_array(a) or self.world.is_array(b):
+                    if operator in ("in", "not in"):
+                        raise not_built("`in` of an array", span)
+                    return self.world.binary(operator, a, b)
+            elif a is not b and (isinstance(a, Unknown) or isinstance(b, Unknown)):
+                return Unknown("bool")
+            return arithmetic.compare(operator, a, b)
+
+    def either(self, a: object, b: object) -> object:
+        """What is known of a value that is one of two."""
+        same = type(a) is type(b) and not self.world.is_array(a) and a == b
+        return a if a is b or same else Unknown()
+
+    def truth(self, value: object, span: Span) -> bool:
+        """The truth of a known value. Raises HostFault."""
+        with located(span):
+            if self.world.is_array(value):
+                return self.world.truth(value)
+            return arithmetic.truth(value)
+
+    def iterate(self, value: object, span: Span) -> Iterator[object]:
+        """The items of an iterable host value."""
+        if isinstance(value, (tuple, list, range, str, dict)):
+            return iter(cast("tuple[object, ...]", value))
+        raise fault("T0818", f"{arithmetic.kind_of(value)} cannot be gone through", span)
