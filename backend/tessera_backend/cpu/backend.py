@@ -1,0 +1,114 @@
+"""The CPU backend: what the compiler and the command line call.
+
+``compile`` is the only function that imports LLVM. Must not know the language.
+"""
+
+from __future__ import annotations
+
+from tessera_backend.cpu.host import cpu_identity, host_machine
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.ir.core import Operation, Program
+from tessera_lang.target.backend import Artifact, Resources, TargetOptions
+from tessera_lang.target.installed import version_of
+from tessera_lang.target.plan import LaunchPlan
+
+# Processors with fused multiply-add, by machine: what code can be made for by name.
+PROCESSORS: dict[str, tuple[str, ...]] = {
+    "x86_64": (
+        "x86-64-v3", "x86-64-v4", "haswell", "skylake", "skylake-avx512", "cascadelake",
+        "icelake-server", "sapphirerapids", "znver1", "znver2", "znver3", "znver4", "znver5",
+    ),
+    "aarch64": (
+        "generic", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-n2", "neoverse-v1",
+        "neoverse-v2", "apple-m1", "apple-m2", "apple-m3",
+    ),
+}  # fmt: skip
+
+
+class CpuBackend:
+    """See ``tessera_lang.target.backend.Backend``."""
+
+    name = "cpu"
+
+    def available(self) -> str:
+        if host_machine() not in PROCESSORS:
+            return f"there is no CPU target for {host_machine()}"
+        return ""
+
+    def default_arch(self) -> str:
+        return "native"
+
+    def identity(self, options: TargetOptions) -> tuple[str, ...]:
+        llvm = f"llvmlite {version_of('llvmlite') or '-'}"
+        cpu = cpu_identity() if options.arch == "native" else f"{host_machine()} {options.arch}"
+        return (llvm, cpu)
+
+    def compile(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Artifact:
+        from tessera_backend.cpu.entry import emit_kernel
+        from tessera_backend.cpu.machine import code_target, compile_text
+        from tessera_backend.cpu.plan import Divergent
+        from tessera_backend.llvm.emitter import NotLowered
+        from tessera_backend.llvm.fault import reporting_plan
+
+        _check_arch(options.arch)
+        kernel = _kernel_of(program)
+        plan = reporting_plan(plan, kernel)
+        target = code_target(options.arch)
+        try:
+            module = emit_kernel(kernel, plan, target)
+        except NotLowered as missing:
+            raise _not_lowered(missing, kernel) from missing
+        except Divergent as fault:
+            raise _divergent(fault.operation) from fault
+        compiled = compile_text(module.text, target, options.optimize, stages)
+        texts = {
+            name: text
+            for name, text in (("asm", compiled.assembly), ("llvm", compiled.llvm))
+            if name in stages
+        }
+        resources = Resources(shared_bytes=module.shared_bytes, local_bytes=module.scratch_bytes)
+        return Artifact("object", compiled.code, plan.kernel, plan, options, resources, texts)
+
+
+def _kernel_of(program: Program) -> Operation:
+    kernels = [op for op in program.operations if op.name == "tile.kernel"]
+    if len(kernels) != 1:
+        raise ValueError(f"a program of {len(kernels)} kernels was given to a backend")
+    return kernels[0]
+
+
+def _check_arch(arch: str) -> None:
+    names = PROCESSORS.get(host_machine(), ())
+    if arch == "native" and names:
+        return
+    if arch in names:
+        return
+    what = f"`{arch}` is no CPU that code can be made for here"
+    listed = ", ".join(names)
+    helps = (f"use native, or one of: {listed}",) if listed else ()
+    raise TesseraError((Diagnostic("T0891", what, helps=helps),))
+
+
+def _not_lowered(missing: Exception, kernel: Operation) -> TesseraError:
+    operation = getattr(missing, "operation", "an operation")
+    dtype = getattr(missing, "dtype", "")
+    return TesseraError((
+        Diagnostic(
+            "T0890", f"this CPU has no `{operation}` on {dtype}", span=kernel.span,
+            helps=("run on another processor, or with `--target cuda`",),
+        ),
+    ))  # fmt: skip
+
+
+def _divergent(operation: Operation) -> TesseraError:
+    return TesseraError((
+        Diagnostic(
+            "T0893", "not every lane of the group gets to a barrier", span=operation.span,
+            helps=("move the barrier out of what differs between lanes",),
+        ),
+    ))  # fmt: skip
+
+
+BACKEND = CpuBackend()

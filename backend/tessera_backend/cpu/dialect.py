@@ -1,0 +1,91 @@
+"""The CPU as the shared emitter sees it: one thread runs a group, lane after lane.
+
+Ids are what the lane loops last set. Memory of the group, and atomics no wider in scope than
+it, need no atomicity. Roots that cannot overlap are told to LLVM as alias scopes; accesses of
+a lane loop whose lanes are independent belong to its access group. Must not know the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, NotLowered, Place
+from tessera_backend.llvm.text import ModuleText
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.type import Space
+
+
+class CpuDialect(Dialect):
+    """``has_fma``: whether the CPU fuses; without it f64 does not lower."""
+
+    name = "cpu"
+
+    def __init__(self, group: tuple[int, ...], grid_rank: int, has_fma: bool) -> None:
+        self.group = group
+        self.grid_rank = grid_rank
+        self.has_fma = has_fma
+        self.group_id = "0"
+        self.group_ids: tuple[str, ...] = ("0", "0", "0")
+        self.group_counts: tuple[str, ...] = ("1", "1", "1")
+        self.groups_total = "1"
+        self.lane = "0"
+        self.lane_ids: tuple[str, ...] = tuple("0" for _ in group)
+        self.access_group = ""
+        self.shared: dict[Value, str] = {}
+        self.inside: frozenset[Operation] = frozenset()  # accesses found in bounds
+        self._scopes: dict[Value | None, tuple[str, str]] = {}
+
+    def set_roots(self, module: ModuleText, roots: Sequence[Value | None]) -> None:
+        """Roots of memory that never overlap; None stands for what lanes keep."""
+        domain = module.distinct("!{{self}}")
+        scopes = [module.distinct(f"!{{{{self}}, {domain}}}") for _ in roots]
+        for root, own in zip(roots, scopes, strict=True):
+            others = ", ".join(s for s in scopes if s != own)
+            self._scopes[root] = (
+                module.metadata(f"!{{{own}}}"), module.metadata(f"!{{{others}}}")
+            )  # fmt: skip
+
+    def suffix(self, root: Value | None) -> str:
+        own, others = self._scopes[root]
+        group = f", !llvm.access.group {self.access_group}" if self.access_group else ""
+        return f", !alias.scope {own}, !noalias {others}{group}"
+
+    def bounds_of(self, op: Operation) -> str:
+        return "proved" if op in self.inside else super().bounds_of(op)
+
+    def access_suffix(self, e: LaneEmitter, place: Place, write: bool) -> str:
+        return self.suffix(place.root)
+
+    def lane_linear(self, e: LaneEmitter) -> str:
+        return self.lane
+
+    def lane_index(self, e: LaneEmitter, axis: int) -> str:
+        return self.lane_ids[axis] if axis < len(self.group) else "0"
+
+    def group_linear(self, e: LaneEmitter) -> str:
+        return self.group_id
+
+    def group_index(self, e: LaneEmitter, axis: int) -> str:
+        return self.group_ids[axis]
+
+    def group_count(self, e: LaneEmitter, axis: int) -> str:
+        return self.groups_total if axis < 0 else self.group_counts[axis]
+
+    def barrier(self, e: LaneEmitter) -> None:
+        raise NotLowered("tile.barrier", "divergent control", self.name)
+
+    def fence(self, e: LaneEmitter, scope: str) -> None:
+        if scope not in ("tile", "group"):
+            e.f.line("fence seq_cst")
+
+    def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
+        return self.shared[op.result]
+
+    def atomic_form(self, kind: str, dtype: DType, space: Space, scope: str) -> AtomicForm:
+        if space == "shared" or scope in ("tile", "group"):
+            return "plain"
+        return super().atomic_form(kind, dtype, space, scope)
+
+    def lowers(self, intrinsic: str, llvm_type: str) -> bool:
+        return self.has_fma or intrinsic != "fma"

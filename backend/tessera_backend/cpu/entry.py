@@ -1,0 +1,168 @@
+"""The function a thread calls: takes groups in order and runs them.
+
+``void kernel(ptr slots, ptr counter, i64 total, i64 gx, i64 gy, i64 gz, i64 chunk,
+ptr scratch)``: ``slots`` are the plan's 64-bit arguments in order, ``counter`` a 64-bit word
+that all threads of the launch share and that begins at 0, ``total`` the number of groups, gx,
+gy, gz the groups along each axis (1 where there is none), ``chunk`` how many groups a thread
+takes at a time, ``scratch`` memory of the thread's own, a multiple of 64. Groups start in
+order; a group may wait for lower-numbered ones.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import cast
+
+from tessera_backend.cpu.dialect import CpuDialect
+from tessera_backend.cpu.group import GroupEmitter
+from tessera_backend.cpu.lanes import Scratch
+from tessera_backend.cpu.live import find_spilled
+from tessera_backend.cpu.plan import Planner
+from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
+from tessera_backend.llvm.lane import lane_emitter
+from tessera_backend.llvm.narrow import from_bits
+from tessera_backend.llvm.text import FunctionText, ModuleText
+from tessera_backend.llvm.types import bits_type
+from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
+from tessera_lang.record import dataclass
+from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.dtype import BOOL
+
+
+@dataclass(frozen=True, slots=True)
+class CpuModule:
+    """LLVM text of a kernel and the scratch bytes each thread needs."""
+
+    text: str
+    scratch_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTarget:
+    """What the text is written for. ``convention``: LLVM's, "" for C on ELF systems."""
+
+    triple: str
+    cpu: str
+    features: str
+    has_fma: bool
+    convention: str = ""
+    red_zone: bool = True
+
+
+_PARAMETERS = (
+    "ptr noalias readonly %slots, ptr noalias %counter, i64 %total, i64 %gx, i64 %gy, i64 %gz, "
+    "i64 %chunk, ptr noalias align 64 %scratch"
+)
+
+
+def emit_kernel(kernel: Operation, plan: LaunchPlan, target: CodeTarget) -> CpuModule:
+    """The module of one ``tile.kernel``. Raises Divergent and NotLowered."""
+    tree = Planner(kernel).plan()
+    kernel = tree.kernel
+    tree.spilled.update(find_spilled(tree))
+    module, f, scratch = ModuleText(), FunctionText(), Scratch()
+    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    dialect = CpuDialect(group, cast("int", kernel.attributes["grid_rank"]), target.has_fma)
+    e = lane_emitter(module, f, dialect, plan.kernel)
+    shared_bytes = _shared(kernel, dialect, scratch)
+    pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
+    dialect.set_roots(module, [*pointers, *dialect.shared, None])
+    _arguments(e, kernel, plan)
+    _take_groups(e, dialect)
+    GroupEmitter(tree, e, dialect, scratch).emit("group.end")
+    _next_group(e)
+    _finish(module, f, scratch, plan.kernel, target)
+    attributes = "nounwind" + ("" if target.red_zone else " noredzone")
+    footer = (
+        f'attributes #0 = {{ {attributes} "no-builtins" "probe-stack"="inline-asm" '
+        f'"target-cpu"="{target.cpu}" "target-features"="{target.features}" }}'
+    )
+    return CpuModule(
+        module.render(f'target triple = "{target.triple}"', footer), scratch.size, shared_bytes
+    )
+
+
+def _shared(kernel: Operation, dialect: CpuDialect, scratch: Scratch) -> int:
+    total = 0
+    for op in kernel.walk():
+        if op.name == "tile.shared.alloc" and isinstance(op.result.type, BufferType):
+            size = prod(op.result.type.shape) * op.result.type.dtype.bytes
+            dialect.shared[op.result] = scratch.take(size)
+            total += size
+    return total
+
+
+def _arguments(e: LaneEmitter, kernel: Operation, plan: LaunchPlan) -> None:
+    """Binds the kernel's arguments to the slots."""
+    arguments = kernel.regions[0].arguments
+    for number, argument in enumerate(arguments):
+        address = e.f.value(f"getelementptr inbounds i64, ptr %slots, i64 {number}")
+        if isinstance(argument.type, PointerType):
+            e.bind(argument, e.f.value(f"load ptr, ptr {address}, align 8"))
+            continue
+        raw = e.f.value(f"load i64, ptr {address}, align 8")
+        e.bind(argument, _from_slot(e, raw, argument))
+        if number < len(plan.slots) and plan.slots[number].kind == "fault":
+            e.fault = raw
+    for number, slot in enumerate(plan.slots):
+        if slot.kind == "fault" and not e.fault:
+            address = e.f.value(f"getelementptr inbounds i64, ptr %slots, i64 {number}")
+            e.fault = e.f.value(f"load i64, ptr {address}, align 8")
+
+
+def _from_slot(e: LaneEmitter, raw: str, argument: Value) -> str:
+    """The scalar in the low bits of a slot."""
+    dtype = scalar_type(argument)
+    bits = bits_type(dtype)
+    low = raw if bits == "i64" else e.f.value(f"trunc i64 {raw} to {bits}")
+    return from_bits(e, low, dtype) if dtype.is_float or dtype == BOOL else low
+
+
+def _take_groups(e: LaneEmitter, dialect: CpuDialect) -> None:
+    f = e.f
+    e.module.declare("i64 @llvm.umin.i64(i64, i64)")
+    current = f.slot("i64")
+    f.place("take")
+    first = f.value("atomicrmw add ptr %counter, i64 %chunk monotonic, align 8")
+    f.line(f"store i64 {first}, ptr {current}")
+    f.branch_if(f.value(f"icmp uge i64 {first}, %total"), "exit", "chunk.begin")
+    f.place("chunk.begin")
+    last = f.value(f"add i64 {first}, %chunk")
+    f.line(f"%last = call i64 @llvm.umin.i64(i64 {last}, i64 %total)")
+    f.place("group")
+    f.line(f"%group.id = load i64, ptr {current}")
+    f.line("%group.next = add nuw i64 %group.id, 1")
+    f.line(f"store i64 %group.next, ptr {current}")
+    dialect.group_id, dialect.groups_total = "%group.id", "%total"
+    dialect.group_counts = ("%gx", "%gy", "%gz")
+    if dialect.grid_rank <= 1:
+        dialect.group_ids = ("%group.id", "0", "0")
+        return
+    last_axis, rest = "%gz" if dialect.grid_rank > 2 else "%gy", "%group.id"
+    z = f.value(f"urem i64 {rest}, {last_axis}")
+    rest = f.value(f"udiv i64 {rest}, {last_axis}")
+    if dialect.grid_rank == 2:
+        dialect.group_ids = (rest, z, "0")
+        return
+    dialect.group_ids = (f.value(f"udiv i64 {rest}, %gy"), f.value(f"urem i64 {rest}, %gy"), z)
+
+
+def _next_group(e: LaneEmitter) -> None:
+    more = e.f.value("icmp ult i64 %group.next, %last")
+    e.f.branch_if(more, "group", "take")
+    e.f.place("exit")
+    e.f.terminate("ret void")
+
+
+def _finish(
+    module: ModuleText, f: FunctionText, scratch: Scratch, name: str, target: CodeTarget
+) -> None:
+    body = f.body()
+    places = "\n".join(f"  {line}" for line in scratch.lines)
+    head = f"entry:\n{places}" if places else "entry:"
+    convention = f"{target.convention} " if target.convention else ""
+    module.add_function(
+        f'define {convention}void @"{name}"({_PARAMETERS}) #0 {{\n'
+        f"{body.replace('entry:', head, 1)}\n}}"
+    )

@@ -1,0 +1,86 @@
+"""LLVM for the CPU: text to optimized code to an object. The user of llvmlite here.
+
+Objects are ELF on every system: the project's own loader maps them. Must not know Tile IR.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+from tessera_backend.cpu.entry import CodeTarget
+from tessera_backend.cpu.host import host_machine
+from tessera_lang.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    code: bytes
+    llvm: str
+    assembly: str
+
+
+class MachineError(Exception):
+    """LLVM refused: a fault of ours, or a CPU it does not know."""
+
+
+@lru_cache(maxsize=1)
+def _binding() -> Any:
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@lru_cache(maxsize=8)
+def code_target(arch: str) -> CodeTarget:
+    """The CPU to make code for: ``native`` or an LLVM name. Raises MachineError."""
+    binding, machine = _binding(), host_machine()
+    triple = f"{machine}-unknown-none-elf"
+    if arch == "native":
+        cpu = str(binding.get_host_cpu_name())
+        features = str(binding.get_host_cpu_features().flatten())
+    else:
+        cpu, features = arch, ""
+    if machine == "aarch64" and sys.platform in ("darwin", "win32"):
+        features = ",".join(x for x in (features, "+reserve-x18") if x)
+    windows = sys.platform == "win32" and machine == "x86_64"
+    has_fma = machine == "aarch64" or "+fma" in features.split(",") or arch != "native"
+    return CodeTarget(triple, cpu, features, has_fma, "win64cc" if windows else "", not windows)
+
+
+@lru_cache(maxsize=8)
+def _target_machine(target: CodeTarget, level: int) -> Any:
+    binding = _binding()
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=min(level, 2), reloc="pic",
+        codemodel="small",
+    )  # fmt: skip
+
+
+def compile_text(text: str, target: CodeTarget, level: int, stages: tuple[str, ...]) -> Compiled:
+    """The object of a module, and the texts asked for. Raises MachineError."""
+    binding = _binding()
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise MachineError(str(error)) from error
+    machine = _target_machine(target, level)
+    module.data_layout = str(machine.target_data)
+    _optimize(binding, module, machine, level)
+    llvm = str(module) if "llvm" in stages else ""
+    assembly = str(machine.emit_assembly(module)) if "asm" in stages else ""
+    return Compiled(bytes(machine.emit_object(module)), llvm, assembly)
+
+
+def _optimize(binding: Any, module: Any, machine: Any, level: int) -> None:
+    options = binding.create_pipeline_tuning_options(speed_level=min(level, 3))
+    options.loop_vectorization = level > 0
+    options.slp_vectorization = level > 0
+    options.loop_unrolling = level > 0
+    options.loop_interleaving = level > 0
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)

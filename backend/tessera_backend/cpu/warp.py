@@ -1,0 +1,150 @@
+"""Warp operations of a group on one thread: vectors of 32 lanes over arrays of the group.
+
+The operand of every lane is written to an array, padded to whole warps with what changes no
+result; each warp is one vector, folded in the order of docs/ir.md. Must not know the plan.
+"""
+
+from __future__ import annotations
+
+from tessera_backend.cpu.lanes import Array, LaneLoops
+from tessera_backend.llvm.emitter import NotLowered, scalar_type
+from tessera_backend.llvm.types import float_constant, integer_constant, memory_type
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.types.dtype import BOOL, U32, DType, integer_range
+
+WARP = 32
+
+
+def emit_warp(loops: LaneLoops, op: Operation) -> Array:
+    """Emits a warp operation of all lanes; the array of its results."""
+    given = _padded_array(loops, scalar_type(op.operands[0]))
+    if op.name == "tile.warp_shuffle":
+        _give(loops, op.operands[0], given)
+        return _shuffle(loops, op.operands[1], given)
+    _pad(loops, given, _neutral(op, given.dtype))
+    _give(loops, op.operands[0], given)
+    result = _padded_array(loops, scalar_type(op.result))
+    _each_warp(loops, op, given, result)
+    return result
+
+
+def _padded_array(loops: LaneLoops, dtype: DType) -> Array:
+    count = -(-loops.lanes_count // WARP) * WARP
+    return Array(loops.scratch.take(count * dtype.bytes), dtype)
+
+
+def _give(loops: LaneLoops, value: Value, given: Array) -> None:
+    loops.lanes(lambda: loops.write(given, loops.lane_value(value)))
+
+
+def _neutral(op: Operation, dtype: DType) -> str:
+    """What a lane that does not exist has, in memory."""
+    kind = op.attributes.get("kind")
+    if dtype == BOOL:
+        return "1" if kind == "all" else "0"
+    if dtype.is_float:
+        value = {"add": -0.0, "min": float("inf"), "max": -float("inf")}[str(kind)]
+        return float_constant(value, dtype)
+    low, high = integer_range(dtype)
+    return integer_constant({"add": 0, "min": high, "max": low}[str(kind)], dtype.bits)
+
+
+def _pad(loops: LaneLoops, given: Array, neutral: str) -> None:
+    kind, f = memory_type(given.dtype), loops.e.f
+    for lane in range(loops.lanes_count, -(-loops.lanes_count // WARP) * WARP):
+        place = f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {lane}")
+        f.line(f"store {kind} {neutral}, ptr {place}, align {given.dtype.bytes}")
+
+
+def _shuffle(loops: LaneLoops, lane: Value, given: Array) -> Array:
+    f, count, result = loops.e.f, loops.lanes_count, _padded_array(loops, given.dtype)
+
+    def body() -> None:
+        own = loops.dialect.lane
+        low = f.value(f"and i64 {loops.lane_value(lane)}, {WARP - 1}")
+        first = f.value(f"and i64 {own}, {-WARP}")
+        source = f.value(f"or i64 {first}, {low}")
+        if count % WARP:
+            exists = f.value(f"icmp ult i64 {source}, {count}")
+            source = f.value(f"select i1 {exists}, i64 {source}, i64 {own}")
+        kind = memory_type(given.dtype)
+        place = f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {source}")
+        suffix = loops.dialect.suffix(None)
+        loops.write(result, f.value(f"load {kind}, ptr {place}, align {given.dtype.bytes}{suffix}"))
+
+    loops.lanes(body)
+    return result
+
+
+def _each_warp(loops: LaneLoops, op: Operation, given: Array, result: Array) -> None:
+    """A loop over the warps: one vector in, one number out to all its lanes."""
+    f = loops.e.f
+    counter, head, done = f.slot("i64"), f.label("warp"), f.label("warps.done")
+    f.line(f"store i64 0, ptr {counter}")
+    f.place(head)
+    first = f.value(f"load i64, ptr {counter}")
+    source, target = memory_type(given.dtype), memory_type(result.dtype)
+    place = f.value(f"getelementptr inbounds {source}, ptr {given.pointer}, i64 {first}")
+    vector = f.value(f"load <{WARP} x {source}>, ptr {place}, align {_align(given)}")
+    number = _voted(loops, op, vector) if given.dtype == BOOL else _folded(loops, op, vector)
+    one = f.value(f"insertelement <{WARP} x {target}> poison, {target} {number}, i64 0")
+    every = f.value(
+        f"shufflevector <{WARP} x {target}> {one}, <{WARP} x {target}> poison, "
+        f"<{WARP} x i32> zeroinitializer"
+    )
+    place = f.value(f"getelementptr inbounds {target}, ptr {result.pointer}, i64 {first}")
+    f.line(f"store <{WARP} x {target}> {every}, ptr {place}, align {_align(result)}")
+    following = f.value(f"add nuw nsw i64 {first}, {WARP}")
+    f.line(f"store i64 {following}, ptr {counter}")
+    f.branch_if(f.value(f"icmp ult i64 {following}, {loops.lanes_count}"), head, done)
+    f.place(done)
+
+
+def _align(array: Array) -> int:
+    """Scratch memory starts at multiples of 64."""
+    return min(WARP * array.dtype.bytes, 64)
+
+
+def _voted(loops: LaneLoops, op: Operation, vector: str) -> str:
+    """The bits of a vote, or what they say, as memory holds it."""
+    f = loops.e.f
+    votes = f.value(f"trunc <{WARP} x i8> {vector} to <{WARP} x i1>")
+    bits = f.value(f"bitcast <{WARP} x i1> {votes} to i{WARP}")
+    if scalar_type(op.result) == U32:
+        return bits
+    holds = "ne i32 {}, 0" if op.attributes["kind"] == "any" else "eq i32 {}, -1"
+    return f.value(f"zext i1 {f.value('icmp ' + holds.format(bits))} to i8")
+
+
+def _folded(loops: LaneLoops, op: Operation, vector: str) -> str:
+    f, dtype = loops.e.f, scalar_type(op.result)
+    kind, count = memory_type(dtype), WARP
+    while count > 1:
+        half = count // 2
+        sides = [
+            f.value(
+                f"shufflevector <{count} x {kind}> {vector}, <{count} x {kind}> poison, "
+                f"<{half} x i32> <{', '.join(f'i32 {start + n}' for n in range(half))}>"
+            )
+            for start in (0, half)
+        ]
+        vector = _combined(loops, str(op.attributes["kind"]), dtype, half, sides[0], sides[1])
+        count = half
+    return f.value(f"extractelement <1 x {kind}> {vector}, i64 0")
+
+
+def _combined(loops: LaneLoops, what: str, dtype: DType, count: int, a: str, b: str) -> str:
+    e, kind = loops.e, memory_type(dtype)
+    vector = f"<{count} x {kind}>"
+    if what == "add":
+        return e.f.value(f"{'fadd' if dtype.is_float else 'add'} {vector} {a}, {b}")
+    if dtype.is_float:
+        name = "minimum" if what == "min" else "maximum"
+        if not e.dialect.lowers(name, kind):
+            raise NotLowered(f"tile.warp_reduce {what}", str(dtype), e.dialect.name)
+    else:
+        name = ("s" if dtype.is_signed else "u") + what
+    suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
+    callee = f"@llvm.{name}.v{count}{suffix}"
+    e.module.declare(f"{vector} {callee}({vector}, {vector})")
+    return e.f.value(f"call {vector} {callee}({vector} {a}, {vector} {b})")

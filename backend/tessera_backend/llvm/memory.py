@@ -1,0 +1,184 @@
+"""Rules for views, shared buffers, loads and stores.
+
+Addresses are computed in 64 bits. A guarded access compares every index with its size once,
+unsigned; outside, a read gives 0, a write is skipped and the site is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_backend.llvm import fault, narrow
+from tessera_backend.llvm.cast import as_index
+from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
+from tessera_backend.llvm.types import memory_type, register_type, zero
+from tessera_lang.ir.core import BufferType, Operation, PointerType, Value, ViewType
+from tessera_lang.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element that is accessed: where, by which indices, and how it is guarded."""
+
+    place: Place
+    indices: tuple[str, ...]
+    bounds: str
+    site: int
+
+
+def _view(e: LaneEmitter, op: Operation) -> None:
+    kind = op.result.type
+    pointer = op.operands[0]
+    if not isinstance(kind, ViewType) or not isinstance(pointer.type, PointerType):
+        raise TypeError("a view is made of a pointer")
+    rank = len(kind.shape)
+    known = [None if size is None else str(size) for size in kind.shape]
+    sizes = [e.operand(v) for v in op.operands[1 : 1 + rank]]
+    strides = tuple(e.operand(v) for v in op.operands[1 + rank :])
+    e.places[op.result] = Place(
+        e.operand(pointer), pointer.type.space, kind.dtype,
+        tuple(k if k is not None else s for k, s in zip(known, sizes, strict=True)),
+        None if kind.contiguous else strides, pointer, kind.mut,
+    )  # fmt: skip
+
+
+def _shared_alloc(e: LaneEmitter, op: Operation) -> None:
+    kind = op.result.type
+    if not isinstance(kind, BufferType):
+        raise TypeError("shared memory is a buffer")
+    e.places[op.result] = Place(
+        e.dialect.shared_pointer(e, op), "shared", kind.dtype,
+        tuple(str(size) for size in kind.shape), None, op.result,
+    )  # fmt: skip
+
+
+def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
+    """The access of an operation whose operand number ``array`` is the view or buffer."""
+    indices = tuple(as_index(e, e.operand(v), scalar_type(v)) for v in op.operands[array + 1 :])
+    bounds = e.dialect.bounds_of(op)
+    return Access(e.places[op.operands[array]], indices, bounds, fault.site_of(op))
+
+
+def address(e: LaneEmitter, access: Access) -> str:
+    """Address of the element. Inside the array no step of the sum overflows."""
+    f, place = e.f, access.place
+    inside = access.bounds != "off"
+    wrap = " nsw" if inside else ""
+    offset = ""
+    for axis, index in enumerate(access.indices):
+        if place.strides is not None:
+            term = f.value(f"mul{wrap} i64 {index}, {place.strides[axis]}")
+            offset = f.value(f"add{wrap} i64 {offset}, {term}") if offset else term
+        elif not offset:
+            offset = index
+        else:
+            scaled = f.value(f"mul{wrap} i64 {offset}, {place.sizes[axis]}")
+            offset = f.value(f"add{wrap} i64 {scaled}, {index}")
+    if not offset:
+        return place.pointer
+    keyword = "getelementptr inbounds" if inside else "getelementptr"
+    pointer = e.dialect.pointer_type(place.space)
+    kind = memory_type(place.dtype)
+    return f.value(f"{keyword} {kind}, {pointer} {place.pointer}, i64 {offset}")
+
+
+def guard(
+    e: LaneEmitter, access: Access, inside: Callable[[], str], outside: str, kind: str
+) -> str:
+    """``inside()``'s value where every index is in bounds, else ``outside`` and a report.
+
+    ``kind`` is the LLVM type of the value, "" for an access that gives none.
+    """
+    if access.bounds != "guarded" or not access.indices:
+        return inside()
+    f = e.f
+    tests = [
+        f.value(f"icmp uge i64 {index}, {size}")
+        for index, size in zip(access.indices, access.place.sizes, strict=True)
+    ]
+    wrong = tests[0]
+    for test in tests[1:]:
+        wrong = f.value(f"or i1 {wrong}, {test}")
+    cold, hot, join = f.label("outside"), f.label("inside"), f.label("joined")
+    f.branch_if(wrong, cold, hot, fault.unlikely(e))
+    f.place(hot)
+    value = inside()
+    hot_end = f.block
+    f.branch(join)
+    f.place(cold)
+    if access.site >= 0 and e.fault:
+        axis, index, bound = _first_wrong(e, access, tests)
+        fault.report(e, access.site, axis, index, bound)
+    cold_end = f.block
+    f.place(join)
+    if not kind:
+        return ""
+    return f.value(f"phi {kind} [ {value}, %{hot_end} ], [ {outside}, %{cold_end} ]")
+
+
+def _first_wrong(e: LaneEmitter, access: Access, tests: Sequence[str]) -> tuple[str, str, str]:
+    """Axis, index and bound of the first axis that is outside."""
+    last = len(tests) - 1
+    axis, index, bound = str(last), access.indices[last], access.place.sizes[last]
+    for number in range(last - 1, -1, -1):
+        test = tests[number]
+        pick = f"select i1 {test}, i64"
+        axis = e.f.value(f"{pick} {number}, i64 {axis}")
+        index = e.f.value(f"{pick} {access.indices[number]}, i64 {index}")
+        bound = e.f.value(f"{pick} {access.place.sizes[number]}, i64 {bound}")
+    return axis, index, bound
+
+
+def load_element(e: LaneEmitter, place: Place, pointer: str) -> str:
+    """The element at an address, as a register value."""
+    kind = memory_type(place.dtype)
+    suffix = e.dialect.access_suffix(e, place, write=False)
+    raw = e.f.value(
+        f"load {kind}, {e.dialect.pointer_type(place.space)} {pointer}, "
+        f"align {place.dtype.bytes}{suffix}"
+    )
+    return narrow.from_bits(e, raw, place.dtype) if place.dtype.kind == "bool" else raw
+
+
+def store_element(e: LaneEmitter, place: Place, pointer: str, value: str) -> None:
+    kind = memory_type(place.dtype)
+    raw = narrow.as_bits(e, value, place.dtype) if place.dtype.kind == "bool" else value
+    suffix = e.dialect.access_suffix(e, place, write=True)
+    e.f.line(
+        f"store {kind} {raw}, {e.dialect.pointer_type(place.space)} {pointer}, "
+        f"align {place.dtype.bytes}{suffix}"
+    )
+
+
+def element_type(value: Value) -> str:
+    """LLVM register type of a scalar value."""
+    return register_type(scalar_type(value))
+
+
+def _load(e: LaneEmitter, op: Operation) -> None:
+    access = access_of(e, op, 0)
+
+    def inside() -> str:
+        return load_element(e, access.place, address(e, access))
+
+    dtype = access.place.dtype
+    e.bind(op.result, guard(e, access, inside, zero(dtype), register_type(dtype)))
+
+
+def _store(e: LaneEmitter, op: Operation) -> None:
+    access = access_of(e, op, 1)
+    value = e.operand(op.operands[0])
+
+    def inside() -> str:
+        store_element(e, access.place, address(e, access), value)
+        return ""
+
+    guard(e, access, inside, "", "")
+
+
+RULES: dict[str, Rule] = {
+    "tile.view": _view,
+    "tile.shared.alloc": _shared_alloc,
+    "tile.load": _load,
+    "tile.store": _store,
+}
