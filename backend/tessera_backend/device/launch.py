@@ -1,0 +1,230 @@
+"""Launching: the shortest way from a Python call to the driver.
+
+Owns the argument block of a launch and the call itself. The driver's ``cuLaunchKernelEx``
+is called by address: it takes four pointers, so a call converts next to nothing
+(cuda-python's own form with argument tuples takes twice the time). What arguments mean,
+and what to check before a launch, is the runtime's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tessera_backend.device.driver import Device
+from tessera_backend.device.failure import DriverError, launch_too_large
+from tessera_backend.device.memory import FaultRecord, fault_record
+from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
+from tessera_lang.target.backend import Artifact
+from tessera_lang.target.plan import Slot
+
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+_INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
+_UNSHAPED = (0, 0, 0, 0)
+
+_CELLS = {"f64": "d", "f32": "f4x", "f16": "e6x"}
+
+
+class _Config(ctypes.Structure):
+    """``CUlaunchConfig`` of the driver's interface."""
+
+    _fields_ = (
+        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
+    )  # fmt: skip
+
+
+def slot_packer(slots: Sequence[Slot]) -> Callable[..., None]:
+    """``pack(buffer.block, 0, *values)``: one value a slot into its 8-byte cell.
+
+    Addresses, sizes, strides and integer scalars are Python ints (bools too); f64, f32 and
+    f16 scalars Python floats. Scalars of other float types are given as their bits.
+    """
+    return struct.Struct("<" + "".join(_cell(slot) for slot in slots)).pack_into
+
+
+def _cell(slot: Slot) -> str:
+    if slot.kind != "scalar":
+        return "q"
+    unsigned = slot.dtype.startswith("u") or slot.dtype == "bool"
+    return _CELLS.get(slot.dtype, "Q" if unsigned else "q")
+
+
+class LaunchBuffer:
+    """The arguments of one launch in the making, and its shape. One a thread and kernel.
+
+    ``block`` is written by ``slot_packer``'s function. The driver copies it during the call.
+    """
+
+    __slots__ = (
+        "block", "config", "config_address", "geometry", "pointers", "pointers_address",
+    )  # fmt: skip
+
+    def __init__(self, slot_count: int, group: tuple[int, int, int], shared_bytes: int) -> None:
+        count = max(slot_count, 1)
+        self.block = (ctypes.c_int64 * count)()
+        base = ctypes.addressof(self.block)
+        self.pointers = (ctypes.c_void_p * count)(*(base + 8 * i for i in range(count)))
+        self.pointers_address = ctypes.addressof(self.pointers)
+        self.config = _Config(0, 0, 0, *group, shared_bytes, None, None, 0)
+        self.config_address = ctypes.addressof(self.config)
+        self.geometry: tuple[int, int, int, int] = _UNSHAPED
+
+
+class CudaKernel:
+    """A kernel on one device, ready to launch from any thread."""
+
+    __slots__ = (
+        "_function", "_launch", "_module", "device", "dynamic_shared", "entry", "fault", "group",
+        "pack", "slot_count",
+    )  # fmt: skip
+
+    def __init__(self, artifact: Artifact, device: Device) -> None:
+        plan = artifact.plan
+        self.device = device
+        self.entry = artifact.entry
+        self.group = axes_to_xyz(plan.group)
+        self.slot_count = len(plan.slots)
+        self.pack = slot_packer(plan.slots)
+        _check_group(self.group, plan.shared_bytes, device)
+        self._module = load_artifact(device, artifact)
+        shared = max(plan.shared_bytes, artifact.resources.shared_bytes)
+        self.dynamic_shared = shared if shared > STATIC_SHARED_LIMIT else 0
+        if self.dynamic_shared:
+            self._module.allow_dynamic_shared(self.dynamic_shared)
+        self._function = int(self._module.function)
+        self._launch = _launch_function(device)
+        self.fault: FaultRecord = fault_record(device)
+
+    @property
+    def module(self) -> Module:
+        return self._module
+
+    def buffer(self) -> LaunchBuffer:
+        """A fresh argument block for this kernel; keep one a thread."""
+        return LaunchBuffer(self.slot_count, self.group, self.dynamic_shared)
+
+    def launch_packed(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int, stream: int) -> None:
+        """Launch ``gx * gy * gz`` groups with the arguments in ``buffer``; none launch nothing.
+
+        ``stream`` is a handle. Returns before the kernel has run. Raises TesseraError.
+        """
+        geometry = (gx, gy, gz, stream)
+        if geometry != buffer.geometry and not _reshape(buffer, geometry):
+            return
+        status = self._launch(buffer.config_address, self._function, buffer.pointers_address, None)
+        if status:
+            self._retry(buffer, status)
+
+    def launcher(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int) -> Callable[[int], None]:
+        """``fire(stream)`` for one buffer and shape: the least that a launch can cost.
+
+        The buffer's values may change between launches; a buffer is for one thread at a time.
+        """
+        geometry = (gx, gy, gz, 0)
+        buffer.geometry = _UNSHAPED
+        if not _reshape(buffer, geometry):
+            return _launch_nothing
+        launch, retry, config = self._launch, self._retry, buffer.config
+        where, pointers = ctypes.c_void_p(buffer.config_address), buffer.pointers_address
+        function, values = ctypes.c_void_p(self._function), ctypes.c_void_p(pointers)
+        current = 0
+
+        def fire(stream: int) -> None:
+            nonlocal current
+            if stream != current:
+                config.stream = stream or None
+                current = stream
+            status = launch(where, function, values, None)
+            if status:
+                retry(buffer, status)
+
+        return fire
+
+    def launch(
+        self, values: Sequence[int | float], groups: tuple[int, ...], stream: int = 0
+    ) -> None:
+        """The simple form: values by slot order, groups per axis of the grid."""
+        buffer = self.buffer()
+        self.pack(buffer.block, 0, *values)
+        self.launch_packed(buffer, *axes_to_xyz(groups), stream)
+
+    def bind(
+        self, values: Sequence[int | float], groups: tuple[int, ...], stream: int = 0
+    ) -> Callable[[], None]:
+        """A launch with everything decided: the callable only asks the driver.
+
+        The caller keeps the arrays behind the addresses alive and looks at ``fault``.
+        """
+        buffer = self.buffer()
+        self.pack(buffer.block, 0, *values)
+        return functools.partial(self.launcher(buffer, *axes_to_xyz(groups)), stream)
+
+    def _retry(self, buffer: LaunchBuffer, status: int) -> None:
+        """A thread that has no context yet, or another device's, launches within ours."""
+        if status in (_INVALID_CONTEXT, _INVALID_HANDLE):
+            with self.device.current():
+                status = self._launch(
+                    buffer.config_address, self._function, buffer.pointers_address, None
+                )
+        if status:
+            name = self.device.driver.error_name(status)
+            raise DriverError(name, f"launching `{self.entry}`")
+
+
+def axes_to_xyz(axes: tuple[int, ...]) -> tuple[int, int, int]:
+    """Sizes per axis of the language (last fastest) as the hardware's x, y, z."""
+    x, y, z = (*reversed(axes), 1, 1)[:3]
+    return x, y, z
+
+
+def _launch_nothing(stream: int) -> None:
+    """A launch of no groups."""
+
+
+def _reshape(buffer: LaunchBuffer, geometry: tuple[int, int, int, int]) -> bool:
+    """Write a new launch shape; False where there is nothing to launch."""
+    gx, gy, gz, stream = geometry
+    if gx == 0 or gy == 0 or gz == 0:
+        return False
+    for size, limit, axis in zip(
+        (gx, gy, gz), GRID_LIMITS, ("last", "second", "first"), strict=True
+    ):
+        if not 0 < size <= limit:
+            raise launch_too_large(
+                f"{size} groups along the {axis} axis of the grid, and a CUDA device takes {limit}",
+                "let each group do more, or put the longest axis last",
+            )
+    config: Any = buffer.config
+    config.grid_x, config.grid_y, config.grid_z, config.stream = gx, gy, gz, stream or None
+    buffer.geometry = geometry
+    return True
+
+
+def _check_group(group: tuple[int, int, int], shared_bytes: int, device: Device) -> None:
+    lanes = group[0] * group[1] * group[2]
+    if lanes > 1024 or group[2] > 64:
+        raise launch_too_large(
+            f"a group of {lanes} lanes, and a CUDA device takes 1024, 64 along the first of "
+            "three axes",
+            "use fewer lanes in `tile[...]`",
+        )
+    if shared_bytes > device.shared_limit:
+        raise launch_too_large(
+            f"a group needs {shared_bytes} bytes of shared memory, and {device.name} has "
+            f"{device.shared_limit}",
+            "allocate less with `tshared.alloc`",
+        )
+
+
+@functools.cache
+def _launch_function(device: Device) -> Any:
+    """``cuLaunchKernelEx`` as a ctypes function that lets other threads run meanwhile."""
+    pointer = ctypes.c_void_p
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer, pointer)
+    return prototype(device.driver.entry_point("cuLaunchKernelEx"))

@@ -1,0 +1,181 @@
+"""Memory of a device and pinned memory of the host: allocation, copies, fills.
+
+Sizes are bytes, addresses plain integers. Must not know arrays, dtypes or kernels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import threading
+from typing import Any
+
+from tessera_backend.device.driver import Device
+from tessera_lang.diagnostics import TesseraError
+
+_PORTABLE_MAPPED = 1 | 2
+_POOL_KEEPS_EVERYTHING = (1 << 64) - 1
+
+
+class DeviceMemory:
+    """Bytes on a device, given back when the object dies or ``free`` is called.
+
+    Ordered on a stream where the device has memory pools: memory freed is used again by
+    later work of that stream without a wait.
+    """
+
+    __slots__ = ("_pooled", "device", "pointer", "size", "stream")
+
+    def __init__(self, device: Device, size: int, stream: int = 0) -> None:
+        self.pointer = 0
+        self.device = device
+        self.size = size
+        self.stream = stream
+        self._pooled = _has_pool(device)
+        if size == 0:
+            return
+        call = device.driver.call
+        action = f"allocating {size} bytes on device {device.ordinal}"
+        with device.current():
+            if self._pooled:
+                self.pointer = int(call("cuMemAllocAsync", size, stream, action=action))
+            else:
+                self.pointer = int(call("cuMemAlloc", size, action=action))
+
+    def free(self) -> None:
+        """Give the memory back; safe to call twice."""
+        pointer, self.pointer = self.pointer, 0
+        if not pointer:
+            return
+        call = self.device.driver.call
+        with self.device.current():
+            if self._pooled:
+                call("cuMemFreeAsync", pointer, self.stream)
+            else:
+                call("cuMemFree", pointer)
+
+    def __del__(self) -> None:
+        if not getattr(self, "pointer", 0) or sys.is_finalizing():
+            return
+        # A lost context took its memory along; a destructor has nobody to tell.
+        with contextlib.suppress(TesseraError, RuntimeError):
+            self.free()
+
+
+_pools: dict[int, bool] = {}
+_pools_lock = threading.Lock()
+
+
+def _has_pool(device: Device) -> bool:
+    known = _pools.get(device.ordinal)
+    if known is not None:
+        return known
+    with _pools_lock:
+        supported = bool(device.attribute("MEMORY_POOLS_SUPPORTED"))
+        if supported:
+            driver = device.driver
+            pool = driver.call("cuDeviceGetDefaultMemPool", device.handle)
+            kind = driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+            keep = driver.api.cuuint64_t(_POOL_KEEPS_EVERYTHING)
+            driver.call("cuMemPoolSetAttribute", pool, kind, keep)
+        _pools[device.ordinal] = supported
+    return supported
+
+
+def trim(device: Device) -> None:
+    """Give memory that nobody uses back to the driver, before a second try to allocate."""
+    if _has_pool(device):
+        device.synchronize()
+        pool = device.driver.call("cuDeviceGetDefaultMemPool", device.handle)
+        device.driver.call("cuMemPoolTrimTo", pool, 0)
+
+
+def copy_to_device(device: Device, target: int, source: int, size: int, stream: int = 0) -> None:
+    """Copy from host memory; the source may change as soon as this returns."""
+    if size:
+        with device.current():
+            device.driver.call(
+                "cuMemcpyHtoDAsync", target, source, size, stream, action="copying to the device"
+            )
+
+
+def copy_to_host(device: Device, target: int, source: int, size: int, stream: int = 0) -> None:
+    """Copy to host memory and wait: the data is there when this returns."""
+    if size:
+        call = device.driver.call
+        with device.current():
+            call("cuMemcpyDtoHAsync", target, source, size, stream, action="copying to the host")
+            call("cuStreamSynchronize", stream, action="copying to the host")
+
+
+def copy_on_device(device: Device, target: int, source: int, size: int, stream: int = 0) -> None:
+    """Copy between addresses of the device, ordered on the stream."""
+    if size:
+        with device.current():
+            device.driver.call("cuMemcpyDtoDAsync", target, source, size, stream)
+
+
+def fill_bytes(device: Device, target: int, value: int, size: int, stream: int = 0) -> None:
+    """Set every byte, ordered on the stream."""
+    if size:
+        with device.current():
+            device.driver.call("cuMemsetD8Async", target, value, size, stream)
+
+
+class PinnedMemory:
+    """Host memory that the device reads and writes in place; zeroed."""
+
+    def __init__(self, device: Device, size: int) -> None:
+        self.device = device
+        self.size = size
+        call = device.driver.call
+        with device.current():
+            self.host = int(call("cuMemHostAlloc", size, _PORTABLE_MAPPED, action="pinning memory"))
+            self.pointer = int(call("cuMemHostGetDevicePointer", self.host, 0))
+        ctypes.memset(self.host, 0, size)
+
+    def view(self) -> memoryview:
+        """The bytes, writable, without a copy."""
+        array: Any = (ctypes.c_char * self.size).from_address(self.host)
+        return memoryview(array).cast("B")
+
+
+class FaultRecord:
+    """Where kernels of a device report faults: words of 64 bits in pinned host memory.
+
+    Lives as long as the process, since code in flight may write to it at any time. The
+    meaning of the words is the emitter's and the runtime's; a first word that is not 0
+    says that something was reported.
+    """
+
+    WORDS = 8
+
+    def __init__(self, device: Device) -> None:
+        self._memory = PinnedMemory(device, 8 * self.WORDS)
+        self.pointer = self._memory.pointer
+        self.words = self._memory.view().cast("q")
+
+    def take(self) -> tuple[int, ...] | None:
+        """The words, once: the record is cleared. None where nothing was reported."""
+        if not self.words[0]:
+            return None
+        words = tuple(self.words)
+        for index in range(self.WORDS - 1, -1, -1):
+            self.words[index] = 0
+        return words
+
+
+_records: dict[int, FaultRecord] = {}
+_records_lock = threading.Lock()
+
+
+def fault_record(device: Device) -> FaultRecord:
+    """The record of a device, made on first use."""
+    found = _records.get(device.ordinal)
+    if found is None:
+        with _records_lock:
+            found = _records.get(device.ordinal)
+            if found is None:
+                found = _records[device.ordinal] = FaultRecord(device)
+    return found

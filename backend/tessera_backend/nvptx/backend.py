@@ -1,0 +1,159 @@
+"""The CUDA backend: what the compiler and the command line call.
+
+``compile`` is the only function that imports LLVM. Must not know the language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_backend.device import driver
+from tessera_backend.nvptx import doctor
+from tessera_backend.nvptx.architecture import (
+    Architecture,
+    architecture_named,
+    architecture_of,
+)
+from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.ir.core import Operation, Program
+from tessera_lang.opt.tile.shared_memory import check_shared_budget
+from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
+from tessera_lang.target.installed import version_of
+from tessera_lang.target.plan import LaunchPlan
+
+# Code is made for this where no device is there to ask.
+FALLBACK_ARCH = "sm_80"
+
+
+class CudaBackend:
+    """See ``tessera_lang.target.backend.Backend`` and ``Surveyor``."""
+
+    name = "cuda"
+
+    def available(self) -> str:
+        try:
+            self.arch_of_device(0)
+        except TesseraError as error:
+            return "; ".join(d.message for d in error.diagnostics)
+        return ""
+
+    def default_arch(self) -> str:
+        """That of the first device; code for another device is asked for by its own."""
+        try:
+            return self.arch_of_device(0)
+        except TesseraError:
+            return FALLBACK_ARCH
+
+    def arch_of_device(self, ordinal: int) -> str:
+        """The architecture to compile for where a launch is on that device."""
+        return architecture_of(driver.device(ordinal).capability).name
+
+    def identity(self, options: TargetOptions) -> tuple[str, ...]:
+        tool = find_ptxas()
+        if tool is not None:
+            return (*_llvm_identity(), f"ptxas {tool.version}")
+        return (*_llvm_identity(), f"driver {_driver_version()}")
+
+    def compile(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Artifact:
+        from tessera_backend.llvm.emitter import NotLowered
+        from tessera_backend.llvm.fault import reporting_plan
+        from tessera_backend.nvptx.kernel import emit_kernel
+        from tessera_backend.nvptx.translate import translate
+
+        arch = self._architecture(options)
+        operation = _kernel_of(program)
+        over = check_shared_budget(operation, arch.shared_limit, arch.name)
+        if over:
+            raise TesseraError(over)
+        plan = reporting_plan(plan, operation)
+        try:
+            kernel = emit_kernel(operation, plan, arch)
+        except NotLowered as missing:
+            raise _not_lowered(missing.operation, missing.dtype, operation) from missing
+        translation = translate(kernel.text, arch, options.optimize)
+        assembly = _assemble(translation.ptx, arch, options.optimize)
+        kind = "cubin" if assembly.cubin else "ptx"
+        resources = _with_shared(assembly.resources, kernel.shared_bytes)
+        texts = {"ptx": translation.ptx}
+        if "llvm" in stages:
+            texts["llvm"] = translation.llvm
+        if "sass" in stages:
+            texts["sass"] = _sass(assembly.cubin)
+        return Artifact(
+            kind, assembly.cubin or translation.ptx.encode("ascii"), kernel.entry, plan, options,
+            resources, _ordered(texts), assembly.diagnostics,
+        )  # fmt: skip
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return doctor.describe_devices()
+
+    def diagnose(self) -> tuple[Finding, ...]:
+        return doctor.diagnose()
+
+    def _architecture(self, options: TargetOptions) -> Architecture:
+        name = self.default_arch() if options.arch == "native" else options.arch
+        return architecture_named(name)
+
+
+def _kernel_of(program: Program) -> Operation:
+    kernels = [op for op in program.operations if op.name == "tile.kernel"]
+    if len(kernels) != 1:
+        raise ValueError(f"a program of {len(kernels)} kernels was given to a backend")
+    return kernels[0]
+
+
+def _assemble(ptx: str, arch: Architecture, optimize: int) -> Assembly:
+    tool = find_ptxas()
+    if tool is None:
+        return Assembly(b"", Resources())
+    return assemble(tool, ptx, arch.name, optimize)
+
+
+def _with_shared(resources: Resources, shared: int) -> Resources:
+    """Dynamic shared memory is not in ptxas' report: what we laid out counts."""
+    return Resources(
+        resources.registers, resources.spill_bytes, max(shared, resources.shared_bytes),
+        resources.local_bytes,
+    )  # fmt: skip
+
+
+def _ordered(texts: dict[str, str]) -> Mapping[str, str]:
+    return {name: texts[name] for name in sorted(texts)}
+
+
+def _sass(cubin: bytes) -> str:
+    from tessera_backend.nvptx.disassembly import disassemble, no_machine_code
+
+    if not cubin:
+        raise no_machine_code()
+    return disassemble(cubin)
+
+
+def _not_lowered(what: str, dtype: str, kernel: Operation) -> TesseraError:
+    return TesseraError(
+        (
+            Diagnostic(
+                "T0882",
+                f"the CUDA target has no `{what}` on {dtype}",
+                span=kernel.span,
+                helps=("use another type, or run with `--target cpu`",),
+            ),
+        )
+    )
+
+
+def _llvm_identity() -> tuple[str, ...]:
+    return (f"llvmlite {version_of('llvmlite') or '-'}",)
+
+
+def _driver_version() -> str:
+    try:
+        return str(driver.driver().version)
+    except TesseraError:
+        return "-"
+
+
+BACKEND = CudaBackend()

@@ -1,0 +1,104 @@
+"""PTX to machine code with ptxas, and what it reports: registers, spills, warnings.
+
+Where there is no ptxas the PTX goes to the driver as it is. Must not know Tile IR or LLVM.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from tessera_backend.nvptx.toolchain import Outcome, Tool, find_tool, run_tool
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.record import dataclass
+from tessera_lang.target.backend import Resources
+
+INSTALL = "`pip install tessera-lang[ptxas]`, or set TESSERA_PTXAS to the path of one"
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_WARNING = re.compile(r"^ptxas (?:info|warning)\s*:\s*(?:\(?(C\d+)\)?\s*)?(.*)$", re.MULTILINE)
+_UNKNOWN_ARCHITECTURE = re.compile(r"is not defined for option 'gpu-name'|Unsupported \.version")
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What ptxas made; an empty ``cubin`` says that this ptxas is too old for the target."""
+
+    cubin: bytes
+    resources: Resources
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def find_ptxas() -> Tool | None:
+    """The ptxas to use, None where there is none."""
+    return find_tool("ptxas")
+
+
+def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
+    """Machine code for one architecture. Raises TesseraError where ptxas refuses."""
+    argv = [
+        tool.path, f"-arch={arch}", f"-O{3 if optimize else 1}", "-v",
+        "-o", "kernel.cubin", "kernel.ptx",
+    ]  # fmt: skip
+    try:
+        with tempfile.TemporaryDirectory(prefix="tessera-") as directory:
+            Path(directory, "kernel.ptx").write_text(ptx, encoding="ascii")
+            outcome = run_tool(argv, directory)
+            made = Path(directory, "kernel.cubin")
+            cubin = made.read_bytes() if outcome.status == 0 and made.exists() else b""
+    except OSError as error:
+        raise _failure(
+            f"ptxas could not be run: {error.strerror or error}",
+            (), ("check that the temporary directory can be written (TMPDIR)", INSTALL),
+        ) from error  # fmt: skip
+    if not cubin:
+        return _without_code(tool, outcome, arch)
+    return Assembly(cubin, parse_report(outcome.output), parse_warnings(outcome.output))
+
+
+def _without_code(tool: Tool, outcome: Outcome, arch: str) -> Assembly:
+    if outcome.status is None:
+        raise _failure(f"ptxas {tool.version} took too long", (), ("use a smaller kernel",))
+    if _UNKNOWN_ARCHITECTURE.search(outcome.output):
+        warning = Diagnostic(
+            "T0878",
+            f"ptxas {tool.version} does not know {arch}; the driver will translate the PTX",
+            severity="warning",
+            helps=("install a newer one: " + INSTALL,),
+        )
+        return Assembly(b"", Resources(), (warning,))
+    lines = tuple(line for line in outcome.output.splitlines() if line.strip())[:8]
+    raise _failure(
+        f"ptxas {tool.version} refused the PTX", lines,
+        ("this is a fault of Tessera: please report it with the kernel",),
+    )  # fmt: skip
+
+
+def _failure(message: str, notes: tuple[str, ...], helps: tuple[str, ...]) -> TesseraError:
+    return TesseraError((Diagnostic("T0878", message, notes=notes, helps=helps),))
+
+
+def parse_report(output: str) -> Resources:
+    """Registers, spills, shared and local memory from the lines of ``ptxas -v``."""
+    registers = _REGISTERS.search(output)
+    shared = _SHARED.search(output)
+    stack = _STACK.search(output)
+    return Resources(
+        registers=int(registers.group(1)) if registers else -1,
+        spill_bytes=int(stack.group(2)) + int(stack.group(3)) if stack else -1,
+        shared_bytes=int(shared.group(1)) if shared else 0,
+        local_bytes=int(stack.group(1)) if stack else -1,
+    )
+
+
+def parse_warnings(output: str) -> tuple[Diagnostic, ...]:
+    """Numbered notes of ptxas (a serialised pipeline is C7510) and its warnings."""
+    found: list[Diagnostic] = []
+    for match in _WARNING.finditer(output):
+        number, text = match.group(1) or "", match.group(2).strip()
+        if number or "warning" in match.group(0)[:16]:
+            shown = f"ptxas {number}: {text}" if number else f"ptxas: {text}"
+            found.append(Diagnostic("T0881", shown, severity="warning"))
+    return tuple(found)
