@@ -1,0 +1,259 @@
+"""The Python face of the runtime: ``load``, ``compile``, ``load_built`` and their modules.
+
+Found by the entry point ``tessera.runtime``; ``tessera_lang`` shows these names. Imports
+NumPy and nothing of the compiler before something is to be compiled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tessera_backend.runtime import cache as _cache
+from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.report import TesseraWarning, diagnostic, error
+from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.record import replace
+from tessera_lang.target.backend import Artifact
+
+if TYPE_CHECKING:
+    from tessera_backend.runtime.compiler import SessionProvider
+    from tessera_backend.runtime.device_array import DeviceArray
+    from tessera_backend.runtime.functions import Function
+    from tessera_lang.target.world import KernelCompiler, World
+
+__all__ = [
+    "Module", "TesseraError", "TesseraWarning", "compile", "from_device", "load", "load_built",
+    "synchronize", "to_device",
+]  # fmt: skip
+
+Target = Literal["auto", "cpu", "cuda"]
+
+
+class NoSuchKernel(TesseraError, AttributeError):
+    """A name that a module does not have; Python's ``hasattr`` understands it."""
+
+
+class Module:
+    """The kernels and functions of one file (or a folder of built kernels) as attributes.
+
+    ``target`` ``auto`` runs where the arrays are: arrays of a CUDA device on that device,
+    NumPy arrays on the CPU. ``cuda`` copies NumPy arrays to the device and back.
+    """
+
+    def __init__(self, path: str, provider: Any, target: Target) -> None:
+        self.__path = path
+        self.__provider = provider
+        self.__target = target
+        self.__members: dict[str, Launcher | Function] = {}
+
+    def __getattr__(self, name: str) -> Launcher | Function:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = self.__members.get(name)
+        if found is None:
+            found = self.__members.setdefault(name, self.__member(name))
+        # As an attribute of the object it is found next time without this function.
+        self.__dict__[name] = found
+        return found
+
+    def __member(self, name: str) -> Launcher | Function:
+        kernels, functions = self.__provider.names(), self.__provider.functions()
+        if name in kernels:
+            found: Launcher = self.__provider.kernel(name, self.__target)
+            return found
+        if name in functions:
+            from tessera_backend.runtime.functions import Function
+
+            return Function(name, self.__provider, self.__target)
+        known = ", ".join(f"`{n}`" for n in (*kernels, *functions)) or "none"
+        d = diagnostic("T0819", f"{self.__path} has no kernel or function `{name}`",
+                       helps=(f"it has {known}",))  # fmt: skip
+        raise NoSuchKernel((d,), str(error(d)))
+
+    def __dir__(self) -> list[str]:
+        mine = (*self.__provider.names(), *self.__provider.functions())
+        return sorted({*super().__dir__(), *mine})
+
+    def __repr__(self) -> str:
+        return f"<tessera module {self.__path}, target {self.__target}>"
+
+    @property
+    def __file__(self) -> str:
+        return self.__path
+
+
+def load(
+    path: str | os.PathLike[str], target: Target = "auto",
+    paths: Sequence[str | os.PathLike[str]] = (),
+) -> Module:  # fmt: skip
+    """The module of a ``.tessera`` file, or of the standard library (``std.reduce``).
+
+    ``paths`` are folders for its imports. The file is read now; what is compiled, when a
+    kernel is first called. Raises TesseraError.
+    """
+    _check_target(target)
+    name = _find(os.fspath(path))
+    return Module(name, _provider(name, target, paths), target)
+
+
+def compile(
+    source: str | os.PathLike[str], target: Target = "auto", arch: str = "",
+    paths: Sequence[str | os.PathLike[str]] = (),
+) -> Module:  # fmt: skip
+    """The module of a source text (or of a path) for a build script.
+
+    A ``str`` with a line break is the text itself; anything else is a path. All kernels
+    whose annotations fix their signature are checked now. Raises TesseraError.
+    """
+    _check_target(target)
+    text = source if isinstance(source, str) and "\n" in source else None
+    name = "<source>" if text is not None else _find(os.fspath(source))
+    provider = _provider(name, target, paths, text, arch)
+    faults = [d for d in provider.session().check(name) if d.severity == "error"]
+    if faults:
+        raise provider.session().error(faults)
+    return Module(name, provider, target)
+
+
+def load_built(directory: str | os.PathLike[str], target: Target = "auto") -> Module:
+    """The kernels that ``tesserac build`` wrote to a folder. Raises TesseraError."""
+    from tessera_backend.runtime.built import BuiltProvider
+
+    _check_target(target)
+    provider = BuiltProvider(Path(directory))
+    return Module(os.fspath(directory), provider, _built_target(provider, target))
+
+
+def _built_target(provider: Any, target: Target) -> Target:
+    """A folder with code for CUDA only copies NumPy arrays rather than refuse them."""
+    targets = {k.artifact.options.target for k in provider.kernels}
+    return "cuda" if target == "auto" and targets == {"cuda"} else target
+
+
+def _check_target(target: str) -> None:
+    if target not in ("auto", "cpu", "cuda"):
+        raise error(diagnostic("T0814", f"there is no target `{target}`",
+                               helps=("targets are `auto`, `cpu` and `cuda`",)))  # fmt: skip
+
+
+def _find(path: str) -> str:
+    from tessera_lang.driver.modules import SUFFIX, ModuleFinder, Refused
+
+    if not path.endswith(SUFFIX) and (path == "std" or path.startswith("std.")):
+        found = ModuleFinder((), os.path.isfile).find(path, "<host>")
+        if isinstance(found, Refused):
+            raise error(diagnostic(found.code, found.message, helps=found.helps))
+        return found
+    return path
+
+
+def _provider(
+    path: str, target: Target, paths: Sequence[str | os.PathLike[str]],
+    text: str | None = None, arch: str = "",
+) -> SessionProvider:  # fmt: skip
+    from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
+
+    options = options_from_environment()
+    folders = (*(os.fspath(p) for p in paths), *options.path)
+    options = replace(options, target=target, arch=arch or options.arch, path=folders)
+    if target == "cuda":
+        _require("cuda")
+    provider = SessionProvider(path, options, text=text)
+    try:
+        provider.closure()
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "strerror", None) or str(fault)
+        missing = isinstance(fault, FileNotFoundError)
+        message = f"there is no file {path}" if missing else f"{path} cannot be read: {reason}"
+        raise error(diagnostic("T0810", message)) from fault
+    return provider
+
+
+def _require(target: str) -> None:
+    from tessera_backend.runtime.compiler import backend
+
+    reason = backend(target).available()
+    if reason:
+        raise error(diagnostic(
+            "T0814", f"the target `{target}` does not work here: {reason}",
+            helps=("`tesserac doctor` says more", 'load with target="cpu"'),
+        ))  # fmt: skip
+
+
+# --- arrays and waiting --------------------------------------------------------------------
+
+
+def to_device(value: object, device: int = 0) -> DeviceArray:
+    """A copy of an array in the memory of a CUDA device. Raises TesseraError."""
+    from tessera_backend.runtime.device_array import to_device as copy
+
+    return copy(value, device)
+
+
+def from_device(array: DeviceArray) -> Any:
+    """A NumPy copy of a device array, after the kernels before it. Raises TesseraError."""
+    return array.numpy()
+
+
+def synchronize(device: int | None = None) -> None:
+    """Wait for the kernels of a device (None: of all in use); raise what they reported."""
+    from tessera_backend.runtime import faults
+
+    if device is None:
+        faults.synchronize_all()
+        return
+    from tessera_backend.device.driver import device as cuda_device
+
+    cuda_device(device).synchronize()
+    faults.report_all()
+
+
+# --- what the command line asks (tessera_lang.target.runtime.Runtime) ----------------------
+
+
+def host_world(session: KernelCompiler, target: str, write: Callable[[str], None]) -> World:
+    """A world of arrays and launches for ``tesserac run``."""
+    from tessera_backend.runtime.world import HostWorld
+
+    return HostWorld(session, target, write)
+
+
+def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
+    """Code, manifest and C headers; the files written."""
+    from tessera_backend.runtime.build import write_build as write
+
+    return write(directory, artifacts)
+
+
+def cache_directory() -> Path:
+    return _cache.configured_directory() or Path(os.devnull)
+
+
+def cache_stats() -> Mapping[str, object]:
+    s = _cache.shared_cache().stats()
+    return {"directory": s.directory, "entries": s.entries, "bytes": s.size, "limit": s.limit,
+            "problem": s.problem}  # fmt: skip
+
+
+def cache_clear() -> int:
+    """Empty the cache; the number of bytes freed."""
+    return _cache.shared_cache().clear()
+
+
+def cache_prune(limit: int | None = None) -> int:
+    """Remove what was not used for longest until ``limit`` bytes are left; bytes freed."""
+    shared = _cache.shared_cache()
+    return shared.prune(shared.limit if limit is None else limit)
+
+
+def devices() -> Sequence[Mapping[str, object]]:
+    """One mapping a CUDA device. Raises TesseraError where CUDA does not work."""
+    from tessera_backend.device.driver import devices as cuda_devices
+
+    return [
+        {"index": d.ordinal, "name": d.name, "arch": d.arch, "memory_bytes": d.memory_bytes}
+        for d in cuda_devices()
+    ]

@@ -1,0 +1,206 @@
+"""Folders that ``tesserac build`` made: reading the manifest and running what it lists.
+
+Imports neither the compiler's front end nor LLVM. Must not know how a folder is written
+beyond the manifest's form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.signature import Signature, text
+from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.record import dataclass
+from tessera_lang.target.backend import Artifact, Resources, TargetOptions
+from tessera_lang.target.plan import LaunchPlan, ParameterPlan
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+_SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One kernel and signature of a folder; ``file`` is a plain name in it.
+
+    ``host`` is the processor that native code is for.
+    """
+
+    artifact: Artifact
+    file: str
+    digest: str
+    host: str = ""
+
+
+def suffix_of(kind: str) -> str:
+    return _SUFFIXES[kind]
+
+
+def _damaged(directory: Path, what: str) -> TesseraError:
+    return error(diagnostic(
+        "T0849", f"{directory} cannot be used: {what}",
+        helps=("build it again: tesserac build",),
+    ))  # fmt: skip
+
+
+def read_manifest(directory: Path) -> list[BuiltKernel]:
+    """The kernels of a folder, their code not read yet. Raises TesseraError."""
+    path = directory / MANIFEST
+    try:
+        value = json.loads(path.read_bytes())
+        if value["schema"] != SCHEMA:
+            raise _damaged(directory, f"its manifest is of version {value['schema']}, and this "
+                           f"runtime reads version {SCHEMA}")  # fmt: skip
+        return [_kernel(item) for item in value["kernels"]]
+    except OSError as fault:
+        raise _damaged(directory, f"{MANIFEST}: {fault.strerror or fault}") from fault
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as fault:
+        raise _damaged(directory, f"{MANIFEST} is damaged") from fault
+
+
+def _kernel(item: Any) -> BuiltKernel:
+    options = item["options"]
+    file = str(item["file"])
+    if Path(file).name != file or not file.endswith(suffix_of(item["kind"])):
+        raise ValueError("a file of a manifest lies in its folder")
+    artifact = Artifact(
+        str(item["kind"]), b"", str(item["entry"]), LaunchPlan.from_json(item["plan"]),
+        TargetOptions(str(options["target"]), str(options["arch"]), str(options["bounds"]),
+                      int(options["optimize"])),
+        Resources(*(int(n) for n in item["resources"])),
+    )  # fmt: skip
+    return BuiltKernel(artifact, file, str(item["sha256"]), str(item["host"]))
+
+
+class BuiltProvider:
+    """Gives a folder's artifacts to the launcher; the most special one that fits a call."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kernels = read_manifest(directory)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({k.artifact.plan.kernel for k in self.kernels}))
+
+    def kernel(self, name: str, target: str) -> Launcher:
+        """The launcher of a kernel."""
+        return new_kernel(name, self, target)
+
+    def functions(self) -> tuple[str, ...]:
+        """Plain functions need the compiler: a folder has none."""
+        return ()
+
+    def interface(self, name: str) -> KernelInterface:
+        found = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
+        interface = KernelInterface.of_plan(name, found[0].parameters)
+        for plan in found[1:]:
+            interface = interface.common(KernelInterface.of_plan(name, plan.parameters))
+        return interface
+
+    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
+        fitting = [
+            k for k in self.kernels
+            if k.artifact.plan.kernel == name and _runs_on(k, device)
+            and _fits(k.artifact.plan.parameters, wanted)
+        ]  # fmt: skip
+        if not fitting:
+            raise self._nothing_fits(name, wanted, device)
+        return self._read(max(fitting, key=lambda k: _facts(k.artifact)))
+
+    def _read(self, kernel: BuiltKernel) -> Artifact:
+        try:
+            code = (self.directory / kernel.file).read_bytes()
+        except OSError as fault:
+            raise _damaged(self.directory, f"{kernel.file}: {fault.strerror}") from fault
+        if hashlib.sha256(code).hexdigest() != kernel.digest:
+            raise _damaged(self.directory, f"{kernel.file} is not what the manifest says")
+        a = kernel.artifact
+        return Artifact(a.kind, code, a.entry, a.plan, a.options, a.resources)
+
+    def _nothing_fits(self, name: str, wanted: Signature, device: int) -> TesseraError:
+        there = [
+            f"{k.artifact.options.target} {k.host or k.artifact.options.arch}"
+            f"{'' if _is_for_this_host(k) else ' (another processor)'}: "
+            + ", ".join(_shown(p) for p in k.artifact.plan.parameters)
+            for k in self.kernels if k.artifact.plan.kernel == name
+        ]  # fmt: skip
+        where = "the CPU" if device == HOST else f"CUDA device {device}"
+        return error(diagnostic(
+            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)}) on {where}",
+            notes=("it has " + "; ".join(there),),
+            helps=("build it for this call too: tesserac build --signature",),
+        ))  # fmt: skip
+
+
+def _shown(p: ParameterPlan) -> str:
+    if p.kind != "tensor":
+        return p.dtype
+    facts = ("" if p.contiguous else " strided") + (" aligned" if p.aligned else "")
+    return f"{p.dtype}[{p.rank}]{facts}"
+
+
+def _facts(artifact: Artifact) -> tuple[int, int]:
+    """How special the code is: facts it builds on, then the newer architecture."""
+    facts = sum(p.contiguous + p.aligned for p in artifact.plan.parameters)
+    return facts, _arch_number(artifact.options.arch)
+
+
+def _arch_number(arch: str) -> int:
+    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    return int(match[1]) if match else 0
+
+
+def _runs_on(kernel: BuiltKernel, device: int) -> bool:
+    artifact = kernel.artifact
+    if device == HOST:
+        return artifact.options.target == "cpu" and _is_for_this_host(kernel)
+    if artifact.options.target != "cuda":
+        return False
+    from tessera_backend.device.driver import device as cuda_device
+
+    major, minor = cuda_device(device).capability
+    has, arch = 10 * major + minor, artifact.options.arch
+    if arch.endswith("a"):
+        return _arch_number(arch) == has
+    if artifact.kind == "cubin":
+        # Machine code runs on later chips of its own generation only.
+        return _arch_number(arch) // 10 == major and _arch_number(arch) <= has
+    return _arch_number(arch) <= has
+
+
+def this_host() -> str:
+    """A name for this machine's processor and its features."""
+    from tessera_backend.cpu.host import cpu_identity, host_machine
+
+    return f"{host_machine()} {hashlib.sha256(cpu_identity().encode()).hexdigest()[:12]}"
+
+
+def _is_for_this_host(kernel: BuiltKernel) -> bool:
+    return kernel.host in ("", this_host())
+
+
+def _fits(parameters: tuple[ParameterPlan, ...], wanted: Signature) -> bool:
+    if len(parameters) != len(wanted):
+        return False
+    return all(_entry_fits(p, e) for p, e in zip(parameters, wanted, strict=True))
+
+
+def _entry_fits(p: ParameterPlan, entry: tuple[Any, ...]) -> bool:
+    match entry:
+        case ("t", dtype, rank, contiguous, aligned):
+            return (
+                p.kind == "tensor" and p.dtype == dtype and p.rank == rank
+                and contiguous >= p.contiguous and aligned >= p.aligned
+            )  # fmt: skip
+        case ("s", dtype):
+            return p.kind == "scalar" and p.dtype == dtype
+        case _:
+            return p.kind == "constant"

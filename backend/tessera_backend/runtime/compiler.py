@@ -1,0 +1,258 @@
+"""The compiler behind its cache: artifacts and interfaces of one source file.
+
+Owns the cache keys and what an entry holds. A hit loads neither the front end nor LLVM; a
+miss opens a session. Must not know arguments or launches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from tessera_backend.runtime import signature as signatures
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
+from tessera_backend.runtime.closure import Closure, closure_of, compiler_identity
+from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.report import diagnostic, error, remember_source, tell_once
+from tessera_backend.runtime.signature import Signature
+from tessera_lang.driver.modules import standard_library
+from tessera_lang.driver.options import Options, from_environment
+from tessera_lang.target.backend import (
+    Artifact,
+    Backend,
+    Resources,
+    TargetOptions,
+    backend_named,
+    backend_names,
+)
+from tessera_lang.target.plan import LaunchPlan
+
+_MAX_SIGNATURES = 17
+_loaded_backends: dict[str, Backend] = {}
+
+
+def backend(name: str) -> Backend:
+    """An installed backend. Raises TesseraError where there is none of that name."""
+    if name not in _loaded_backends:
+        try:
+            _loaded_backends[name] = backend_named(name)
+        except KeyError:
+            known = ", ".join(f"`{n}`" for n in backend_names())
+            raise error(diagnostic("T0814", f"there is no target `{name}`", helps=(
+                f"the installed targets are {known}",))) from None  # fmt: skip
+    return _loaded_backends[name]
+
+
+def options_from_environment() -> Options:
+    """The TESSERA_ variables. Raises TesseraError where one is not usable."""
+    try:
+        return from_environment()
+    except ValueError as fault:
+        raise error(diagnostic("T0814", str(fault))) from fault
+
+
+class SessionProvider:
+    """Gives artifacts of the kernels of one file.
+
+    ``session`` is made on the first miss, or given (a host program has one already).
+    """
+
+    def __init__(
+        self, path: str, options: Options, *, text: str | None = None,
+        session: Any = None, cache: Cache | None = None,
+    ) -> None:  # fmt: skip
+        self.path = path
+        self.options = options
+        self._text = text
+        self._session = session
+        self._cache = cache or shared_cache()
+        self._lock = threading.RLock()
+        self._closure: Closure | None = None
+        self._interfaces: dict[str, KernelInterface] | None = None
+        self._functions: tuple[str, ...] = ()
+        self._beside: dict[str, SessionProvider] = {}
+        self._seen: dict[str, set[Signature]] = {}
+        self._launchers: dict[tuple[str, str], Launcher] = {}
+
+    def beside(self, path: str) -> SessionProvider:
+        """The provider of another file of the same session."""
+        if path == self.path:
+            return self
+        with self._lock:
+            if path not in self._beside:
+                self._beside[path] = SessionProvider(
+                    path, self.options, session=self.session(), cache=self._cache
+                )
+            return self._beside[path]
+
+    def kernel(self, name: str, target: str) -> Launcher:
+        """The one launcher of a kernel and target: it keeps what was compiled."""
+        found = self._launchers.get((name, target))
+        if found is None:
+            self.interface(name)
+            found = self._launchers.setdefault((name, target), new_kernel(name, self, target))
+        return found
+
+    def functions(self) -> tuple[str, ...]:
+        """The plain functions of the file."""
+        self._all_interfaces()
+        return self._functions
+
+    # --- what the launcher asks -----------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """The kernels of the file."""
+        return tuple(self._all_interfaces())
+
+    def interface(self, name: str) -> KernelInterface:
+        found = self._all_interfaces().get(name)
+        if found is None:
+            known = ", ".join(f"`{n}`" for n in self._all_interfaces())
+            raise error(diagnostic("T0819", f"{self.path} has no kernel `{name}`", helps=(
+                f"it has {known}",) if known else ()))  # fmt: skip
+        return found
+
+    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
+        """Code for a signature: from the cache, or compiled now and kept."""
+        target = "cpu" if device == HOST else "cuda"
+        options = self.options.for_target(target, self._arch(target, device))
+        self._count(name, wanted)
+        return self.compile(name, wanted, options)
+
+    def compile(self, name: str, wanted: Signature, options: TargetOptions) -> Artifact:
+        """Code for a signature and options."""
+        key = self._artifact_key(name, wanted, options)
+        entry = self._cache.get(key)
+        if entry is not None:
+            artifact = _unpack(entry, options)
+            if artifact is not None:
+                return artifact
+        with self._lock:
+            artifact = self._compiled(name, wanted, options)
+        if self._is_current():
+            self._cache.put(key, _pack(artifact), artifact.code)
+        return artifact
+
+    def _compiled(self, name: str, wanted: Signature, options: TargetOptions) -> Artifact:
+        from tessera_lang.driver.fault import InternalFault
+
+        try:
+            artifact: Artifact = self.session().compile_kernel(
+                self.path, name, signatures.to_typed(wanted), options
+            )
+        except InternalFault as fault:
+            raise error(fault.diagnostic()) from fault
+        return artifact
+
+    def _arch(self, target: str, device: int) -> str:
+        if self.options.arch and self.options.target in (target, "auto"):
+            return self.options.arch
+        chosen = backend(target)
+        of_device = cast("Callable[[int], str] | None", getattr(chosen, "arch_of_device", None))
+        if device != HOST and of_device is not None:
+            return of_device(device)
+        return chosen.default_arch()
+
+    def _count(self, name: str, wanted: Signature) -> None:
+        """The 17th signature of a kernel is worth a word: something varies at each call."""
+        seen = self._seen.setdefault(name, set())
+        seen.add(wanted)
+        ours = _is_standard(self.path)  # what varies there is for us to mend, not the user
+        if len(seen) == _MAX_SIGNATURES and not ours:
+            tell_once(f"signatures {self.path} {name}", diagnostic(
+                "T0850", f"`{name}` is being compiled for its {_MAX_SIGNATURES}th signature, "
+                f"({signatures.text(wanted)})", severity="warning",
+                helps=("make what varies a run-time parameter",),
+            ))  # fmt: skip
+
+    # --- keys -----------------------------------------------------------------------------
+
+    def closure(self) -> Closure:
+        """The texts as they were when the module was loaded."""
+        if self._closure is None:
+            text = self._text
+            if text is None and self._session is not None:
+                text = self._session.source(self.path).text  # it may stand in no file
+            self._closure = closure_of(self.path, self.options.path, text)
+            for path, text in self._closure.texts.items():
+                remember_source(path, text)
+        return self._closure
+
+    def _artifact_key(self, name: str, wanted: Signature, options: TargetOptions) -> str:
+        identity = backend(options.target).identity(options)
+        return key_of((
+            "artifact", compiler_identity(), name, repr(wanted), options.target, options.arch,
+            options.bounds, str(options.optimize), *identity, "texts", *self.closure().parts(),
+        ))  # fmt: skip
+
+    def _is_current(self) -> bool:
+        """Whether what was compiled is what the key speaks of: a file may have changed."""
+        texts = self.closure().texts
+        used = self.session().closure(self.path)
+        return all(texts.get(p, used[p]) == used[p] for p in used)
+
+    # --- the session ----------------------------------------------------------------------
+
+    def session(self) -> Any:
+        """The compiler's session, made when first needed; it sees the texts of the load."""
+        with self._lock:
+            if self._session is None:
+                from tessera_lang.driver.session import Session
+
+                self._session = Session(self.options.path, self.closure().texts)
+            return self._session
+
+    def _all_interfaces(self) -> dict[str, KernelInterface]:
+        if self._interfaces is None:
+            key = key_of(("interfaces", compiler_identity(), *self.closure().parts()))
+            entry = self._cache.get(key)
+            found = _interfaces(entry) if entry is not None else None
+            if found is None:
+                from tessera_backend.runtime import declarations
+
+                with self._lock:
+                    kernels = declarations.kernel_interfaces(self.session(), self.path)
+                    functions = declarations.plain_functions(self.session(), self.path)
+                found = kernels, functions
+                header = {"kind": "interfaces", "kernels": [i.to_json() for i in kernels],
+                          "functions": list(functions)}  # fmt: skip
+                self._cache.put(key, header, b"")
+            self._functions = found[1]
+            self._interfaces = {i.name: i for i in found[0]}
+        return self._interfaces
+
+
+def _is_standard(path: str) -> bool:
+    root = standard_library()
+    return root is not None and Path(path).parent == Path(root)
+
+
+def _interfaces(entry: Entry) -> tuple[list[KernelInterface], tuple[str, ...]] | None:
+    try:
+        kernels = [KernelInterface.from_json(item) for item in entry.header["kernels"]]
+        return kernels, tuple(str(name) for name in entry.header["functions"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _pack(artifact: Artifact) -> dict[str, Any]:
+    r = artifact.resources
+    return {
+        "kind": artifact.kind, "entry": artifact.entry, "plan": artifact.plan.to_json(),
+        "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
+    }  # fmt: skip
+
+
+def _unpack(entry: Entry, options: TargetOptions) -> Artifact | None:
+    h = entry.header
+    try:
+        return Artifact(
+            str(h["kind"]), entry.payload, str(h["entry"]), LaunchPlan.from_json(h["plan"]),
+            options, Resources(*(int(n) for n in h["resources"])),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return None

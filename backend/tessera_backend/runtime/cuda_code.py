@@ -1,0 +1,43 @@
+"""Compiled code on a CUDA device: its argument blocks and its fault record.
+
+Must not know arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tessera_backend.device.driver import device
+from tessera_backend.device.launch import CudaKernel, axes_to_xyz
+from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.faults import FaultSlot, cuda_faults
+from tessera_lang.target.backend import Artifact
+
+
+class CudaCode:
+    """A kernel in a module on a CUDA device."""
+
+    def __init__(self, artifact: Artifact, ordinal: int) -> None:
+        self.plan = artifact.plan
+        self.device = ordinal
+        self._kernel = CudaKernel(artifact, device(ordinal))
+        self._faults = cuda_faults(ordinal)
+        self._fault: FaultSlot = self._faults.slot(artifact.plan)
+        self.report = self._faults.report
+
+    @property
+    def flags(self) -> Any:
+        return self._fault.flags
+
+    @property
+    def quiet(self) -> Any:
+        return self._fault.quiet
+
+    def frame(self, values: Sequence[int], fault_slot: int, axes: tuple[int, ...]) -> Frame:
+        buffer = self._kernel.buffer()
+        for at, value in enumerate(values):
+            buffer.block[at] = value
+        if fault_slot >= 0:
+            buffer.block[fault_slot] = self._fault.address
+        return buffer.block, self._kernel.launcher(buffer, *axes_to_xyz(axes))

@@ -1,0 +1,310 @@
+"""The shortest way through a call with torch tensors or NumPy arrays: straight-line Python.
+
+A call finds the prepared launch for its layout (class, shape, strides, dtype and device of
+each array, type of each number), compares the address ranges of written arguments, writes
+the addresses and launches. The layout of the call before is asked about first: torch's own
+guard answers for all tensors in one call. Otherwise a key of all these facts is looked up.
+Whatever is not as expected goes to the general way, which checks everything and says what is
+wrong.
+
+The text is put together from fixed pieces and small integers only, never from names or
+texts of a program, and compiled once per pattern of arguments. Straight-line code takes
+half the time of a loop over the arguments, and the launch of a small kernel is as long as
+this code. Must not know how a layout is checked.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from tessera_backend.runtime.arrays import HOST, ArrayView, is_numpy, is_torch, torch_stream
+from tessera_backend.runtime.launch import Prepared
+from tessera_backend.runtime.numpy_data import address_function
+from tessera_lang.record import dataclass
+
+ARRAYS = "tn"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Kind of each argument (``t`` torch, ``n`` NumPy, ``s`` a number), which are written, and
+    whether layouts come with a guard."""
+
+    kinds: str
+    written: tuple[int, ...]
+    guarded: bool
+
+
+class Missing:
+    """Stands for an argument that was not given."""
+
+
+MISSING = Missing()
+
+
+def pattern_of(
+    raw: Sequence[Any], values: Sequence[Any], written: tuple[int, ...]
+) -> Pattern | None:
+    """The pattern of a call; None where it has no short way."""
+    kinds = ""
+    for a, value in zip(raw, values, strict=True):
+        if not isinstance(value, ArrayView):
+            kinds += "s"
+        elif is_torch(a.__class__):
+            kinds += "t"
+        elif is_numpy(a.__class__):
+            kinds += "n"
+        else:
+            return None
+    if not any(kind in ARRAYS for kind in kinds):
+        return None
+    return Pattern(kinds, written, "n" not in kinds and _guards_work())
+
+
+# --- the text ------------------------------------------------------------------------------
+
+
+def _pointer(i: int, kind: str) -> str:
+    if kind == "t":
+        return f"p{i} = a{i}.data_ptr()"
+    # The flag first: what is no array has none, and its memory must not be read.
+    return f"r{i} = a{i}.flags.writeable; p{i} = data_of(a{i})"
+
+
+def _key(kinds: str) -> str:
+    parts: list[str] = []
+    for i, kind in enumerate(kinds):
+        parts.append(f"a{i}.__class__")
+        if kind == "t":
+            parts += [f"a{i}.shape", f"a{i}.stride()", f"a{i}.dtype", f"a{i}.get_device()",
+                      f"a{i}.is_neg()"]  # fmt: skip
+        elif kind == "n":
+            parts += [f"a{i}.shape", f"a{i}.strides", f"a{i}.dtype", f"r{i}"]
+    return f"({', '.join(parts)}, not ({_all_pointers(kinds)}) & 15)"
+
+
+def key_of(kinds: str, arguments: Sequence[Any]) -> tuple[object, ...]:
+    """The key that the made function looks up."""
+    parts: list[object] = []
+    pointers = 0
+    for kind, a in zip(kinds, arguments, strict=True):
+        parts.append(a.__class__)
+        if kind == "t":
+            parts += [a.shape, a.stride(), a.dtype, a.get_device(), a.is_neg()]
+            pointers |= a.data_ptr()
+        elif kind == "n":
+            parts += [a.shape, a.strides, a.dtype, a.flags.writeable]
+            pointers |= a.__array_interface__["data"][0]
+    return (*parts, not pointers & 15)
+
+
+def _all_pointers(kinds: str) -> str:
+    return " | ".join(f"p{i}" for i, kind in enumerate(kinds) if kind in ARRAYS)
+
+
+def _pairs(pattern: Pattern) -> list[tuple[int, int]]:
+    """(written array, other array), each pair once."""
+    kinds, written = pattern.kinds, pattern.written
+    return [
+        (i, j)
+        for i in written
+        for j, kind in enumerate(kinds)
+        if kind in ARRAYS and j != i and not (j in written and j < i)
+    ]
+
+
+def _crossed(pattern: Pattern) -> str:
+    """Whether the address range of a written array meets another's, by the distance of the
+    two addresses."""
+    return " or ".join(f"n{n} < p{j} - p{i} < m{n}" for n, (i, j) in enumerate(_pairs(pattern)))
+
+
+def _fields(pattern: Pattern) -> list[str]:
+    """Names of what an entry holds behind its guard, in the order of ``entry_of``."""
+    kinds, pairs = pattern.kinds, range(len(_pairs(pattern)))
+    return [
+        "aligned", "device", "stream_of", "flags", "quiet", "pool", "new",
+        *(f"s{i}" for i in range(len(kinds))), *(f"{c}{n}" for n in pairs for c in "nm"),
+        *(f"e{i}" for i, kind in enumerate(kinds) if kind == "s"),
+    ]  # fmt: skip
+
+
+def _lookup(pattern: Pattern) -> list[str]:
+    """Statements that give ``entry``."""
+    if not pattern.guarded:
+        return [f"entry = memo[{_key(pattern.kinds)}]"]
+    tensors = ", ".join(f"a{i}" for i, kind in enumerate(pattern.kinds) if kind == "t")
+    numbers = [i for i, kind in enumerate(pattern.kinds) if kind == "s"]
+    same = "".join(f" and a{i}.__class__ is entry[0][{1 + n}]" for n, i in enumerate(numbers))
+    return [
+        "entry = recent[0]",
+        f"if not (entry[0][0]({tensors}){same} "
+        f"and entry[1] is (not ({_all_pointers(pattern.kinds)}) & 15)):",
+        f" recent[0] = entry = memo[{_key(pattern.kinds)}]",
+    ]
+
+
+def _source(pattern: Pattern) -> str:
+    """The text of the function for a pattern."""
+    kinds = pattern.kinds
+    given = ", ".join(f"a{i}" for i in range(len(kinds)))
+    parameters = "".join(f"a{i}=MISSING, " for i in range(len(kinds)))
+    crossed = _crossed(pattern)
+    lines = [
+        "def make(memo, recent, general, MISSING):",
+        f" def call(self, {parameters}*rest, **named):",
+        "  if rest or named:",
+        f"   return general({given}, *rest, **named)",
+        "  try:",
+        *(f"   {_pointer(i, k)}" for i, k in enumerate(kinds) if k in ARRAYS),
+        *(f"   {line}" for line in _lookup(pattern)),
+        "  except Exception:",
+        "   pass",  # what general() raises must not carry this one along
+        "  else:",
+        f"   _, {', '.join(_fields(pattern))} = entry",
+        f"   if not ({crossed + ' or ' if crossed else ''}flags != quiet):",
+        "    frame = pool.pop() if pool else new()",
+        "    block, fire = frame",
+        *(f"    block[s{i}] = p{i}" for i, k in enumerate(kinds) if k in ARRAYS),
+        *(f"    block[s{i}] = e{i}(a{i})" for i, k in enumerate(kinds) if k == "s"),
+        "    fire(stream_of(device))",
+        "    pool.append(frame)",
+        "    return",
+        f"  general({given})",
+        " return call",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@functools.lru_cache(maxsize=256)
+def _maker(pattern: Pattern) -> Callable[..., Callable[..., None]]:
+    names: dict[str, Any] = {"data_of": address_function()}
+    exec(compile(_source(pattern), "<tessera launch>", "exec"), names)
+    maker: Callable[..., Callable[..., None]] = names["make"]
+    return maker
+
+
+def make_call(
+    pattern: Pattern, memo: dict[Any, Any], first: object, general: Callable[..., None]
+) -> Callable[..., None]:
+    """The function for a pattern: ``call(self, *arguments)``, with ``general`` behind it.
+
+    ``memo`` holds entries by key; ``first`` is the entry to begin with.
+    """
+    return _maker(pattern)(memo, [first], general, MISSING)
+
+
+# --- entries -------------------------------------------------------------------------------
+
+
+def direct_stream() -> Callable[[int], int] | None:
+    """torch's own function, with no step of ours in between, where it has CUDA."""
+    raw = getattr(getattr(sys.modules.get("torch"), "_C", None), "_cuda_getCurrentRawStream", None)
+    return cast("Callable[[int], int]", raw) if callable(raw) else None
+
+
+def stream_function(device: int, stream: int | None) -> Callable[[int], int | None]:
+    """What gives the stream of each launch. ``stream`` None takes torch's current one."""
+    if device == HOST:
+        return lambda _: 0
+    if stream is not None:
+        return lambda _: stream
+    return direct_stream() or torch_stream
+
+
+def entry_of(
+    pattern: Pattern, prepared: Prepared, raw: Sequence[Any], values: Sequence[Any],
+    stream: int | None,
+) -> tuple[object, ...] | None:  # fmt: skip
+    """What the made function unpacks; None where this layout must take the general way."""
+    kinds = pattern.kinds
+    slots = dict(prepared.slots)
+    slots.update((i, at) for at, i, _ in prepared.encoders)
+    if any(i not in slots for i in range(len(kinds))):
+        return None
+    encoders = {i: encode for _, i, encode in prepared.encoders}
+    pointers = 0
+    for v in values:
+        pointers |= v.pointer if isinstance(v, ArrayView) else 0
+    classes = [a.__class__ for a, kind in zip(raw, kinds, strict=True) if kind == "s"]
+    guard = tensor_guard([a for a, k in zip(raw, kinds, strict=True) if k == "t"])
+    if pattern.guarded and guard is None:
+        guard = _never
+    device = prepared.code.device
+    return (
+        (guard, *classes), not pointers & 15, device, stream_function(device, stream),
+        prepared.flags, prepared.quiet, prepared.pool, prepared.frame,
+        *(slots[i] for i in range(len(kinds))),
+        *_distances(pattern, values),
+        *(encoders[i] for i, kind in enumerate(kinds) if kind == "s"),
+    )  # fmt: skip
+
+
+def _distances(pattern: Pattern, values: Sequence[Any]) -> list[int]:
+    """For each pair the distances of the addresses between which the ranges meet."""
+    found: list[int] = []
+    for i, j in _pairs(pattern):
+        (i_low, i_high), (j_low, j_high) = values[i].extent(), values[j].extent()
+        found += [i_low - j_high, i_high - j_low]
+    return found
+
+
+# --- torch's guards ------------------------------------------------------------------------
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def tensor_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """A function that says whether tensors have the layout of these: class, dtype, device,
+    shape, strides, lazy views. None where this torch has none that we know."""
+    kind = _guard_class()
+    if kind is None or not tensors:
+        return None
+    try:
+        check: Callable[..., bool] = kind(
+            *tensors,
+            dynamic_dims_sizes=[list(t.shape) for t in tensors],
+            dynamic_dims_strides=[list(t.stride()) for t in tensors],
+        ).check
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        return None
+    return check
+
+
+def _guard_class() -> Callable[..., Any] | None:
+    found: Any = sys.modules.get("torch")
+    for name in ("_C", "_dynamo", "guards", "TensorGuards"):
+        found = getattr(found, name, None)
+    return cast("Callable[..., Any] | None", found)
+
+
+def _guards_work() -> bool:
+    return _tried_guards(id(sys.modules.get("torch")))
+
+
+@functools.lru_cache(maxsize=4)
+def _tried_guards(torch_identity: int) -> bool:
+    """The guard is no public interface: use it only where it tells layouts apart."""
+    torch: Any = sys.modules.get("torch")
+    try:
+        x = torch.empty((2, 3))
+        check = tensor_guard([x])
+        if check is None:
+            return False
+        resized = torch.empty((2, 3))
+        before = check(resized)
+        resized.resize_((3, 2))
+        others = [
+            resized, torch.empty((2, 4)), torch.empty((3, 2)).t(), torch.empty((2, 3, 1)),
+            torch.empty((2, 3), dtype=torch.float64), torch.empty((2, 3), dtype=torch.int32),
+            torch.empty((2, 3), device="meta"),
+            torch.empty((2, 3), dtype=torch.complex64).conj().imag,
+        ]  # fmt: skip
+        return before is True and check(x) is True and not any(check(other) for other in others)
+    except (TypeError, ValueError, RuntimeError, AttributeError):
+        return False

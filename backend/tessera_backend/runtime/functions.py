@@ -1,0 +1,368 @@
+"""Plain functions called from Python.
+
+On the CPU the evaluator runs them over NumPy arrays. On a device the first call of a layout
+records what they allocate and launch, and later calls only do that (``tape.py``). Must not
+know how a file is parsed or checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tessera_backend.runtime import scalars
+from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
+from tessera_backend.runtime.dlpack import row_major
+from tessera_backend.runtime.fast import direct_stream
+from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.tape import (
+    Allocation,
+    Handle,
+    Step,
+    Tape,
+    make_own,
+    make_torch,
+    to_array,
+)
+from tessera_lang.driver.modules import standard_library
+from tessera_lang.target.world import Filling, Index, KernelReference, WorldFault
+from tessera_lang.types.dtype import DType, dtype_named
+
+if TYPE_CHECKING:
+    from tessera_lang.evaluate.library import Modules
+
+_TAPES = 1024
+
+
+class _OnDevice:
+    __slots__ = ("_view",)
+
+    def __init__(self, view: ArrayView) -> None:
+        self._view = view
+
+    def __tessera_view__(self) -> ArrayView:
+        return self._view
+
+
+class TracedWorld:
+    """The world of one recorded call: arrays are handles, launches happen and are kept."""
+
+    def __init__(
+        self, kernel: Callable[[KernelReference], Launcher], ordinal: int, stream: int, make: Any
+    ) -> None:
+        self._kernel = kernel
+        self._ordinal = ordinal
+        self._stream = stream
+        self._make = make
+        self.pointers: list[int] = []
+        self.owners: list[Any] = []
+        self.read_only: list[bool] = []
+        self.tape = Tape()
+
+    def input(self, view: ArrayView) -> Any:
+        """A handle for an argument."""
+        self.pointers.append(view.pointer)
+        self.owners.append(view.owner)
+        self.read_only.append(view.read_only)
+        self.tape.inputs = len(self.pointers)
+        return Handle(len(self.pointers) - 1, 0, view.dtype, view.shape, view.strides)
+
+    # --- what the evaluator asks (tessera_lang.target.world.World) -------------------------
+
+    def is_array(self, value: object) -> bool:
+        return isinstance(value, Handle)
+
+    def dtype(self, array: Any) -> DType:
+        return array.dtype
+
+    def shape(self, array: Any) -> tuple[object, ...]:
+        return array.shape
+
+    def fill(
+        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
+    ) -> object:
+        if any(n < 0 for n in shape):
+            raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
+        zero = kind == "zeros" or (kind == "full" and value == 0)
+        if kind not in ("empty", "zeros") and not zero:
+            made = self.fill("empty", shape, dtype)
+            flat = self.view("reshape", made, (-1,))
+            self._library("elementwise", "fill", 1 if kind == "ones" else value, flat)
+            return made
+        wanted = Allocation(dtype, shape, zero)
+        owner, pointer = self._make(wanted, self._ordinal, self._stream)
+        self.owners.append(owner)
+        self.pointers.append(pointer)
+        self.read_only.append(False)
+        self.tape.allocations.append(wanted)
+        return Handle(len(self.pointers) - 1, 0, dtype, shape, row_major(shape))
+
+    def view(self, kind: str, array: Any, shape: tuple[int, ...] = ()) -> object:
+        from tessera_lang.record import replace
+
+        match kind:
+            case "T" if len(array.shape) == 2:
+                return replace(array, shape=array.shape[::-1], strides=array.strides[::-1])
+            case "mT" if len(array.shape) >= 2:
+                a, b = array.shape, array.strides
+                return replace(array, shape=(*a[:-2], a[-1], a[-2]),
+                               strides=(*b[:-2], b[-1], b[-2]))  # fmt: skip
+            case "contiguous" if array.contiguous:
+                return array
+            case "contiguous" if len(array.shape) <= _PACKED_RANKS:
+                packed = self.fill("empty", array.shape, array.dtype)
+                self._library("layout", f"pack{len(array.shape)}", array, packed)
+                return packed
+            case "reshape" if array.contiguous:
+                found = _resolved(shape, array)
+                return replace(array, shape=found, strides=row_major(found))
+            case _:
+                raise _not_here(f"`{kind}` of an array that is not contiguous",
+                                "pass x.contiguous()")  # fmt: skip
+
+    def read(self, array: Any, items: tuple[Index, ...]) -> object:
+        raise _not_here("reading an element")
+
+    def _library(self, module: str, kernel: str, *arguments: object) -> None:
+        """Launch a kernel of the standard library."""
+        root = standard_library()
+        if root is None:
+            raise WorldFault("the standard library is not installed", code="T0903",
+                             helps=("install tessera-lang again",))  # fmt: skip
+        reference = KernelReference(str(Path(root) / f"{module}.tessera"), kernel)
+        self.launch(reference, arguments, {}, None)
+
+    def launch(
+        self, kernel: KernelReference, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> object:  # fmt: skip
+        launcher = self._kernel(kernel)
+        if groups is not None:
+            launcher = launcher[groups]
+        given = [
+            _OnDevice(a.view(self.pointers[a.base], self._ordinal, None, self.read_only[a.base]))
+            if isinstance(a, Handle) else a.name if isinstance(a, DType) else a
+            for a in arguments
+        ]  # fmt: skip
+        named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
+        values, prepared = launcher.on(self._stream).prepare(given, named)
+        prepared.run(values, self._stream)
+        self.tape.steps.append(_step(prepared, arguments, values))
+        return None
+
+    def print(self, text: str) -> None:
+        raise _not_here("`print`")
+
+    def finish(self) -> None:
+        """Calls on a device return before the work is done."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _not_here(f"`{name}` of arrays")
+
+
+_PACKED_RANKS = 4  # std.layout has a kernel for each of these
+
+
+def _not_here(what: str, *helps: str) -> WorldFault:
+    return WorldFault(f"{what} is not possible in a function that Python calls with device arrays",
+                      code="T0809", helps=helps)  # fmt: skip
+
+
+def _resolved(shape: tuple[int, ...], array: Any) -> tuple[int, ...]:
+    size = known = 1
+    for n in array.shape:
+        size *= n
+    for n in shape:
+        known *= n if n >= 0 else 1
+    open_axes = [i for i, n in enumerate(shape) if n < 0]
+    if len(open_axes) == 1 and known and size % known == 0:
+        at = open_axes[0]
+        shape = (*shape[:at], size // known, *shape[at + 1 :])
+        known = size
+    if len(open_axes) > 1 or known != size:
+        raise WorldFault(f"{size} elements do not make an array of shape {shape}", code="T0834")
+    return shape
+
+
+def _step(prepared: Any, arguments: tuple[Any, ...], values: list[Any]) -> Any:
+    apart: list[tuple[int, int, int, int]] = []
+    for i, j, i_low, i_high, j_low, j_high in prepared.pairs:
+        p, q = arguments[i], arguments[j]
+        shift = p.offset - q.offset
+        apart.append((p.base, q.base, i_low - j_high + shift, i_high - j_low + shift))
+    return Step(
+        prepared,
+        tuple((at, arguments[i].base, arguments[i].offset) for i, at in prepared.slots.items()),
+        tuple((at, encode(values[i])) for at, i, encode in prepared.encoders),
+        tuple(apart),
+    )
+
+
+class Function:
+    """A plain function of a module, to be called from Python."""
+
+    def __init__(self, name: str, provider: Any, target: str) -> None:
+        self.__name__ = name
+        self._provider = provider
+        self._target = target
+        self._tapes: dict[Any, Tape] = {}
+        self._modules: Modules | None = None
+        self._quick: dict[Any, tuple[Tape, int, Callable[[int], Any]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<function {self.__name__}>"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run the function. On a device this returns before the work is done."""
+        if not named:
+            tensors = [a for a in arguments if is_torch(a.__class__)]
+            known = self._quick.get(_quick_key(arguments)) if tensors else None
+            if known is not None:
+                tape, ordinal, stream_of = known
+                pointers = [t.data_ptr() for t in tensors]
+                tape.report_faults()
+                if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
+                    return _handed_back(tape.result, tensors)
+        values = [*arguments, *named.values()]
+        views = [describe(v, "argument") for v in values]
+        devices = sorted({v.device for v in views if v is not None and v.device != HOST})
+        if len(devices) > 1 or devices and any(v is not None and v.device == HOST for v in views):
+            raise error(diagnostic(
+                "T0844", f"the arguments of `{self.__name__}` are on different devices",
+                helps=("bring them to one device before the call",),
+            ))  # fmt: skip
+        if not devices:
+            return self._on_host(arguments, named)
+        keys = [_key(v, raw) for v, raw in zip(views, values, strict=True)]
+        key = (devices[0], tuple(named), *keys)
+        return self._on_device(key, arguments, named, [v for v in views if v is not None])
+
+    # --- on a device ----------------------------------------------------------------------
+
+    def _on_device(
+        self, key: Any, arguments: tuple[Any, ...], named: dict[str, Any], views: list[ArrayView]
+    ) -> Any:
+        ordinal = key[0]
+        owners: list[Any] = [v.owner for v in views]
+        with_torch = any(is_torch(o.__class__) for o in owners)
+        make = make_torch if with_torch else make_own
+        said = (v.stream for v in views)
+        stream = (torch_stream(ordinal) if with_torch else None) or next(
+            (s for s in said if s is not None), 0)  # fmt: skip
+        known = self._tapes.get(key)
+        if known is not None:
+            pointers = [v.pointer for v in views]
+            known.report_faults()
+            if known.play(pointers, owners, ordinal, stream, make):
+                return _handed_back(known.result, owners)
+        result = self._record(key, arguments, named, views, ordinal, stream, make)
+        if all(is_torch(v.owner.__class__) for v in views) and not named:
+            if len(self._quick) >= _TAPES:
+                self._quick.clear()
+            stream_of = direct_stream() or torch_stream
+            self._quick[_quick_key(arguments)] = self._tapes[key], ordinal, stream_of
+        return result
+
+    def _record(
+        self, key: Any, arguments: tuple[Any, ...], named: dict[str, Any],
+        views: list[ArrayView], ordinal: int, stream: int, make: Any,
+    ) -> Any:  # fmt: skip
+        world = TracedWorld(self._kernel, ordinal, stream, make)
+        handles = iter([world.input(v) for v in views])
+
+        def given(value: Any) -> Any:
+            return _plain(value) if describe(value, "argument") is None else next(handles)
+
+        positional = [given(a) for a in arguments]
+        keyword = {name: given(a) for name, a in named.items()}
+        result = self._evaluate(world, positional, keyword)
+        world.tape.close(result)
+        if len(self._tapes) >= _TAPES:
+            self._tapes.clear()
+        self._tapes[key] = world.tape
+        return _handed_back(result, world.owners)
+
+    def _kernel(self, kernel: KernelReference) -> Launcher:
+        launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")
+        return launcher
+
+    # --- on the host ----------------------------------------------------------------------
+
+    def _on_host(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        from tessera_backend.runtime.world import HostWorld
+
+        target = "cuda" if self._target == "cuda" else "cpu"
+        session = self._provider.session()
+        world = HostWorld(session, target, lambda text: print(text), self._provider.beside)
+        positional = [world.adopt(_plain(a)) for a in arguments]
+        keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
+        result = self._evaluate(world, positional, keyword)
+        world.finish()
+        for raw, own in zip((*arguments, *named.values()), (*positional, *keyword.values()),
+                            strict=True):  # fmt: skip
+            world.give_back(raw, own)
+        return world.handed_back(result)
+
+    def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
+        from tessera_lang.evaluate.arguments import Arguments
+        from tessera_lang.evaluate.fault import HostFault
+        from tessera_lang.evaluate.host import Host, room_for_calls
+        from tessera_lang.evaluate.value import HostFunction
+        from tessera_lang.syntax import ast
+
+        session = self._provider.session()
+        try:
+            host = Host(world, session, self._provider.path)
+            # What a file defines stays as it is: definitions, imports and constants.
+            self._modules = host.modules = self._modules or host.modules
+            function = host.modules.scope(self._provider.path).values[self.__name__]
+            function = cast("HostFunction", function)
+            declaration = cast("ast.FunctionDef", function.declaration)
+            span = declaration.name_span
+            keywords = tuple(ast.Keyword(span, name, span, ast.NoneLit(span)) for name in keyword)
+            call = ast.Call(span, ast.Name(span, self.__name__), (), keywords)
+            with room_for_calls():
+                values = host.bound(function, Arguments(call, tuple(positional), keyword))
+                return host.run_function(function, values, call)
+        except HostFault as fault:
+            raise session.error(fault.diagnostics) from None
+
+
+def _plain(value: Any) -> Any:
+    if scalars.is_number(value):
+        return scalars.plain(value)
+    if isinstance(value, str):
+        return dtype_named(value) or value
+    if hasattr(value, "__module__") and str(value).startswith("torch."):
+        return dtype_named(str(value).removeprefix("torch.")) or value
+    return value
+
+
+def _quick_key(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The layout of a call whose arrays are all torch's, without describing them."""
+    return tuple([
+        (a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.is_neg(),
+         not a.data_ptr() & 15)
+        if is_torch(a.__class__) else (a.__class__, a)
+        for a in arguments
+    ])  # fmt: skip
+
+
+def _key(view: ArrayView | None, raw: Any) -> object:
+    if view is None:
+        return (raw.__class__, raw)
+    return (view.dtype.name, view.shape, view.strides, view.device, view.read_only,
+            not view.pointer & 15)  # fmt: skip
+
+
+def _handed_back(result: Any, owners: list[Any]) -> Any:
+    if isinstance(result, Handle):
+        return to_array(result, owners[result.base])
+    if isinstance(result, (tuple, list)):
+        items = cast("tuple[Any, ...]", result)
+        return tuple(_handed_back(item, owners) for item in items)
+    return result

@@ -1,0 +1,65 @@
+"""Compiled code on the CPU: its argument blocks, and faults raised at once.
+
+Needs no LLVM. Must not know arguments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from tessera_backend.cpu.elf import ElfError
+from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.faults import WORDS, fault_diagnostic
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_lang.target.backend import Artifact
+
+C_PROTOTYPE = """\
+/* Called by each thread of a launch. `slots`: the arguments above, 8 bytes each; `counter`: a
+ * word that all threads share, 0 at first; `total`: number of groups, `gx`, `gy`, `gz` along
+ * each axis (1 where there is none); `chunk`: groups taken at a time; `scratch`: {scratch} bytes
+ * of the thread's own at a multiple of 64. */
+void {entry}(const int64_t *slots, int64_t *counter, int64_t total, int64_t gx, int64_t gy,
+             int64_t gz, int64_t chunk, void *scratch);"""
+
+
+class HostCode:
+    """A kernel in this process's memory; a launch returns when it has run."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.plan = artifact.plan
+        self.device = HOST
+        self.flags = self.quiet = None
+        self._count = len(artifact.plan.slots)
+        try:
+            self._kernel = CpuKernel(artifact)
+        except (ElfError, OSError) as fault:
+            raise error(diagnostic(
+                "T0849", f"the code of `{artifact.plan.kernel}` cannot be loaded: {fault}",
+                helps=("build it on this machine", "`tesserac cache clear` empties the cache"),
+            )) from fault  # fmt: skip
+
+    def frame(self, values: Sequence[int], fault_slot: int, axes: tuple[int, ...]) -> Frame:
+        count, plan = self._count, self.plan
+        # Behind the slots stands the fault record of the launches that use this block.
+        block = (ctypes.c_int64 * (count + WORDS))()
+        for at, value in enumerate(values):
+            block[at] = value
+        if fault_slot >= 0:
+            block[fault_slot] = ctypes.addressof(block) + 8 * count
+
+        run = self._kernel.prepare(block, axes)
+
+        def fire(_: int) -> None:
+            run()
+            if block[count]:
+                words = block[count : count + WORDS]
+                block[count : count + WORDS] = [0] * WORDS
+                raise error(fault_diagnostic(plan, words))
+
+        return block, fire
+
+    def report(self) -> None:
+        """Faults are raised by the launch that has them."""

@@ -1,0 +1,294 @@
+"""Kernels as Python calls them: arguments in, a launch out.
+
+Owns the general way of a call (recognise, choose the device, compile, check, launch) and
+the choice of the short one. Must not know how code is compiled or cached: a ``Provider``
+gives artifacts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from tessera_backend.runtime import fast
+from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.binding import check_sharing
+from tessera_backend.runtime.code import Code, Fire
+from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.signature import Signature
+from tessera_lang.target.backend import Artifact
+
+_LAYOUTS = 4096
+"""Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
+
+
+def load_code(artifact: Artifact, device: int) -> Code:
+    """An artifact made ready to launch. Raises TesseraError where the device refuses it."""
+    if device == HOST:
+        from tessera_backend.runtime.host_code import HostCode
+
+        return HostCode(artifact)
+    from tessera_backend.runtime.cuda_code import CudaCode
+
+    return CudaCode(artifact, device)
+
+
+class Provider(Protocol):
+    """Where artifacts come from: the compiler behind its cache, or a folder."""
+
+    def interface(self, name: str) -> KernelInterface: ...
+    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
+        """Code for a signature on a device (HOST or a CUDA ordinal)."""
+        ...
+
+
+class _Family:
+    """What all launchers of one kernel share: compiled code per signature and device."""
+
+    def __init__(
+        self, name: str, provider: Provider, target: str, load: Callable[[Artifact, int], Code]
+    ) -> None:
+        self.name = name
+        self.provider = provider
+        self.target = target
+        self.load = load
+        self.codes: dict[tuple[Signature, int], Code] = {}
+        self.lock = threading.Lock()
+        self.locks: dict[tuple[Signature, int], threading.Lock] = {}
+        self.known: KernelInterface | None = None
+        self.sized: frozenset[int] = frozenset()
+
+    @property
+    def interface(self) -> KernelInterface:
+        if self.known is None:
+            self.known = self.provider.interface(self.name)
+        return self.known
+
+    def code(self, wanted: Signature, device: int) -> Code:
+        """Compiled code; two threads that want the same compile it once."""
+        key = (wanted, device)
+        found = self.codes.get(key)
+        if found is not None:
+            return found
+        with self.lock:
+            lock = self.locks.setdefault(key, threading.Lock())
+        with lock:
+            found = self.codes.get(key)
+            if found is None:
+                artifact = self.provider.artifact(self.name, wanted, device)
+                found = self.load(artifact, device)
+                self._note_sized(found)
+                self.codes[key] = found
+        with self.lock:
+            self.locks.pop(key, None)
+        return found
+
+    def _note_sized(self, code: Code) -> None:
+        """Numbers that sizes or conditions are made of decide the layout too."""
+        plan = code.plan
+        named = names_in_sizes(plan)
+        sized = {i for i, p in enumerate(plan.parameters) if p.kind != "tensor" and p.name in named}
+        self.sized = self.sized | frozenset(sized)
+
+
+def names_in_sizes(plan: Any) -> frozenset[str]:
+    """Symbols that the sizes, conditions and the grid of a plan are made of."""
+    from tessera_lang.types.shape import symbols_of
+
+    dims = [d for p in plan.parameters for d in p.dims]
+    dims += [d for c in plan.conditions for d in (c.left, c.right)]
+    dims += list(plan.grid or ())
+    named = frozenset[str]().union(*(symbols_of(d) for d in dims))
+    return named | frozenset(s.symbol for s in plan.slots if s.symbol)
+
+
+class Launcher:
+    """A kernel with a grid and a stream, or without: ``k(...)``, ``k[groups](...)``.
+
+    Each launcher is of a class of its own, so that its call can be the short way itself.
+    """
+
+    def __init__(self, family: _Family, groups: tuple[int, ...] | None, stream: int | None) -> None:
+        self._family = family
+        self._groups = groups
+        self._stream = stream
+        self._memo: dict[Any, Prepared] = {}
+        self._fast_memo: dict[Any, Any] = {}
+        self._pattern: fast.Pattern | None = None
+        self._views: dict[tuple[Any, Any], Launcher] = {}
+
+    @property
+    def __name__(self) -> str:
+        return self._family.name
+
+    def __repr__(self) -> str:
+        grid = "" if self._groups is None else f"[{', '.join(map(str, self._groups))}]"
+        return f"<kernel {self._family.name}{grid}>"
+
+    def __call__(self, *arguments: Any, stream: object = None, **named: Any) -> None:
+        """Launch. On a device this returns before the kernel has run."""
+        self._general(*arguments, stream=stream, **named)
+
+    def __getitem__(self, groups: int | tuple[int, ...]) -> Launcher:
+        """The kernel with its number of groups, per axis, last fastest."""
+        axes = groups if isinstance(groups, tuple) else (groups,)
+        if not axes or len(axes) > 3 or not all(_is_count(n) for n in axes):
+            raise error(diagnostic(
+                "T0839", f"`{self._family.name}[{groups!r}]` is not a number of groups",
+                helps=("give one to three integers: k[groups](...), k[rows, columns](...)",),
+            ))  # fmt: skip
+        return self._view(tuple(int(n) for n in axes), self._stream)
+
+    def on(self, stream: object) -> Launcher:
+        """The kernel on a stream: a handle, or a stream object of torch or cupy."""
+        return self._view(self._groups, stream_handle(stream))
+
+    def _view(self, groups: tuple[int, ...] | None, stream: int | None) -> Launcher:
+        found = self._views.get((groups, stream))
+        if found is None:
+            if len(self._views) >= 256:
+                self._views.clear()
+            found = self._views[groups, stream] = new_launcher(self._family, groups, stream)
+        return found
+
+    # --- the general way ----------------------------------------------------------------
+
+    def _general(self, *arguments: Any, stream: object = None, **named: Any) -> None:
+        if stream is not None:
+            self.on(stream)(*arguments, **named)
+            return
+        placed, prepared = self._ready(arguments, named)
+        prepared.run(placed.values, placed.stream)
+        placed.finish()
+
+    def _ready(self, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Placed, Prepared]:
+        """Everything before the launch itself. Raises TesseraError with what is wrong."""
+        family = self._family
+        ordered = order_arguments(
+            family.interface, [a for a in arguments if a is not fast.MISSING], named
+        )
+        placed = place_arguments(family.interface, ordered, family.target, self._stream)
+        key = placed.key(family.sized)
+        prepared = self._memo.get(key)
+        if prepared is None:
+            code = family.code(placed.signature(), placed.device)
+            prepared = compile_plan(code)(placed.values, self._groups)
+            if len(self._memo) >= _LAYOUTS:
+                self._memo.clear()
+            self._memo[placed.key(family.sized)] = prepared
+        if placed.staged:
+            # Copies never overlap: what counts is the memory of the caller.
+            check_sharing(prepared.plan, placed.given)
+            placed.written = tuple(p.mut for p in prepared.plan.parameters)
+        if not named and not placed.staged:
+            self._remember_fast(tuple(arguments), placed, prepared)
+        return placed, prepared
+
+    def prepare(
+        self, arguments: Sequence[Any], named: dict[str, Any]
+    ) -> tuple[list[Any], Prepared]:
+        """The checked arguments and the prepared launch of device arrays, not launched."""
+        placed, prepared = self._ready(arguments, named)
+        return placed.values, prepared
+
+    def _remember_fast(self, raw: tuple[Any, ...], placed: Placed, prepared: Prepared) -> None:
+        # Compile-time values not named in the call follow from the layouts, which are the key.
+        fixed = any(p.kind == "constant" for p in self._family.interface.parameters)
+        if len(raw) != len(placed.values) or fixed or self._family.sized:
+            return
+        written = tuple(i for i, p in enumerate(prepared.plan.parameters) if p.mut)
+        pattern = fast.pattern_of(raw, placed.values, written)
+        entry = pattern and fast.entry_of(pattern, prepared, raw, placed.values, self._stream)
+        if pattern is None or entry is None:
+            return
+        if self._pattern != pattern:
+            self._pattern = pattern
+            self._fast_memo = {}
+            call = fast.make_call(pattern, self._fast_memo, entry, self._general)
+            type(self).__call__ = call
+        if len(self._fast_memo) >= _LAYOUTS:
+            self._fast_memo.clear()
+        self._fast_memo[fast.key_of(pattern.kinds, raw)] = entry
+
+    def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], None]:
+        """A launch with everything decided: call the result to run it again and again.
+
+        It keeps the arrays, and refuses to run once one has moved to other memory.
+        """
+        if stream is not None:
+            return self.on(stream).bind(*arguments, **named)
+        placed, prepared = self._ready(arguments, named)
+        if placed.staged:
+            raise error(diagnostic(
+                "T0844", f"`{self._family.name}.bind` was given an array in host memory for a "
+                "launch on a device", helps=("bind device arrays: tessera.to_device(x)",),
+            ))  # fmt: skip
+        prepared.check_pairs(placed.values)
+        return _bound_call(placed, prepared, self._stream)
+
+
+def new_launcher(
+    family: _Family, groups: tuple[int, ...] | None = None, stream: int | None = None
+) -> Launcher:
+    """A launcher of a class of its own."""
+    kind = type("Kernel", (Launcher,), {"__slots__": ()})
+    return cast("Launcher", kind(family, groups, stream))
+
+
+def new_kernel(
+    name: str, provider: Provider, target: str,
+    load: Callable[[Artifact, int], Code] = load_code,
+) -> Launcher:  # fmt: skip
+    """The kernel of that name. ``target`` is ``auto``, ``cpu`` or ``cuda``."""
+    return new_launcher(_Family(name, provider, target, load))
+
+
+def _bound_call(placed: Placed, prepared: Prepared, stream: int | None) -> Callable[[], None]:
+    flags, quiet, moved = prepared.flags, prepared.quiet, placed.moved()
+    device, handle = prepared.code.device, placed.stream
+    # A block holds the stream too: each thread that is launching has one of its own.
+    pool: list[Fire] = []
+    follow = fast.direct_stream() if stream is None and device != HOST else None
+    stream_of: Callable[[int], int] = follow or (lambda _: handle)
+
+    def fill() -> Fire:
+        return prepared.filled(pointers_of(placed.values), placed.values)[1]
+
+    def refuse_or_report() -> None:
+        if moved():
+            raise error(diagnostic(
+                "T0851", f"an array that `{prepared.plan.kernel}` was bound to has moved to other "
+                "memory", helps=("bind again after resizing or replacing an array's storage",),
+            ))  # fmt: skip
+        prepared.code.report()
+
+    def call() -> None:
+        if moved() or flags != quiet:
+            refuse_or_report()
+        fire = pool.pop() if pool else fill()
+        fire(stream_of(device))
+        pool.append(fire)
+
+    return call
+
+
+def _is_count(value: object) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def stream_handle(stream: object) -> int:
+    """The handle of a stream of any library."""
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        return stream
+    if (protocol := getattr(stream, "__cuda_stream__", None)) is not None:
+        return int(protocol()[1])
+    for attribute in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, attribute, None)
+        if isinstance(handle, int):
+            return handle
+    raise error(diagnostic("T0852", f"{stream!r} is not a CUDA stream", helps=(
+        "give a stream of torch or cupy, or its handle as an integer",)))  # fmt: skip

@@ -1,0 +1,108 @@
+"""Launches made ready: a checked layout, its argument blocks, and the call.
+
+Owns ``Prepared``: everything about a call that its layout decides, done once; what is left
+for each call is the addresses and the numbers. Must not know how arguments are recognised
+(``kernel.py``) or how code is loaded (``code.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tessera_backend.runtime.arrays import ArrayView
+from tessera_backend.runtime.binding import Argument, Bound, bind, check_overlap
+from tessera_backend.runtime.code import Code, Frame
+from tessera_backend.runtime.report import error
+from tessera_backend.runtime.scalars import encoder
+from tessera_lang.target.plan import LaunchPlan
+
+
+class Prepared:
+    """A launch of one layout: shapes, strides, dtypes, device and grid are decided."""
+
+    __slots__ = (
+        "axes", "code", "empty", "encoders", "fault_slot", "flags", "grid", "pairs",
+        "plan", "pool", "quiet", "slots", "values",
+    )  # fmt: skip
+
+    def __init__(self, code: Code, bound: Bound, arguments: Sequence[Argument]) -> None:
+        self.code = code
+        self.plan = code.plan
+        self.grid = bound.grid
+        self.axes = bound.axes
+        self.values = bound.values
+        self.fault_slot = bound.fault_slot
+        self.empty = bound.empty
+        self.flags, self.quiet = code.flags, code.quiet
+        self.pool: list[Frame] = []
+        self.slots = {i: at for at, i in bound.data}
+        self.encoders: list[tuple[int, int, Callable[[object], int]]] = [
+            (at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
+            for at, i in bound.scalars
+        ]
+        extents = [a.extent() if isinstance(a, ArrayView) else (0, 0) for a in arguments]
+        self.pairs = [(i, j, *extents[i], *extents[j]) for i, j in bound.pairs]
+
+    def frame(self) -> Frame:
+        """A block with what the layout decides."""
+        if self.empty:
+            return [0] * len(self.values), _launch_nothing
+        return self.code.frame(self.values, self.fault_slot, self.axes)
+
+    def run(self, arguments: Sequence[Argument], stream: int) -> None:
+        """Launch with these addresses and numbers; the layout must be this one's."""
+        self.check_pairs(arguments)
+        if self.flags != self.quiet:
+            self.code.report()
+        frame = self.filled(pointers_of(arguments), arguments)
+        frame[1](stream)
+        self.pool.append(frame)
+
+    def check_pairs(self, arguments: Sequence[Argument]) -> None:
+        """Refuse written arguments that share memory with others: addresses change."""
+        for i, j, i_low, i_high, j_low, j_high in self.pairs:
+            a, b = arguments[i], arguments[j]
+            assert isinstance(a, ArrayView) and isinstance(b, ArrayView)
+            p, q = a.pointer, b.pointer
+            if p + i_low < q + j_high and q + j_low < p + i_high:
+                found = check_overlap(self.plan, arguments, i, j)
+                if found:
+                    raise error(*found)
+
+    def filled(self, pointers: Sequence[int], arguments: Sequence[Any]) -> Frame:
+        """A block ready to launch."""
+        try:
+            frame = self.pool.pop()
+        except IndexError:
+            frame = self.frame()
+        block = frame[0]
+        for i, at in self.slots.items():
+            block[at] = pointers[i]
+        for at, i, encode in self.encoders:
+            block[at] = encode(arguments[i])
+        return frame
+
+
+def pointers_of(arguments: Sequence[Any]) -> list[int]:
+    """The address of each array, 0 for a number."""
+    return [a.pointer if isinstance(a, ArrayView) else 0 for a in arguments]
+
+
+def _launch_nothing(stream: int) -> None:
+    """A launch of no groups: outputs stay as they are."""
+
+
+def compile_plan(
+    code: Code,
+) -> Callable[[Sequence[Argument], tuple[int, ...] | None], Prepared]:
+    """The closure that checks a call's layout against the plan and makes it ready.
+
+    Raises TesseraError with all independent faults of the call.
+    """
+    plan: LaunchPlan = code.plan
+
+    def prepare(arguments: Sequence[Argument], groups: tuple[int, ...] | None) -> Prepared:
+        return Prepared(code, bind(plan, arguments, groups), arguments)
+
+    return prepare

@@ -1,0 +1,134 @@
+"""Numbers as arguments: what a parameter takes, and the 64 bits that the code receives.
+
+Python's numbers are weak, as literals are in the language: they take the parameter's type
+if they fit it. NumPy's scalars have a type and widen only where nothing is lost.
+Must not know plans.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from tessera_backend.runtime.arrays import refuse
+from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
+
+_DOUBLE = struct.Struct("<d")
+_FLOAT = struct.Struct("<f")
+_HALF = struct.Struct("<e")
+_Q = struct.Struct("<Q")
+_I = struct.Struct("<I")
+_H = struct.Struct("<H")
+_MASK = (1 << 64) - 1
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, np.generic))
+
+
+def natural_dtype(value: object, name: str) -> DType:
+    """The type that a parameter without an annotation takes from a number."""
+    if isinstance(value, np.generic):
+        kind: np.dtype[Any] = cast("Any", value).dtype
+        ours = from_numpy(kind)
+        if ours is None:
+            raise refuse("T0843", name, f"is a `{kind}`, which the language does not have")
+        return ours
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INDEX
+    if isinstance(value, float):
+        return F32
+    raise refuse("T0831", name, f"is a {type(value).__name__}, not a number")
+
+
+def _check_kind(value: object, dtype: DType, name: str) -> None:
+    given = natural_dtype(value, name)
+    weak = isinstance(value, float) or not isinstance(value, np.generic)
+    if weak:
+        fine = given.kind == dtype.kind or dtype.kind == "float" and given.kind != "bool"
+        fine = fine or (given is INDEX and dtype.is_integer)
+    else:
+        fine = widens_to(given, dtype)
+    if not fine:
+        found = f"{cast('Any', value).__class__.__name__} {value!r}" if weak else f"NumPy {given}"
+        raise refuse("T0843", name, f"is declared {dtype}, and a {found} was given",
+                     f"convert it before the call to what {dtype} takes")  # fmt: skip
+
+
+def _integer(value: Any, dtype: DType, name: str) -> int:
+    number = int(value)
+    low, high = integer_range(dtype)
+    if not low <= number <= high:
+        raise refuse("T0843", name, f"is {number}, outside of {dtype}: {low} to {high}")
+    return number & _MASK
+
+
+def _float_bits(value: float, dtype: DType) -> int:
+    if dtype.name == "f64":
+        return int(_Q.unpack(_DOUBLE.pack(value))[0])
+    if dtype.name == "f32":
+        return int(_I.unpack(_FLOAT.pack(value))[0])
+    if dtype.name == "f16":
+        return int(_H.unpack(_HALF.pack(value))[0])
+    rounded = np.array(value, np.float64).astype(TO_NUMPY[dtype.name])
+    return int.from_bytes(rounded.tobytes(), "little")
+
+
+def _float(value: Any, dtype: DType, name: str) -> int:
+    number = float(value)
+    largest = largest_finite(dtype)
+    # Half of the last place above the largest number still rounds down to it.
+    if math.isfinite(number) and abs(number) >= largest * (1 + 2.0 ** -(dtype.mantissa + 1)):
+        raise refuse("T0843", name, f"is {number!r}, larger than the largest {dtype}, {largest!r}")
+    if math.isinf(number) and dtype.name == "f8e4m3":
+        raise refuse("T0843", name, "is infinite, and f8e4m3 has no infinity")
+    return _float_bits(max(-largest, min(largest, number)) if math.isfinite(number) else number,
+                       dtype)  # fmt: skip
+
+
+def largest_finite(dtype: DType) -> float:
+    """The largest finite number of a float type."""
+    if dtype.name == "f8e4m3":
+        return 448.0
+    top = 2 ** (dtype.exponent - 1) - 1
+    return (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**top
+
+
+def encode(value: object, dtype: DType, name: str) -> int:
+    """The value as ``dtype`` in the low bits of an unsigned 64-bit number.
+
+    Raises TesseraError where it does not fit.
+    """
+    # The common cases first: this runs at every launch.
+    if type(value) is float and dtype is F32 and -3.4e38 < value < 3.4e38:
+        return int(_I.unpack(_FLOAT.pack(value))[0])
+    if type(value) is int and dtype is INDEX and -(1 << 63) <= value < 1 << 63:
+        return value & _MASK
+    _check_kind(value, dtype, name)
+    if dtype.kind == "bool":
+        return int(bool(value))
+    if dtype.is_integer:
+        return _integer(value, dtype, name)
+    return _float(value, dtype, name)
+
+
+def encoder(dtype_name: str, name: str) -> Callable[[object], int]:
+    """``encode`` for one parameter."""
+    dtype = DTYPES[dtype_name]
+    return lambda value: encode(value, dtype, name)
+
+
+def plain(value: object) -> int | float | bool:
+    """A number as Python's own."""
+    if isinstance(value, np.generic):
+        number = cast("Any", value)
+        found: int | float | bool = number.item() if number.dtype.kind in "biuf" else float(number)
+        return found
+    return cast("int | float | bool", value)

@@ -1,0 +1,362 @@
+"""The world of a host program: its arrays, files, launches and output.
+
+Arrays are NumPy arrays. Where kernels run on a CUDA device each has a copy there that is kept
+in step (``mirror.py``): before the host looks at an array it waits for the kernels that were
+launched. Must not know syntax.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from tessera_backend.runtime import files, host_arithmetic, mirror, random_numbers, scalars
+from tessera_backend.runtime.arrays import HOST, describe
+from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
+from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
+from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.staging import as_numpy
+from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.target.world import (
+    Filling,
+    Index,
+    KernelCompiler,
+    KernelReference,
+    Reduction,
+    WorldFault,
+)
+from tessera_lang.types.dtype import DType
+
+
+class HostWorld:
+    """See ``tessera_lang.target.world.World``. ``target`` is ``cpu`` or ``cuda``."""
+
+    def __init__(
+        self, session: KernelCompiler, target: str, write: Callable[[str], None],
+        provider: Callable[[str], SessionProvider] | None = None,
+    ) -> None:  # fmt: skip
+        self._session = session
+        self._write = write
+        self._provider_of = provider or self._provider
+        self._device = 0 if target == "cuda" else HOST
+        self._kernels: dict[tuple[str, str], tuple[Launcher, KernelInterface]] = {}
+        self._providers: dict[str, SessionProvider] = {}
+        self._in_flight = False
+        reason = backend(target).available()
+        if reason:
+            raise error(diagnostic("T0814", f"the target `{target}` does not work here: {reason}",
+                                   helps=("`tesserac doctor` says more",)))  # fmt: skip
+
+    # --- memory -----------------------------------------------------------------------
+
+    def _empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        if any(n < 0 for n in shape):
+            raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
+        numpy = TO_NUMPY[dtype.name]
+        size = math.prod(shape) * dtype.bytes
+        try:
+            if self._device == HOST or size == 0:
+                return _aligned_empty(shape, numpy, size)
+            return mirror.empty(shape, numpy)
+        except MemoryError:
+            raise WorldFault(f"there is no memory for an array of shape {shape}: {size} bytes",
+                             helps=("use a smaller size",)) from None  # fmt: skip
+
+    def _kept(self, value: Array) -> Array:
+        """The values in memory that kernels can use."""
+        array = self._empty(value.shape, host_arithmetic.dtype_of(value))
+        array[...] = value
+        return array
+
+    def _array(self, array: object, written: bool = False) -> Array:
+        """An array whose newest elements are on the host; ``written``: it is about to change."""
+        if self._in_flight:
+            self._in_flight = False
+            self.finish()
+        value = cast("Array", array)
+        block = mirror.block_of(value) if self._device != HOST else None
+        if block is not None:
+            block.to_host()
+            if written:
+                block.newer = "host"
+        return value
+
+    # --- facts ------------------------------------------------------------------------
+
+    def is_array(self, value: object) -> bool:
+        return is_array(value)
+
+    def dtype(self, array: object) -> DType:
+        return host_arithmetic.dtype_of(cast("Array", array))
+
+    def shape(self, array: object) -> tuple[object, ...]:
+        return cast("Array", array).shape
+
+    # --- making arrays ------------------------------------------------------------------
+
+    def fill(
+        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
+    ) -> object:
+        array = self._empty(shape, dtype)
+        if kind == "full":
+            array[...] = self._element(value, dtype)
+        elif kind == "ones":
+            array[...] = 1
+        else:
+            # Also for `empty`: a program gives the same values on every target.
+            array[...] = 0
+        return array
+
+    def _element(self, value: object, dtype: DType) -> Any:
+        if is_array(value) and value.size == 1:
+            value = scalars.plain(self._array(value).reshape(())[()])
+        if not scalars.is_number(value):
+            raise WorldFault(f"{value!r} is no number to put into an array of {dtype}")
+        try:
+            bits = scalars.encode(value, dtype, "value")
+        except TesseraError as fault:
+            d = fault.diagnostics[0]
+            raise WorldFault(f"{value!r} does not fit into an array of {dtype}", code=d.code,
+                             helps=d.helps) from fault  # fmt: skip
+        return np.frombuffer(bits.to_bytes(8, "little")[: dtype.bytes], TO_NUMPY[dtype.name])[0]
+
+    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
+        if step == 0:
+            raise WorldFault("`op.arange` was given a step of 0")
+        count = max(0, math.ceil((stop - start) / step)) if dtype.is_float else len(
+            range(int(start), int(stop), int(step)))  # fmt: skip
+        array = self._empty((count,), dtype)
+        if dtype.is_float:
+            array[...] = (start + np.arange(count) * step).astype(array.dtype)
+        else:
+            array[...] = (int(start) + np.arange(count, dtype=np.int64) * int(step)).astype(
+                array.dtype)  # fmt: skip
+        return array
+
+    def random(
+        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+    ) -> object:
+        if any(n < 0 for n in shape):
+            raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
+        return self._kept(random_numbers.uniform(shape, dtype, seed, low, high))
+
+    # --- files --------------------------------------------------------------------------
+
+    def load(self, path: str, key: str | None, dtype: DType | None) -> object:
+        try:
+            value = files.load(path, key)
+        except files.DataFault as fault:
+            raise WorldFault(fault.message, code="T0813", helps=fault.helps) from fault
+        found = from_numpy(value.dtype)
+        if found is None:
+            raise WorldFault(f"{path} holds {value.dtype} numbers, which the language does not "
+                             "have", code="T0832")  # fmt: skip
+        if dtype is not None and dtype != found:
+            value = host_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
+        return self._kept(value)
+
+    def save(self, path: str, arrays: dict[str, object]) -> None:
+        values = {name: self._array(value) for name, value in arrays.items()}
+        try:
+            files.save(path, values)
+        except files.DataFault as fault:
+            raise WorldFault(fault.message, code="T0813", helps=fault.helps) from fault
+
+    # --- elements -----------------------------------------------------------------------
+
+    def read(self, array: object, items: tuple[Index, ...]) -> object:
+        value = self._array(array)
+        _check_items(value, items)
+        found: object = value[items]
+        if is_array(found):
+            return found
+        return scalars.plain(found)
+
+    def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
+        target = self._array(array, written=True)
+        _check_items(target, items)
+        dtype = host_arithmetic.dtype_of(target)
+        if is_array(value) and value.size != 1:
+            place = target[items]
+            source = host_arithmetic.dtype_of(value)
+            if source != dtype:
+                raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
+                                 f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
+            if np.shape(place) != value.shape:
+                raise WorldFault(f"an array of shape {value.shape} does not fit into "
+                                 f"{np.shape(place)}", code="T0834")  # fmt: skip
+            target[items] = self._array(value)
+        else:
+            target[items] = self._element(value, dtype)
+
+    def unary(self, operator: str, a: object) -> object:
+        return self._kept(host_arithmetic.unary(operator, self._array(a)))
+
+    def binary(self, operator: str, a: object, b: object) -> object:
+        left, right = (self._array(x) if is_array(x) else x for x in (a, b))
+        return self._kept(host_arithmetic.binary(operator, left, right))
+
+    def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
+        found = host_arithmetic.reduce(kind, self._array(array), axis)
+        return self._kept(found) if is_array(found) else found
+
+    def convert(self, array: object, dtype: DType) -> object:
+        value = self._array(array)
+        return self._kept(host_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape))
+
+    def view(
+        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
+        shape: tuple[int, ...] = (),
+    ) -> object:  # fmt: skip
+        value = cast("Array", array)
+        match kind:
+            case "T":
+                if value.ndim != 2:
+                    raise WorldFault(f"`.T` is for two axes, and the array has {value.ndim}",
+                                     code="T0833", helps=("write `.mT`",))  # fmt: skip
+                return value.T
+            case "mT":
+                if value.ndim < 2:
+                    raise WorldFault(f"`.mT` needs two axes, and the array has {value.ndim}",
+                                     code="T0833")  # fmt: skip
+                return value.swapaxes(-1, -2)
+            case "contiguous":
+                return value if value.flags.c_contiguous else self._kept(self._array(value))
+            case "reshape":
+                return self._reshaped(value, shape)
+
+    def _reshaped(self, value: Array, shape: tuple[int, ...]) -> Array:
+        try:
+            found = value.reshape(shape)
+        except ValueError:
+            raise WorldFault(f"{value.size} elements do not make an array of shape {shape}",
+                             code="T0834") from None  # fmt: skip
+        if np.shares_memory(found, value) or found.size == 0:
+            return found
+        return self._kept(self._array(value).reshape(shape))
+
+    def truth(self, array: object) -> bool:
+        value = self._array(array)
+        if value.size != 1:
+            raise WorldFault(f"an array of {value.size} elements is neither true nor false",
+                             helps=("write op.all(x) or op.any(x)",))  # fmt: skip
+        return bool(value.reshape(())[()] != 0)
+
+    def text(self, array: object, format: str = "") -> str:
+        value = self._array(array)
+        if host_arithmetic.dtype_of(value).is_float:
+            value = value.astype(np.float64 if value.dtype == np.float64 else np.float32)
+        formatter: Any = None
+        if format:
+            formatter = {"all": functools.partial(_formatted, spec=format)}
+        return np.array2string(value, separator=", ", threshold=1000, formatter=formatter)
+
+    # --- launches -----------------------------------------------------------------------
+
+    def launch(
+        self, kernel: KernelReference, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> object:  # fmt: skip
+        launcher, interface = self._kernel(kernel)
+        if groups is not None:
+            launcher = launcher[groups]
+        given = [self._given(a) for a in arguments]
+        named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
+        launcher(*given, **named)
+        if self._device != HOST:
+            self._in_flight = True
+            for p, value in zip(interface.parameters, arguments, strict=False):
+                block = mirror.block_of(value) if is_array(value) else None
+                if block is not None and (p.mut or p.kind == "any"):
+                    block.newer = "device"
+        return None
+
+    def _given(self, value: object) -> object:
+        if isinstance(value, DType):
+            return value.name
+        block = mirror.block_of(value) if self._device != HOST and is_array(value) else None
+        if block is None or not is_array(value) or value.size == 0:
+            return value
+        return mirror.OnDevice(value, block, self._device)
+
+    def _kernel(self, kernel: KernelReference) -> tuple[Launcher, KernelInterface]:
+        key = (kernel.path, kernel.name)
+        if key not in self._kernels:
+            provider = self._provider_of(kernel.path)
+            target = "cpu" if self._device == HOST else "cuda"
+            launcher = provider.kernel(kernel.name, target)
+            self._kernels[key] = launcher, provider.interface(kernel.name)
+        return self._kernels[key]
+
+    def _provider(self, path: str) -> SessionProvider:
+        if path not in self._providers:
+            options = options_from_environment()
+            self._providers[path] = SessionProvider(path, options, session=self._session)
+        return self._providers[path]
+
+    # --- arrays of a caller -------------------------------------------------------------
+
+    def adopt(self, value: object) -> object:
+        """An argument from Python as an array of this world: its own memory on the CPU, a
+        copy where kernels run on a device."""
+        view = describe(value, "argument")
+        if view is None:
+            return value
+        array = as_numpy(view)
+        return array if self._device == HOST else self._kept(array)
+
+    def give_back(self, value: object, own: object) -> None:
+        """Bring what was written into an adopted copy back to the caller's array."""
+        block = mirror.block_of(own) if is_array(own) else None
+        if block is not None and block.newer == "device":
+            view = describe(value, "argument")
+            if view is not None and not view.read_only:
+                as_numpy(view)[...] = self._array(own)
+
+    def handed_back(self, result: object) -> object:
+        """A result with its newest elements on the host."""
+        if isinstance(result, (tuple, list)):
+            items = cast("tuple[object, ...]", result)
+            return tuple(self.handed_back(item) for item in items)
+        return self._array(result) if is_array(result) else result
+
+    def print(self, text: str) -> None:
+        self._write(text)
+
+    def finish(self) -> None:
+        if self._device != HOST:
+            from tessera_backend.runtime.faults import synchronize_all
+
+            synchronize_all()
+
+
+def _formatted(value: Any, spec: str) -> str:
+    try:
+        return format(scalars.plain(value), spec)
+    except (ValueError, TypeError) as fault:
+        raise WorldFault(f"the format {spec!r} does not fit: {fault}") from fault
+
+
+def _check_items(array: Array, items: tuple[Index, ...]) -> None:
+    """Elements outside are faults, as NumPy has it, in our words."""
+    axes = [i for i in items if i is not None]
+    if len(axes) > array.ndim:
+        raise WorldFault(f"{len(axes)} indices for an array of {array.ndim} axes", code="T0807")
+    for axis, item in enumerate(axes):
+        n = array.shape[axis]
+        if isinstance(item, int) and not -n <= item < n:
+            inside = f"0 to {n - 1} are inside" if n else "it has no element"
+            raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
+
+
+def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
+    """Host memory at a multiple of 64 bytes, so that kernels may assume alignment."""
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)

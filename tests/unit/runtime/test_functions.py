@@ -1,0 +1,93 @@
+"""Plain functions called from Python, on the host; on a device see test_gpu.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.runtime import cache
+from tessera_backend.runtime.tape import Allocation, Handle, Tape
+
+import tessera_lang as tessera
+from tessera_lang.diagnostics import TesseraError
+from tessera_lang.types.dtype import F32
+
+TEXT = """\
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def scale(x: f32[n], a: f32, out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        out[i] = x[i] * a
+
+def doubled(x, times=1):
+    for k in range(times):
+        out = op.zeros(x.shape, f32)
+        scale(x, 2.0, out)
+        x = out
+    return x
+
+def both(x):
+    return doubled(x), x.shape[0]
+
+def wrong(x):
+    return x[99]
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path / "cache"))
+    cache.forget_shared_cache()
+    (tmp_path / "f.tessera").write_text(TEXT)
+    yield tessera.load(tmp_path / "f.tessera", target="cpu")
+    cache.forget_shared_cache()
+
+
+def test_functions_take_and_give_arrays(module: Any) -> None:
+    x = np.arange(5, dtype=np.float32)
+    assert module.doubled(x).tolist() == [0, 2, 4, 6, 8]
+    assert module.doubled(x, times=3).tolist() == [0, 8, 16, 24, 32]
+    assert x.tolist() == [0, 1, 2, 3, 4]
+    first, size = module.both(x)
+    assert first.tolist() == [0, 2, 4, 6, 8] and size == 5
+    assert {"doubled", "both", "scale"} <= set(dir(module))
+
+
+def test_faults_show_the_line(module: Any) -> None:
+    x = np.zeros(5, np.float32)
+    with pytest.raises(TesseraError, match=r"x\[99\]"):
+        module.wrong(x)
+    with pytest.raises(TesseraError):
+        module.doubled()
+    with pytest.raises(TesseraError):
+        module.doubled(x, nothing=1)
+
+
+def test_standard_library_by_name(module: Any) -> None:
+    reduce = tessera.load("std.reduce", target="cpu")
+    x = np.random.default_rng(2).random((30, 40), np.float32)
+    assert np.allclose(reduce.sum(x), x.sum(), rtol=1e-5)
+    assert reduce.max(x, axis=1).tolist() == x.max(1).tolist()
+
+
+def test_results_are_new_memory_and_scratch_is_not() -> None:
+    made: list[Allocation] = []
+
+    def make(wanted: Allocation, ordinal: int, stream: int) -> tuple[object, int]:
+        made.append(wanted)
+        return object(), 0x1000 * len(made)
+
+    tape = Tape()
+    tape.inputs = 1
+    tape.allocations = [Allocation(F32, (7,), False), Allocation(F32, (1,), False)]
+    tape.close(Handle(2, 0, F32, (), ()))
+    for _ in range(3):
+        pointers, owners = [0x10], [object()]
+        assert tape.play(pointers, owners, 0, 0, make)
+        assert len(pointers) == 3 and owners[2] is not None
+    shapes = [a.shape for a in made]
+    assert shapes.count((7,)) == 1 and shapes.count(()) == 3
+    tape.play([0x10], [object()], 0, 5, make)
+    assert [a.shape for a in made].count((7,)) == 2
