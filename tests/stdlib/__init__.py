@@ -1,0 +1,1 @@
+"""The standard library against NumPy."""

@@ -1,0 +1,147 @@
+"""std.random against the published answers and a reference in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.stdlib.arrays import DTYPES, INTEGERS, TARGETS, module, one_thread, same
+
+MASK = np.uint64(0xFFFFFFFF)
+SIZES = (0, 1, 2, 3, 4, 5, 1023, 1024, 1025, 10007)
+# Counter, key, words: the known answers that Random123 is tested with.
+KNOWN = (
+    ("00000000 00000000 00000000 00000000", "00000000 00000000",
+     "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff",
+     "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
+     "d16cfe09 94fdcceb 5001e420 24126ea1"),
+)  # fmt: skip
+
+
+@pytest.fixture(params=TARGETS)
+def std(request: pytest.FixtureRequest) -> Any:
+    return module("std.random", str(request.param))
+
+
+def words_of(text: str) -> list[int]:
+    return [int(w, 16) for w in text.split()]
+
+
+def philox(counters: Any, key: tuple[int, int]) -> Any:
+    """Ten rounds on rows of four words, held in 64 bits."""
+    c = counters.astype(np.uint64)
+    k = [np.uint64(v) for v in key]
+    for _ in range(10):
+        left, right = c[:, 0] * np.uint64(0xD2511F53), c[:, 2] * np.uint64(0xCD9E8D57)
+        c = np.stack([
+            (right >> np.uint64(32)) ^ c[:, 1] ^ k[0], right & MASK,
+            (left >> np.uint64(32)) ^ c[:, 3] ^ k[1], left & MASK,
+        ], axis=1)  # fmt: skip
+        k = [(k[0] + np.uint64(0x9E3779B9)) & MASK, (k[1] + np.uint64(0xBB67AE85)) & MASK]
+    return c
+
+
+def words(count: int, stream: int, seed: int) -> Any:
+    """The first `count` words of a stream."""
+    blocks = -(-count // 4)
+    counters = np.zeros((blocks, 4), np.uint64)
+    counters[:, 0] = np.arange(blocks)
+    counters[:, 2] = stream
+    key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
+    return philox(counters, key).reshape(-1)[:count]
+
+
+def long_words(count: int, stream: int, seed: int) -> Any:
+    both = words(2 * count, stream, seed)
+    return both[0::2] << np.uint64(32) | both[1::2]
+
+
+def test_the_published_answers(std: Any) -> None:
+    counters = np.array([words_of(c) for c, _, _ in KNOWN], np.uint32)
+    keys = np.array([words_of(k) for _, k, _ in KNOWN], np.uint32)
+    out = np.zeros_like(counters)
+    std.philox_words(counters, keys, out)
+    same(out, np.array([words_of(w) for _, _, w in KNOWN], np.uint32))
+    same(philox(counters[1:2], (keys[1, 0], keys[1, 1])).astype(np.uint32), out[1:2])
+
+
+@pytest.mark.parametrize("seed", [0, 1, -1, 2**40 + 7])
+def test_uniform(std: Any, seed: int) -> None:
+    for n in SIZES:
+        found = std.uniform((n,), seed=seed)
+        assert found.dtype == np.float32
+        same(found, ((words(n, 0, seed) >> np.uint64(8)) * 2.0**-24).astype(np.float32))
+        found = std.uniform((n,), seed=seed, dtype="f64")
+        same(found, (long_words(n, 1, seed) >> np.uint64(11)) * 2.0**-53)
+    unit = std.uniform((1000,), seed=seed)
+    moved = std.uniform((1000,), seed=seed, low=-3.0, high=5.0)
+    same(moved, np.float32(-3) + np.float32(8) * unit)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(std: Any, dtype: str) -> None:
+    limits = np.iinfo(DTYPES[dtype])
+    most = min(int(limits.max), 2**63 - 1)
+    for low, high in ((0, 2), (3, 4), (int(limits.min), most), (most - 5, most)):
+        for n in (0, 1, 5, 1025):
+            found = std.integers((n,), seed=3, low=low, high=high, dtype=dtype)
+            assert found.dtype == DTYPES[dtype]
+            drawn = [low + (int(w) * (high - low) >> 64) for w in long_words(n, 4, 3)]
+            same(found, np.array(drawn, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_normal(std: Any, dtype: str) -> None:
+    for n in SIZES:
+        assert std.normal((n,), seed=2, dtype=dtype).shape == (n,)
+    x = std.normal((400_000,), seed=2, dtype=dtype)
+    assert x.dtype == DTYPES[dtype] and np.isfinite(x).all()
+    x = np.sort(x.astype(np.float64))
+    for below, share in ((-2.0, 0.022750), (-1.0, 0.158655), (0.0, 0.5), (1.5, 0.933193)):
+        assert abs(np.searchsorted(x, below) / x.size - share) < 0.003
+    assert abs(x.mean()) < 0.006 and abs(x.std() - 1) < 0.005
+
+
+def test_normal_is_that_of_box_and_muller(std: Any) -> None:
+    found = std.normal((4000,), seed=2)
+    w = words(4000, 2, 2).astype(np.float64)
+    radius = np.sqrt(-2 * np.log(w[0::2] * 2.0**-32 + 2.0**-33))
+    angle = 2 * np.pi * (np.floor(w[1::2] / 256) * 2.0**-24)
+    expected = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_shapes_are_filled_in_row_major_order(std: Any) -> None:
+    flat = std.uniform((105,), seed=8)
+    same(std.uniform((3, 5, 7), seed=8), flat.reshape(3, 5, 7))
+    same(std.uniform((), seed=8), flat[0])
+    assert std.integers((2, 0), seed=8).shape == (2, 0)
+
+
+def test_same_numbers_with_any_threads(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bits: set[bytes] = set()
+    for threads in (1, 2, 5):
+        one_thread(monkeypatch, threads)
+        bits.add(std.normal((50_001,), seed=1).tobytes())
+    assert len(bits) == 1
+
+
+def test_same_normal_numbers_on_both_targets(std: Any) -> None:
+    same(std.normal((10_007,), seed=6), module("std.random", "cpu").normal((10_007,), seed=6))
+
+
+@pytest.mark.parametrize("call", [
+    "uniform((-1,))", "uniform(3, dtype='i32')", "normal(3, dtype='f16')", "uniform()",
+    "integers(3, low=5, high=5)", "integers(3, low=0, high=257, dtype='u8')",
+    "integers(3, low=-1, high=3, dtype='u64')", "integers(3, dtype='f32')",
+    "normal('three')", "uniform(3, seed=0.5)",
+])  # fmt: skip
+def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
+    with pytest.raises(tessera.TesseraError) as caught:
+        eval(f"std.{call}", {"std": std})
+    assert not any(d.code.startswith("T09") for d in caught.value.diagnostics)

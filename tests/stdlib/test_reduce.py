@@ -1,0 +1,236 @@
+"""std.reduce: every function, dtype, size, rank, axis and layout against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.stdlib.arrays import (
+    DTYPES,
+    EPSILON,
+    FLOATS,
+    INTEGERS,
+    SIZES,
+    TARGETS,
+    few,
+    module,
+    near,
+    numbers,
+    one_thread,
+    same,
+    some,
+    views,
+    wide,
+)
+
+MOST = some("bool", "i8", "u32", "i64", "bf16", "f32")
+
+
+@pytest.fixture(params=TARGETS)
+def std(request: pytest.FixtureRequest) -> Any:
+    return module("std.reduce", str(request.param))
+
+
+# Half of the least value above 0: what rounding may cost near 0.
+HALF_SUBNORMAL = {"f16": 2.0**-25, "bf16": 2.0**-134, "f8e4m3": 2.0**-10, "f8e5m2": 2.0**-17}
+
+
+def accumulator(dtype: str) -> str:
+    if dtype in ("bool", "i8", "i16"):
+        return "i32"
+    if dtype in ("u8", "u16"):
+        return "u32"
+    return "f32" if dtype in FLOATS and dtype != "f64" else dtype
+
+
+def check_sum(found: Any, x: Any, dtype: str, axis: int | None, depth: int) -> None:
+    """Integers wrap; a float is off by a rounding for each addition it took part in."""
+    acc = accumulator(dtype)
+    if acc in INTEGERS:
+        expected = np.sum(x, axis=axis, dtype=np.uint64 if acc[0] == "u" else np.int64)
+        same(found, np.asarray(expected).astype(DTYPES[acc]))
+        assert found.dtype == DTYPES[acc]
+        return
+    assert found.dtype == DTYPES[dtype]
+    exact = np.asarray(np.sum(wide(x), axis=axis))
+    size = np.asarray(np.sum(np.abs(wide(x)), axis=axis))
+    error = EPSILON[acc] * depth * size + EPSILON[dtype] * (
+        np.abs(exact) + EPSILON[acc] * depth * size
+    )
+    near(found, exact, error + 1e-300)
+
+
+def check_mean(found: Any, x: Any, dtype: str, axis: int | None, depth: int) -> None:
+    result = dtype if dtype in FLOATS else "f32"
+    acc = accumulator(dtype) if dtype in FLOATS else "f64"
+    assert found.dtype == DTYPES[result]
+    count = x.size if axis is None else x.shape[axis]
+    with np.errstate(all="ignore"):
+        exact = np.asarray(np.sum(wide(x), axis=axis, dtype=np.float64)) / count
+        size = np.asarray(np.sum(np.abs(x.astype(np.float64)), axis=axis)) / count
+    error = EPSILON[acc] * (depth + 2) * size + 2 * EPSILON[result] * np.abs(exact)
+    near(found, exact, np.nan_to_num(error) + HALF_SUBNORMAL.get(result, 0.0))
+
+
+def lowest(dtype: str) -> Any:
+    if dtype == "bool":
+        return np.bool_(False), np.bool_(True)
+    if dtype in INTEGERS:
+        limits = np.iinfo(DTYPES[dtype])
+        return limits.min, limits.max
+    if dtype.startswith("f8"):
+        top = ml_dtypes.finfo(DTYPES[dtype]).max
+        return -top, top
+    return -np.inf, np.inf
+
+
+def check_extreme(std: Any, name: str, x: Any, dtype: str, axis: int | None) -> None:
+    found = getattr(std, name)(x) if axis is None else getattr(std, name)(x, axis=axis)
+    assert found.dtype == DTYPES[dtype]
+    low, high = lowest(dtype)
+    initial = low if name == "max" else high
+    same(found, getattr(np, name)(wide(x), axis=axis, initial=wide(np.asarray(initial))))
+
+
+@pytest.mark.parametrize("dtype", MOST)
+def test_whole_arrays_of_every_size(std: Any, dtype: str) -> None:
+    for n in SIZES:
+        x = numbers(dtype, n, seed=n)
+        check_sum(std.sum(x), x, dtype, None, 64)
+        check_mean(std.mean(x), x, dtype, None, 64)
+        check_extreme(std, "max", x, dtype, None)
+        check_extreme(std, "min", x, dtype, None)
+        y = few(dtype, n, seed=n)
+        for name in ("argmax", "argmin"):
+            if n == 0:
+                continue
+            for z in (x, y):
+                found = getattr(std, name)(z)
+                assert found.dtype == np.int64 and found.shape == ()
+                assert int(found) == int(getattr(np, name)(wide(z))), (name, n)
+
+
+@pytest.mark.parametrize("dtype", MOST)
+def test_rows_and_columns_of_every_size(std: Any, dtype: str) -> None:
+    shapes = [(3, n) for n in SIZES[:-1]] + [(n, 3) for n in SIZES[:-1]] + [(0, 0), (257, 300)]
+    for shape in shapes:
+        x, y = numbers(dtype, shape, seed=shape[1]), few(dtype, shape, seed=shape[0])
+        for axis in (0, 1):
+            check_sum(std.sum(x, axis=axis), x, dtype, axis, shape[axis] + 16)
+            check_mean(std.mean(x, axis=axis), x, dtype, axis, shape[axis] + 16)
+            check_extreme(std, "max", x, dtype, axis)
+            check_extreme(std, "min", x, dtype, axis)
+            if shape[axis] == 0 or shape[1 - axis] > 300:
+                continue
+            for name in ("argmax", "argmin"):
+                same(getattr(std, name)(y, axis=axis), getattr(np, name)(wide(y), axis=axis))
+
+
+@pytest.mark.parametrize("dtype", ["i32", "f32"])
+@pytest.mark.parametrize("rank", range(5))
+def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
+    for shape in ((3, 5, 2, 4)[:rank], (1, 1, 7, 1)[:rank], (2, 0, 3, 5)[:rank]):
+        x = numbers(dtype, shape, seed=rank)
+        check_sum(std.sum(x), x, dtype, None, 64)
+        for axis in range(-rank, rank):
+            check_sum(std.sum(x, axis=axis), x, dtype, axis, 64)
+            check_extreme(std, "max", x, dtype, axis)
+            check_extreme(std, "min", x, dtype, axis)
+            if shape[axis]:
+                same(std.argmax(x, axis=axis), np.argmax(x, axis=axis))
+                same(std.argmin(x, axis=axis), np.argmin(x, axis=axis))
+
+
+@pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
+def test_layouts(std: Any, layout: str) -> None:
+    for dtype, shape in itertools.product(("f32", "i64"), ((6, 10, 4), (33, 17), (100,))):
+        x = views(numbers(dtype, shape))[layout]
+        for axis in (None, *range(x.ndim)):
+            where = {} if axis is None else {"axis": axis}
+            check_sum(std.sum(x, **where), x, dtype, axis, 64)
+            check_extreme(std, "max", x, dtype, axis)
+            same(std.argmin(x, **where), np.asarray(np.argmin(x, axis=axis)))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_nan_and_infinity(std: Any, dtype: str) -> None:
+    kind = DTYPES[dtype]
+    for n in (5, 300, 5000):
+        for at in (0, 3, n - 1):
+            x = numbers(dtype, n)
+            x[at] = np.nan
+            for name in ("sum", "mean", "max", "min"):
+                assert np.isnan(wide(getattr(std, name)(x))), name
+            x[n // 2] = np.nan
+            for name in ("argmax", "argmin"):
+                assert int(getattr(std, name)(x)) == min(at, n // 2)
+            x[np.isnan(wide(x))] = np.inf
+            assert wide(std.sum(x)) == np.inf and wide(std.max(x)) == np.inf
+            assert int(std.argmax(x)) == min(at, n // 2)
+            x[at] = -np.inf
+            assert wide(std.min(x)) == -np.inf and int(std.argmin(x)) == min(at, n)
+    ones = np.full((4, 3), -np.inf, kind)
+    same(std.max(ones, axis=0), np.full(3, -np.inf, kind))
+    same(std.argmax(ones, axis=1), np.zeros(4, np.int64))
+
+
+def test_signs_of_zero(std: Any) -> None:
+    """-0.0 is less than +0.0 for min and max; argmax takes them as equal, like NumPy."""
+    for x in (np.array([0.0, -0.0, 0.0], np.float32), np.array([-0.0, 0.0], np.float32)):
+        assert np.signbit(std.min(x)) and not np.signbit(std.max(x))
+        assert int(std.argmax(x)) == int(std.argmin(x)) == 0
+
+
+def test_f16_sums_do_not_overflow_on_the_way(std: Any) -> None:
+    x = np.array([60000, 60000, -60000, -60000, 5], np.float16)
+    assert float(std.sum(x)) == 5
+    assert float(std.mean(np.full(10, 60000, np.float16))) == 60000
+    many = np.ones(100003, ml_dtypes.bfloat16)
+    assert float(std.sum(many)) == float(ml_dtypes.bfloat16(100003))
+
+
+def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = numbers("f32", (313, 321))
+    bits: list[bytes] = []
+    for threads in (1, 2, 2, 5):
+        one_thread(monkeypatch, threads)
+        parts = [std.sum(x), std.mean(x), std.sum(x, axis=0), std.sum(x, axis=1)]
+        bits.append(b"".join(np.asarray(p).tobytes() for p in parts))
+    assert len(set(bits)) == 1
+
+
+@pytest.mark.parametrize("call", [
+    "sum(x, axis=2)", "max(x, axis=-3)", "argmax(x, axis=7)", "mean(x, axis=2)",
+    "argmax(empty)", "argmin(empty)", "argmin(hollow, axis=1)", "sum(x, 1, 2)", "sum()",
+    "sum(x, axes=1)", "sum(None)", "max(text)", 'sum(x, axis="rows")',
+])  # fmt: skip
+def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
+    names = {
+        "x": np.ones((2, 3), np.float32), "empty": np.zeros((0, 2), np.float32),
+        "hollow": np.zeros((3, 0), np.int32), "text": np.array(["a", "b"]),
+    }  # fmt: skip
+    with pytest.raises(tessera.TesseraError) as caught:
+        eval(f"std.{call}", {"std": std, **names})
+    assert all(
+        d.code.startswith("T0") and not d.code.startswith("T09") for d in caught.value.diagnostics
+    )
+
+
+def test_a_bad_axis_names_it_and_the_line() -> None:
+    with pytest.raises(tessera.TesseraError) as caught:
+        module("std.reduce", "cpu").sum(np.ones((2, 3), np.float32), axis=2)
+    assert "axis 2 of an array of rank 2" in str(caught.value)
+    assert "reduce_kernels.tessera:" in str(caught.value)
+
+
+def test_the_argument_is_not_changed(std: Any) -> None:
+    x = numbers("f32", (7, 9))
+    before = x.copy()
+    x.flags.writeable = False
+    std.sum(x), std.argmax(x, axis=0), std.max(x.T, axis=1)
+    assert np.array_equal(x, before)

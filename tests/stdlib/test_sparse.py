@@ -1,0 +1,109 @@
+"""std.sparse against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, module, near, one_thread
+
+KINDS = list(itertools.product(("f32", "f64"), ("i32", "i64")))
+
+
+@pytest.fixture(params=TARGETS)
+def std(request: pytest.FixtureRequest) -> Any:
+    return module("std.sparse", str(request.param))
+
+
+def matrix(rows: int, columns: int, length: float, dtype: str, index: str) -> Any:
+    """Offsets, columns and values of rows of random lengths, some empty, with repeated columns."""
+    r: Any = np.random.default_rng(rows + columns)
+    lengths = r.poisson(length, rows) * (r.random(rows) < 0.8) * (columns > 0)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(DTYPES[index])
+    places = r.integers(0, max(columns, 1), offsets[-1]).astype(DTYPES[index])
+    return offsets, places, r.standard_normal(offsets[-1]).astype(DTYPES[dtype])
+
+
+def lengths_of(offsets: Any) -> Any:
+    return offsets[1:] - offsets[:-1]
+
+
+def rows_of(lengths: Any) -> Any:
+    return np.array([r for r, n in enumerate(lengths) for _ in range(n)], np.int64)
+
+
+def check(found: Any, parts: Any, x: Any, dtype: str) -> None:
+    offsets, columns, values = parts
+    assert found.dtype == DTYPES[dtype]
+    terms = values.astype(np.longdouble) * x.astype(np.longdouble)[columns]
+    lengths = lengths_of(offsets)
+    rows = rows_of(lengths)
+    exact, size = np.zeros((2, offsets.size - 1), np.longdouble)
+    np.add.at(exact, rows, terms)
+    np.add.at(size, rows, np.abs(terms))
+    near(found, exact, EPSILON[dtype] * (lengths + 8) * size + 1e-300)
+
+
+@pytest.mark.parametrize(("dtype", "index"), KINDS)
+@pytest.mark.parametrize("length", [0, 1, 3, 6, 14, 40, 300])
+def test_rows_of_every_length(std: Any, dtype: str, index: str, length: int) -> None:
+    for rows, columns in ((0, 3), (1, 1), (3, 0), (5, 7), (33, 129), (257, 1000)):
+        parts = matrix(rows, columns, length, dtype, index)
+        x = np.random.default_rng(1).standard_normal(columns).astype(DTYPES[dtype])
+        check(std.matvec(*parts, x), parts, x, dtype)
+
+
+def test_one_long_row(std: Any) -> None:
+    parts = matrix(1, 1000, 30000, "f64", "i32")
+    parts = (np.array([0, parts[2].size], np.int32), *parts[1:])
+    x = np.random.default_rng(1).standard_normal(1000)
+    check(std.matvec(*parts, x), parts, x, "f64")
+
+
+def test_indices_of_two_dtypes_and_strided_inputs(std: Any) -> None:
+    offsets, columns, values = matrix(40, 60, 5, "f32", "i64")
+    x = np.random.default_rng(1).standard_normal(120).astype(np.float32)[::2]
+    wide = np.repeat(values, 2)[::2]
+    found = std.matvec(offsets, np.repeat(columns, 2).astype(np.int32)[::2], wide, x)
+    check(found, (offsets, columns, values), x, "f32")
+
+
+@pytest.mark.parametrize("column", [3, 2**31 - 1, -1])
+def test_a_column_outside_is_reported(std: Any, column: int) -> None:
+    columns = np.array([0, column, 2], np.int32)
+    with pytest.raises(tessera.TesseraError, match="outside") as caught:
+        np.asarray(std.matvec(np.array([0, 1, 3], np.int32), columns, np.ones(3), np.ones(3)))
+    assert str(column) in str(caught.value)
+
+
+@pytest.mark.parametrize("offsets", [(0, 4, 3), (0, 3, 99), (-1, 2, 3), (0, 2**31 - 1, 3)])
+def test_wrong_offsets_are_reported(std: Any, offsets: tuple[int, ...]) -> None:
+    with pytest.raises(tessera.TesseraError, match="offsets of a matrix"):
+        np.asarray(std.matvec(np.array(offsets, np.int32), np.zeros(3, np.int32), np.ones(3),
+                              np.ones(3)))  # fmt: skip
+
+
+def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = matrix(500, 400, 20, "f32", "i32")
+    x = np.random.default_rng(1).standard_normal(400).astype(np.float32)
+    bits: set[bytes] = set()
+    for threads in (1, 2, 5):
+        one_thread(monkeypatch, threads)
+        bits.add(std.matvec(*parts, x).tobytes())
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("call", [
+    "matvec(none, i, v, v)", "matvec(i, i, v, short)", "matvec(i, i, v, halves)", "matvec(i, i, v)",
+    "matvec(v, i, v, v)", "matvec(i, v, v, v)", "matvec(i, i, i, v)", "matvec(i, short, v, v)",
+])  # fmt: skip
+def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
+    names = {"none": np.zeros(0, np.int32), "i": np.zeros(3, np.int32), "v": np.ones(3),
+             "short": np.ones(2, np.float32), "halves": np.ones(3, np.float16)}  # fmt: skip
+    with pytest.raises(tessera.TesseraError) as caught:
+        eval(f"std.{call}", {"std": std, **names})
+    assert not any(d.code.startswith("T09") for d in caught.value.diagnostics)
