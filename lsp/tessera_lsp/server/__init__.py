@@ -1,0 +1,1 @@
+"""The protocol side of the language server (pygls)."""
