@@ -1,0 +1,1 @@
+"""Benchmarks: us and the peers in one process, alternating, medians; JSON under results/."""
