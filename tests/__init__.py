@@ -1,0 +1,1 @@
+"""Tests. See docs/architecture.md."""

@@ -1,0 +1,80 @@
+"""The analyses of the library and the examples: no false alarm, no race, at little cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tessera_lang.analysis import check_barriers, check_bounds, check_shared, ranges, uniformity
+from tessera_lang.driver.pipeline import TILE, run_passes
+from tessera_lang.ir.core import Program
+from tessera_lang.lower.ast_to_tile import finish_plan
+from tessera_lang.opt.tile import TILE_PASSES
+from tessera_lang.target.backend import TargetOptions, backend_named
+from tessera_lang.target.plan import LaunchPlan
+from tests.fuzz.checker import library_files, lowered_kernels
+
+FILES = library_files()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_no_false_alarm(path: Path) -> None:
+    found, kernels = lowered_kernels(path)
+    assert not [d for d in found if d.severity == "error"]
+    for _, program, plan in kernels:
+        verdict = check_shared(program.operations[0], plan)
+        assert verdict.races in ("none", "proved"), plan.kernel
+        assert verdict.unwritten != "witness", plan.kernel
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_pass_keeps_what_is_proved(path: Path) -> None:
+    """The analyses audit our own passes: none may move a barrier or a place."""
+    for _, program, plan in lowered_kernels(path)[1]:
+        for step in TILE_PASSES:
+            program = step.run(program)
+            kernel = program.operations[0]
+            assert check_barriers(kernel) == ()
+            verdict = check_shared(kernel, plan)
+            assert verdict.races in ("none", "proved"), step.name
+            assert verdict.unwritten != "witness", step.name
+
+
+def seconds(ask: Callable[[], object]) -> float:
+    """The least of three runs."""
+    times: list[float] = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        ask()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def analyse(program: Program, plan: LaunchPlan) -> None:
+    """What a check does with a kernel once it is lowered."""
+    kernel = program.operations[0]
+    uniform, known = uniformity(kernel), ranges(kernel)
+    check_barriers(kernel, uniform)
+    check_bounds(kernel, known)
+    check_shared(kernel, plan, uniform, known)
+
+
+def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:
+    backend = backend_named("cpu")
+    made = run_passes(program, TILE, [])
+    options = TargetOptions("cpu", backend.default_arch())
+    backend.compile(made, finish_plan(made, plan), options, ())
+
+
+def test_cost_of_the_analyses() -> None:
+    """Together under a third of the compile time of the library's kernels."""
+    analyses = compiling = 0.0
+    for path in FILES:
+        for _, program, plan in lowered_kernels(path)[1]:
+            analyses += seconds(lambda p=program, q=plan: analyse(p, q))
+            compiling += seconds(lambda p=program, q=plan: compile_for_cpu(p, q))
+    print(f"analyses {analyses:.3f} s, compiling {compiling:.3f} s")
+    assert analyses < compiling / 3

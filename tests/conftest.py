@@ -1,0 +1,68 @@
+"""What all tests share: GPU probing, golden files, profiles of generated tests."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
+settings.load_profile("default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+
+
+@cache
+def cuda_fault() -> str:
+    """Why no CUDA device can be opened; empty where one can. Asks the driver itself."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return "no NVIDIA driver"
+    if status := driver.cuInit(0):
+        return f"the NVIDIA driver does not start ({status})"
+    count = ctypes.c_int(0)
+    if driver.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return "no CUDA device"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and (fault := cuda_fault()):
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason=fault))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``text`` is what ``tests/golden/name`` holds.
+
+    With ``--update-golden`` the file is written instead.
+    """
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        if not path.is_file():
+            pytest.fail(f"there is no tests/golden/{name}; run with --update-golden to write it")
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

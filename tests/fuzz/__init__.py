@@ -1,0 +1,1 @@
+"""Generated tests; `make fuzz` runs them for longer."""

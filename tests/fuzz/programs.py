@@ -1,0 +1,343 @@
+"""Generated programs against plain Python, bit for bit.
+
+``python -m tests.fuzz.programs --seconds 60 --seed 1 [--target cuda]`` runs until the time is
+over and prints what differs, with the smallest program it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from tessera_backend.runtime.api import Module
+from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
+
+import tessera_lang as tessera
+from tests.fuzz import program as p
+from tests.fuzz.generate import Generator, arguments
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}  # fmt: skip
+
+
+@dataclass
+class Difference:
+    """What a program did otherwise than it should."""
+
+    kernel: p.Kernel
+    seed: int
+    optimize: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}, optimize {self.optimize}: {self.text}\n\n{self.kernel.text()}"
+
+
+def to_numpy(array: p.Array, layout: int) -> Any:
+    """The elements as an array: contiguous, with steps, or reversed."""
+    dtype = DTYPES[array.dtype]
+    with np.errstate(all="ignore"):
+        if array.dtype.startswith("f") and array.dtype != "f64":
+            flat = np.array(array.items, np.float64).astype(np.float32).astype(dtype)
+        else:
+            flat = np.array(array.items, dtype)
+    value = flat.reshape(array.shape)
+    if layout == 0:
+        return value
+    steps = tuple(slice(None, None, 2 if layout == 1 else -1) for _ in array.shape)
+    base = np.zeros([n * 2 if layout == 1 else n for n in array.shape], dtype)
+    view = base[steps]
+    view[...] = value
+    return view
+
+
+def differs(expected: p.Array, found: Any) -> str:
+    """Where the two are not the same bits; NaN is NaN."""
+    items = found.reshape(-1)
+    for at, e in enumerate(expected.items):
+        f = items[at].item() if not hasattr(items[at], "__float__") else items[at]
+        if isinstance(e, float):
+            value = float(f)
+            same = (e != e and value != value) or (
+                e == value and math.copysign(1.0, e) == math.copysign(1.0, value)
+            )
+        else:
+            same = int(e) == int(f)
+        if not same:
+            return f"element {at} is {f}, and {e} is right"
+    return ""
+
+
+@dataclass
+class Case:
+    kernel: p.Kernel
+    seed: int
+    expected: dict[str, p.Array]
+    faults: int
+
+
+def evaluated(kernel: p.Kernel, seed: int) -> Case:
+    """What the program does in Python. Raises Endless."""
+    arrays, scalars = arguments(kernel, seed)
+    launch = kernel.run(arrays, scalars)
+    return Case(kernel, seed, arrays, launch.faults)
+
+
+def generate(seed: int) -> Case:
+    """The first program from this seed on that ends soon."""
+    while True:
+        kernel = Generator(seed, faults=seed % 5 == 0).kernel()
+        try:
+            return evaluated(kernel, seed)
+        except p.Endless:
+            seed += 1_000_000
+
+
+def compared(case: Case, module: Any, optimize: int) -> Difference | None:
+    """Run a case of a compiled module."""
+    kernel = case.kernel
+    arrays, scalars = arguments(kernel, case.seed)
+    r = random.Random(case.seed)
+    given: list[Any] = []
+    outputs: dict[str, Any] = {}
+    for q in kernel.parameters:
+        if not q.shape:
+            given.append(_scalar(scalars[q.name], q.dtype))
+            continue
+        value = to_numpy(arrays[q.name], r.choice((0, 0, 1, 2)))
+        given.append(value)
+        if q.mut:
+            outputs[q.name] = value
+    faulted = ""
+    try:
+        getattr(module, kernel.name)(*given)
+        if module_target(module) == "cuda":
+            tessera.synchronize()
+    except tessera.TesseraError as fault:
+        faulted = str(fault)
+    if bool(faulted) != bool(case.faults):
+        said = faulted or "no fault was reported, and there is one"
+        return Difference(kernel, case.seed, optimize, said)
+    for name, found in outputs.items():
+        wrong = differs(case.expected[name], found)
+        if wrong:
+            return Difference(kernel, case.seed, optimize, f"{name}: {wrong}")
+    return None
+
+
+def module_target(module: Any) -> str:
+    return "cuda" if repr(module).endswith("cuda>") else "cpu"
+
+
+def _scalar(value: Any, dtype: str) -> Any:
+    if dtype == "index":
+        return int(value)
+    return value
+
+
+def compiled(cases: list[Case], target: str, levels: tuple[int, ...]) -> list[tuple[int, Any]]:
+    """The module of these programs at each level; all share one front end. Raises TesseraError."""
+    text = "\n".join(c.kernel.text() for c in cases) + "\n"
+    found: list[tuple[int, Any]] = []
+    session: Any = None
+    for level in levels:
+        options = replace(options_from_environment(), target=target, optimize=level)
+        provider = SessionProvider("<source>", options, text=text, session=session)
+        session = provider.session()
+        if not found:
+            faults = [d for d in session.check("<source>") if d.severity == "error"]
+            if faults:
+                raise session.error(faults)
+        found.append((level, Module("<source>", provider, target)))  # type: ignore[arg-type]
+    return found
+
+
+CERTAIN = {"T0402", "T0223"}
+"""What the compiler may refuse in a program that faults: it saw that it surely does."""
+
+
+def refused_rightly(case: Case, fault: Exception) -> bool:
+    codes = (
+        {d.code for d in fault.diagnostics} if isinstance(fault, tessera.TesseraError) else set()
+    )
+    return bool(case.faults and codes and codes <= CERTAIN)
+
+
+def run_cases(cases: list[Case], target: str, levels: tuple[int, ...]) -> list[Difference]:
+    """All differences of these cases, compiled as one module."""
+    found: list[Difference] = []
+    try:
+        modules = compiled(cases, target, levels)
+    except Exception as fault:  # the compiler's own faults are what we look for
+        if len(cases) > 1:
+            return [d for c in cases for d in run_cases([c], target, levels)]
+        if refused_rightly(cases[0], fault):
+            return []
+        return [_failed(cases[0], levels[0], "does not compile", fault)]
+    for optimize, module in modules:
+        for case in cases:
+            try:
+                difference = compared(case, module, optimize)
+            except Exception as fault:
+                difference = _failed(case, optimize, "does not run", fault)
+            if difference:
+                found.append(difference)
+    return found
+
+
+def _failed(case: Case, optimize: int, what: str, fault: Exception) -> Difference:
+    text = f"{what}: {type(fault).__name__}: {fault}"
+    return Difference(case.kernel, case.seed, optimize, text)
+
+
+# --- smaller programs --------------------------------------------------------------------------
+
+
+def reduced(difference: Difference, target: str, seconds: float = 20) -> Difference:
+    """The same difference from a program with statements left out."""
+    until = time.monotonic() + seconds
+    best, kind = difference, _kind(difference.text)
+    changed = True
+    while changed and time.monotonic() < until:
+        changed = False
+        for kernel in _smaller(best.kernel):
+            if time.monotonic() > until:
+                break
+            try:
+                case = evaluated(kernel, best.seed)
+            except Exception:
+                continue
+            again = run_cases([case], target, (best.optimize,))
+            if again and _kind(again[0].text) == kind:
+                best, changed = again[0], True
+                break
+    return best
+
+
+def _kind(text: str) -> str:
+    """What sort of difference it is, so that a reduction keeps to it."""
+    for word in ("is right", "does not compile", "does not run", "no fault", "error["):
+        if word in text:
+            code = text[text.index("error[") + 6 :][:5] if "error[" in text else ""
+            return word + code
+    return text.split(":")[0]
+
+
+def _smaller(kernel: p.Kernel) -> Iterator[p.Kernel]:
+    """Copies with one statement less, or an expression replaced by one of its operands."""
+    count = len(list(_blocks(kernel)))
+    for b in range(count):
+        size = len(list(_blocks(kernel))[b])
+        for s in reversed(range(size)):
+            smaller = copy.deepcopy(kernel)
+            block = list(_blocks(smaller))[b]
+            removed = block.pop(s)
+            yield smaller
+            for inner in removed.blocks():
+                if inner:
+                    again = copy.deepcopy(kernel)
+                    list(_blocks(again))[b][s : s + 1] = copy.deepcopy(inner)
+                    yield again
+    for h in range(len(kernel.helpers)):
+        smaller = copy.deepcopy(kernel)
+        del smaller.helpers[h]
+        if smaller.helpers or "h_" not in smaller.text():
+            yield smaller
+    yield from _simpler(kernel)
+
+
+def _simpler(kernel: p.Kernel) -> Iterator[p.Kernel]:
+    total = len(list(_places(kernel)))
+    for at in range(total):
+        for pick in range(4):
+            smaller = copy.deepcopy(kernel)
+            owner, key, e = list(_places(smaller))[at]
+            inner = [x for _, _, x in _operands(e)]
+            same = [x for x in inner if x.dtype == e.dtype]
+            if pick >= len(same):
+                break
+            _put(owner, key, same[pick])
+            yield smaller
+
+
+def _put(owner: Any, key: Any, e: p.Expr) -> None:
+    if isinstance(key, str):
+        setattr(owner, key, e)
+    else:
+        owner[key] = e
+
+
+def _operands(node: Any) -> Iterator[tuple[Any, Any, p.Expr]]:
+    if isinstance(node, p.Helper):
+        return
+    for key, value in list(vars(node).items()):
+        if isinstance(value, p.Expr):
+            yield node, key, value
+        elif isinstance(value, list):
+            for at, item in enumerate(value):
+                if isinstance(item, p.Expr):
+                    yield value, at, item
+                elif isinstance(item, tuple) and item and isinstance(item[0], p.Expr):
+                    pass
+
+
+def _places(kernel: p.Kernel) -> Iterator[tuple[Any, Any, p.Expr]]:
+    for block in _blocks(kernel):
+        for s in block:
+            todo = list(_operands(s))
+            while todo:
+                found = todo.pop()
+                yield found
+                todo += list(_operands(found[2]))
+
+
+def _blocks(kernel: p.Kernel) -> Iterator[list[p.Stmt]]:
+    todo = [kernel.body, *(h.body for h in kernel.helpers)]
+    while todo:
+        block = todo.pop(0)
+        yield block
+        todo += [inner for s in block for inner in s.blocks()]
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--count", type=int, default=0, help="programs, whatever the time")
+    chosen = parser.parse_args()
+    os.environ.setdefault("TESSERA_CACHE", "off")
+    until, seed, found, done = time.monotonic() + chosen.seconds, chosen.seed, 0, 0
+    levels = (0, 3)
+    while (done < chosen.count) if chosen.count else (time.monotonic() < until):
+        cases = [generate(seed + k) for k in range(8)]
+        seed, done = seed + 8, done + 8
+        for difference in run_cases(cases, chosen.target, levels):
+            found += 1
+            print(reduced(difference, chosen.target), flush=True)
+            print("-" * 80)
+    print(f"{done} programs, {found} differences", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Faults that the generated programs found, as the smallest programs that showed them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+
+
+def launch(kernel: Any, *arguments: Any) -> None:
+    """Run a kernel and see what it reported."""
+    kernel(*arguments)
+    tessera.synchronize()
+
+
+TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_an_access_outside_is_reported_and_the_others_happen(target: str) -> None:
+    source = """
+@kernel tile[(64,)] grid[(1,)]
+def k(out: mut i32[n], q: i32):
+    out[grid_tile_linear_id()] = q
+"""
+    m = tessera.compile(source, target=target)
+    for n in (1, 60, 63):
+        out = np.zeros(n, np.int32)
+        with pytest.raises(tessera.TesseraError) as caught:
+            launch(m.k, out, 3)
+        assert "outside" in str(caught.value) and (out == 3).all()
+    out = np.zeros(64, np.int32)
+    m.k(out, 3)
+    assert (out == 3).all()
+
+
+def test_a_read_outside_that_nothing_uses_is_reported(target: str) -> None:
+    source = """
+@kernel tile[(2,)] grid[(2,)]
+def k(x: i32[n], out: mut i32[1]):
+    unused = x[grid_tile_count()]
+"""
+    k = tessera.compile(source, target=target).k
+    with pytest.raises(tessera.TesseraError):
+        launch(k, np.zeros(2, np.int32), np.zeros(1, np.int32))
+
+
+def test_what_control_never_reaches_is_not_surely_outside(target: str) -> None:
+    source = """
+@kernel tile[(2,)] grid[(2,)]
+def k(x: i64[n], out: mut bool[1]):
+    v = index(-1)
+    found = 0 <= v < n and x[v] != 3
+    if n < -3:
+        found = x[group_linear_id()] > 1
+    if n < 3 and n > 7:
+        found = x[group_linear_id() + n] > 1
+    if grid_tile_linear_id() == 0: out[0] = found
+"""
+    out = np.ones(1, np.bool_)
+    tessera.compile(source, target=target).k(np.ones(5, np.int64), out)
+    assert not out[0]
+
+
+def test_a_number_takes_the_dtype_that_the_arrays_give(target: str) -> None:
+    source = """
+@kernel tile[(32,)] grid[(1,)]
+def fill[T: dtype](value: T, out: mut T[n]):
+    for k in range(tile_linear_id(), n, 32):
+        out[k] = value
+"""
+    m = tessera.compile(source, target=target)
+    for dtype, value in ((np.float16, 3), (np.float64, 0.1), (np.uint8, 200), (np.int64, -5)):
+        out = np.zeros(40, dtype)
+        m.fill(value, out)
+        assert (out == dtype(value)).all()
+    with pytest.raises(tessera.TesseraError):
+        m.fill(1.5, np.zeros(4, np.int32))
+    with pytest.raises(tessera.TesseraError):
+        m.fill(300, np.zeros(4, np.uint8))

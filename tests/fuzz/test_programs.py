@@ -1,0 +1,45 @@
+"""Generated programs do bit for bit what plain Python says, at both levels of optimization."""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tests.fuzz import numbers
+from tests.fuzz.programs import DTYPES, generate, run_cases
+
+QUICK = [pytest.param("cpu", s) for s in range(0, 56, 8)]
+ON_DEVICE = [pytest.param("cuda", s, marks=pytest.mark.gpu) for s in range(0, 64, 16)]
+
+
+@pytest.mark.parametrize(("target", "seed"), [*QUICK, *ON_DEVICE])
+def test_programs(target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "TESSERA_CACHE" not in os.environ:
+        monkeypatch.setenv("TESSERA_CACHE", "off")
+    cases = [generate(seed + k) for k in range(8)]
+    found = run_cases(cases, target, (0, 3) if target == "cpu" else (3,))
+    assert not found, "\n\n".join(map(str, found))
+
+
+def test_the_same_seed_gives_the_same_program() -> None:
+    for seed in range(5):
+        assert generate(seed).kernel.text() == generate(seed).kernel.text()
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f8e5m2"])
+def test_the_reference_rounds_like_others(dtype: str) -> None:
+    """Rounding of the reference against NumPy and ml_dtypes, on values around each step."""
+    r = np.random.default_rng(0)
+    values = (r.standard_normal(3000) * 10.0 ** r.integers(-9, 6, 3000)).astype(np.float32)
+    for x in values.tolist():
+        found = numbers.rounded(x, dtype)
+        with np.errstate(all="ignore"):
+            expected = float(np.float32(x).astype(DTYPES[dtype]))
+        if dtype == "f8e5m2" and math.isinf(expected):
+            expected = math.copysign(57344.0, x)
+        assert found == expected, x
+        assert numbers.rounded_exactly(Fraction(x), dtype) == expected, x
