@@ -1,0 +1,72 @@
+# Needs make and Python 3.11 or newer; the rest is installed into .venv from a fresh clone on.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all lint format types check dist vsix fuzz bench clean
+
+help: ## Show what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed ## Set up, then compile and run the example on real measurements
+	$(BIN)/tesserac run examples/measurements.tessera
+	$(BIN)/python examples/check_measurements.py
+
+test: $(VENV)/.dev ## Set up, then run the tests (GPU tests where there is a GPU)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/.dev ## Run every test, those that build and install the package too
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## Check style, format and who imports whom
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Format the sources and mend what can be mended
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+types: $(VENV)/.dev ## Check the types, strictly
+	$(BIN)/pyright
+
+check: test lint types ## Everything a change must pass
+
+dist: $(VENV)/.dev ## Build the wheel and the source archive into dist/
+	$(BIN)/python -m build --no-isolation
+
+vsix: vscode-extension/node_modules/.package-lock.json ## Build the VS Code extension (needs Node.js)
+	cd vscode-extension && npm run vsix
+
+vscode-extension/node_modules/.package-lock.json: vscode-extension/package-lock.json
+	cd vscode-extension && npm ci --ignore-scripts
+	@touch $@
+
+fuzz: $(VENV)/.dev ## Run the generated tests for longer (SECONDS=120 SEED=1)
+	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz
+	$(BIN)/python -m tests.fuzz.programs --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
+
+bench: $(VENV)/.dev ## Install what the benchmarks compare with
+	$(PIP) install --group bench
+	@echo "now run one of benchmarks/*.py with $(BIN)/python"
+
+clean: ## Remove everything that was built or installed here
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Tessera needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade "pip>=25.1"
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.installed
+	$(PIP) install --editable ".[lsp]" --group dev
+	@touch $@
