@@ -30,7 +30,9 @@ LOWERS: dict[str, frozenset[str]] = {
 }
 """Intrinsics that NVPTX selects, with the types of their first operand."""
 
-_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 4, "local": 5}
+# A `const` argument is an address in global memory like any other: the constant bank holds only
+# what is placed there before a launch. It is read through the read-only path.
+_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 1, "local": 5}
 _SYNC_SCOPES = {
     "tile": 'syncscope("block") ',
     "group": 'syncscope("block") ',
@@ -127,7 +129,7 @@ class NvptxDialect(Dialect):
 
     def access_suffix(self, e: LaneEmitter, place: Place, write: bool) -> str:
         """Arrays that the kernel may not write are read through the read-only path."""
-        if write or place.mut or place.space != "global":
+        if write or place.mut or place.space not in ("global", "constant"):
             return ""
         return ", !invariant.load " + e.module.metadata("!{}")
 

@@ -299,3 +299,20 @@ def test_entries_clash_with_nothing(name: str) -> None:
 def test_equal_programs_give_equal_ptx() -> None:
     assert ptx_of(through_shared(128)).ptx == ptx_of(through_shared(128)).ptx
     assert "llvm" not in ptx_of(element_wise()).ptx.lower()
+
+
+def test_const_arrays_are_read_through_the_read_only_path() -> None:
+    """A `const` parameter is an address in global memory: `ld.global.nc`, and ptxas takes it."""
+    from tessera_lang.driver.session import Session
+    from tessera_lang.target.backend import TargetOptions, backend_named
+
+    source = (
+        "@kernel tile[(64,)] grid[(1,)]\n"
+        "def f(w: const f32[64], out: mut f32[64]):\n"
+        "    out[tile_linear_id()] = w[tile_linear_id()]\n"
+    )
+    session = Session(overlay={"c.tessera": source})
+    program, plan = session.tile("c.tessera", "f", session.signature("c.tessera", "f"))
+    options = TargetOptions("cuda", "sm_90")
+    artifact = backend_named("cuda").compile(program, plan, options, ("ptx",))
+    assert "ld.global.nc" in artifact.texts["ptx"]
