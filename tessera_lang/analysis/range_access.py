@@ -59,6 +59,13 @@ def check_access(state: State, operation: Operation) -> None:
         state.result.touched[array] = max(touched, min(cells, extent))
 
 
+def touch_whole(state: State, operation: Operation) -> None:
+    """A group that works on a buffer together may touch all of it."""
+    for value in operation.operands:
+        if isinstance(value.type, BufferType) and len(value.type.shape) == 1:
+            state.result.touched[value] = value.type.shape[0]
+
+
 def _axis(state: State, index: Linear, size: Linear) -> Literal["proved", "unknown", "outside"]:
     """Where an index lies in respect of ``0 .. size - 1``."""
     room = (size - index).shifted(-1)

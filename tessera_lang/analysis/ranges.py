@@ -15,7 +15,13 @@ from itertools import count
 from typing import cast
 
 from tessera_lang.analysis.linear import Interval, Linear, join
-from tessera_lang.analysis.range_access import ACCESSES, SIZE_LIMIT, check_access, see_view
+from tessera_lang.analysis.range_access import (
+    ACCESSES,
+    SIZE_LIMIT,
+    check_access,
+    see_view,
+    touch_whole,
+)
 from tessera_lang.analysis.range_rules import apply_rule, assume
 from tessera_lang.analysis.range_state import Access, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
@@ -69,6 +75,7 @@ class _Walk(State):
                 see_view(self, operation)
             else:
                 apply_rule(self, operation)
+                touch_whole(self, operation)
             if self.recording and operation.name in ZERO_REPORTS:
                 self._zero(operation)
 

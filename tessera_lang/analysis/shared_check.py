@@ -25,10 +25,12 @@ from tessera_lang.analysis.shared_memory import (
 from tessera_lang.analysis.uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 
 Verdict = Literal["none", "proved", "witness", "not proved"]
+_OF_TILES = frozenset(definition.name for definition in TILE_LEVEL_OPS)
 _MAX_LANES = 16  # that are traced for a suspicion of a race
 _MAX_SUSPECTS = 8  # reads for which all lanes are traced
 
@@ -51,6 +53,8 @@ def check_shared(
     """The check of a kernel whose barriers every lane gets to."""
     if not any(o.name == "tile.shared.alloc" for o in kernel.walk()):
         return SharedMemoryCheck("none", "none")
+    if any(_by_tiles(o) for o in kernel.walk()):
+        return SharedMemoryCheck("not proved", "not proved")
     try:
         memory = walk_lanes(kernel, uniform or uniformity(kernel), known or ranges(kernel))
     except GivesUp as stop:
@@ -60,6 +64,13 @@ def check_shared(
     _unwritten(found, kernel, plan, memory)
     found.unproved.extend(_same_value(o) for o in memory.same_value)
     return found
+
+
+def _by_tiles(operation: Operation) -> bool:
+    """Whether a group uses a buffer together: who put the barriers there is the compiler, and
+    this check, which is of lanes, has nothing to say."""
+    of_tiles = operation.name in _OF_TILES
+    return of_tiles and any(isinstance(v.type, BufferType) for v in operation.operands)
 
 
 # --- races --------------------------------------------------------------------------------

@@ -176,7 +176,9 @@ _UNIFORM = ("tile.group_linear", "tile.group_index", "tile.group_count")
 
 def _plain(walk: _Walk, operation: Operation) -> None:
     name = operation.name
-    if not operation.results:
+    if len(operation.results) != 1:
+        for value in operation.results:
+            walk.join(value, operation.operands)
         return
     (value,) = operation.results
     if name in _LANES:
@@ -188,6 +190,8 @@ def _plain(walk: _Walk, operation: Operation) -> None:
         walk.raise_to(value, Level.VARYING if prod(walk.lanes) > 1 else Level.UNIFORM)
     elif name in _UNIFORM:
         walk.raise_to(value, Level.UNIFORM)
+    elif name == "tile.load" and operation.attributes.get("uniform", False):
+        walk.join(value, operation.operands[1:], Level.UNIFORM)
     elif name == "tile.load" and isinstance(operation.operands[0].type, ViewType):
         written = operation.operands[0] in walk.written
         walk.join(value, operation.operands[1:], Level.VARYING if written else Level.UNIFORM)

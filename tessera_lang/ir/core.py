@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
@@ -45,14 +46,58 @@ class ViewType:
 
 @dataclass(frozen=True, slots=True)
 class BufferType:
-    """Shared memory of a group, row-major: ``!tile.buffer<128xf32, shared>``."""
+    """Shared memory of a group: ``!tile.buffer<128xf32, shared>``; row-major without a layout.
+
+    ``!tile.buffer<4x128x64xbf16, shared, major=1 panel=64 pitch=64 swizzle=128>`` is a ring of
+    four stages: the last two axes are a matrix that lies as its layout says.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
     space: Space = "shared"
+    layout: SharedLayout | None = None
 
 
-IRType = DType | PointerType | ViewType | BufferType
+@dataclass(frozen=True, slots=True)
+class TileType:
+    """A tile as a value: ``!tile.tile<128x64xf32>``, of a capacity that all elements share.
+
+    In Schedule IR a size may be a name (``$0``): a choice of the schedule that is still open,
+    and there is no layout. In Tile IR every size is a number; the layout says which lane holds
+    what. Without a layout in Tile IR (the CPU) the one lane holds all of it, row-major.
+    """
+
+    dtype: DType
+    shape: tuple[int | str, ...]
+    layout: RegisterLayout | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape, where every size is chosen. Raises ValueError."""
+        known = tuple(n for n in self.shape if isinstance(n, int))
+        if len(known) != len(self.shape):
+            raise ValueError(f"open sizes in {self.shape}")
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierType:
+    """An array of transaction barriers in shared memory: ``!tile.mbarrier<4>``."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapType:
+    """A tensor map of an array, a kernel argument passed by value:
+    ``!tile.tensor_map<64x128xbf16, swizzle=128>``; the shape is the box, outermost axis first."""
+
+    dtype: DType
+    box: tuple[int, ...]
+    swizzle: int = 128
+
+
+IRType = DType | PointerType | ViewType | BufferType | TileType | BarrierType | TensorMapType
 Attribute = bool | int | float | str | DType | tuple["Attribute", ...]
 
 

@@ -46,7 +46,7 @@ _TOKENS = re.compile(
     |(?P<value>%(?:\d+|[A-Za-z_$.][\w$.]*)(?:\#\d+)?)
     |(?P<block>\^[A-Za-z_]\w*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
-    |(?P<compound>!tile\.[a-z]+<[^<>\n]*>)
+    |(?P<compound>!tile\.[a-z_]+<[^<>\n]*>)
     |(?P<hex>0x[0-9A-Fa-f]+)
     |(?P<float>-?\d+\.\d*(?:[eE][-+]?\d+)?)
     |(?P<int>-?\d+)

@@ -9,7 +9,17 @@ import math
 import re
 import struct
 
-from tessera_lang.ir.core import Attribute, BufferType, IRType, PointerType, ViewType
+from tessera_lang.ir.core import (
+    Attribute,
+    BarrierType,
+    BufferType,
+    IRType,
+    PointerType,
+    TensorMapType,
+    TileType,
+    ViewType,
+)
+from tessera_lang.ir.layout import register_layout, shared_layout
 from tessera_lang.types.dtype import DTYPES, F64, DType
 
 _MLIR = {
@@ -24,22 +34,38 @@ def type_text(t: IRType) -> str:
     """``f32``, ``!tile.view<?x4xf32, global, mut>`` ..."""
     if isinstance(t, DType):
         return DTYPE_SPELLING[t.name]
+    if isinstance(t, BarrierType):
+        return f"!tile.mbarrier<{t.count}>"
     element = DTYPE_SPELLING[t.dtype.name]
     if isinstance(t, PointerType):
         return f"!tile.ptr<{element}, {t.space}>"
+    if isinstance(t, TensorMapType):
+        box = "".join(f"{n}x" for n in t.box)
+        return f"!tile.tensor_map<{box}{element}, swizzle={t.swizzle}>"
+    if isinstance(t, TileType):
+        layout = "" if t.layout is None else f", {t.layout}"
+        return f"!tile.tile<{''.join(f'{n}x' for n in t.shape)}{element}{layout}>"
     sizes = "".join(f"{'?' if n is None else n}x" for n in t.shape)
     if isinstance(t, BufferType):
-        return f"!tile.buffer<{sizes}{element}, {t.space}>"
+        layout = "" if t.layout is None else f", {t.layout}"
+        return f"!tile.buffer<{sizes}{element}, {t.space}{layout}>"
     words = [w for w in ("mut", "contiguous", "aligned") if getattr(t, w)]
     return f"!tile.view<{', '.join([sizes + element, t.space, *words])}>"
 
 
 _SIZES = re.compile(r"((?:(?:\?|\d+)x)*)([A-Za-z]\w*)")
+_TILE_SIZES = re.compile(r"((?:(?:\$\d+|\d+)x)*)([A-Za-z]\w*)")
 
 
 def compound_type(head: str, body: str) -> IRType:
     """The type of ``!tile.head<body>``. Raises ValueError."""
     parts = [p.strip() for p in body.split(",")]
+    if head in ("tile", "tensor_map"):
+        return _tile_type(head, body, parts)
+    if head == "mbarrier":
+        if not body.strip().isdigit():
+            raise ValueError(f"no number of barriers in '{body}'")
+        return BarrierType(int(body))
     match = _SIZES.fullmatch(parts[0])
     dtype = SPELT_DTYPE.get(match[2]) if match else None
     if match is None or dtype is None:
@@ -56,15 +82,31 @@ def compound_type(head: str, body: str) -> IRType:
         return ViewType(
             dtype, sizes, space, "mut" in words, "contiguous" in words, "aligned" in words
         )
-    if words:
+    if len(words) > (head == "buffer"):
         raise ValueError(f"too many parts in '{body}'")
     if head == "ptr" and not sizes:
         return PointerType(dtype, space)
     if head == "buffer":
         known = tuple(n for n in sizes if n is not None)
         if len(known) == len(sizes):
-            return BufferType(dtype, known, space)
+            return BufferType(dtype, known, space, shared_layout(words[0]) if words else None)
     raise ValueError(f"no type '!tile.{head}<{body}>'")
+
+
+def _tile_type(head: str, body: str, parts: list[str]) -> IRType:
+    """``128x$0xf32[, layout]`` or ``64x128xbf16, swizzle=128``. Raises ValueError."""
+    match = _TILE_SIZES.fullmatch(parts[0])
+    dtype = SPELT_DTYPE.get(match[2]) if match else None
+    if match is None or dtype is None or len(parts) > 2:
+        raise ValueError(f"no tile in '{body}'")
+    sizes = tuple(n if n.startswith("$") else int(n) for n in match[1].split("x")[:-1])
+    if head == "tile":
+        return TileType(dtype, sizes, register_layout(parts[1]) if len(parts) > 1 else None)
+    box = tuple(n for n in sizes if isinstance(n, int))
+    swizzle = parts[1].removeprefix("swizzle=") if len(parts) > 1 else ""
+    if len(box) != len(sizes) or swizzle not in ("0", "32", "64", "128"):
+        raise ValueError(f"no tensor map in '{body}'")
+    return TensorMapType(dtype, box, int(swizzle))
 
 
 # --- numbers ---------------------------------------------------------------------------------

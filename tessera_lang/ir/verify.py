@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, VerifyError
 from tessera_lang.ir.printer import print_operations
+from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
+from tessera_lang.ir.schedule.rules import SCHEDULE_RULES
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.placement import check_exits, check_placement
-from tessera_lang.ir.tile.rules import check_types
+from tessera_lang.ir.tile.rules import check_types as check_types_by
 from tessera_lang.ir.tile.table import AttributeDef, OpDef
 from tessera_lang.types.dtype import DType
 
@@ -24,7 +26,7 @@ def verify(program: Program) -> Program:
 
     The message holds the faulty operation between its neighbours.
     """
-    if program.level != "tile":
+    if program.level not in TABLES:
         raise VerifyError(f"no operations are defined for level '{program.level}' yet")
     for check in CHECKS:
         try:
@@ -64,18 +66,37 @@ def _siblings(operations: Sequence[Operation], faulty: Operation) -> Sequence[Op
 
 # --- checks over the tables ------------------------------------------------------------------
 
+TABLES: dict[str, dict[str, OpDef]] = {
+    "schedule": {**TILE_OPS, **SCHEDULE_OPS},
+    "tile": TILE_OPS,
+}
+"""Operations by level. Schedule IR takes scalars, views and control flow from Tile IR."""
+
+KERNELS = {"schedule": "tessera.schedule.kernel", "tile": "tile.kernel"}
+
+
+def definition_of(operation: Operation) -> OpDef:
+    """The table's row of an operation whose name was checked."""
+    return TILE_OPS.get(operation.name) or SCHEDULE_OPS[operation.name]
+
+
+def check_types(program: Program) -> None:
+    """Types of operands, results and region arguments."""
+    check_types_by(program, SCHEDULE_OPS, SCHEDULE_RULES)
+
 
 def check_names(program: Program) -> None:
     """Every operation is in the table; only kernels stand at the top, and only there."""
+    table, kernel = TABLES[program.level], KERNELS[program.level]
     for operation in program.walk():
-        if operation.name not in TILE_OPS:
+        if operation.name not in table:
             raise VerifyError(f"unknown operation {operation.name}", operation)
     seen: set[str] = set()
     for operation in program.operations:
-        if operation.name != "tile.kernel":
-            raise VerifyError("only tile.kernel stands at the top", operation)
+        if operation.name != kernel:
+            raise VerifyError(f"only {kernel} stands at the top", operation)
         for inner in operation.walk():
-            if inner is not operation and inner.name == "tile.kernel":
+            if inner is not operation and inner.name in KERNELS.values():
                 raise VerifyError("a kernel inside a kernel", inner)
         name = str(operation.attributes.get("sym_name"))
         if name in seen:
@@ -86,26 +107,29 @@ def check_names(program: Program) -> None:
 def check_counts(program: Program) -> None:
     """Numbers of operands, results and regions."""
     for operation in program.walk():
-        definition = TILE_OPS[operation.name]
+        definition = definition_of(operation)
         fixed = [n for n in definition.operands if not n.endswith("...")]
         found = len(operation.operands)
         if found < len(fixed) or (found > len(fixed) and len(fixed) == len(definition.operands)):
             raise VerifyError(f"takes {', '.join(definition.operands) or 'nothing'}", operation)
         if definition.results >= 0 and len(operation.results) != definition.results:
             raise VerifyError(f"gives {definition.results} results", operation)
-        if len(operation.regions) != definition.regions:
+        few = len(operation.regions) < definition.regions
+        if few or (len(operation.regions) > definition.regions and not definition.variadic):
             raise VerifyError(f"has {definition.regions} regions", operation)
 
 
 def check_attributes(program: Program) -> None:
     """Every attribute of the table is there, of its kind and among its values; no other is."""
     for operation in program.walk():
-        definitions = {a.name: a for a in TILE_OPS[operation.name].attributes}
+        definitions = {a.name: a for a in definition_of(operation).attributes}
         for name in operation.attributes:
             if name not in definitions:
                 raise VerifyError(f"has no attribute {name}", operation)
         for name, definition in definitions.items():
             if name not in operation.attributes:
+                if definition.optional:
+                    continue
                 raise VerifyError(f"lacks attribute {name}", operation)
             _check_attribute(operation, definition, operation.attributes[name])
 
@@ -137,7 +161,7 @@ def _check_attribute(operation: Operation, definition: AttributeDef, value: Attr
 def check_terminators(program: Program) -> None:
     """Every region ends in a terminator its operation allows; none stands elsewhere."""
     for operation in program.walk():
-        definition = TILE_OPS[operation.name]
+        definition = definition_of(operation)
         for i, region in enumerate(operation.regions):
             _check_terminator(operation, definition, i, region)
 
@@ -146,10 +170,11 @@ def _check_terminator(operation: Operation, definition: OpDef, i: int, region: R
     if not region.operations:
         raise VerifyError(f"region {i} is empty", operation)
     for inner in region.operations[:-1]:
-        if TILE_OPS[inner.name].is_terminator:
+        if definition_of(inner).is_terminator:
             raise VerifyError("a terminator before the end of its region", inner)
-    if region.terminator.name not in definition.terminators[i]:
-        allowed = ", ".join(definition.terminators[i])
+    allowed_names = definition.terminators[min(i, len(definition.terminators) - 1)]
+    if region.terminator.name not in allowed_names:
+        allowed = ", ".join(allowed_names)
         message = f"region {i} of {operation.name} does not end in one of {allowed}"
         raise VerifyError(message, region.terminator)
 

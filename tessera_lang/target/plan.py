@@ -25,6 +25,9 @@ class ParameterPlan:
     this variant was compiled for: row-major without gaps, base a multiple of 16 bytes.
     ``span`` is (file, line, column), 1-based, of the parameter. ``value`` is what a
     ``constant`` was compiled for (a dtype by its name), None where that is not known.
+    ``sizes``, ``divisors``, ``unit``, ``pitches`` and ``buckets`` are the further facts that
+    code of a tile kernel may rely on (see ``sema.typed.TensorArgument``); of a lane kernel they
+    are empty.
     """
 
     name: str
@@ -37,6 +40,11 @@ class ParameterPlan:
     aligned: bool = False
     span: tuple[str, int, int] = ("", 0, 0)
     value: int | float | bool | str | None = None
+    sizes: tuple[int | None, ...] = ()
+    divisors: tuple[int, ...] = ()
+    unit: int = -1
+    pitches: bool = False
+    buckets: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +54,22 @@ class Slot:
     ``data``: address of the first element of parameter ``parameter``; ``size`` and
     ``stride``: of its axis ``axis`` (strides in elements, may be negative or 0); ``symbol``:
     the value of size ``symbol``; ``scalar``: the parameter's value in the low bits;
-    ``groups``: number of groups; ``fault``: address of the fault record.
+    ``groups``: number of groups; ``fault``: address of the fault record. ``parameter`` counts
+    the results of a tile kernel behind its parameters. ``tensor_map``: 128 bytes by value, a map
+    of the array whose box is ``box`` elements (outermost axis first, one number an axis of the
+    array) with that ``swizzle`` in bytes; ``axes`` are the array's axes in the order of the box.
     """
 
-    kind: Literal["data", "size", "stride", "symbol", "scalar", "groups", "fault"]
+    kind: Literal[
+        "data", "size", "stride", "symbol", "scalar", "groups", "fault", "tensor_map", "workspace"
+    ]
     parameter: int = -1
     axis: int = -1
     symbol: str = ""
     dtype: str = "index"
+    box: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+    swizzle: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +95,26 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultPlan:
+    """An array that a tile kernel returns: the runtime allocates it, row-major, and passes it
+    behind the parameters."""
+
+    dtype: str
+    dims: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """How a call becomes a launch.
 
     ``group`` lanes per axis (1 to 3 axes, last fastest); ``grid`` groups per axis as sizes,
     or None where the call must say ``k[groups](...)``; ``grid_groups`` bound by a shape shows
     as ``grid == (Sym("grid_groups"),)``. ``shared_bytes`` is what the code allocates.
-    ``sites`` are numbered from 0; the fault record holds the number.
+    ``sites`` are numbered from 0; the fault record holds the number. ``results`` are the arrays
+    the kernel returns (a tuple where there are several). ``cluster``: groups per cluster along
+    each axis. ``workspace``: bytes of device memory, zero before the first launch and left zero
+    by every launch, given as the ``workspace`` slot. ``persistent``: the groups walk over all
+    tiles, so at most as many are launched as run at once.
     """
 
     kernel: str
@@ -96,6 +125,10 @@ class LaunchPlan:
     shared_bytes: int = 0
     sites: tuple[FaultSite, ...] = ()
     conditions: tuple[Condition, ...] = field(default=())
+    results: tuple[ResultPlan, ...] = ()
+    cluster: tuple[int, ...] = ()
+    workspace: Dim = 0
+    persistent: bool = False
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -105,13 +138,15 @@ class LaunchPlan:
                     "name": p.name, "kind": p.kind, "dtype": p.dtype, "rank": p.rank,
                     "dims": [dim_to_json(d) for d in p.dims], "mut": p.mut,
                     "contiguous": p.contiguous, "aligned": p.aligned, "span": list(p.span),
-                    "value": p.value,
+                    "value": p.value, "sizes": list(p.sizes), "divisors": list(p.divisors),
+                    "unit": p.unit, "pitches": p.pitches, "buckets": list(p.buckets),
                 }
                 for p in self.parameters
             ],
             "slots": [
                 {"kind": s.kind, "parameter": s.parameter, "axis": s.axis,
-                 "symbol": s.symbol, "dtype": s.dtype}
+                 "symbol": s.symbol, "dtype": s.dtype, "box": list(s.box),
+                 "axes": list(s.axes), "swizzle": s.swizzle}
                 for s in self.slots
             ],
             "group": list(self.group),
@@ -122,6 +157,10 @@ class LaunchPlan:
                 [dim_to_json(c.left), c.comparison, dim_to_json(c.right), c.text, list(c.span)]
                 for c in self.conditions
             ],
+            "results": [[r.dtype, [dim_to_json(d) for d in r.dims]] for r in self.results],
+            "cluster": list(self.cluster),
+            "workspace": dim_to_json(self.workspace),
+            "persistent": self.persistent,
         }  # fmt: skip
 
     @staticmethod
@@ -132,13 +171,30 @@ class LaunchPlan:
         return LaunchPlan(
             kernel=str(d["kernel"]),
             parameters=tuple(_parameter(cast("dict[str, object]", p)) for p in d["parameters"]),
-            slots=tuple(Slot(**cast("dict[str, str]", s)) for s in d["slots"]),  # type: ignore[arg-type]
+            slots=tuple(_slot(cast("dict[str, object]", s)) for s in d["slots"]),
             group=tuple(cast("list[int]", d["group"])),
             grid=None if grid is None else tuple(dim_from_json(g) for g in grid),
             shared_bytes=cast("int", d["shared_bytes"]),
             sites=tuple(FaultSite(*cast("list[str]", s)) for s in d["sites"]),  # type: ignore[arg-type]
             conditions=tuple(_condition(cast("list[object]", c)) for c in d["conditions"]),
+            results=tuple(_result(cast("list[object]", r)) for r in d["results"]),
+            cluster=tuple(cast("list[int]", d["cluster"])),
+            workspace=dim_from_json(d["workspace"]),
+            persistent=bool(d["persistent"]),
         )
+
+
+_ROWS = ("sizes", "divisors", "buckets")  # fields of a parameter that are rows of numbers
+
+
+def _slot(s: dict[str, object]) -> Slot:
+    box, axes = cast("list[int]", s["box"]), cast("list[int]", s["axes"])
+    return Slot(**{**s, "box": tuple(box), "axes": tuple(axes)})  # type: ignore[arg-type]
+
+
+def _result(r: list[object]) -> ResultPlan:
+    dtype, dims = r
+    return ResultPlan(str(dtype), tuple(dim_from_json(x) for x in cast("list[object]", dims)))
 
 
 def _span(value: object) -> tuple[str, int, int]:
@@ -148,7 +204,8 @@ def _span(value: object) -> tuple[str, int, int]:
 
 def _parameter(p: dict[str, object]) -> ParameterPlan:
     dims = tuple(dim_from_json(x) for x in cast("list[object]", p["dims"]))
-    return ParameterPlan(**{**p, "dims": dims, "span": _span(p["span"])})  # type: ignore[arg-type]
+    rows = {name: tuple(cast("list[object]", p[name])) for name in _ROWS}
+    return ParameterPlan(**{**p, **rows, "dims": dims, "span": _span(p["span"])})  # type: ignore[arg-type]
 
 
 def _condition(c: list[object]) -> Condition:

@@ -60,6 +60,44 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class TileAxis:
+    """One axis of a tile value.
+
+    ``capacity``: the elements there is room for, known when compiled; None for a whole axis
+    of an array, an iteration space that the schedule cuts into tiles. ``extent``: the elements
+    that are there, over the names of sizes and loop variables; None while it is open
+    (``op.zeros``: it takes the first one it meets).
+    """
+
+    capacity: int | None
+    extent: Dim | None
+
+    def __str__(self) -> str:
+        if self.capacity is None:
+            return str(self.extent)
+        if self.extent is None or self.extent == self.capacity:
+            return str(self.capacity)
+        return f"{self.extent} of {self.capacity}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A value of a tile kernel; ``wide``: its dtype is the operands', its bits are f32.
+
+    ``buffer``: bound by ``op.shared``, may be stored into. Rank 0 is a ``Scalar``, not a tile.
+    """
+
+    dtype: DType
+    axes: tuple[TileAxis, ...]
+    wide: bool = False
+    buffer: bool = False
+
+    def __str__(self) -> str:
+        inside = ", ".join(map(str, self.axes))
+        return f"{'wide ' if self.wide else ''}{self.dtype}[{inside}] tile"
+
+
+@dataclass(frozen=True, slots=True)
 class TupleType:
     items: tuple[Type, ...]
 
@@ -98,7 +136,7 @@ class ErrorType:
         return "unknown"
 
 
-Type = Scalar | Weak | Tensor | Buffer | TupleType | Opaque | FunctionType | ErrorType
+Type = Scalar | Weak | Tensor | Buffer | Tile | TupleType | Opaque | FunctionType | ErrorType
 ERROR = ErrorType()
 NONE = Opaque("None")
 STR = Opaque("str")

@@ -6,6 +6,7 @@ Owns ``TILE_OPS``. Must not know who builds, checks or lowers the operations.
 from __future__ import annotations
 
 from tessera_lang.ir.tile.table import AttributeDef, Classes, Effect, OpDef
+from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
 ATOMIC_KINDS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
@@ -53,9 +54,13 @@ _MEMORY = [
     OpDef("tile.view", ("pointer", "sizes..."), "view"),
     OpDef(
         "tile.shared.alloc", (), "shared_alloc",
-        attributes=(AttributeDef("name", "str"),), effect="write",
+        attributes=(AttributeDef("name", "str"), AttributeDef("offset", "int", (), True)),
+        effect="write",
     ),
-    OpDef("tile.load", ("array", "indices..."), "load", attributes=_ACCESS, effect="read"),
+    OpDef(
+        "tile.load", ("array", "indices..."), "load",
+        attributes=(*_ACCESS, AttributeDef("uniform", "bool", (), True)), effect="read",
+    ),
     OpDef(
         "tile.store", ("value", "array", "indices..."), "store",
         results=0, attributes=_ACCESS, effect="write",
@@ -124,7 +129,8 @@ _CONTROL = [
         attributes=(
             AttributeDef("sym_name", "str"), AttributeDef("group", "ints"),
             AttributeDef("grid_rank", "int"), AttributeDef("shared_budget", "int"),
-            AttributeDef("parameters", "strs"),
+            AttributeDef("parameters", "strs"), AttributeDef("cluster", "ints", (), True),
+            AttributeDef("registers", "int", (), True), AttributeDef("divisors", "ints", (), True),
         ),
     ),
     OpDef(
@@ -147,5 +153,7 @@ _CONTROL = [
 
 TILE_OPS: dict[str, OpDef] = {
     definition.name: definition
-    for definition in (*_GEOMETRY, *_MEMORY, *_WARP, *_ARITHMETIC, *_CONTROL)
+    for definition in (
+        *_GEOMETRY, *_MEMORY, *_WARP, *_ARITHMETIC, *_CONTROL, *TILE_LEVEL_OPS,
+    )  # fmt: skip
 }

@@ -34,7 +34,7 @@ def _check_region(region: Region, targets: _Targets) -> None:
     for operation in region.operations:
         types = types_of(operation.results)
         match operation.name:
-            case "tile.for":
+            case "tile.for" | "tessera.schedule.for":
                 inner = replace(targets, yields=types, loop=types, condition=None)
                 _check_region(operation.regions[0], inner)
             case "tile.while":
@@ -47,6 +47,10 @@ def _check_region(region: Region, targets: _Targets) -> None:
                 for side in operation.regions:
                     _check_region(side, inner)
                 _check_results(operation)
+            case "tile.once" | "tile.roles":
+                inner = replace(targets, yields=(), condition=None)
+                for side in operation.regions:
+                    _check_region(side, inner)
             case "tile.scope":
                 inner = replace(targets, yields=None, scope=types, condition=None)
                 _check_region(operation.regions[0], inner)
@@ -80,13 +84,26 @@ def _check_exit(operation: Operation, targets: _Targets) -> None:
         raise VerifyError("hands over values of other types than its target takes", operation)
 
 
+_ALLOCATIONS = ("tile.shared.alloc", "tile.mbarrier.alloc")
+_BY_ONE_LANE = ("tma.load", "tma.store", "tma.reduce")
+_BY_ALL_LANES = frozenset({
+    "tile.barrier", "tile.named_barrier", "tile.cluster_barrier", "tile.roles", "tile.mma.async",
+    "tile.mma.commit", "tile.mma.wait", "tile.read_tile", "tile.write_tile", "tile.reduce_tile",
+    "tile.scan_tile", "tile.convert", "tile.dot",
+})  # fmt: skip
+
+
 def check_placement(program: Program) -> None:
-    """Shared memory is allocated at the top of a kernel, under distinct names."""
+    """Shared memory is allocated at the top of a kernel, under distinct names; one lane alone
+    gives orders to the tensor memory accelerator; roles stand at the top."""
     for kernel in program.operations:
+        _check_lanes(kernel.regions[0], single=False)
         names: set[str] = set()
         top = kernel.regions[0].operations
         for operation in kernel.walk():
-            if operation.name != "tile.shared.alloc":
+            if operation.name == "tile.roles" and not any(operation is o for o in top):
+                raise VerifyError("roles begin at the top of a kernel", operation)
+            if operation.name not in _ALLOCATIONS:
                 continue
             if not any(operation is o for o in top):
                 raise VerifyError("shared memory is allocated at the top of a kernel", operation)
@@ -94,3 +111,13 @@ def check_placement(program: Program) -> None:
             if name in names:
                 raise VerifyError(f"two shared buffers are called {name}", operation)
             names.add(name)
+
+
+def _check_lanes(region: Region, *, single: bool) -> None:
+    for operation in region.operations:
+        if operation.name in _BY_ONE_LANE and not single:
+            raise VerifyError("stands in `tile.once`", operation)
+        if operation.name in _BY_ALL_LANES and single:
+            raise VerifyError("stands outside `tile.once`: all lanes take part", operation)
+        for inner in operation.regions:
+            _check_lanes(inner, single=single or operation.name == "tile.once")

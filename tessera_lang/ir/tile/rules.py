@@ -6,7 +6,7 @@ Owns which types go together. Must not know where an operation stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tessera_lang.ir.core import (
     BufferType,
@@ -14,20 +14,34 @@ from tessera_lang.ir.core import (
     Operation,
     PointerType,
     Program,
+    TensorMapType,
+    TileType,
     Value,
     VerifyError,
     ViewType,
 )
+from tessera_lang.ir.tile import dot_rules, hopper_rules, tile_rules
 from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.ir.tile.table import OpDef
+from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
+from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, INDEX, U32, DType, integer_range
 
 Rule = Callable[[Operation], None]
 
 
-def check_types(program: Program) -> None:
-    """Types of operands, results and region arguments."""
+def check_types(
+    program: Program,
+    further: Mapping[str, OpDef] | None = None,
+    rules: Mapping[str, Rule] | None = None,
+) -> None:
+    """Types of operands, results and region arguments; ``further`` operations by ``rules``."""
     for operation in program.walk():
-        RULES[TILE_OPS[operation.name].rule](operation)
+        definition = TILE_OPS.get(operation.name)
+        if definition is not None:
+            RULES[definition.rule](operation)
+        elif further is not None and rules is not None:
+            rules[further[operation.name].rule](operation)
 
 
 def _require(holds: bool, message: str, operation: Operation) -> None:
@@ -39,6 +53,18 @@ def _scalar(value: Value, operation: Operation) -> DType:
     if not isinstance(value.type, DType):
         raise VerifyError("takes and gives scalars", operation)
     return value.type
+
+
+def element(value: Value, operation: Operation) -> DType:
+    """The dtype of a scalar, or of the elements of a tile."""
+    if isinstance(value.type, TileType):
+        return value.type.dtype
+    return _scalar(value, operation)
+
+
+def with_element(t: IRType, dtype: DType) -> IRType:
+    """The scalar or tile type like ``t`` that holds ``dtype``."""
+    return replace(t, dtype=dtype) if isinstance(t, TileType) else dtype
 
 
 def types_of(values: Sequence[Value]) -> tuple[IRType, ...]:
@@ -83,32 +109,40 @@ def _constant(operation: Operation) -> None:
 
 
 def _same(operation: Operation) -> None:
-    dtype = _scalar(operation.result, operation)
+    dtype = element(operation.result, operation)
     for value in operation.operands:
-        _require(value.type == dtype, "operands and result have one dtype", operation)
+        same = value.type == operation.result.type
+        _require(same, "operands and result have one type", operation)
     _in_class(operation, dtype)
 
 
 def _compare(operation: Operation) -> None:
     a, b = operation.operands
-    _require(_scalar(a, operation) == b.type, "operands have one dtype", operation)
-    _require(operation.result.type == BOOL, "gives a bool", operation)
+    element(a, operation)
+    _require(a.type == b.type, "operands have one type", operation)
+    holds = operation.result.type == with_element(a.type, BOOL)
+    _require(holds, "gives a bool for each element", operation)
 
 
 def _select(operation: Operation) -> None:
     condition, a, b = operation.operands
-    _require(condition.type == BOOL, "the condition is a bool", operation)
-    same = _scalar(a, operation) == b.type == operation.result.type
-    _require(same, "the two values and the result have one dtype", operation)
+    element(a, operation)
+    holds = condition.type in (BOOL, with_element(a.type, BOOL))
+    _require(holds, "the condition is a bool, or one for each element", operation)
+    same = a.type == b.type == operation.result.type
+    _require(same, "the two values and the result have one type", operation)
 
 
 def _cast(operation: Operation) -> None:
-    _scalar(operation.operands[0], operation)
-    _scalar(operation.result, operation)
+    element(operation.operands[0], operation)
+    to = element(operation.result, operation)
+    holds = operation.result.type == with_element(operation.operands[0].type, to)
+    _require(holds, "keeps the shape and the layout", operation)
 
 
 def _bitcast(operation: Operation) -> None:
-    a, b = _scalar(operation.operands[0], operation), _scalar(operation.result, operation)
+    _cast(operation)
+    a, b = element(operation.operands[0], operation), element(operation.result, operation)
     _require(a.bits == b.bits, "the widths differ", operation)
 
 
@@ -223,8 +257,8 @@ def _kernel(operation: Operation) -> None:
     rank = attributes["grid_rank"]
     _require(isinstance(rank, int) and 1 <= rank <= 3, "has a grid of rank 1 to 3", operation)
     for value in region.arguments:
-        holds = isinstance(value.type, DType | PointerType)
-        _require(holds, "takes pointers and scalars", operation)
+        holds = isinstance(value.type, DType | PointerType | TensorMapType)
+        _require(holds, "takes pointers, scalars and tensor maps", operation)
 
 
 def _for(operation: Operation) -> None:
@@ -256,7 +290,13 @@ def _scope(operation: Operation) -> None:
     _require(not operation.regions[0].arguments, "its region takes no arguments", operation)
 
 
+def _tiles(operation: Operation) -> None:
+    """What has no rule of its own in ``tile_rules`` or ``hopper_rules``."""
+
+
 RULES: dict[str, Rule] = {
+    **{d.rule: _tiles for d in TILE_LEVEL_OPS},
+    **tile_rules.RULES, **dot_rules.RULES, **hopper_rules.RULES,
     "nothing": _nothing, "index": _index, "constant": _constant, "same": _same,
     "compare": _compare, "select": _select, "cast": _cast, "bitcast": _bitcast,
     "view": _view, "shared_alloc": _shared_alloc, "load": _load, "store": _store,

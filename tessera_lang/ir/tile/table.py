@@ -27,11 +27,14 @@ Classes = Literal["any", "number", "integer", "float", "bits"]
 
 @dataclass(frozen=True, slots=True)
 class AttributeDef:
-    """An attribute an operation must have; ``allowed`` values where the set is closed."""
+    """An attribute an operation has; ``allowed`` values where the set is closed.
+
+    One that is ``optional`` may be missing; docs/ir.md says what that means."""
 
     name: str
     kind: AttributeKind
     allowed: tuple[str | int, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class OpDef:
     ``operands`` are the names of docs/ir.md; one that ends in ``...`` takes any number.
     ``rule`` names the type rule of ``verify.py`` and ``classes`` the dtypes it allows.
     ``results`` is the number of results, -1 where the operation decides. ``terminators``
-    holds, per region, the names that may end it.
+    holds, per region, the names that may end it; with ``variadic`` the last entry holds for any
+    number of further regions.
     """
 
     name: str
@@ -52,6 +56,7 @@ class OpDef:
     attributes: tuple[AttributeDef, ...] = ()
     terminators: tuple[tuple[str, ...], ...] = ()
     effect: Effect = "none"
+    variadic: bool = False
 
     @property
     def regions(self) -> int:

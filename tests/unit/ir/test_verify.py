@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tessera_lang.ir.core import Operation, PointerType, Program, Value, VerifyError
+from tessera_lang.ir.schedule.ops import PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import RULES
@@ -112,7 +113,7 @@ BROKEN: list[tuple[str, Body]] = [
     ("is not defined here", out_of_sight),
     ("is not defined here", lambda b, p, n: void(b.binary("add", n, Value(INDEX, "x")))),
     ("a second time", defined_twice),
-    ("one dtype", lambda b, p, n: void(b.binary("add", n, b.constant(1, I32)))),
+    ("one type", lambda b, p, n: void(b.binary("add", n, b.constant(1, I32)))),
     ("takes float types", lambda b, p, n: void(b.binary("div", n, n))),
     ("takes number types", lambda b, p, n: void(b.unary("neg", b.constant(True, BOOL)))),
     ("is no i32", lambda b, p, n: void(b.constant(2**31, I32))),
@@ -214,16 +215,25 @@ def test_the_table_is_whole() -> None:
         assert definition.is_terminator or definition.effect != "exit"
 
 
+def named_in(rows: list[str]) -> set[str]:
+    """The names in the first column of a page's tables; one prefix holds for a whole group."""
+    named: set[str] = set()
+    for row in rows:
+        for group in row.split("|")[1].split("`")[1::2]:
+            first, *rest = group.split()
+            named |= {first, *(f"tile.{name.removeprefix('tile.')}" for name in rest)}
+    return named
+
+
 def test_the_table_is_the_page() -> None:
-    """Every operation of the table stands in docs/ir.md and the other way round."""
+    """Every operation of the tables stands in docs/ir.md and the other way round."""
     from tests.house.places import ROOT
 
     text = (ROOT / "docs" / "ir.md").read_text(encoding="utf-8")
-    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `tile.")]
-    named: set[str] = set()
-    for cell in cells:
-        for group in cell.split("`")[1::2]:
-            first, *rest = group.split()
-            named |= {first, *(f"tile.{name.removeprefix('tile.')}" for name in rest)}
-    named.add("tile.condition")
-    assert named == set(TILE_OPS)
+    before, schedule = text.split("## Schedule IR", 1)
+    schedule, after = schedule.split("\n## ", 1)
+    lines = [*before.splitlines(), *after.splitlines()]
+    rows = [line for line in lines if line.startswith(("| `tile.", "| `tma."))]
+    assert named_in(rows) | {"tile.condition"} == set(TILE_OPS)
+    rows = [line for line in schedule.splitlines() if line.startswith("| `")]
+    assert {PREFIX + name for name in named_in(rows)} == set(SCHEDULE_OPS)

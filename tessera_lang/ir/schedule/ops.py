@@ -1,0 +1,124 @@
+"""The table of Schedule operations: the second part of docs/ir.md as data.
+
+Owns ``SCHEDULE_OPS``. Scalars, views and structured control flow are Tile IR's own operations;
+element-wise work on tiles too. Must not know who builds, checks or lowers the operations.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.tile.table import AttributeDef, OpDef
+
+PREFIX = "tessera.schedule."
+MAPPINGS = ("open", "grid", "loop")
+REDUCTIONS = ("add", "mul", "max", "min", "any", "all", "argmax", "argmin")
+SCANS = ("add", "mul", "max", "min")
+PRECISIONS = ("exact", "tf32")
+STAGES_IN = ("registers", "shared")
+
+_DIMS = (AttributeDef("dims", "ints"), AttributeDef("steps", "ints"))
+
+
+def _optional(name: str, kind: str, allowed: tuple[str | int, ...] = ()) -> AttributeDef:
+    return AttributeDef(name, kind, allowed, True)  # type: ignore[arg-type]
+
+
+DIRECTIVES = (
+    _optional("tile", "ints"), _optional("use_shared_memory", "bool"), _optional("padding", "int"),
+    _optional("async_copy", "bool"), _optional("pipeline_stages", "int"),
+    _optional("vectorize", "int"), _optional("unroll", "int"), _optional("warps", "int"),
+    _optional("warp_specialize", "bool"), _optional("cluster", "ints"),
+    _optional("persistent", "bool"), _optional("swizzle", "int"),
+)  # fmt: skip
+"""What ``schedule.*`` at the top of a body says, and what the passes decide; ``origins`` tells
+which is which (``"tile=user"``, ``"warps=cost model"``)."""
+
+_STAGING = (
+    _optional("stage", "str", STAGES_IN),  # where a load is staged
+    _optional("stages", "int"),  # buffers of the ring
+    _optional("copy", "str", ("tma", "async", "plain")),  # what moves it
+)
+
+_OPS = [
+    OpDef(
+        "kernel", (), "schedule_kernel", results=0, terminators=(("tile.return",),),
+        effect="nested",
+        attributes=(
+            AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
+            _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
+            _optional("registers", "ints"), _optional("split", "int"), _optional("swap", "bool"),
+            _optional("subtile", "int"), _optional("group_rows", "int"),
+            _optional("hints", "ints"), _optional("divisors", "ints"),
+        ),
+    ),
+    OpDef(
+        "for", ("bounds...",), "schedule_for", results=-1, terminators=(("tile.yield",),),
+        effect="nested",
+        attributes=(
+            AttributeDef("axes", "strs"), AttributeDef("mapping", "strs"),
+            _optional("independent", "strs"), _optional("pipeline_stages", "int"),
+            _optional("unroll", "int"), _optional("reason", "str"), _optional("plain", "bool"),
+        ),
+    ),
+    OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
+    OpDef(
+        "load", ("view", "numbers..."), "schedule_load", attributes=(*_DIMS, *_STAGING),
+        effect="read",
+    ),
+    OpDef(
+        "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
+        effect="write",
+    ),
+    OpDef(
+        "accumulate", ("tile", "view", "numbers..."), "schedule_store", results=0,
+        attributes=(*_DIMS, AttributeDef("kind", "str", ("add", "mul", "max", "min"))),
+        effect="update",
+    ),
+    OpDef(
+        "prefetch", ("tile",), "schedule_same",
+        attributes=(
+            AttributeDef("scope", "str", ("shared",)), _optional("double_buffer", "bool"),
+            _optional("asynchronous", "bool"),
+        ),
+    ),
+    OpDef("full", ("value",), "schedule_full"),
+    OpDef("iota", (), "schedule_iota", attributes=(AttributeDef("axis", "int"),)),
+    OpDef(
+        "reduce", ("tile", "extent"), "schedule_reduce",
+        attributes=(AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int")),
+    ),
+    OpDef(
+        "scan", ("tile",), "schedule_same",
+        attributes=(
+            AttributeDef("kind", "str", SCANS), AttributeDef("axis", "int"),
+            AttributeDef("inclusive", "bool"),
+        ),
+    ),
+    OpDef("expand", ("tile",), "schedule_expand", attributes=(AttributeDef("axis", "int"),)),
+    OpDef("broadcast", ("tile",), "schedule_broadcast"),
+    OpDef(
+        "transpose", ("tile",), "schedule_transpose",
+        attributes=(AttributeDef("permutation", "ints"),),
+    ),
+    OpDef("mask", ("tile", "fill", "extents..."), "schedule_mask"),
+    OpDef("extract", ("tile", "starts..."), "schedule_extract"),
+    OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert"),
+    OpDef(
+        "gather", ("view", "numbers..."), "schedule_gather",
+        attributes=(AttributeDef("dims", "ints"),), effect="read",
+    ),
+    OpDef(
+        "dot", ("a", "b", "accumulator"), "schedule_dot",
+        attributes=(
+            AttributeDef("precision", "str", PRECISIONS),
+            _optional("unit", "str", ("wgmma", "mma", "fma")),
+        ),
+    ),
+]  # fmt: skip
+
+SCHEDULE_OPS: dict[str, OpDef] = {
+    PREFIX + d.name: OpDef(
+        PREFIX + d.name, d.operands, d.rule, d.results, d.classes, d.attributes, d.terminators,
+        d.effect, d.variadic,
+    )
+    for d in _OPS
+}  # fmt: skip

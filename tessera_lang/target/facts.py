@@ -1,0 +1,82 @@
+"""What a tile kernel is told of an array at a launch, beside dtype and rank.
+
+Owns the classes that sizes fall into, so that nearly equal calls share code. Must not know
+how arrays are held, or what is done with a fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.record import dataclass
+
+_EXACT = 16  # sizes up to this are a class each
+_DIVISORS = (128, 64, 16, 8, 4, 2)
+_BUCKET, _LARGEST_BUCKET = 128, 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFacts:
+    """See ``sema.typed.TensorArgument`` for what each means."""
+
+    sizes: tuple[int | None, ...]
+    hints: tuple[int, ...]
+    divisors: tuple[int, ...]
+    unit: int
+    pitches: bool
+    buckets: tuple[int | None, ...]
+
+
+def array_facts(
+    shape: Sequence[int], strides: Sequence[int], element_bytes: int,
+    needed: Sequence[int] = (), whole: Sequence[int] = (),
+) -> ArrayFacts:  # fmt: skip
+    """The facts of an array; strides are in elements. ``needed`` are the axes whose size is
+    given, ``whole`` those of which a bound is."""
+    unit = unit_axis(shape, strides)
+    return ArrayFacts(
+        tuple(n if axis in needed else None for axis, n in enumerate(shape)),
+        tuple(size_class(n) for n in shape),
+        tuple(divisor(n) for n in shape),
+        unit,
+        _pitches(shape, strides, unit, element_bytes),
+        tuple(bucket(n) if axis in whole else None for axis, n in enumerate(shape)),
+    )
+
+
+def size_class(n: int) -> int:
+    """A size of the same class: exact up to 16, else rounded up to an eighth of an octave."""
+    if n <= _EXACT:
+        return n
+    step = 1 << ((n - 1).bit_length() - 4)
+    return -(-n // step) * step
+
+
+def divisor(n: int) -> int:
+    """A power of two that divides a size. Few are told apart: each makes code of its own."""
+    return next((d for d in _DIVISORS if n % d == 0), 1)
+
+
+def bucket(n: int) -> int | None:
+    """The capacity for a whole axis of this size; None for one that is too long for a tile."""
+    if n > _LARGEST_BUCKET:
+        return None
+    return max(1, -(-n // _BUCKET)) * _BUCKET
+
+
+def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The axis along which neighbours are next to each other; -1 where there is none.
+
+    An axis of one element has no neighbours, and counts where no other does."""
+    unit = [axis for axis, stride in enumerate(strides) if stride == 1]
+    longer = [axis for axis in unit if shape[axis] > 1]
+    single = [axis for axis in range(len(shape)) if shape[axis] <= 1]
+    return max(longer or unit or single, default=-1)
+
+
+def _pitches(shape: Sequence[int], strides: Sequence[int], unit: int, element_bytes: int) -> bool:
+    """Whether every other stride is a positive multiple of 16 bytes."""
+    return all(
+        axis == unit or n <= 1 or (stride > 0 and stride * element_bytes % 16 == 0)
+        for axis, (n, stride) in enumerate(zip(shape, strides, strict=True))
+    )
