@@ -85,6 +85,68 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
 )
 FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
 
+_ONE = (
+    "exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "erf", "sigmoid",
+    "silu", "gelu", "relu", "floor", "ceil", "round", "trunc", "abs",
+)  # fmt: skip
+_REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
+DIRECTIVES = (
+    "tile", "use_shared_memory", "async_copy", "pipeline_stages", "vectorize", "unroll", "warps",
+    "warp_specialize", "cluster", "persistent", "swizzle",
+)  # fmt: skip
+"""What ``schedule.*`` says at the top of a tile kernel."""
+
+_TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
+    *(_info(f"op.{n}", "x") for n in _ONE),
+    *(_info(f"op.{n}", "x axis", 1) for n in _REDUCTIONS),
+    _info("op.cumsum", "x axis", 1),
+    _info("op.softmax", "x axis", 1),
+    _info("op.matmul", "a b precision", 2),
+    _info("tile.mma_sync", "a b precision", 2),
+    _info("op.where", "condition a b"),
+    _info("op.clamp", "x low high"),
+    _info("op.cast", "x dtype"),
+    _info("op.causal", "x row column offset", 1),
+    _info("op.window", "x start length fill", 3),
+    _info("op.shared", "shape dtype", 1),
+    *(_info(f"op.{n}", "shape dtype", 1) for n in ("zeros", "ones", "empty")),
+    _info("op.full", "shape value dtype", 2),
+    *(_info(f"op.{n}_like", "x dtype", 1) for n in ("zeros", "ones", "empty")),
+    _info("op.full_like", "x value dtype", 2),
+    _info("op.arange", "start stop step dtype", 1),
+    _info("op.iota", "shape axis dtype", 1),
+    _info("op.prefetch", "buffer value"),
+    _info("op.barrier"),
+    _info("op.tile_range", "stop", 1, variadic=True),
+    _info("schedule.tile", "shape"),
+    _info("schedule.cluster", "shape"),
+    _info("schedule.use_shared_memory", "on padding", 1),
+    *(_info(f"schedule.{n}", "on") for n in ("async_copy", "warp_specialize", "persistent")),
+    *(_info(f"schedule.{n}", "n") for n in ("pipeline_stages", "vectorize", "unroll", "warps")),
+    _info("schedule.swizzle", "bytes"),
+    _info("schedule.pipeline", "double_buffer stages", 0),
+    _info("schedule.prefetch", "x scope", 1),
+)
+TILE_FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _TILE_FUNCTIONS}
+"""What tile kernels call beside the scalars' functions in ``FUNCTIONS``."""
+TILE_VALUES = frozenset(
+    n for n in TILE_FUNCTIONS
+    if n.startswith("op.") and n not in ("op.prefetch", "op.barrier", "op.tile_range", "op.shared")
+)  # fmt: skip
+"""Those that a plain function may call too, which a tile kernel calls."""
+BARE = (
+    "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sin", "cos", "sigmoid", "erf", "floor",
+    "ceil", "round",
+)  # fmt: skip
+"""Functions that a tile kernel may call without ``op.``, where nothing else has the name."""
+
+LANE_ONLY = (
+    *PLAIN_IDS, *AXIS_IDS, *(f"atomic_{n}" for n in ATOMIC_OPERATIONS), "atomic_cas", "atomic_load",
+    "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, "tbarrier", "tfence",
+    "tshared.alloc",
+)  # fmt: skip
+"""What makes no sense in a tile kernel: there are no lanes to name."""
+
 GROUP_OPERATIONS = ("group_sum", "group_max", "group_min")
 """Functions of ``std.group`` that need no import."""
 
@@ -109,7 +171,8 @@ OP_LATER = (
     "kernel", "autotunable", "tile_range", "shared", "prefetch", "barrier", "matmul", "softmax",
     "relu", "gelu", "silu", "exp", "log", "sqrt", "tanh", "layernorm", "rmsnorm", "transpose",
     "concat", "gather", "fft", "ifft", "conv2d", "window", "causal", "scan", "clamp", "where",
-    "mul", "add",
+    "mul", "add", "iota", "cumsum", "prod", "var", "exp2", "log2", "log1p", "rsqrt", "sin", "cos",
+    "erf", "sigmoid", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
 
 NAMESPACES_LATER: dict[str, str] = {
@@ -126,6 +189,10 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "tshared": ("alloc",),
     "math": tuple(n.removeprefix("math.") for n in FUNCTIONS if n.startswith("math.")),
     "op": (*OP_BUILT, *OP_LATER),
+    "schedule": tuple(
+        n.removeprefix("schedule.") for n in TILE_FUNCTIONS if n.startswith("schedule.")
+    ),
+    "tile": ("mma_sync",),
 }
 
 

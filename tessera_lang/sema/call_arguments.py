@@ -29,7 +29,7 @@ from tessera_lang.sema.typed import (
 )
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
-from tessera_lang.types.type import Buffer, ErrorType, Opaque, Scalar, Tensor, Weak
+from tessera_lang.types.type import Buffer, ErrorType, Opaque, Scalar, Tensor, Tile, Weak
 
 
 def bind_call(
@@ -185,9 +185,9 @@ def _argument(
             return Unknown(term.buffer.waits)
         case Open():
             return Scalar(spec.dtype) if spec.dtype else Unknown((term.cell,))
-        case Tensor() | Buffer():
+        case Tensor() | Buffer() | Tile():
             same = spec.kind == "tensor" and term.dtype == spec.dtype
-            if spec.kind == "any" or (same and len(term.shape) == len(spec.dims)):
+            if spec.kind == "any" or (same and _rank(term) == len(spec.dims)):
                 return term
             if same:
                 _wrong_rank(c, p, argument, term, spec, declaration)
@@ -217,11 +217,15 @@ def _wrong_argument(
 
 
 def _wrong_rank(
-    c: Context, p: ast.Parameter, argument: ast.Expr, term: Tensor | Buffer, spec: ParameterSpec,
-    declaration: ast.FunctionDef,
+    c: Context, p: ast.Parameter, argument: ast.Expr, term: Tensor | Buffer | Tile,
+    spec: ParameterSpec, declaration: ast.FunctionDef,
 ) -> None:  # fmt: skip
     c.report(
         "T0307", f"`{p.name}` of `{declaration.name}` has {len(spec.dims)} axes, and"
-        f" `{source_of(argument)}` has {len(term.shape)}", argument.span, f"this is `{term}`",
+        f" `{source_of(argument)}` has {_rank(term)}", argument.span, f"this is `{term}`",
         labels=(Label(p.span, "declared here"),),
     )  # fmt: skip
+
+
+def _rank(term: Tensor | Buffer | Tile) -> int:
+    return len(term.axes) if isinstance(term, Tile) else len(term.shape)

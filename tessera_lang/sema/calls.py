@@ -49,7 +49,7 @@ def infer_call(c: Context, e: ast.Call) -> Term:
         case Builtin():
             return infer_builtin(c, e, symbol.name)
         case FunctionSymbol():
-            return _call_function(c, e, symbol, brackets)
+            return call_function(c, e, symbol, brackets)
         case Constant() if isinstance(symbol.value, DType):
             return _dtype_call(c, e, symbol.value)
         case _:
@@ -118,9 +118,10 @@ def _to(c: Context, e: ast.Call, function: ast.Attribute) -> Term:
 # --- functions of the program --------------------------------------------------------------
 
 
-def _call_function(
+def call_function(
     c: Context, e: ast.Call, symbol: FunctionSymbol, brackets: tuple[ast.Expr, ...]
 ) -> Term:
+    """A call of a function of the program."""
     declaration = symbol.declaration
     if declaration.decorators:
         _infer_arguments(c, e)
@@ -146,7 +147,7 @@ def _call_function(
         scope = c.scope_of(symbol)
         c.shared.memo[key] = c.shared.instantiate(c.shared, scope, declaration, bindings)
     c.shared.stack.pop()
-    return _result(c, e, symbol, arguments, bindings, key)
+    return result_of_call(c, e, symbol, arguments, bindings, key)
 
 
 def _key(binding: Binding) -> object:
@@ -157,7 +158,7 @@ def _key(binding: Binding) -> object:
     return binding
 
 
-def _result(
+def result_of_call(
     c: Context, e: ast.Call, symbol: FunctionSymbol, arguments: Bound,
     bindings: dict[str, Binding], key: tuple[object, ...],
 ) -> Term:  # fmt: skip

@@ -38,6 +38,17 @@ def kernel_decorator(function: ast.FunctionDef) -> ast.Decorator | None:
     return None
 
 
+def tile_decorator(function: ast.FunctionDef) -> ast.Decorator | None:
+    """The ``@op.kernel`` of a tile kernel."""
+    for d in function.decorators:
+        match d.value:
+            case ast.Attribute(value=ast.Name(id="op"), name="kernel"):
+                return d
+            case _:
+                pass
+    return None
+
+
 def read_clauses(
     decorator: ast.Decorator,
     scope: ModuleScope,

@@ -18,7 +18,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Dim
-from tessera_lang.types.type import ERROR, Buffer, Scalar, Tensor, Type, Weak
+from tessera_lang.types.type import ERROR, Buffer, Scalar, Tensor, Tile, Type, Weak
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +54,7 @@ class Known:
     value: object
 
 
-Binding = Tensor | Buffer | Scalar | Weak | Known
+Binding = Tensor | Buffer | Tile | Scalar | Weak | Known
 """What a parameter of an instance is bound to; ``Weak`` for a literal."""
 
 Instantiate = Callable[

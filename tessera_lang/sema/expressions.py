@@ -42,10 +42,11 @@ from tessera_lang.types.type import (
 
 def infer(c: Context, e: ast.Expr) -> Term:
     """The type of an expression, written down in the last walk."""
-    return c.note(e, _infer(c, e))
+    return c.note(e, infer_once(c, e))
 
 
-def _infer(c: Context, e: ast.Expr) -> Term:
+def infer_once(c: Context, e: ast.Expr) -> Term:
+    """The type of an expression; its parts are asked of the context."""
     match e:
         case ast.Binary():
             return _binary(c, e)
@@ -122,7 +123,7 @@ def _name(c: Context, e: ast.Name) -> Term:
 # --- operators -----------------------------------------------------------------------------
 
 
-def _mark_known(c: Context, e: ast.Expr, term: Term, *parts: ast.Expr) -> None:
+def mark_known(c: Context, e: ast.Expr, term: Term, *parts: ast.Expr) -> None:
     """Weak numbers, bools, sizes and the like stay known; other dtypes would wrap."""
     exact = not isinstance(term, Scalar) or term.dtype in (BOOL, INDEX)
     if exact and not is_silent(term) and all(p in c.known for p in parts):
@@ -140,7 +141,7 @@ def _binary(c: Context, e: ast.Binary) -> Term:
         right = c.infer(node.right)
         a, b = Operand(node.left, term), Operand(node.right, right)
         term = operate(c, node.operator, node.operator_span, a, b)
-        _mark_known(c, node, term, node.left, node.right)
+        mark_known(c, node, term, node.left, node.right)
         c.note(node, term)
     return term
 
@@ -159,7 +160,7 @@ def _unary(c: Context, e: ast.Unary) -> Term:
         result = c.report("T0206", f"`~` takes integers or bools, not `{text_of(term)}`", e.span)
     else:
         result = term
-    _mark_known(c, e, result, e.operand)
+    mark_known(c, e, result, e.operand)
     return result
 
 
@@ -215,7 +216,7 @@ def _conditional(c: Context, e: ast.Conditional) -> Term:
     if test is not None:
         taken = e.then if test else e.orelse
         term = c.infer(taken)
-        _mark_known(c, e, term, taken)
+        mark_known(c, e, term, taken)
         return term
     a, b = Operand(e.then, c.infer(e.then)), Operand(e.orelse, c.infer(e.orelse))
     if is_silent(a.term) or is_silent(b.term):

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.sema.clauses import kernel_decorator, names_in, read_clauses
+from tessera_lang.sema.clauses import (
+    kernel_decorator,
+    names_in,
+    read_clauses,
+    tile_decorator,
+)
 from tessera_lang.sema.flow import is_none
 from tessera_lang.sema.scope import ModuleScope, did_you_mean
 from tessera_lang.sema.signature import (
@@ -47,6 +52,9 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
                 yield Diagnostic("T0113", "a function is one kernel", d.span,
                                  labels=(Label(first.span, "the first `@kernel`"),))  # fmt: skip
                 continue
+            if (tile := tile_decorator(function)) is not None:
+                yield Diagnostic("T0113", "a function is one kernel", d.span,
+                                 labels=(Label(tile.span, "it is one by this too"),))  # fmt: skip
             first = d
             open_names = frozenset(
                 p.name for b, p in parameters_of(function) if is_compile_time(p, b)
@@ -55,6 +63,9 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
             continue
         if _is_test(d):
             yield from _test(function, d)
+            continue
+        if _is_tile_kernel(d):
+            yield from _tile_kernel(function, d)
             continue
         callee = d.value.function if isinstance(d.value, ast.Call) else None
         if isinstance(callee, ast.Name) and callee.id == "kernel":
@@ -72,12 +83,34 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
         )  # fmt: skip
 
 
+def _is_tile_kernel(d: ast.Decorator) -> bool:
+    e = d.value.function if isinstance(d.value, ast.Call) else d.value
+    return isinstance(e, ast.Attribute) and e.name == "kernel" and (
+        isinstance(e.value, ast.Name) and e.value.id == "op"
+    )  # fmt: skip
+
+
+def _tile_kernel(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
+    if isinstance(d.value, ast.Call):
+        yield Diagnostic("T0113", "`@op.kernel` takes no arguments", d.span,
+                         helps=("write `@op.kernel`",))  # fmt: skip
+    elif d.clauses:
+        yield Diagnostic(
+            "T0113", "`@op.kernel` takes no clauses", d.clauses[0].span,
+            helps=("the compiler chooses groups and memory; `schedule.*` in the body says more",),
+        )  # fmt: skip
+    first = next(e for e in function.decorators if _is_tile_kernel(e))
+    if first is not d:
+        yield Diagnostic("T0113", "a function is one kernel", d.span,
+                         labels=(Label(first.span, "it is one by this"),))  # fmt: skip
+
+
 def _test(function: ast.FunctionDef, d: ast.Decorator) -> Iterator[Diagnostic]:
     """A test is a plain function that can be called with nothing."""
     parameters = (*function.brackets, *function.parameters)
     if d.clauses:
         yield Diagnostic("T0123", "`@test` takes no clauses", d.clauses[0].span)
-    elif kernel_decorator(function) is not None:
+    elif kernel_decorator(function) is not None or tile_decorator(function) is not None:
         helps = ("write a plain function that launches the kernel, and make that the test",)
         yield Diagnostic("T0123", "a kernel cannot be a test", d.span, helps=helps)
     elif d is not next(e for e in function.decorators if _is_test(e)):
@@ -117,7 +150,7 @@ def _names(function: ast.FunctionDef) -> Iterator[Diagnostic]:
 
 
 def _defaults(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:
-    lane = kernel_decorator(function) is not None
+    lane = kernel_decorator(function) is not None or tile_decorator(function) is not None
     for bracket, p in parameters_of(function):
         if p.default is None or not (lane or is_compile_time(p, bracket)):
             continue

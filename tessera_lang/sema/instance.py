@@ -13,12 +13,8 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import replace
 from tessera_lang.sema.assigned import (
     assigned_names,
-    expressions,
-    statement_expressions,
-    statements,
-    targets,
 )
-from tessera_lang.sema.clauses import kernel_decorator, read_clauses
+from tessera_lang.sema.clauses import kernel_decorator, read_clauses, tile_decorator
 from tessera_lang.sema.conditions import check_conditions, read_grid
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
@@ -29,6 +25,8 @@ from tessera_lang.sema.shared import bare_buffer, check_bare
 from tessera_lang.sema.statements import check_block
 from tessera_lang.sema.structure import check_function_structure
 from tessera_lang.sema.terms import Cells
+from tessera_lang.sema.tile.instance import Axes, examine_kernel
+from tessera_lang.sema.tile.instance import needed_sizes as axes_asked
 from tessera_lang.sema.typed import (
     FunctionSymbol,
     KernelInfo,
@@ -36,10 +34,11 @@ from tessera_lang.sema.typed import (
     Signature,
     TypedFunction,
 )
+from tessera_lang.sema.whole import is_whole
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Sym
-from tessera_lang.types.type import ERROR, NONE, Buffer, ErrorType, Scalar, Type
+from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Type
 
 MOST_WALKS = 64
 FRAMES = 12_000
@@ -65,6 +64,8 @@ def examine_function(symbol: FunctionSymbol, signature: Signature, scopes: Scope
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     scope = scopes(symbol.module)
     declaration = symbol.declaration
+    if tile_decorator(declaration) is not None:
+        return examine_kernel(symbol, signature, scopes, instantiate)
     bindings, problems = bindings_of(declaration, signature)
     if bindings is None:
         return None, problems
@@ -74,6 +75,13 @@ def examine_function(symbol: FunctionSymbol, signature: Signature, scopes: Scope
     if typed is not None:
         typed.signature = signature
     return typed, unique((*problems, *reports))
+
+
+def needed_sizes(symbol: FunctionSymbol, signature: Signature, scopes: Scopes) -> tuple[Axes, Axes]:
+    """Of a tile kernel: the axes (parameter, axis) whose size a signature must give, since it
+    fixes the shape of a tile, and those of which it may give a bound (``buckets``)."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
+    return axes_asked(symbol, signature, scopes, instantiate)
 
 
 def unique(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
@@ -97,20 +105,8 @@ def instantiate(
     _finish(c, parameters)
     flow = _flow(c, parameters)
     reports = unique((*generic, *flow, *c.reports))
-    typed.complete = not any(d.severity == "error" for d in reports) and _is_whole(typed)
+    typed.complete = not any(d.severity == "error" for d in reports) and is_whole(typed)
     return typed, reports
-
-
-def _is_whole(typed: TypedFunction) -> bool:
-    """Whether the parser and the checks left nothing unknown."""
-    for s in statements(typed.declaration.body):
-        if isinstance(s, ast.ErrorStmt):
-            return False
-        for root in (*targets(s), *statement_expressions(s)):
-            if any(isinstance(e, ast.ErrorExpr) for e in expressions(root)):
-                return False
-    unknown = any(isinstance(t, ErrorType) for t in typed.types.values())
-    return not unknown and not isinstance(typed.returns, ErrorType)
 
 
 def _context(

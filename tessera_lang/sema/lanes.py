@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.sema import builtins
+from tessera_lang.sema.scope import did_you_mean
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
@@ -40,6 +41,75 @@ def statement_problem(s: ast.Stmt) -> Diagnostic | None:
     if isinstance(s, ast.For) and not isinstance(s.target, ast.Name):
         return Diagnostic("T0118", "a loop over `range` has one variable", s.target.span)
     return None
+
+
+def tile_statement_problem(s: ast.Stmt) -> Diagnostic | None:
+    """Why a statement cannot stand in a tile kernel, if it cannot."""
+    if isinstance(s, ast.With):
+        if _named(s.context, "schedule", "pipeline") or isinstance(s.context, ast.ErrorExpr):
+            return None
+        return Diagnostic(
+            "T0118", "`with` in a tile kernel enters a pipeline", s.context.span,
+            helps=("write `with schedule.pipeline(double_buffer=True):`",),
+        )  # fmt: skip
+    if type(s) in _HOST_STATEMENTS:
+        what, _ = _HOST_STATEMENTS[type(s)]
+        at = s.signature_span if isinstance(s, ast.FunctionDef) else s.span
+        helps = ("move it to the top level of the file",)
+        return Diagnostic("T0118", f"{what} cannot stand in a tile kernel", at, helps=helps)
+    if not isinstance(s, ast.For) or isinstance(s.iterable, ast.ErrorExpr):
+        return None
+    if not is_range(s.iterable) and not _named(s.iterable, "op", "tile_range"):
+        return Diagnostic(
+            "T0118", "a loop in a tile kernel counts over `op.tile_range(...)` or `range(...)`",
+            s.iterable.span, helps=("write `for i in op.tile_range(n, step=64):`",),
+        )  # fmt: skip
+    items = s.target.items if isinstance(s.target, ast.TupleExpr) else (s.target,)
+    if not all(isinstance(t, ast.Name) for t in items) or (is_range(s.iterable) and len(items) > 1):
+        return Diagnostic("T0118", "a loop has one variable for each axis", s.target.span)
+    return None
+
+
+def _named(e: ast.Expr, module: str, name: str) -> bool:
+    """Whether an expression calls ``module.name``, or ``name`` where that was imported."""
+    f = e.function if isinstance(e, ast.Call) else None
+    if isinstance(f, ast.Name):
+        return f.id == name
+    return isinstance(f, ast.Attribute) and f.name == name and (
+        isinstance(f.value, ast.Name) and f.value.id == module
+    )  # fmt: skip
+
+
+def tile_builtin_problem(name: str, span: Span) -> Diagnostic | None:
+    """Why a builtin cannot be used in a tile kernel, if it cannot."""
+    if name in builtins.TILE_FUNCTIONS:
+        return None
+    if name in builtins.LANE_ONLY:
+        return Diagnostic(
+            "T0607", f"`{name}` belongs to lane kernels", span,
+            helps=(_INSTEAD.get(name, "a tile kernel works on tiles, not in lanes"),),
+        )  # fmt: skip
+    if name.startswith("schedule."):
+        close = did_you_mean(name.removeprefix("schedule."), builtins.DIRECTIVES)
+        return Diagnostic(
+            "T0610", f"there is no directive `{name}`", span,
+            helps=(f"did you mean `schedule.{close}`?",) if close
+            else (f"the directives are {', '.join(builtins.DIRECTIVES)}",),
+        )  # fmt: skip
+    if name == "op.kernel":
+        return None
+    what = builtins.later(name)
+    if what is not None or name.startswith("op."):
+        return not_built(f"`{name}` in tile kernels", span)
+    if name == "print":
+        return not_built("`print` in tile kernels", span)
+    return None
+
+
+_INSTEAD = {
+    "tbarrier": "`op.barrier()` waits for copies; stores and reads are ordered by themselves",
+    "tshared.alloc": "write `op.shared(shape, dtype=...)`",
+}
 
 
 def is_range(e: ast.Expr) -> bool:

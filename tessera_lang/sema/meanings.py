@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tessera_lang.diagnostics.diagnostic import Label
-from tessera_lang.sema.clauses import kernel_decorator
+from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.context import Context, Variable
 from tessera_lang.sema.shared import bare_buffer
 from tessera_lang.sema.terms import Open, Term, Unknown
@@ -67,8 +67,9 @@ def symbol_term(c: Context, e: ast.Expr, symbol: Symbol) -> Term:
                 helps=("pass it as an argument, or give it a constant value",),
             )  # fmt: skip
         case FunctionSymbol():
-            kernel = kernel_decorator(symbol.declaration) is not None
-            return FunctionType(symbol.declaration.name, "kernel" if kernel else "function")
+            f = symbol.declaration
+            kernel = kernel_decorator(f) is not None or tile_decorator(f) is not None
+            return FunctionType(f.name, "kernel" if kernel else "function")
         case ModuleSymbol():
             return MODULE
         case Builtin():

@@ -14,7 +14,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import bind, bind_builtin
 from tessera_lang.sema.assigned import children
-from tessera_lang.sema.lanes import builtin_problem, not_built
+from tessera_lang.sema.lanes import builtin_problem, not_built, tile_builtin_problem
 from tessera_lang.sema.scope import ModuleScope, did_you_mean
 from tessera_lang.sema.typed import Builtin, FunctionSymbol, Local, ModuleSymbol, Symbol
 from tessera_lang.source import Span
@@ -28,11 +28,11 @@ Hidden = frozenset[str]  # names bound by a lambda or comprehension around an ex
 class NameChecker:
     """Checks the names of one function, or of the top level (``locals`` empty).
 
-    ``place``: ``lane`` for kernels, ``any`` for what may run on the host too.
+    ``place``: ``lane`` and ``tile`` for kernels, ``any`` for what may run on the host too.
     """
 
     scope: ModuleScope
-    place: Literal["lane", "any"]
+    place: Literal["lane", "tile", "any"]
     locals: dict[str, Local] = field(default_factory=dict[str, Local])
     outer: Hidden = frozenset()
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -69,7 +69,10 @@ class NameChecker:
         if isinstance(e, ast.Name):
             if e.id in hidden or e.id in self.outer:
                 return None
-            return self.locals.get(e.id) or self.scope.lookup(e.id)
+            found = self.locals.get(e.id) or self.scope.lookup(e.id)
+            if found is None and self.place == "tile":
+                return self.scope.bare_function(e.id)
+            return found
         if isinstance(e, ast.Attribute):
             base = self.symbol(e.value, hidden)
             if isinstance(base, ModuleSymbol):
@@ -119,7 +122,11 @@ class NameChecker:
             return
         problem = None
         what = builtins.later(name)
-        if what is not None:
+        if self.place == "tile":
+            problem = tile_builtin_problem(name, span)
+        elif self.place == "any" and name in builtins.TILE_VALUES:
+            pass  # what calls the function decides whether it has it
+        elif what is not None:
             problem = not_built(f"`{name}` ({what})", span)
         elif self.place == "lane":
             problem = builtin_problem(name, span)
@@ -163,7 +170,11 @@ class NameChecker:
         symbol = self.symbol(e.function, hidden)
         if isinstance(symbol, Builtin):
             info = builtins.FUNCTIONS.get(symbol.name)
-            host_print = symbol.name in ("print", "min", "max") and self.place != "lane"
+            if self.place == "tile":
+                info = builtins.TILE_FUNCTIONS.get(symbol.name, info)
+                if symbol.name == "op.tile_range":
+                    info = None  # its keywords are looked at with the loop
+            host_print = symbol.name in ("print", "min", "max") and self.place == "any"
             if info is not None and not host_print:
                 bind_builtin(e, info, self.problems.append)
         elif isinstance(symbol, FunctionSymbol) and not symbol.declaration.brackets:

@@ -46,11 +46,27 @@ def source_of(e: ast.Expr) -> str:
         case ast.Attribute():
             return f"{source_of(e.value)}.{e.name}"
         case ast.Subscript():
-            return f"{source_of(e.value)}[{', '.join(source_of(i) for i in e.items)}]"
+            return f"{source_of(e.value)}[{', '.join(item_source(i) for i in e.items)}]"
         case ast.Call() if not e.keywords:
             return f"{source_of(e.function)}({', '.join(source_of(a) for a in e.arguments)})"
         case _:
             return "..."
+
+
+def item_source(e: ast.Expr) -> str:
+    """An index or slice as it is written."""
+    match e:
+        case ast.NoneLit():
+            return "None"
+        case ast.SliceExpr():
+            lower, upper = (item_source(x) if x is not None else "" for x in (e.lower, e.upper))
+            return f"{lower}:{upper}" + (f":{item_source(e.step)}" if e.step is not None else "")
+        case ast.Binary(left=ast.Name() | ast.IntLit(), right=ast.Name() | ast.IntLit()):
+            return f"{source_of(e.left)}{e.operator}{source_of(e.right)}"
+        case ast.Unary(operator="-", operand=ast.Name() | ast.IntLit()):
+            return f"-{source_of(e.operand)}"
+        case _:
+            return source_of(e)
 
 
 def cast_fix(e: ast.Expr, dtype: DType) -> Fix:

@@ -30,9 +30,9 @@ from tessera_lang.sema.typed import (
     TensorArgument,
 )
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
-from tessera_lang.types.type import Buffer, Scalar, Tensor, Type, Weak
+from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, Type, Weak
 
 GRID_GROUPS = "grid_groups"
 
@@ -48,6 +48,7 @@ class Parameters:
     cells: list[Cell] = field(default_factory=list[Cell])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     returns: Type | None = None
+    result: tuple[DType, tuple[Dim, ...]] | None = None  # the array a tile kernel returns
 
     @property
     def binds_grid(self) -> bool:
@@ -94,7 +95,7 @@ def bindings_of(
 
 def bind_parameters(
     scope: ModuleScope, declaration: ast.FunctionDef, bindings: dict[str, Binding], *,
-    is_kernel: bool,
+    is_kernel: bool, is_tile: bool = False,
 ) -> Parameters:  # fmt: skip
     """Match the head of a function with its bindings."""
     result = Parameters()
@@ -110,7 +111,10 @@ def bind_parameters(
         if binding is not None and not isinstance(binding, Known):
             binder.parameter(p, binding)
     binder.check_dims()
-    binder.returns()
+    if is_tile:
+        binder.result()
+    else:
+        binder.returns()
     return result
 
 
@@ -149,8 +153,29 @@ class _Binder:
                 self._scalar(p, variable, spec, binding)
             case Tensor() | Buffer():
                 self._array(p, variable, spec, binding)
+            case Tile():
+                self._tile(p, variable, spec, binding)
             case Known():
                 pass
+
+    def _tile(
+        self, p: ast.Parameter, variable: Variable, spec: ParameterSpec, binding: Tile
+    ) -> None:
+        variable.type = binding
+        if spec.kind == "any":
+            return
+        if spec.kind != "tensor" or spec.dtype != binding.dtype:
+            wanted = f"`{spec.dtype}`" + (" arrays" if spec.kind == "tensor" else "")
+            self._problem("T0207", f"`{p.name}` takes {wanted}, not `{binding}`", p)
+        elif len(spec.dims) != len(binding.axes):
+            self._problem(
+                "T0307", f"`{p.name}` has {len(spec.dims)} axes, and the argument has"
+                f" {len(binding.axes)}", p,
+            )  # fmt: skip
+        else:
+            for i, (e, axis) in enumerate(zip(spec.dims, binding.axes, strict=True)):
+                if axis.extent is not None:
+                    self._dim(p, i, e, axis.extent)
 
     def _scalar(
         self, p: ast.Parameter, variable: Variable, spec: ParameterSpec, binding: Scalar
@@ -251,6 +276,29 @@ class _Binder:
                 return
         if dim != actual:
             self._unequal(p, axis, e, dim, actual)
+
+    def result(self) -> None:
+        """The annotated result of a tile kernel."""
+        a = self._declaration.returns
+        dtype = self._lookup(a.base.id) if a is not None and isinstance(a.base, ast.Name) else None
+        if a is None or dtype is None or not self._is_kernel:
+            return
+        dims: list[Dim] = []
+        for e in a.shape or ():
+            try:
+                dim = read_size(e, self._name_size)
+            except BadSize as bad:
+                self._result.problems.append(Diagnostic("T0303", bad.reason, bad.span))
+                return
+            free = sorted(symbols_of(dim) - set(self._sizes))
+            if free:
+                self._result.problems.append(Diagnostic(
+                    "T0312", f"the size `{free[0]}` is never bound", e.span,
+                    helps=("the sizes of a result are made of those of the parameters",),
+                ))  # fmt: skip
+                return
+            dims.append(dim)
+        self._result.result = (dtype, tuple(dims))
 
     def returns(self) -> None:
         """The annotated result."""

@@ -60,6 +60,10 @@ class ModuleScope:
             return None if group is None else group.names.get(name)
         return builtin(name)
 
+    def bare_function(self, name: str) -> Symbol | None:
+        """``exp`` in a tile kernel is ``op.exp``, where nothing else has the name."""
+        return Builtin(f"op.{name}") if name in builtins.BARE else None
+
     def scope_named(self, dotted: str) -> ModuleScope | None:
         """An imported file; ``std.math`` and its like are loaded on first use."""
         if dotted in self.modules:

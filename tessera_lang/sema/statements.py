@@ -46,7 +46,7 @@ def _statement(c: Context, s: ast.Stmt) -> None:
         case ast.AnnotatedAssign():
             declare(c, s)
         case ast.ExprStmt():
-            _expression(c, s)
+            expression_statement(c, s)
         case ast.If():
             _if(c, s)
         case ast.For():
@@ -57,7 +57,7 @@ def _statement(c: Context, s: ast.Stmt) -> None:
         case ast.Return():
             _return(c, s)
         case ast.Assert():
-            _assert(c, s)
+            check_assert(c, s)
         case ast.Break() | ast.Continue() | ast.Pass() | ast.ErrorStmt():
             pass
         case _:
@@ -70,7 +70,8 @@ def _statement(c: Context, s: ast.Stmt) -> None:
 # --- control -------------------------------------------------------------------------------
 
 
-def _expression(c: Context, s: ast.ExprStmt) -> None:
+def expression_statement(c: Context, s: ast.ExprStmt) -> None:
+    """A statement of a value alone."""
     if isinstance(s.value, ast.StringLit):
         return  # a docstring
     for e in s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,):
@@ -150,7 +151,7 @@ def _range(c: Context, e: ast.Expr) -> bool:
     return 1 <= len(e.arguments) <= 3 and not e.keywords
 
 
-def _assert(c: Context, s: ast.Assert) -> None:
+def check_assert(c: Context, s: ast.Assert) -> None:
     """Checked in each lane; at once where it is known at compile time."""
     require_bool(c, s.test, c.infer(s.test))
     text = ""

@@ -18,10 +18,15 @@ from tessera_lang.sema.assigned import (
     targets,
     written_names,
 )
-from tessera_lang.sema.clauses import kernel_decorator
+from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.heads import check_head
-from tessera_lang.sema.lanes import not_built, recursion, statement_problem
+from tessera_lang.sema.lanes import (
+    not_built,
+    recursion,
+    statement_problem,
+    tile_statement_problem,
+)
 from tessera_lang.sema.names import NameChecker
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
@@ -70,20 +75,23 @@ def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic
     if later is not None:
         yield later
         return
-    kernel = kernel_decorator(function)
+    kernel, tile = kernel_decorator(function), tile_decorator(function)
     yield from check_head(scope, function)
     yield from _placement(function.body, in_loop=False)
     if kernel is not None:
         yield from _lane_statements(function)
+    elif tile is not None:
+        yield from _tile_statements(function)
     yield from _assignments(scope, function)
     variables = local_names(function)
-    names = NameChecker(scope, "lane" if kernel is not None else "any", variables)
+    place = "lane" if kernel is not None else "tile" if tile is not None else "any"
+    names = NameChecker(scope, place, variables)
     check_names(names, function)
     yield from names.problems
     first = {n: span for n, (span, _) in _variables(function).items()}
     yield from check_flow(function, first, literal_truth, lambda e: is_open(scope, function, e))
     yield from _unwritable(function)
-    if kernel is not None:
+    if kernel is not None or tile is not None:
         yield from _recursion(scope, function)
 
 
@@ -92,8 +100,6 @@ def _later(function: ast.FunctionDef) -> Diagnostic | None:
     for d in function.decorators:
         e = d.value.function if isinstance(d.value, ast.Call) else d.value
         match e:
-            case ast.Attribute(value=ast.Name(id="op"), name="kernel"):
-                return not_built("tile kernels (`@op.kernel`)", d.span)
             case ast.Attribute(value=ast.Name(id="op"), name="autotunable"):
                 return not_built("tuning (`@op.autotunable`)", d.span)
             case ast.Name(id="bench" | "fast" as name):
@@ -146,7 +152,9 @@ def check_names(names: NameChecker, function: ast.FunctionDef) -> None:
     for e in function.where:
         names.check(e)
     for s in statements(function.body):
-        refused = names.place == "lane" and statement_problem(s) is not None
+        refused = (names.place == "lane" and statement_problem(s) is not None) or (
+            names.place == "tile" and tile_statement_problem(s) is not None
+        )
         for e in () if refused and isinstance(s, ast.For) else statement_expressions(s):
             names.check(e)
         for t in targets(s):
@@ -212,6 +220,13 @@ def _placement(body: tuple[ast.Stmt, ...], *, in_loop: bool) -> Iterator[Diagnos
 def _lane_statements(function: ast.FunctionDef) -> Iterator[Diagnostic]:
     for s in statements(function.body):
         problem = statement_problem(s)
+        if problem is not None:
+            yield problem
+
+
+def _tile_statements(function: ast.FunctionDef) -> Iterator[Diagnostic]:
+    for s in statements(function.body):
+        problem = tile_statement_problem(s)
         if problem is not None:
             yield problem
 

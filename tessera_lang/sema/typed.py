@@ -20,12 +20,26 @@ from tessera_lang.types.type import Type
 
 @dataclass(frozen=True, slots=True)
 class TensorArgument:
-    """An array argument: dtype, rank and the launch facts that select the variant."""
+    """An array argument: dtype, rank and the launch facts that select the variant.
+
+    The further facts are asked for by tile kernels only, else empty. ``sizes``: the size of each
+    axis where the kernel is compiled for it, else None (only what ``TileInfo.needed`` names is
+    given). ``hints``: a size of the same class for each axis (the schedule is chosen for it; it is
+    never relied on). ``divisors``: a power of two, at most 128, that divides each size.
+    ``unit``: the axis of stride 1 (-1: none); ``pitches``: whether every other stride is a
+    multiple of 16 bytes.
+    """
 
     dtype: DType
     rank: int
     contiguous: bool = True
     aligned: bool = False
+    sizes: tuple[int | None, ...] = ()
+    hints: tuple[int, ...] = ()
+    divisors: tuple[int, ...] = ()
+    unit: int = -1
+    pitches: bool = False
+    buckets: tuple[int | None, ...] = ()  # a bound of each size that holds (`TileInfo.whole`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +138,46 @@ class KernelInfo:
     conditions: tuple[ast.Expr, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """``schedule.name(value)`` at the top of a tile kernel: a number, a bool or numbers."""
+
+    name: str
+    value: int | bool | tuple[int, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Two extents that are one only if ``left == right``, over the names of sizes: checked at the
+    launch. ``text`` names both arrays (``A.shape[1] == B.shape[0]``)."""
+
+    left: Dim
+    right: Dim
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TileInfo:
+    """What a tile kernel says beside its body.
+
+    ``sizes`` as in ``KernelInfo``. ``results``: dtype and sizes of each array it returns, which
+    the runtime allocates. ``needed``: (parameter, axis) of sizes that reach a capacity, so that
+    the signature must give them; where one is missing the instance is None and ``T0650`` is
+    reported with this list on the ``TypedFunction``. ``whole``: (parameter, axis) of axes that a
+    slice takes whole, so that a bucket (the next multiple of 128, up to 8192) may be given.
+    """
+
+    sizes: tuple[Local, ...] = ()
+    directives: tuple[Directive, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
+    needed: tuple[tuple[str, int], ...] = ()
+    whole: tuple[tuple[str, int], ...] = ()
+    conditions: tuple[ast.Expr, ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class TypedFunction:
     """One function checked for one signature.
@@ -145,6 +199,7 @@ class TypedFunction:
     module: str
     signature: Signature
     kernel: KernelInfo | None = None
+    tile: TileInfo | None = None  # of a tile kernel; `kernel` is None there
     parameters: tuple[Local, ...] = ()
     parameter_types: tuple[Type, ...] = ()
     returns: Type | None = None

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.driver.advice import Questions, advice
+from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
+from tessera_lang.sema import check_function, signature_of_annotations
+from tessera_lang.sema.typed import FunctionSymbol
 from tessera_lang.target.backend import TargetOptions
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
@@ -42,10 +44,26 @@ def test_program(code: str, kind: str, source: str, tmp_path: Path) -> None:
     found = [d.code for d in session.check(path)]
     if code in ADVICE:
         found += [d.code for d in advice(session, path, ADVICE[code])]
+    if code.startswith("T074"):
+        machine = session.machine("cuda", "sm_90")
+        found += [d.code for d in remarks_of(session, path, machine) if d.code == code]
+    if code == "T0650":
+        found += without_sizes(session, path)
     if code == "T0502":
         found += compiled_for(session, path, "sm_90")
     said = code == "P1003" or kind == "wrong"  # P1003 says something of every kernel
     assert sorted(set(found)) == ([code] if said else [])
+
+
+def without_sizes(session: Session, path: str) -> list[str]:
+    """The codes of kernels of which nobody says a size."""
+    scope, found = session.scope(path), list[str]()
+    for kernel in session.kernels(path):
+        signature = signature_of_annotations(kernel, scope)
+        assert signature is not None
+        symbol = FunctionSymbol(kernel, scope.path)
+        found += [d.code for d in check_function(symbol, signature, session.scope)[1]]
+    return found
 
 
 def link_to_another_folder(link: Path) -> None:

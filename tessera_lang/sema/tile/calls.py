@@ -1,0 +1,335 @@
+"""Calls in tile kernels: the language's own functions, and functions of the program.
+
+Owns who types a call. Must not know statements.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.sema import builtins
+from tessera_lang.sema.arguments import Bound, bind_builtin
+from tessera_lang.sema.builtin_calls import failed, one_of
+from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
+from tessera_lang.sema.calls import call_function, infer_call, result_of_call
+from tessera_lang.sema.context import Binding, text_of
+from tessera_lang.sema.lanes import not_built
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.terms import Term, Unknown
+from tessera_lang.sema.tile import functions, makers, reductions
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.functions import attach_instance, cast_tile
+from tessera_lang.sema.tile.operators import (
+    Mixed,
+    is_tiled,
+    is_waiting,
+    mix,
+    result_of,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.products import product
+from tessera_lang.sema.tile.slices import read
+from tessera_lang.sema.typed import (
+    Builtin,
+    Constant,
+    FunctionSymbol,
+    ModuleSymbol,
+    TypedFunction,
+)
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DTYPES, F32, F64, DType
+from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
+
+PRECISIONS = ("exact", "tf32")
+
+
+def call(c: TileContext, e: ast.Call) -> Term:
+    """A call of anything in a tile kernel."""
+    symbol = symbol_of(c, e.function)
+    if isinstance(symbol, Builtin):
+        return _builtin(c, e, symbol.name)
+    if isinstance(symbol, Constant) and isinstance(symbol.value, DType):
+        return _cast(c, e, symbol.value)
+    if isinstance(e.function, ast.Attribute) and symbol is None and e.function.name == "to":
+        term = c.infer(e.function.value)
+        if is_tiled(term) and len(e.arguments) == 1 and not e.keywords:
+            return _to(c, e, e.function, term)
+    if isinstance(symbol, FunctionSymbol):
+        return _function(c, e, symbol, ())
+    if isinstance(e.function, ast.Subscript):
+        inner = symbol_of(c, e.function.value)
+        if isinstance(inner, FunctionSymbol):
+            return _function(c, e, inner, e.function.items)
+    return infer_call(c, e)
+
+
+def symbol_of(c: TileContext, e: ast.Expr) -> object:
+    """What a name or dotted name means, if it names something."""
+    if isinstance(e, ast.Name):
+        return c.name_symbol(e.id)
+    if isinstance(e, ast.Attribute):
+        base = symbol_of(c, e.value)
+        if isinstance(base, ModuleSymbol):
+            return c.scope.member(base, e.name)
+    return None
+
+
+def _to(c: TileContext, e: ast.Call, function: ast.Attribute, term: Term) -> Term:
+    c.infer(e.arguments[0])
+    dtype = c.try_value(e.arguments[0])
+    if not isinstance(dtype, DType):
+        return c.report("T0218", "`.to` takes a dtype, as in `x.to(f32)`", e.arguments[0].span)
+    if c.final:
+        c.typed.symbols[function] = Builtin("to")
+    assert isinstance(term, (Tile, Tensor))
+    return cast_tile(c, function.value, term, dtype)
+
+
+def _cast(c: TileContext, e: ast.Call, dtype: DType) -> Term:
+    if len(e.arguments) == 1 and not e.keywords:
+        term = c.infer(e.arguments[0])
+        if isinstance(term, (Tile, Tensor)):
+            if c.final:
+                c.typed.symbols[e.function] = Builtin(dtype.name)
+            return cast_tile(c, e.arguments[0], term, dtype)
+    return infer_call(c, e)
+
+
+# --- the language's own --------------------------------------------------------------------
+
+
+def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
+    if name in DTYPES:
+        return _cast(c, e, DTYPES[name])
+    if name in ("min", "max", "abs"):
+        operands = functions.values(c, list(e.arguments))
+        if any(is_tiled(o.term) for o in operands) and not e.keywords:
+            _note(c, e, name)
+            if name == "abs" and len(operands) == 1:
+                return functions.absolute(c, e, e.arguments[0])
+            return functions.extreme(c, e, name, operands)
+    if name in builtins.FLOAT_MATH and len(e.arguments) == 1 and not e.keywords:
+        if is_tiled(c.infer(e.arguments[0])):
+            _note(c, e, f"op.{name.removeprefix('math.')}")
+            return functions.elementwise(c, e, f"op.{name.removeprefix('math.')}", e.arguments[0])
+    if name in builtins.LANE_ONLY:
+        _all(c, e)
+        return failed(c)  # the structure check says so
+    if name not in builtins.TILE_FUNCTIONS:
+        if name.startswith(("op.", "schedule.", "tile.")):
+            _all(c, e)
+            return failed(c)
+        if name == "print":
+            _all(c, e)
+            return c.add(not_built("`print` in tile kernels", e.function.span))
+        return infer_call(c, e)
+    _note(c, e, name)
+    info = builtins.TILE_FUNCTIONS[name]
+    bound = bind_builtin(e, info, lambda _: None)
+    if bound is None:
+        _all(c, e)
+        if name == "op.tile_range":  # its arguments are looked at with a loop
+            return c.report("T0607", f"`{name}` cannot stand here", e.span, helps=(_where(name),))
+        return failed(c)
+    if name == "op.arange" and "stop" not in bound:
+        bound = {"stop" if k == "start" else k: v for k, v in bound.items()}
+    if c.final:
+        c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
+    return _typed(c, e, name, bound)
+
+
+def _note(c: TileContext, e: ast.Call, name: str) -> None:
+    if c.final:
+        c.typed.symbols[e.function] = Builtin(name)
+
+
+def _all(c: TileContext, e: ast.Call) -> None:
+    for argument in (*e.arguments, *(k.value for k in e.keywords)):
+        c.infer(argument)
+
+
+def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    kind = name.removeprefix("op.")
+    match name:
+        case "op.matmul" | "tile.mma_sync":
+            return _matmul(c, e, bound)
+        case "op.where":
+            return functions.where(c, e, bound)
+        case "op.clamp":
+            return functions.clamp(c, e, bound)
+        case "op.cast":
+            return _op_cast(c, bound)
+        case "op.cumsum":
+            return reductions.scan(c, e, bound)
+        case "op.softmax":
+            return reductions.softmax(c, e, bound)
+        case "op.causal":
+            return reductions.causal(c, e, bound)
+        case "op.window":
+            return reductions.window(c, e, bound)
+        case "op.shared":
+            return makers.shared(c, e, bound)
+        case "op.zeros" | "op.ones" | "op.empty" | "op.full":
+            return makers.filled(c, e, name, bound)
+        case "op.zeros_like" | "op.ones_like" | "op.empty_like" | "op.full_like":
+            return makers.filled_like(c, e, name, bound)
+        case "op.arange" | "op.iota":
+            return makers.counted(c, e, name, bound)
+        case "op.abs" | "op.relu":
+            return functions.absolute(c, e, bound["x"])
+        case "op.barrier":
+            return NONE
+        case "schedule.prefetch":
+            return _schedule_prefetch(c, bound)
+        case _:
+            pass
+    if kind in reductions.REDUCTIONS:
+        return reductions.reduction(c, e, name, bound)
+    if name.startswith("op.") and len(bound) == 1 and "x" in bound:
+        return functions.elementwise(c, e, name, bound["x"])
+    _all(c, e)  # a statement: `op.prefetch`, a directive, a loop
+    return c.report("T0607", f"`{name}` cannot stand here", e.span, helps=(_where(name),))
+
+
+def _where(name: str) -> str:
+    if name == "op.tile_range":
+        return "write `for i, j in op.tile_range(m, n, step=64):`"
+    if name == "schedule.pipeline":
+        return "write `with schedule.pipeline(double_buffer=True):`"
+    return "it is a statement of its own"
+
+
+def _matmul(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    precision = bound.get("precision")
+    if precision is not None:
+        c.infer(precision)
+        one_of(c, precision, PRECISIONS, "the precision of a product")
+    a, b = functions.values(c, [bound["a"], bound["b"]])
+    return product(c, e.span, a, b)
+
+
+def _op_cast(c: TileContext, bound: Bound) -> Term:
+    term = c.infer(bound["x"])
+    dtype = makers.dtype_argument(c, bound["dtype"])
+    if dtype is None or is_silent(term):
+        return failed(c)
+    if isinstance(term, (Tile, Tensor)):
+        return cast_tile(c, bound["x"], term, dtype)
+    return c.report("T0207", f"`op.cast` takes a tile, not `{text_of(term)}`", bound["x"].span,
+                    helps=(f"write `{dtype}({source_of(bound['x'])})`",))  # fmt: skip
+
+
+def _schedule_prefetch(c: TileContext, bound: Bound) -> Term:
+    """As a value it is its argument."""
+    term = c.infer(bound["x"])
+    scope = bound.get("scope")
+    if scope is not None:
+        c.infer(scope)
+        one_of(c, scope, ("shared",), "the scope of a prefetch")
+    if is_silent(term) or isinstance(term, (Tile, Tensor)):
+        return term
+    return c.report("T0207", f"`schedule.prefetch` takes an array or a tile, not"
+                    f" `{text_of(term)}`", bound["x"].span)  # fmt: skip
+
+
+# --- functions of the program --------------------------------------------------------------
+
+
+def _function(
+    c: TileContext, e: ast.Call, symbol: FunctionSymbol, brackets: tuple[ast.Expr, ...]
+) -> Term:
+    """A plain function: of numbers as in lanes, of tiles inlined."""
+    declaration = symbol.declaration
+    terms = [c.infer(a) for a in (*e.arguments, *(k.value for k in e.keywords))]
+    if any(is_silent(t) for t in terms):
+        return next(t for t in terms if is_silent(t))
+    if declaration.decorators or not any(is_tiled(t) for t in terms):
+        if declaration.decorators:
+            return call_function(c, e, symbol, brackets)
+        return _of_numbers(c, e, symbol, brackets)
+    if _is_math(c, symbol) and all(isinstance(t, (Tile, Tensor)) for t in terms):
+        return _mapped(c, e, symbol, terms)
+    for a, t in zip((*e.arguments, *(k.value for k in e.keywords)), terms, strict=True):
+        if isinstance(t, Tensor):
+            read(c, a)
+    c.kernel.callers.append(c)
+    term = call_function(c, e, symbol, brackets)
+    c.kernel.callers.pop()
+    return term
+
+
+def _of_numbers(
+    c: TileContext, e: ast.Call, symbol: FunctionSymbol, brackets: tuple[ast.Expr, ...]
+) -> Term:
+    arguments = bind_call(c, e, symbol.declaration, brackets)
+    if arguments is None:
+        return failed(c)
+    if c.final:
+        c.typed.symbols[e.function] = symbol
+    bindings = bindings_of_call(c, e, symbol.declaration, arguments, symbol)
+    if isinstance(bindings, Unknown):
+        return bindings
+    if bindings is None:
+        return failed(c)
+    lanes = c.kernel.lanes
+    key = (symbol.declaration, *(repr(b) for b in bindings.values()))
+    if key not in lanes.memo:
+        scope = c.scope_of(symbol)
+        lanes.memo[key] = lanes.instantiate(lanes, scope, symbol.declaration, bindings)
+    c.shared.memo[key] = lanes.memo[key]
+    term = result_of_call(c, e, symbol, arguments, bindings, key)
+    instance = lanes.memo[key][0]
+    used = None if instance is None else _lane_only(instance)
+    if used is not None:
+        return c.report(
+            "T0607", f"`{symbol.declaration.name}` calls `{used}`, which belongs to lane kernels",
+            e.span,
+        )  # fmt: skip
+    return term
+
+
+def _lane_only(instance: TypedFunction) -> str | None:
+    for symbol in instance.symbols.values():
+        if isinstance(symbol, Builtin) and symbol.name in builtins.LANE_ONLY:
+            return symbol.name
+    for inner in instance.calls.values():
+        found = _lane_only(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_math(c: TileContext, symbol: FunctionSymbol) -> bool:
+    scope = c.scope.scope_named("std.math")
+    return scope is not None and symbol.module == scope.path
+
+
+def _mapped(c: TileContext, e: ast.Call, symbol: FunctionSymbol, terms: list[Term]) -> Term:
+    """A function of ``std.math`` given tiles: of each element."""
+    name = symbol.declaration.name
+    if f"op.{name}" in builtins.TILE_FUNCTIONS and len(e.arguments) == 1 and not e.keywords:
+        _note(c, e, f"op.{name}")
+        return functions.elementwise(c, e, f"op.{name}", e.arguments[0])
+    if e.keywords or len(e.arguments) != len(symbol.declaration.parameters):
+        return failed(c)
+    operands = [Operand(a, t) for a, t in zip(e.arguments, terms, strict=True)]
+    operands = [value_of_operand(c, o) for o in operands]
+    if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands):
+        return Unknown()
+    found = mix(c, e.span, operands, f"`math.{name}`")
+    if not isinstance(found, Mixed):
+        return found
+    if not found.dtype.is_float:
+        return c.report("T0207", f"`math.{name}` takes floats, not `{found.dtype}`", e.span)
+    compute = F64 if found.dtype == F64 else F32
+    for o in operands:
+        functions.convert_operand(c, o, Mixed(compute, False, ()))
+    _note_symbol(c, e, symbol)
+    bindings: list[Binding] = [Scalar(compute)] * len(operands)
+    if attach_instance(c, e, f"math.{name}", bindings) is None:
+        return failed(c)
+    return result_of(c, found)
+
+
+def _note_symbol(c: TileContext, e: ast.Call, symbol: FunctionSymbol) -> None:
+    if c.final:
+        c.typed.symbols[e.function] = symbol

@@ -1,0 +1,224 @@
+"""The state of a walk over a tile kernel or a function inlined into one.
+
+Owns what is added to the lanes' ``Context``: the values that names have at a point of the walk
+(``env``), the loops around it, and what the whole kernel shares. Must not know how a construct
+is typed.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.sema.context import Context, Shared, Variable
+from tessera_lang.sema.terms import Term
+from tessera_lang.sema.tile.facts import Facts
+from tessera_lang.sema.typed import Agreement, Directive
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, DType
+from tessera_lang.types.shape import Dim, Sym
+from tessera_lang.types.type import Scalar, Tile, TileAxis
+
+Value = Dim | tuple[TileAxis, ...]
+"""What a name is worth now: an integer as a size, a tile as its axes."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenTile:
+    """A tile whose dtype the first typed value decides (``op.zeros`` without one).
+
+    ``default`` is what it takes when it meets none.
+    """
+
+    name: str
+    span: Span
+    default: DType
+    dtype: DType | None = None
+    wide: bool = False
+    met: Span | None = None
+    room: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read or write of an array: where, and in which loops."""
+
+    array: str
+    span: Span
+    loops: tuple[ast.Stmt, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Accumulation:
+    """``C[s] += e``: the loops whose variables ``s`` does not use make one sum."""
+
+    array: str
+    target: ast.Expr
+    span: Span
+    outermost: ast.Stmt
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A loop around the statement that is checked: its variables by their names in extents."""
+
+    statement: ast.Stmt
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """What a kernel and the functions inlined into it share over all walks."""
+
+    facts: Facts
+    lanes: Shared
+    origins: dict[str, tuple[str, int]]  # the axis that binds a size
+    agreements: dict[tuple[Dim, Dim], Agreement] = field(
+        default_factory=dict[tuple[Dim, Dim], Agreement]
+    )
+    open: dict[tuple[ast.Expr, int], str] = field(default_factory=dict[tuple[ast.Expr, int], str])
+    scopes: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    room: dict[str, int] = field(default_factory=dict[str, int])
+    tiles: dict[ast.Expr, OpenTile] = field(default_factory=dict[ast.Expr, OpenTile])
+    fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
+    needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
+    whole: dict[tuple[str, int], None] = field(default_factory=dict[tuple[str, int], None])
+    changed: bool = False
+    results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
+    callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
+
+
+def _none() -> Kernel:
+    raise AssertionError("a tile context is made with its kernel")
+
+
+@dataclass(slots=True, eq=False)
+class TileShared(Shared):
+    """``Shared`` of a tile kernel; ``kernel.callers`` are the bodies that are being checked."""
+
+    kernel: Kernel = field(default_factory=_none)
+
+
+@dataclass(slots=True, eq=False)
+class TileContext(Context):
+    """``prefix`` stands before the names of an inlined function's variables."""
+
+    kernel: Kernel = field(default_factory=_none)
+    prefix: str = ""
+    env: dict[str, Value] = field(default_factory=dict[str, Value])
+    loops: list[Loop] = field(default_factory=list[Loop])
+    terms: dict[ast.Expr, Term] = field(default_factory=dict[ast.Expr, Term])
+    negative: set[str] = field(default_factory=set[str])
+    wide: set[str] = field(default_factory=set[str])
+    heads: dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]] = field(
+        default_factory=dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]]
+    )
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    results: dict[str, ast.Call] = field(default_factory=dict[str, ast.Call])
+    directives: list[Directive] = field(default_factory=list[Directive])
+    reads: list[Access] = field(default_factory=list[Access])
+    writes: list[Access] = field(default_factory=list[Access])
+    sums: list[Accumulation] = field(default_factory=list[Accumulation])
+    products: int = 0
+    ranks: list[int] = field(default_factory=list[int])
+    returned: ast.Return | None = None
+    returns_declared: tuple[DType, tuple[Dim, ...]] | None = None
+    branches: int = 0  # run-time branches around the statement
+    outer: frozenset[str] = frozenset()  # loop variables of the caller
+
+    @property
+    def inlined(self) -> bool:
+        return bool(self.prefix)
+
+    # --- names in extents --------------------------------------------------------------
+
+    def full(self, name: str) -> str:
+        """The name of a local in extents."""
+        return f"{self.prefix}{name}"
+
+    def fresh(self, key: object, hint: str, *, negative: bool = True) -> Dim:
+        """A value that only the run knows; the same for the same key in every walk."""
+        found = self.kernel.fresh.get((key, hint))
+        if found is None:
+            found = f"{hint}@{len(self.kernel.fresh) + 1}"
+            self.kernel.fresh[(key, hint)] = found
+        if negative:
+            self.kernel.facts.least.pop(found, None)
+        else:
+            self.kernel.facts.least[found] = 0
+        return Sym(found)
+
+    def in_scope(self) -> frozenset[str]:
+        """Names of the loop variables around."""
+        return self.outer.union(n for loop in self.loops for n in loop.names)
+
+    # --- open extents and dtypes -------------------------------------------------------
+
+    def open_extent(self, e: ast.Expr, axis: int, capacity: int) -> Dim:
+        """The extent of an ``op.zeros`` tile: what it met, or a name that waits."""
+        key = (e, axis)
+        if key not in self.kernel.open:
+            name = f"?{len(self.kernel.open) + 1}"
+            self.kernel.open[key] = name
+            self.kernel.scopes[name] = self.in_scope()
+            self.kernel.room[name] = capacity
+        return self.kernel.facts.resolve(Sym(self.kernel.open[key]))
+
+    def is_open(self, dim: Dim | None) -> bool:
+        return isinstance(dim, Sym) and dim.name.startswith("?")
+
+    def settle_open(self) -> bool:
+        """Give open extents their capacity and open dtypes their default. True: some were."""
+        facts = self.kernel.facts
+        some = False
+        for name in self.kernel.open.values():
+            if name not in facts.equal:
+                facts.equal[name] = self.kernel.room[name]
+                some = True
+        for tile in self.kernel.tiles.values():
+            if tile.dtype is None:
+                tile.dtype = tile.default
+                some = True
+        return some
+
+    def shown(self, tile: Tile) -> Tile:
+        """A tile with what is known put into its extents."""
+        axes = tuple(
+            a if a.extent is None else TileAxis(a.capacity, self.kernel.facts.simplify(a.extent))
+            for a in tile.axes
+        )
+        return replace(tile, axes=axes)
+
+    # --- tables ------------------------------------------------------------------------
+
+    def note(self, e: ast.Expr, term: Term) -> Term:
+        if self.final and isinstance(term, Tile):
+            term = self.shown(term)
+        self.terms[e] = term
+        return Context.note(self, e, term)
+
+    def convert(self, e: ast.Expr, tile: Tile) -> None:
+        """An implicit read or conversion of a tile."""
+        if self.final:
+            self.typed.coercions[e] = self.shown(tile)
+
+    def name_symbol(self, name: str) -> object:
+        found = Context.name_symbol(self, name)
+        return found if found is not None else self.scope.bare_function(name)
+
+
+def variable_type(c: TileContext, v: Variable, term: Term) -> Term:
+    """A variable's type with the extents it has now."""
+    if not isinstance(term, Tile):
+        return term
+    axes = c.env.get(v.local.name)
+    tile = replace(term, axes=axes) if isinstance(axes, tuple) else term
+    return replace(tile, wide=True) if v.local.name in c.wide else tile
+
+
+def register_dtype(tile: Tile) -> DType:
+    """The dtype of the bits."""
+    return F32 if tile.wide else tile.dtype
+
+
+def scalar_of(tile: Tile) -> Scalar:
+    return Scalar(tile.dtype)

@@ -1,0 +1,278 @@
+"""Types of expressions in tile kernels.
+
+Owns which construct is one on tiles; what has only numbers is typed as in lanes. Must not know
+statements.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tessera_lang.record import replace
+from tessera_lang.sema import expressions as lanes
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.meanings import DTYPE, MODULE
+from tessera_lang.sema.operators import Operand, operate, silent
+from tessera_lang.sema.scope import did_you_mean
+from tessera_lang.sema.terms import Term, Unknown
+from tessera_lang.sema.tile.calls import call
+from tessera_lang.sema.tile.context import TileContext, variable_type
+from tessera_lang.sema.tile.operators import (
+    Mixed,
+    compare_tiles,
+    is_tiled,
+    is_waiting,
+    mix,
+    operate_tiles,
+    result_of,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.products import product
+from tessera_lang.sema.tile.slices import subscript
+from tessera_lang.sema.tile.symbolic import shape_dims
+from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, INDEX
+from tessera_lang.types.type import (
+    FunctionType,
+    Scalar,
+    Tensor,
+    Tile,
+    TupleType,
+    Weak,
+)
+
+
+def infer(c: TileContext, e: ast.Expr) -> Term:
+    """The type of an expression; once for each statement that holds it."""
+    found = c.terms.get(e)
+    if found is not None:
+        return found
+    return c.note(e, _infer(c, e))
+
+
+def attach(c: TileContext) -> None:
+    c.infer = partial(infer, c)
+
+
+def _infer(c: TileContext, e: ast.Expr) -> Term:
+    match e:
+        case ast.Name():
+            return _name(c, e)
+        case ast.Binary():
+            return _binary(c, e)
+        case ast.Unary():
+            return _unary(c, e)
+        case ast.Compare():
+            return _compare(c, e)
+        case ast.BoolOp():
+            return _bool_op(c, e)
+        case ast.Conditional():
+            return _conditional(c, e)
+        case ast.Subscript():
+            return _subscript(c, e)
+        case ast.Attribute():
+            return _attribute(c, e)
+        case ast.Call():
+            return call(c, e)
+        case ast.FString() | ast.ListExpr() | ast.DictExpr() | ast.Comprehension() | ast.Lambda():
+            return _refused(c, e)
+        case _:
+            return lanes.infer_once(c, e)
+
+
+_REFUSED: dict[type, tuple[str, str]] = {
+    ast.FString: ("an f-string", "kernels have no text"),
+    ast.ListExpr: ("a list", "use a tuple, or a tile: `op.zeros(shape, dtype)`"),
+    ast.DictExpr: ("a dict", "use an array"),
+    ast.Comprehension: ("a list comprehension", "write a loop"),
+    ast.Lambda: ("a lambda", "write a plain function and call it"),
+}
+
+
+def _refused(c: TileContext, e: ast.Expr) -> Term:
+    what, instead = _REFUSED[type(e)]
+    return c.report("T0118", f"{what} cannot stand in a tile kernel", e.span, helps=(instead,))
+
+
+def _name(c: TileContext, e: ast.Name) -> Term:
+    term = lanes.infer_once(c, e)
+    symbol = c.name_symbol(e.id)
+    if isinstance(symbol, Local) and isinstance(term, Tile):
+        return variable_type(c, c.variables[e.id], term)
+    if isinstance(symbol, Builtin) and symbol.name.startswith("op."):
+        return FunctionType(symbol.name, "builtin")
+    return term
+
+
+# --- operators -----------------------------------------------------------------------------
+
+
+def _binary(c: TileContext, e: ast.Binary) -> Term:
+    chain: list[ast.Binary] = []
+    left: ast.Expr = e
+    while isinstance(left, ast.Binary):
+        chain.append(left)
+        left = left.left
+    term = c.infer(left)
+    for node in reversed(chain):
+        right = c.infer(node.right)
+        a, b = Operand(node.left, term), Operand(node.right, right)
+        if node.operator == "@":
+            term = product(c, node.operator_span, a, b)
+        elif is_tiled(term) or is_tiled(right):
+            term = operate_tiles(c, node.operator, node.operator_span, a, b)
+        else:
+            term = operate(c, node.operator, node.operator_span, a, b)
+            lanes.mark_known(c, node, term, node.left, node.right)
+        c.note(node, term)
+    return term
+
+
+def _unary(c: TileContext, e: ast.Unary) -> Term:
+    term = c.infer(e.operand)
+    if not is_tiled(term):
+        return lanes.infer_once(c, e)
+    o = value_of_operand(c, Operand(e.operand, term))
+    tile = o.term
+    assert isinstance(tile, Tile)
+    if e.operator == "not":
+        return c.report(
+            "T0205", "`not` takes one bool, not a tile", e.span,
+            helps=("write `~` for each element",),
+        )  # fmt: skip
+    if is_waiting(tile):
+        return tile
+    if (tile.dtype == BOOL) != (e.operator == "~") and not (
+        e.operator == "~" and tile.dtype.is_integer
+    ):
+        return c.report(
+            "T0206", f"`{e.operator}` does not go with `{tile.dtype}`", e.span,
+            f"this is `{tile}`",
+        )  # fmt: skip
+    return tile
+
+
+def _compare(c: TileContext, e: ast.Compare) -> Term:
+    terms = [c.infer(x) for x in (e.first, *e.rest)]
+    second = e.rest[0]
+    if not any(is_tiled(t) for t in terms):
+        return lanes.infer_once(c, e)
+    if len(e.rest) > 1:
+        return c.report(
+            "T0205", "a chain of comparisons takes single values, not tiles", e.span,
+            helps=("write `(a < b) & (b < c)`",),
+        )  # fmt: skip
+    a, b = Operand(e.first, terms[0]), Operand(second, terms[1])
+    return compare_tiles(c, e.operators[0], e.span, a, b)
+
+
+def _bool_op(c: TileContext, e: ast.BoolOp) -> Term:
+    terms = [c.infer(v) for v in e.values]
+    if not any(is_tiled(t) for t in terms):
+        return lanes.infer_once(c, e)
+    sign = "&" if e.operator == "and" else "|"
+    return c.report(
+        "T0205", f"`{e.operator}` takes single bools, not tiles", e.span,
+        helps=(f"write `(a) {sign} (b)` for each element",),
+    )  # fmt: skip
+
+
+def require_bool(c: TileContext, e: ast.Expr, term: Term) -> None:
+    """A condition decides for the whole kernel: one bool."""
+    if is_tiled(term):
+        c.report(
+            "T0205", "a condition is one `bool`, not a tile", e.span, f"this is `{text_of(term)}`",
+            helps=("choose for each element with `op.where(condition, a, b)`",
+                   "or ask for all of them: `op.all(...)`, `op.any(...)`"),
+        )  # fmt: skip
+        return
+    lanes.require_bool(c, e, term)
+
+
+def _conditional(c: TileContext, e: ast.Conditional) -> Term:
+    require_bool(c, e.test, c.infer(e.test))
+    test = c.try_value(e.test)
+    if test is not None:
+        taken = e.then if test else e.orelse
+        term = c.infer(taken)
+        lanes.mark_known(c, e, term, taken)
+        return term
+    a, b = Operand(e.then, c.infer(e.then)), Operand(e.orelse, c.infer(e.orelse))
+    if is_silent(a.term) or is_silent(b.term):
+        return silent(a, b)
+    if not is_tiled(a.term) and not is_tiled(b.term):
+        return lanes.infer_once(c, e)
+    found = mix(c, e.span, [a, b], "`if ... else`")
+    return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+# --- subscripts and attributes -------------------------------------------------------------
+
+
+def _subscript(c: TileContext, e: ast.Subscript) -> Term:
+    base = c.infer(e.value)
+    if isinstance(base, (Tensor, Tile)):
+        return subscript(c, e, base, target=False)
+    term = lanes.infer_once(c, e)
+    if isinstance(base, TupleType) and isinstance(e.value, ast.Attribute):
+        _known_size(c, e, e.value)
+    return term
+
+
+def _known_size(c: TileContext, e: ast.Subscript, shape: ast.Attribute) -> None:
+    """``A.shape[1]`` is a constant where the kernel is compiled for it."""
+    value = c.try_value(e.items[0]) if len(e.items) == 1 else None
+    dims = shape_dims(c.infer(shape.value))
+    if shape.name != "shape" or dims is None or not isinstance(value, int):
+        return
+    if -len(dims) <= value < len(dims):
+        dim = dims[value]
+        known = None if dim is None or c.is_open(dim) else c.kernel.facts.value(dim)
+        if known is not None:
+            c.set_value(e, known)
+
+
+def _attribute(c: TileContext, e: ast.Attribute) -> Term:
+    base = c.infer(e.value)
+    if base == MODULE or not isinstance(base, (Tile, Tensor)):
+        if isinstance(base, (Scalar, Weak)) and e.name in ("T", "mT", "shape"):
+            return c.report("T0213", f"`{text_of(base)}` has no `{e.name}`", e.name_span)
+        return lanes.infer_once(c, e)
+    rank = len(base.shape) if isinstance(base, Tensor) else len(base.axes)
+    match e.name:
+        case "shape":
+            return TupleType((Scalar(INDEX),) * rank)
+        case "dtype":
+            if isinstance(base, Tile) and is_waiting(base):
+                return Unknown()
+            c.set_value(e, base.dtype)
+            return DTYPE
+        case "ndim":
+            c.set_value(e, rank)
+            return Weak("int")
+        case "T" | "mT":
+            return _transposed(c, e, base, rank)
+        case _:
+            pass
+    close = did_you_mean(e.name, ("shape", "dtype", "ndim", "to", "T", "mT"))
+    return c.report(
+        "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
+        helps=(f"did you mean `{close}`?",) if close else (),
+    )  # fmt: skip
+
+
+def _transposed(c: TileContext, e: ast.Attribute, base: Tensor | Tile, rank: int) -> Term:
+    if rank < 2 or (e.name == "T" and rank != 2):
+        helps = ("`.mT` swaps the last two axes of more",) if rank > 2 else (
+            "write `v[:, None]` for a column",)  # fmt: skip
+        return c.report(
+            "T0604", f"`.{e.name}` is for two axes{' or more' if e.name == 'mT' else ''}",
+            e.span, f"this has {rank}", helps=helps,
+        )  # fmt: skip
+    if isinstance(base, Tensor):
+        shape = (*base.shape[:-2], base.shape[-1], base.shape[-2])
+        return replace(base, shape=shape)
+    axes = (*base.axes[:-2], base.axes[-1], base.axes[-2])
+    return replace(base, axes=axes, buffer=False)

@@ -1,0 +1,233 @@
+"""What is known of the names in extents: values, equalities, ranges, divisors.
+
+Owns the proofs: equal, not negative, a multiple of. Facts only grow while a kernel is checked,
+so that each walk over its body knows at least what the one before it knew. Must not know
+syntax.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import dataclass, field
+from tessera_lang.sema.tile.forms import (
+    Form,
+    add,
+    common_factor,
+    dim_of_form,
+    extreme,
+    factors_of,
+    form_of,
+    items_of,
+    normal,
+    number,
+    scale,
+    substitute,
+)
+from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
+
+FUEL = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``lower <= v <= last`` and ``v = origin + a multiple of step``; None: not known."""
+
+    lower: Dim | None
+    last: Dim | None
+    step: int = 1
+    origin: Dim | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Facts:
+    """``equal`` maps a name to what it is; names of open extents begin with ``?``."""
+
+    equal: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    ranges: dict[str, Range] = field(default_factory=dict[str, Range])
+    divisors: dict[str, int] = field(default_factory=dict[str, int])
+    least: dict[str, int] = field(default_factory=dict[str, int])
+    bound: dict[str, int] = field(default_factory=dict[str, int])
+    changed: bool = False
+
+    # --- values ------------------------------------------------------------------------
+
+    def learn(self, name: str, dim: Dim) -> None:
+        """From now on ``name`` is ``dim``."""
+        if name not in symbols_of(self.resolve(dim)) and name not in self.equal:
+            self.equal[name] = dim
+            self.changed = True
+
+    def resolve(self, dim: Dim) -> Dim:
+        """A size with what is known put in, in normal form."""
+        for _ in range(16):
+            if not symbols_of(dim) & self.equal.keys():
+                break
+            dim = substitute(dim, self.equal.get)
+        return normal(dim)
+
+    def value(self, dim: Dim) -> int | None:
+        found = self.resolve(dim)
+        return found if isinstance(found, int) else None
+
+    def divides(self, name: str, by: int) -> None:
+        old = self.divisors.get(name, 1)
+        if old % by:
+            self.divisors[name] = old * by // common_factor([old, by])
+            self.changed = True
+
+    # --- proofs ------------------------------------------------------------------------
+
+    def equals(self, a: Dim, b: Dim) -> bool:
+        x, y = self.resolve(a), self.resolve(b)
+        return x == y or self.simplify(x) == self.simplify(y)
+
+    def not_negative(self, dim: Dim) -> bool:
+        return self._holds(form_of(self.resolve(dim)), FUEL)
+
+    def less(self, a: Dim, b: Dim) -> bool:
+        """``a < b``."""
+        return self.not_negative(DimOp("-", DimOp("-", b, a), 1))
+
+    def differ(self, a: Dim, b: Dim) -> bool:
+        """Whether two sizes are never equal, except where an array is empty."""
+        kept = self.least
+        self.least = {n: max(1, least) for n, least in kept.items()}
+        found = self.less(a, b) or self.less(b, a)
+        self.least = kept
+        return found
+
+    def divisor(self, dim: Dim) -> int:
+        """A number that divides it; 0 for 0."""
+        return self._divisor(form_of(self.resolve(dim)))
+
+    def _divisor(self, form: Form) -> int:
+        return common_factor([form.constant, *(k * self._of_atom(a) for a, k in form.terms)])
+
+    def _of_atom(self, atom: Dim) -> int:
+        if isinstance(atom, Sym):
+            found = self.ranges.get(atom.name)
+            if found is not None and found.origin is not None:
+                return common_factor([found.step, self.divisor(found.origin)])
+            return self.divisors.get(atom.name, 1)
+        if isinstance(atom, DimOp) and atom.operator == "*":
+            product = 1
+            for f in factors_of(atom):
+                product *= self._of_atom(f) if not isinstance(f, int) else f
+            return product
+        if isinstance(atom, DimOp) and atom.operator in ("min", "max"):
+            return common_factor([self._divisor(i) for i in items_of(atom)])
+        return 1
+
+    def _holds(self, form: Form, fuel: int) -> bool:
+        """Whether a form is never negative, by putting bounds in for its parts."""
+        if fuel <= 0:
+            return False
+        for atom, k in form.terms:
+            if isinstance(atom, DimOp) and atom.operator in ("min", "max"):
+                rest = add(form, Form(((atom, 1),)), -k)
+                tests = (self._holds(add(rest, scale(i, k)), fuel // 2 - 1) for i in items_of(atom))
+                return all(tests) if (atom.operator == "min") == (k > 0) else any(tests)
+        chosen = self._innermost(form)
+        if chosen is not None:
+            atom, k, bound = chosen
+            rest = add(form, Form(((atom, 1),)), -k)
+            return self._holds(add(rest, form_of(self.resolve(bound)), k), fuel - 1)
+        return self._plain(form)
+
+    def _innermost(self, form: Form) -> tuple[Dim, int, Dim] | None:
+        """The part whose bound to put in first: names with ranges, the latest first."""
+        order = list(self.ranges)
+        best: tuple[int, Dim, int, Dim] | None = None
+        for atom, k in form.terms:
+            bound, rank = self._bound(atom, k)
+            if isinstance(atom, Sym) and atom.name in self.ranges:
+                rank = order.index(atom.name)
+            if bound is not None and (best is None or rank > best[0]):
+                best = rank, atom, k, bound
+        return None if best is None else best[1:]
+
+    def _bound(self, atom: Dim, k: int) -> tuple[Dim | None, int]:
+        if isinstance(atom, Sym):
+            found = self.ranges.get(atom.name)
+            if found is None:
+                return (self.bound.get(atom.name) if k < 0 else None), -2
+            return (found.lower if k > 0 else found.last), 0
+        if isinstance(atom, DimOp):
+            by = atom.right
+            if atom.operator == "%" and isinstance(by, int) and by > 0:
+                return (0 if k > 0 else by - 1), -1
+            if atom.operator in ("//", "ceil_div") and isinstance(by, int) and by > 0:
+                if self.not_negative(atom.left):
+                    return (0 if k > 0 else atom.left), -1
+        return None, -1
+
+    def _plain(self, form: Form) -> bool:
+        """Every part is at least 0, and what is known to be more counts."""
+        least = form.constant
+        for atom, k in form.terms:
+            if k < 0:
+                return False
+            factors = factors_of(atom)
+            if not all(isinstance(f, Sym) and self._is_size(f.name) for f in factors):
+                return False
+            if len(factors) == 1 and isinstance(atom, Sym):
+                least += k * self.least.get(atom.name, 0)
+        return least >= 0
+
+    def _is_size(self, name: str) -> bool:
+        return name in self.least
+
+    # --- extents -----------------------------------------------------------------------
+
+    def simplify(self, dim: Dim) -> Dim:
+        """A ``min`` or ``max`` without what other parts of it bound."""
+        form = form_of(self.resolve(dim))
+        atom = form.alone
+        if not isinstance(atom, DimOp) or atom.operator not in ("min", "max"):
+            return dim_of_form(form)
+        sign = 1 if atom.operator == "min" else -1
+        items = [form_of(self.simplify(dim_of_form(i))) for i in items_of(atom)]
+        kept: list[Form] = []
+        for i, item in enumerate(items):
+            others = [*kept, *items[i + 1 :]]
+            if not any(self._makes_needless(o, item, sign) for o in others):
+                kept.append(item)
+        return dim_of_form(extreme("min" if sign > 0 else "max", kept))
+
+    def _makes_needless(self, other: Form, item: Form, sign: int) -> bool:
+        """Whether ``item`` is never less (in a ``max``: greater) than ``other``."""
+        if self._holds(add(scale(item, sign), scale(other, sign), -1), FUEL):
+            return True
+        by = other.known
+        if sign < 0 or by is None or by <= 0:
+            return False
+        # A positive multiple of a number is no less than the number.
+        return self._divisor(item) % by == 0 and self._holds(add(item, number(-1)), FUEL)
+
+    def clipped(self, start: Dim, stop: Dim, size: Dim, step: int = 1) -> Dim:
+        """How many elements ``start:stop:step`` of an axis has."""
+        last = form_of(self.resolve(DimOp("min", stop, size)))
+        width = dim_of_form(add(last, form_of(self.resolve(start)), -1))
+        width = self.simplify(width)
+        if not self.not_negative(width):
+            width = self.simplify(DimOp("max", 0, width))
+        return width if step == 1 else normal(DimOp("ceil_div", width, step))
+
+    def most(self, dim: Dim) -> int | None:
+        """A number it never passes, where its form shows one."""
+        form = form_of(self.resolve(dim))
+        if form.known is not None:
+            return form.known
+        atom = form.alone
+        if isinstance(atom, DimOp):
+            if atom.operator in ("min", "max"):
+                found = [self.most(dim_of_form(i)) for i in items_of(atom)]
+                known = [f for f in found if f is not None]
+                if atom.operator == "max" and len(known) < len(found):
+                    return None
+                return (min if atom.operator == "min" else max)(known, default=None)
+            if atom.operator == "ceil_div" and isinstance(atom.right, int) and atom.right > 0:
+                inner = self.most(atom.left)
+                return None if inner is None else -(-inner // atom.right)
+        if isinstance(atom, Sym):
+            return self.bound.get(atom.name)
+        return None

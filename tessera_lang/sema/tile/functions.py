@@ -1,0 +1,169 @@
+"""Functions of each element: ``op.exp``, ``op.where``, ``min``, casts.
+
+Owns their types, and the instances of ``std.math`` that stand behind them. Must not know
+reductions or shapes beyond the meeting of operands.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import replace
+from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.context import Binding, text_of
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import Operand, silent, source_of
+from tessera_lang.sema.terms import Open, Term, Unknown
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.operators import (
+    Mixed,
+    convert_operand,
+    is_narrow,
+    is_waiting,
+    mix,
+    result_of,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.shapes import Side, broadcast
+from tessera_lang.sema.typed import FunctionSymbol, TypedFunction
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, F32, F64, DType
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
+
+NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc")
+"""Functions of floats that are operations."""
+OWN = ("silu", "rsqrt")
+"""Functions that ``std.math`` has for tiles only."""
+
+
+def values(c: TileContext, arguments: list[ast.Expr]) -> list[Operand]:
+    return [Operand(e, c.infer(e)) for e in arguments]
+
+
+def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
+    """A function of floats of each element."""
+    term = c.infer(x)
+    if is_silent(term):
+        return term
+    o = value_of_operand(c, Operand(x, term))
+    if isinstance(o.term, Tile) and is_waiting(o.term):
+        return o.term
+    if isinstance(o.term, (Weak, Open)):
+        found = mix(c, e.span, [o, Operand(x, Scalar(F32))], f"`{name}`")
+        if not isinstance(found, Mixed):
+            return found
+        o = Operand(x, Scalar(F32))
+    if not isinstance(o.term, (Scalar, Tile)) or not o.term.dtype.is_float:
+        return c.report(
+            "T0207", f"`{name}` takes floats, not `{text_of(o.term)}`", x.span,
+            helps=(f"convert it: `f32({source_of(x)})`",) if isinstance(o.term, (Scalar, Tile))
+            else (),
+        )  # fmt: skip
+    result = o.term
+    if name not in NATIVE:
+        compute = F64 if result.dtype == F64 else F32
+        axes = result.axes if isinstance(result, Tile) else ()
+        if not (isinstance(result, Tile) and result.wide):
+            convert_operand(c, o, Mixed(compute, False, axes))
+        kind = name.removeprefix("op.")
+        if kind in OWN:
+            kind = f"_{kind}" if compute == F32 else f"_{kind}_f64"
+        if not attach_instance(c, e, f"math.{kind}", [Scalar(compute)]):
+            return ERROR if c.final else Unknown()
+    return result
+
+
+def attach_instance(
+    c: TileContext, e: ast.Call, name: str, bindings: list[Binding]
+) -> TypedFunction | None:
+    """The instance of a function of ``std.math`` for scalars, written down at the call."""
+    scope = c.scope.scope_named("std.math")
+    symbol = None if scope is None else scope.names.get(name.removeprefix("math."))
+    if scope is None or not isinstance(symbol, FunctionSymbol):
+        c.report("T0114", f"not built yet: `{name}` of tiles", e.span)
+        return None
+    declaration = symbol.declaration
+    named = dict(zip((p.name for p in declaration.parameters), bindings, strict=True))
+    lanes = c.kernel.lanes
+    key = (declaration, *bindings)
+    if key not in lanes.memo:
+        lanes.memo[key] = lanes.instantiate(lanes, scope, declaration, named)
+    instance, reports = lanes.memo[key]
+    if instance is None or not instance.complete:
+        if c.final:
+            c.reports.extend(reports)
+        return None
+    if c.final:
+        c.typed.calls[e] = instance
+    return instance
+
+
+def extreme(c: TileContext, e: ast.Call, name: str, operands: list[Operand]) -> Term:
+    """``min(a, b)``, ``max(a, b, ...)`` where one of them is a tile."""
+    if len(operands) == 1:
+        return c.report(
+            "T0105", f"`{name}` takes 2 or more values, not 1", e.span,
+            helps=(f"for the {name} along an axis write `op.{name}(...)`",),
+        )  # fmt: skip
+    found = mix(c, e.span, operands, f"`{name}`")
+    return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def absolute(c: TileContext, e: ast.Call, x: ast.Expr) -> Term:
+    """``abs`` and ``op.relu``: of any numbers."""
+    o = value_of_operand(c, Operand(x, c.infer(x)))
+    if is_silent(o.term):
+        return o.term
+    if not isinstance(o.term, Tile) or o.term.dtype == BOOL:
+        return c.report("T0206", f"this takes numbers, not `{text_of(o.term)}`", x.span)
+    del e
+    return o.term
+
+
+def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.where(condition, a, b)``."""
+    test = value_of_operand(c, Operand(bound["condition"], c.infer(bound["condition"])))
+    sides = values(c, [bound["a"], bound["b"]])
+    if any(is_silent(o.term) for o in (test, *sides)):
+        return silent(test, *sides)
+    if not isinstance(test.term, (Scalar, Tile)) or test.term.dtype != BOOL:
+        return c.report(
+            "T0205", f"a condition is a `bool`, not `{text_of(test.term)}`", test.e.span
+        )
+    if all(isinstance(o.term, Weak) for o in sides):
+        sides.append(Operand(sides[0].e, Scalar(F32)))
+    if all(isinstance(o.term, Scalar) and o.term.dtype == BOOL for o in sides):
+        found: Mixed | Term = Mixed(BOOL, False, ())
+    elif all(isinstance(o.term, Tile) and o.term.dtype == BOOL for o in sides):
+        found = mix(c, e.span, sides, "`op.where`", "&")
+    else:
+        found = mix(c, e.span, sides, "`op.where`")
+    if not isinstance(found, Mixed):
+        return found
+    axes = found.axes
+    if isinstance(test.term, Tile) and test.term.axes:
+        met = test.term.axes
+        if axes:
+            both = broadcast(c, e.span, Side(test.e, met), Side(e, axes), "`op.where`")
+            if both is None:
+                return ERROR if c.final else Unknown()
+            met = both
+        axes = met
+    return result_of(c, replace(found, axes=axes))
+
+
+def clamp(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    found = mix(c, e.span, values(c, [bound["x"], bound["low"], bound["high"]]), "`op.clamp`")
+    return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def cast_tile(c: TileContext, x: ast.Expr, term: Tile | Tensor, dtype: DType) -> Term:
+    """``bf16(x)``, ``x.to(bf16)`` of a tile: of a wide one the rounding."""
+    o = value_of_operand(c, Operand(x, term))
+    assert isinstance(o.term, Tile)
+    if not o.term.axes:
+        return Scalar(dtype)
+    return Tile(dtype, o.term.axes)
+
+
+def widened(tile: Tile) -> Tile:
+    """What a reduction of narrow floats gives."""
+    return replace(tile, wide=tile.wide or is_narrow(tile.dtype))

@@ -1,0 +1,368 @@
+"""A tile kernel checked for one signature, and functions inlined into it.
+
+Owns the order of the work: parameters and what the signature says of sizes, walks until nothing
+more is learnt, the walk for the tables, and the checks behind it. Must not know how a construct
+is typed.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tessera_lang.record import dataclass, replace
+from tessera_lang.sema.assigned import assigned_names
+from tessera_lang.sema.conditions import check_conditions, head_size
+from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
+from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.meanings import variable_term
+from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
+from tessera_lang.sema.scope import ModuleScope, Scopes
+from tessera_lang.sema.signature import parameters_of
+from tessera_lang.sema.sizes import BadSize
+from tessera_lang.sema.structure import check_function_structure
+from tessera_lang.sema.terms import Cells
+from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Value
+from tessera_lang.sema.tile.directives import check_tile
+from tessera_lang.sema.tile.expressions import attach
+from tessera_lang.sema.tile.facts import Facts
+from tessera_lang.sema.tile.results import unused_variables
+from tessera_lang.sema.tile.statements import check_block
+from tessera_lang.sema.tile.stores import check_sums
+from tessera_lang.sema.tile.variables import final_tile_type
+from tessera_lang.sema.typed import (
+    FunctionSymbol,
+    Local,
+    Signature,
+    TensorArgument,
+    TileInfo,
+    TypedFunction,
+)
+from tessera_lang.sema.whole import is_whole
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
+from tessera_lang.types.type import (
+    ERROR,
+    NONE,
+    Scalar,
+    Tensor,
+    Tile,
+    TupleType,
+    Type,
+)
+
+MOST_WALKS = 64
+Axes = tuple[tuple[str, int], ...]
+Outcome = tuple[TypedFunction | None, tuple[Diagnostic, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class _Sizes:
+    """What a signature says of the sizes of one parameter."""
+
+    known: tuple[int | None, ...]
+    bounds: tuple[int | None, ...]
+    divisors: tuple[int, ...]
+
+
+def examine_kernel(
+    symbol: FunctionSymbol, signature: Signature, scopes: Scopes, lanes: Instantiate
+) -> Outcome:
+    """Check a tile kernel; ``lanes`` checks functions of numbers."""
+    declaration = symbol.declaration
+    scope = scopes(symbol.module)
+    bindings, problems = bindings_of(declaration, signature)
+    if bindings is None:
+        return None, problems
+    generic = check_function_structure(scope, declaration)
+    parameters = bind_parameters(scope, declaration, bindings, is_kernel=True, is_tile=True)
+    facts = Facts()
+    kernel = Kernel(facts, Shared(scopes, lanes), {})
+    shared = TileShared(scopes, _inlined, kernel=kernel)
+    shared.stack.append(Frame(declaration, None))
+    kernel.lanes.stack.append(Frame(declaration, None))
+    typed = TypedFunction(declaration, scope.path, signature)
+    c = _context(shared, scope, declaration, typed, parameters, kernel)
+    c.reports.extend(parameters.problems)
+    _learn_sizes(c, signature)
+    _learn_conditions(c)
+    _start(c)
+    _walks(c)
+    conditions = check_conditions(c)
+    check_sums(c)
+    check_tile(c)
+    if not any(d.severity == "error" for d in c.reports):
+        unused_variables(c)
+    _finish(c, parameters, conditions)
+    reports = tuple(dict.fromkeys((*problems, *generic, *_flow(c, parameters), *c.reports)))
+    missing = _missing(c, typed)
+    if missing is not None:
+        reports = (*reports, missing)
+    typed.complete = not any(d.severity == "error" for d in reports) and is_whole(typed)
+    return typed, reports
+
+
+def needed_sizes(
+    symbol: FunctionSymbol, signature: Signature, scopes: Scopes, lanes: Instantiate
+) -> tuple[Axes, Axes]:
+    """The axes whose size a kernel is compiled for, and those of which it takes a bound."""
+    typed, _ = examine_kernel(symbol, signature, scopes, lanes)
+    if typed is None or typed.tile is None:
+        return (), ()
+    return typed.tile.needed, typed.tile.whole
+
+
+# --- what the head says --------------------------------------------------------------------
+
+
+def _context(
+    shared: Shared, scope: ModuleScope, declaration: ast.FunctionDef, typed: TypedFunction,
+    parameters: Parameters, kernel: Kernel,
+) -> TileContext:  # fmt: skip
+    variables = dict(parameters.variables)
+    for name, (span, kind) in assigned_names(declaration).items():
+        if name not in variables and name not in parameters.compile_time:
+            variables[name] = Variable(Local(name, kind, span))
+    returns = Variable(Local("the result", "variable", declaration.name_span))
+    c = TileContext(
+        scope, declaration, typed, shared, True, Cells(list(parameters.cells)), variables,
+        parameters.compile_time, returns, kernel=kernel,
+    )  # fmt: skip
+    c.returns_declared = parameters.result
+    attach(c)
+    typed.sizes = dict(parameters.sizes)
+    return c
+
+
+def _learn_sizes(c: TileContext, signature: Signature) -> None:
+    """What the signature says of sizes; and which axis binds which name."""
+    given = {
+        p.name: _Sizes(a.sizes, a.buckets, a.divisors)
+        for (_, p), a in zip(parameters_of(c.declaration), signature, strict=True)
+        if isinstance(a, TensorArgument)
+    }
+    facts = c.kernel.facts
+    for name, sizes in given.items():
+        kind = c.variables[name].type
+        if not isinstance(kind, Tensor):
+            continue
+        for axis, dim in enumerate(kind.shape):
+            if isinstance(dim, Sym):
+                c.kernel.origins.setdefault(dim.name, (name, axis))
+                facts.least.setdefault(dim.name, 0)
+        for axis, dim in enumerate(kind.shape):
+            if not isinstance(dim, Sym):
+                continue
+            if axis < len(sizes.known) and (value := sizes.known[axis]) is not None:
+                facts.learn(dim.name, value)
+            if axis < len(sizes.bounds) and (bound := sizes.bounds[axis]) is not None:
+                old = facts.bound.get(dim.name)
+                facts.bound[dim.name] = bound if old is None else min(old, bound)
+            if axis < len(sizes.divisors):
+                facts.divides(dim.name, max(1, sizes.divisors[axis]))
+
+
+def _learn_conditions(c: TileContext) -> None:
+    """``where`` clauses as facts."""
+    for e in _comparisons(c.declaration.where):
+        try:
+            left, right = head_size(c, e.first), head_size(c, e.rest[0])
+        except BadSize:
+            continue  # reported with the conditions
+        _learn_comparison(c.kernel.facts, e.operators[0], left, right)
+
+
+def _comparisons(conditions: tuple[ast.Expr, ...]) -> list[ast.Compare]:
+    found: list[ast.Compare] = []
+    for e in conditions:
+        if isinstance(e, ast.BoolOp) and e.operator == "and":
+            found.extend(_comparisons(e.values))
+        elif isinstance(e, ast.Compare) and len(e.rest) == 1:
+            found.append(e)
+    return found
+
+
+def _learn_comparison(facts: Facts, operator: str, left: Dim, right: Dim) -> None:
+    match operator, left, right:
+        case "==", DimOp(operator="%", left=Sym(name=name), right=int(by)), 0 if by > 0:
+            facts.divides(name, by)
+        case "==", Sym(name=name), _ if name not in symbols_of(right):
+            facts.learn(name, right)
+        case "==", _, Sym(name=name) if name not in symbols_of(left):
+            facts.learn(name, left)
+        case ((">=" | ">"), Sym(name=name), int(value)):
+            least = value + (operator == ">")
+            facts.least[name] = max(facts.least.get(name, 0), least)
+        case (("<=" | "<"), Sym(name=name), int(value)):
+            most = value - (operator == "<")
+            facts.bound[name] = min(facts.bound.get(name, most), most)
+        case _:
+            pass
+
+
+def _start(c: TileContext) -> None:
+    """What parameters are worth when the body begins."""
+    for name, v in c.variables.items():
+        if v.local.kind == "parameter" and isinstance(v.type, Scalar) and v.type.dtype.is_integer:
+            full = c.full(name)
+            c.env[name] = Sym(full)
+            if v.type.dtype.kind == "uint":
+                c.kernel.facts.least.setdefault(full, 0)
+        elif isinstance(v.type, Tile) and v.local.kind == "parameter":
+            c.env[name] = v.type.axes
+
+
+# --- walks ---------------------------------------------------------------------------------
+
+
+def _walks(c: TileContext) -> None:
+    kernel, body = c.kernel, c.declaration.body
+    start = dict(c.env)
+    for _ in range(MOST_WALKS):
+        c.cells.changed = kernel.changed = kernel.facts.changed = False
+        _begin(c, start)
+        check_block(c, body)
+        if c.cells.changed or kernel.changed or kernel.facts.changed:
+            continue
+        blocked = tuple(cell for cell in c.blocked if cell.root().dtype is None)
+        c.cells.default(blocked or c.cells.open)
+        if not c.cells.changed and (c.inlined or not c.settle_open()):
+            break
+    c.cells.default(c.cells.open)
+    c.final = True
+    _begin(c, start)
+    check_block(c, body)
+
+
+def _begin(c: TileContext, start: dict[str, Value]) -> None:
+    c.blocked.clear()
+    c.terms.clear()
+    c.loops.clear()
+    c.ranks.clear()
+    c.env = dict(start)
+    c.branches = c.products = 0
+    c.returned = None
+    c.returns.type = None
+    if not c.inlined:
+        c.shared.memo.clear()
+    for v in c.variables.values():
+        if v.local.kind != "parameter" and isinstance(v.type, (Tile, TupleType)):
+            v.type, v.since = None, None
+
+
+def _flow(c: TileContext, parameters: Parameters) -> tuple[Diagnostic, ...]:
+    """Flow again, with compile-time tests decided."""
+
+    def known(test: ast.Expr) -> bool | None:
+        value = c.try_value(test)
+        return value if isinstance(value, bool) else literal_truth(test)
+
+    heads = {*parameters.variables, *parameters.compile_time}
+    first = {n: s for n, (s, _) in assigned_names(c.declaration).items() if n not in heads}
+    found = check_flow(c.declaration, first, known, lambda _: False)
+    return tuple(d for d in found if d.code != "T0119")
+
+
+def _finish(c: TileContext, parameters: Parameters, conditions: tuple[ast.Expr, ...]) -> None:
+    typed = c.typed
+    for v in c.variables.values():
+        found = variable_term(c, v)
+        kind: Type = found if not _is_open(found) else ERROR  # type: ignore[assignment]
+        typed.variables[v.local] = final_tile_type(c, v, kind)
+    typed.parameters = tuple(parameters.order)
+    typed.parameter_types = tuple(typed.variables[p] for p in parameters.order)
+    typed.returns = _shown(c, c.returns.type) if c.returns.type is not None else NONE
+    if c.inlined:
+        return
+    _warn_narrow(c)
+    given = [
+        (p.name, axis)
+        for p, kind in zip(parameters.order, typed.parameter_types, strict=True)
+        if isinstance(kind, Tensor)
+        for axis in range(len(kind.shape))
+        if _is_given(c, typed, p.name, axis)
+    ]
+    needed = tuple(dict.fromkeys((*c.kernel.needed, *given)))
+    whole = tuple(axis for axis in c.kernel.whole if axis not in needed)
+    typed.tile = TileInfo(
+        tuple(parameters.sizes), tuple(c.directives), tuple(c.kernel.agreements.values()),
+        c.kernel.results, needed, whole, conditions,
+    )  # fmt: skip
+
+
+def _is_open(term: object) -> bool:
+    return type(term).__name__ in ("Open", "Unknown", "OpenBuffer")
+
+
+def _shown(c: TileContext, kind: Type) -> Type:
+    if isinstance(kind, Tile):
+        return c.shown(kind)
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(_shown(c, k) for k in kind.items))
+    return kind
+
+
+def _is_given(c: TileContext, typed: TypedFunction, name: str, axis: int) -> bool:
+    for (_, p), a in zip(parameters_of(c.declaration), typed.signature, strict=True):
+        if p.name == name and isinstance(a, TensorArgument) and axis < len(a.sizes):
+            return a.sizes[axis] is not None
+    return False
+
+
+def _missing(c: TileContext, typed: TypedFunction) -> Diagnostic | None:
+    """Sizes that the kernel must be compiled for and the signature does not give."""
+    wanted = [(at, span) for at, span in c.kernel.needed.items() if not _is_given(c, typed, *at)]
+    if not wanted:
+        return None
+    text = ", ".join(f"`{name}.shape[{axis}]`" for (name, axis), _ in wanted)
+    return Diagnostic(
+        "T0650", f"`{c.declaration.name}` is compiled for the value of {text}, and it is not known",
+        wanted[0][1], "it fixes the shape of a tile",
+        helps=("give sizes in the signature: `--signature 'A: f32[128,64]'`",),
+    )  # fmt: skip
+
+
+def _warn_narrow(c: TileContext) -> None:
+    """An accumulator without a dtype became a float narrower than 32 bits."""
+    for v in c.variables.values():
+        if v.accumulates is None or not isinstance(v.type, Tile) or v.since is None:
+            continue
+        made = next((t for t in c.kernel.tiles.values() if t.span == v.since), None)
+        if made is None or made.dtype is None or made.wide or made.dtype.bits >= 32:
+            continue
+        end = Span(made.span.anchor, made.span.end - 1, made.span.end - 1)
+        c.report(
+            "T0210", f"`{v.local.name}` adds up in `{made.dtype}`", made.span,
+            "it has no dtype, and takes the one it meets",
+            helps=("write `dtype=f32` to add up in f32",),
+            fixes=(Fix("add up in f32", (Edit(end, ", dtype=f32"),)),), warning=True,
+        )  # fmt: skip
+
+
+# --- functions inlined into a kernel -------------------------------------------------------
+
+
+def _inlined(
+    shared: Shared, scope: ModuleScope, declaration: ast.FunctionDef, bindings: dict[str, Binding]
+) -> Outcome:
+    """Check a function for the tiles it is called with."""
+    assert isinstance(shared, TileShared)
+    caller = shared.kernel.callers[-1]
+    generic = check_function_structure(scope, declaration)
+    parameters = bind_parameters(scope, declaration, bindings, is_kernel=False, is_tile=True)
+    typed = TypedFunction(declaration, scope.path, ())
+    c = _context(shared, scope, declaration, typed, parameters, caller.kernel)
+    c.is_kernel = False
+    c.prefix = f"{declaration.name}."
+    c.outer = caller.in_scope()
+    c.reports.extend(parameters.problems)
+    for name, v in c.variables.items():
+        if v.local.kind == "parameter" and isinstance(v.type, Tile):
+            v.type = replace(v.type, buffer=False)
+            c.env[name] = v.type.axes
+    _start(c)
+    _walks(c)
+    caller.products += c.products
+    _finish(c, parameters, ())
+    reports = tuple(dict.fromkeys((*generic, *_flow(c, parameters), *c.reports)))
+    typed.complete = not any(d.severity == "error" for d in reports) and is_whole(typed)
+    return typed, reports

@@ -1,0 +1,276 @@
+"""Loops: ``op.tile_range``, ``range``, ``while``; what a name is worth around them.
+
+Owns loop variables and their ranges, and the values of changed variables at the begin of a
+round. Must not know which loops are spread over a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tessera_lang.sema.assigned import statements, targets
+from tessera_lang.sema.indexing import index
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.meanings import variable_term
+from tessera_lang.sema.terms import Term
+from tessera_lang.sema.tile.calls import symbol_of
+from tessera_lang.sema.tile.context import Loop, TileContext, Value
+from tessera_lang.sema.tile.facts import Range
+from tessera_lang.sema.tile.forms import normal, substitute
+from tessera_lang.sema.tile.reductions import index_argument
+from tessera_lang.sema.tile.symbolic import dim_of, head_value, join
+from tessera_lang.sema.typed import Builtin
+from tessera_lang.sema.variables import bind_variable
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
+from tessera_lang.types.type import Opaque, Scalar, Tile, TileAxis
+
+Block = Callable[[TileContext, tuple[ast.Stmt, ...]], None]
+
+
+def for_loop(c: TileContext, s: ast.For, block: Block) -> None:
+    symbol = symbol_of(c, s.iterable.function) if isinstance(s.iterable, ast.Call) else None
+    if not isinstance(s.iterable, ast.Call) or symbol not in (
+        Builtin("range"), Builtin("op.tile_range"),
+    ):  # fmt: skip
+        return  # the structure check says what a loop takes
+    if c.final:
+        c.typed.symbols[s.iterable.function] = symbol  # type: ignore[assignment]
+    c.note(s.iterable, Opaque("range"))
+    names = target_names(s.target)
+    if symbol == Builtin("range"):
+        ranges = _range(c, s.iterable)
+    else:
+        ranges = _tile_range(c, s.iterable, names)
+    if ranges is None or len(ranges) != len(names):
+        if ranges is not None:
+            c.report(
+                "T0212", f"{len(ranges)} axes for {len(names)} names", s.target.span,
+                helps=("write one name for each axis",),
+            )  # fmt: skip
+        ranges = [Range(0, None)] * len(names)
+    _body(c, s, names, ranges, block)
+
+
+def target_names(target: ast.Expr) -> list[ast.Name]:
+    items = target.items if isinstance(target, ast.TupleExpr) else (target,)
+    return [t for t in items if isinstance(t, ast.Name)]
+
+
+def _bound(c: TileContext, e: ast.Expr) -> Dim | None:
+    """A bound or step as a size; None where it is no integer (reported)."""
+    term = c.infer(e)
+    if is_silent(term):
+        return None
+    if isinstance(term, Tile):
+        c.report("T0215", f"a bound is an integer, not `{term}`", e.span)
+        return None
+    index_argument(c, e)
+    return dim_of(c, e)
+
+
+def _range(c: TileContext, e: ast.Call) -> list[Range] | None:
+    bounds = [_bound(c, a) for a in e.arguments]
+    if not 1 <= len(bounds) <= 3 or e.keywords or any(b is None for b in bounds):
+        return None
+    known = [b for b in bounds if b is not None]
+    start, stop = (0, known[0]) if len(known) == 1 else (known[0], known[1])
+    step = c.kernel.facts.value(known[2]) if len(known) == 3 else 1
+    if step == 0:
+        c.report("T0221", "a `range` with step 0 never moves", e.arguments[2].span)
+        return None
+    if step is None:
+        if c.kernel.facts.less(0, known[2]):
+            return [Range(start, normal(DimOp("-", stop, 1)))]
+        return [Range(None, None)]
+    if step > 0:
+        return [Range(start, normal(DimOp("-", stop, 1)), step, start)]
+    return [Range(normal(DimOp("+", stop, 1)), start, -step, start)]
+
+
+def _tile_range(c: TileContext, e: ast.Call, names: list[ast.Name]) -> list[Range] | None:
+    stops = [_bound(c, a) for a in e.arguments]
+    given = {k.name: k.value for k in e.keywords}
+    for k in e.keywords:
+        if k.name not in ("step", "independent"):
+            c.report("T0106", f"`op.tile_range` has no parameter `{k.name}`", k.name_span,
+                     helps=("it has `step` and `independent`",))  # fmt: skip
+    if c.final:
+        c.typed.arguments[e] = (given.get("step"), given.get("independent"))
+    steps = _steps(c, given.get("step"), len(stops))
+    _independent(c, given.get("independent"), [n.id for n in names])
+    if steps is None or any(b is None for b in stops):
+        return None
+    return [
+        Range(0, normal(DimOp("-", stop, 1)), step, 0)
+        for stop, step in zip(stops, steps, strict=True)
+        if stop is not None
+    ]
+
+
+def _steps(c: TileContext, e: ast.Expr | None, count: int) -> list[int] | None:
+    if e is None:
+        return [1] * count
+    items = e.items if isinstance(e, ast.TupleExpr) else (e,)
+    values: list[int] = []
+    for item in items:
+        if is_silent(c.infer(item)):
+            return None
+        index(c, item)
+        value = c.try_value(item)
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            c.report(
+                "T0606", "a step of `op.tile_range` is a positive number known at compile time",
+                item.span,
+                helps=("make it a compile-time parameter, as in `step: int = 64`",),
+            )  # fmt: skip
+            return None
+        values.append(value)
+    if isinstance(e, ast.TupleExpr):
+        c.infer(e)
+        c.set_value(e, tuple(values))
+        if len(values) != count:
+            c.report("T0606", f"{len(values)} steps for {count} axes", e.span)
+            return None
+        return values
+    return values * count
+
+
+def _independent(c: TileContext, e: ast.Expr | None, names: list[str]) -> None:
+    if e is None:
+        return
+    items = e.items if isinstance(e, ast.TupleExpr) else (e,)
+    for item in items:
+        c.infer(item)
+        value = c.try_value(item)
+        if not isinstance(value, str) or value not in names:
+            shown = ", ".join(f'"{n}"' for n in names)
+            c.report("T0606", f"`independent` names axes of the loop: {shown}", item.span)
+            return
+    c.infer(e)
+    c.set_value(e, tuple(c.try_value(i) for i in items))
+
+
+# --- what changes in a loop ----------------------------------------------------------------
+
+
+def changed_names(c: TileContext, body: tuple[ast.Stmt, ...]) -> list[str]:
+    """Names that a body binds, and buffers that it stores into, in order of first sight."""
+    found: dict[str, None] = {}
+    for s in statements(body):
+        for t in targets(s):
+            if isinstance(t, ast.Name):
+                found.setdefault(t.id)
+            elif isinstance(t, ast.Subscript) and isinstance(t.value, ast.Name):
+                found.setdefault(t.value.id)
+        if isinstance(s, ast.ExprStmt) and isinstance(s.value, ast.Call) and s.value.arguments:
+            first = s.value.arguments[0]
+            if symbol_of(c, s.value.function) == Builtin("op.prefetch") and isinstance(
+                first, ast.Name
+            ):
+                found.setdefault(first.id)
+    return list(found)
+
+
+def _enter(c: TileContext, s: ast.For | ast.While) -> list[str]:
+    """Put in what changed names are worth at the begin of a round."""
+    changed = [n for n in changed_names(c, s.body) if n in c.env]
+    for name in changed:
+        value = c.env[name]
+        if isinstance(value, tuple):
+            c.env[name] = c.heads.get((s, name), value)
+        else:
+            c.env[name] = head_value(c, s, name)
+    return changed
+
+
+def _leave(
+    c: TileContext, s: ast.For | ast.While, before: dict[str, Value], head: dict[str, Value],
+    changed: list[str], variable: tuple[str, Range] | None,
+) -> None:  # fmt: skip
+    """Compare the end of a round with its begin, and join with no round at all."""
+    for name in changed:
+        start, at, end = before[name], head[name], c.env.get(name)
+        if not isinstance(start, tuple) or not isinstance(at, tuple) or not isinstance(end, tuple):
+            continue
+        if not len(start) == len(at) == len(end):
+            continue
+        axes = tuple(
+            _head_axis(c, (s, i), name, parts, variable)
+            for i, parts in enumerate(zip(start, at, end, strict=True))
+        )
+        if axes != at:
+            c.heads[(s, name)] = axes
+            c.kernel.changed = True
+    c.env = join(c, (s, "after"), before, c.env)
+
+
+def _head_axis(
+    c: TileContext, key: object, name: str, parts: tuple[TileAxis, TileAxis, TileAxis],
+    variable: tuple[str, Range] | None,
+) -> TileAxis:  # fmt: skip
+    """The extent of a tile at the begin of a round: the same in all, one that follows the loop
+    variable, or known to the run only."""
+    start, at, end = parts
+    facts = c.kernel.facts
+    if start.extent is None or at.extent is None or end.extent is None:
+        return at
+    first, last = facts.resolve(start.extent), facts.resolve(end.extent)
+    if facts.equals(first, last) or c.is_open(first) or c.is_open(last):
+        return at
+    if any("@" in n for n in symbols_of(at.extent)):
+        return at
+    if variable is not None and variable[1].lower is not None:
+        full, found = variable
+        lower, step = variable[1].lower, found.step
+        guess = substitute(last, lambda n: DimOp("-", Sym(full), step) if n == full else None)
+        zero = substitute(guess, lambda n: lower if n == full else None)
+        stale = any("@" in n for n in symbols_of(guess))
+        if not stale and facts.equals(zero, first):
+            return at if facts.equals(guess, at.extent) else TileAxis(at.capacity, guess)
+    return TileAxis(at.capacity, c.fresh(key, c.full(name), negative=False))
+
+
+def _body(
+    c: TileContext, s: ast.For, names: list[ast.Name], ranges: list[Range], block: Block
+) -> None:
+    before = dict(c.env)
+    changed = _enter(c, s)
+    head = dict(c.env)
+    for name, found in zip(names, ranges, strict=True):
+        _loop_variable(c, name, found)
+    c.loops.append(Loop(s, tuple(c.full(n.id) for n in names)))
+    block(c, s.body)
+    c.loops.pop()
+    single = (c.full(names[0].id), ranges[0]) if len(names) == 1 else None
+    _leave(c, s, before, head, changed, single)
+    for name in names:
+        c.env[name.id] = c.fresh((s, "last"), c.full(name.id))
+
+
+def _loop_variable(c: TileContext, name: ast.Name, found: Range) -> None:
+    v = c.variables.get(name.id)
+    if v is None:
+        return
+    bind_variable(c, v, None, Scalar(INDEX), name.span)
+    if c.final:
+        c.typed.symbols[name] = v.local
+    c.note(name, variable_term(c, v))
+    full = c.full(name.id)
+    c.kernel.facts.ranges.pop(full, None)  # the latest is the innermost
+    c.kernel.facts.ranges[full] = found
+    c.env[name.id] = Sym(full)
+
+
+def while_loop(
+    c: TileContext, s: ast.While, block: Block, require: Callable[[ast.Expr, Term], None]
+) -> None:
+    before = dict(c.env)
+    changed = _enter(c, s)
+    head = dict(c.env)
+    require(s.test, c.infer(s.test))
+    c.loops.append(Loop(s, (f"{c.prefix}while@{s.span.start}",)))
+    block(c, s.body)
+    c.loops.pop()
+    _leave(c, s, before, head, changed, None)

@@ -1,0 +1,232 @@
+"""Tiles that are made: ``op.shared``, ``op.zeros``, ``op.full``, ``op.arange`` and their like.
+
+Owns capacities, and the sizes that a signature must give for them. Must not know statements.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import replace
+from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.indexing import index
+from tessera_lang.sema.literals import is_silent, misfit, settle
+from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.terms import Open, Term, Unknown
+from tessera_lang.sema.tile.context import OpenTile, TileContext
+from tessera_lang.sema.tile.operators import is_waiting
+from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named
+from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
+
+MOST_CAPACITY = 1 << 24
+
+
+def shape_items(e: ast.Expr) -> tuple[ast.Expr, ...]:
+    return e.items if isinstance(e, ast.TupleExpr) else (e,)
+
+
+def dtype_argument(c: TileContext, e: ast.Expr | None) -> DType | None:
+    """``dtype=``: a dtype, or the name of one; None where it is absent or wrong (reported)."""
+    if e is None:
+        return None
+    term = c.infer(e)
+    value = c.try_value(e)
+    if isinstance(value, str):
+        value = dtype_named(value)
+    if isinstance(value, DType):
+        return value
+    if not is_silent(term):
+        c.report("T0218", "this takes a dtype, as in `dtype=f32`", e.span,
+                 f"this is `{text_of(term)}`")  # fmt: skip
+    return None
+
+
+def capacities(c: TileContext, shape: ast.Expr, what: str) -> tuple[int, ...] | None:
+    """The room on each axis; None where it is not known (reported, or asked of the caller)."""
+    found: list[int | None] = [_capacity(c, e, what) for e in shape_items(shape)]
+    if isinstance(shape, ast.TupleExpr):
+        c.infer(shape)
+    known = tuple(f for f in found if f is not None)
+    return known if len(known) == len(found) else None
+
+
+def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
+    if is_silent(c.infer(e)):
+        return None
+    index(c, e)
+    dim = dim_of(c, e)
+    value = c.kernel.facts.value(dim)
+    if value is None:
+        _ask(c, e, dim, what)
+        return None
+    if not 0 < value <= MOST_CAPACITY:
+        c.report("T0608", f"{what} of {value} elements along an axis", e.span)
+        return None
+    return value
+
+
+def _ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
+    """A size that fixes a capacity: the call is compiled for its value."""
+    origins = [c.kernel.origins.get(n) for n in sorted(symbols_of(dim))]
+    known = [o for o in origins if o is not None]
+    if len(known) == len(origins) and known:
+        for origin in known:
+            c.kernel.needed.setdefault(origin, e.span)
+        return
+    c.report(
+        "T0608", f"the shape of {what} must be known when it is compiled", e.span,
+        f"`{source_of(e)}` is known only while the kernel runs",
+        helps=("make it a compile-time parameter, as in `block: int = 64`",),
+    )  # fmt: skip
+
+
+def open_tile(
+    c: TileContext, e: ast.Call, dtype: DType | None, default: DType
+) -> tuple[DType, bool]:
+    """The dtype of a tile that was made without one, as far as it is known."""
+    if dtype is not None:
+        return dtype, False
+    found = c.kernel.tiles.get(e)
+    if found is None:
+        found = OpenTile(f"?{len(c.kernel.tiles) + 1}", e.span, default)
+        c.kernel.tiles[e] = found
+    if found.dtype is None:
+        return DType(found.name, "float", 32), False
+    return found.dtype, found.wide
+
+
+def shared(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.shared(shape, dtype=)``: a buffer; without a dtype the first store says it."""
+    dtype = dtype_argument(c, bound.get("dtype"))
+    room = capacities(c, bound["shape"], "`op.shared`")
+    if room is None:
+        return _missing(c)
+    kind, _ = open_tile(c, e, dtype, F32)
+    return Tile(kind, tuple(TileAxis(n, n) for n in room), buffer=True)
+
+
+def _missing(c: TileContext) -> Term:
+    return ERROR if c.final else Unknown()
+
+
+def filled(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    """``op.zeros/ones/empty(shape, dtype)`` and ``op.full(shape, value, dtype)``."""
+    dtype = dtype_argument(c, bound.get("dtype"))
+    room = capacities(c, bound["shape"], f"`{name}`")
+    value = bound.get("value")
+    term = c.infer(value) if value is not None else None
+    if dtype is None and isinstance(term, Scalar):
+        dtype = term.dtype
+    if room is None:
+        return _missing(c)
+    kind, wide = open_tile(c, e, dtype, F32)
+    if value is not None and term is not None:
+        _fill_value(c, value, term, Tile(kind, (), wide))
+    axes = tuple(TileAxis(n, c.open_extent(e, i, n)) for i, n in enumerate(room))
+    return Tile(kind, axes, wide)
+
+
+def _fill_value(c: TileContext, e: ast.Expr, term: Term, tile: Tile) -> None:
+    from tessera_lang.sema.tile.operators import give_tile
+
+    if is_waiting(tile) or is_silent(term):
+        return
+    if isinstance(term, Weak) and c.is_known(e) and not tile.wide:
+        value = c.try_value(e)
+        if isinstance(value, int) and misfit(value, tile.dtype) is None:
+            settle(c, e, term, tile.dtype)
+            return
+    if not isinstance(term, (Scalar, Weak, Open)) or not give_tile(
+        c, e, term, tile.dtype, tile.wide
+    ):
+        c.report(
+            "T0208", f"a tile of `{tile.dtype}` is not filled with `{text_of(term)}`", e.span,
+            helps=(f"convert it: `{tile.dtype}({source_of(e)})`",),
+        )  # fmt: skip
+
+
+def filled_like(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    """``op.zeros_like(x)`` and its like: the shape, and mostly the dtype, of ``x``."""
+    dtype = dtype_argument(c, bound.get("dtype"))
+    like = c.infer(bound["x"])
+    value = bound.get("value")
+    term = c.infer(value) if value is not None else None
+    if is_silent(like):
+        return like
+    if isinstance(like, Tile):
+        tile = replace(like, dtype=dtype or like.dtype, buffer=False,
+                       wide=like.wide and dtype is None)  # fmt: skip
+    elif isinstance(like, Tensor):
+        axes = _array_axes(c, bound["x"], like, name)
+        if axes is None:
+            return _missing(c)
+        tile = Tile(dtype or like.dtype, axes)
+    else:
+        return c.report("T0207", f"`{name}` takes a tile or an array, not `{text_of(like)}`",
+                        bound["x"].span)  # fmt: skip
+    if value is not None and term is not None:
+        _fill_value(c, value, term, tile)
+    return tile
+
+
+def _array_axes(
+    c: TileContext, e: ast.Expr, like: Tensor, name: str
+) -> tuple[TileAxis, ...] | None:
+    axes: list[TileAxis] = []
+    for size in like.shape:
+        value = c.kernel.facts.value(size)
+        if value is None:
+            _ask(c, e, size, f"`{name}`")
+        else:
+            axes.append(TileAxis(max(1, value), value))
+    return tuple(axes) if len(axes) == len(like.shape) else None
+
+
+def counted(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    """``op.arange(stop)``, ``op.arange(start, stop, step)``, ``op.iota(shape, axis=)``."""
+    dtype = dtype_argument(c, bound.get("dtype")) or INDEX
+    if name == "op.iota":
+        room = capacities(c, bound["shape"], "`op.iota`")
+        axis = bound.get("axis")
+        if axis is not None:
+            c.infer(axis)
+            settle(c, axis, c.terms.get(axis, Unknown()), INDEX)
+            value = c.try_value(axis)
+            if room is not None and not (
+                isinstance(value, int) and -len(room) <= value < len(room)
+            ):
+                return c.report("T0311", "`op.iota` has no such axis", axis.span)
+    else:
+        room = _arange_room(c, e, bound)
+    if room is None:
+        return _missing(c)
+    axes = tuple(TileAxis(n, c.open_extent(e, i, n)) for i, n in enumerate(room))
+    return Tile(dtype, axes)
+
+
+def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] | None:
+    numbers: list[int] = []
+    for key in ("start", "stop", "step"):
+        if key not in bound:
+            continue
+        found = c.kernel.facts.value(dim_of(c, bound[key])) if _whole(c, bound[key]) else None
+        if found is None:
+            _ask(c, bound[key], dim_of(c, bound[key]), "`op.arange`")
+            return None
+        numbers.append(found)
+    start, stop = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
+    step = numbers[2] if len(numbers) == 3 else 1
+    count = len(range(start, stop, step)) if step else 0
+    if not 0 < count <= MOST_CAPACITY:
+        c.report("T0608", f"`op.arange` of {count} elements", e.span)
+        return None
+    return (count,)
+
+
+def _whole(c: TileContext, e: ast.Expr) -> bool:
+    if is_silent(c.infer(e)):
+        return False
+    index(c, e)
+    return True

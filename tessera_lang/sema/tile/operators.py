@@ -1,0 +1,279 @@
+"""Element-wise operators on tiles: shapes as ``shapes`` says, dtypes as for lanes.
+
+Owns the meeting of tiles, arrays and scalars under an operator. Must not know calls.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import dataclass, replace
+from tessera_lang.sema.comparisons import compare
+from tessera_lang.sema.literals import is_silent, settle
+from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
+from tessera_lang.sema.terms import Open, Term, Unknown
+from tessera_lang.sema.tile.context import TileContext, register_dtype
+from tessera_lang.sema.tile.shapes import Side, broadcast
+from tessera_lang.sema.tile.slices import as_tile
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, F32, DType, common_dtype
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What operands meet in: the dtype, whether it is wide, and the axes."""
+
+    dtype: DType
+    wide: bool
+    axes: tuple[TileAxis, ...]
+
+    @property
+    def tile(self) -> Tile:
+        return Tile(self.dtype, self.axes, self.wide)
+
+
+def is_tiled(term: Term) -> bool:
+    """Whether an operand makes an operation one on tiles."""
+    return isinstance(term, (Tile, Tensor))
+
+
+def value_of_operand(c: TileContext, o: Operand) -> Operand:
+    """An operand as a value: an array is read, a buffer is what it holds."""
+    if isinstance(o.term, Tensor):
+        return Operand(o.e, as_tile(c, o.e, o.term))
+    if isinstance(o.term, Tile) and o.term.buffer:
+        return Operand(o.e, replace(o.term, buffer=False))
+    return o
+
+
+def is_narrow(dtype: DType) -> bool:
+    """Floats whose products and reductions are wide."""
+    return dtype.is_float and dtype.bits < 32
+
+
+def is_waiting(tile: Tile) -> bool:
+    """Whether the dtype of a tile is still open."""
+    return tile.dtype.name.startswith("?")
+
+
+def settle_tile(c: TileContext, tile: Tile, dtype: DType, wide: bool, span: Span) -> None:
+    """A tile with an open dtype meets its first typed value."""
+    for waiting in c.kernel.tiles.values():
+        if waiting.name == tile.dtype.name and waiting.dtype is None:
+            waiting.dtype, waiting.wide, waiting.met = dtype, wide, span
+            c.kernel.changed = True
+
+
+def shape_of(
+    c: TileContext, span: Span, operands: list[Operand], what: str
+) -> tuple[TileAxis, ...] | None:
+    """The axes in which operands meet; those of rank 0 fit everywhere."""
+    axes: tuple[TileAxis, ...] = ()
+    first: Operand | None = None
+    for o in operands:
+        if not isinstance(o.term, Tile) or not o.term.axes:
+            continue
+        if first is None:
+            first, axes = o, o.term.axes
+            continue
+        met = broadcast(c, span, Side(first.e, axes), Side(o.e, o.term.axes), what)
+        if met is None:
+            return None
+        axes = met
+    return axes
+
+
+def mix(
+    c: TileContext, span: Span, operands: list[Operand], what: str = "this operator",
+    operator: ast.BinaryOperator = "+",
+) -> Mixed | Term:  # fmt: skip
+    """What operands of an element-wise operation meet in; conversions are written down."""
+    if any(is_silent(o.term) for o in operands):
+        return silent(*operands)
+    for o in operands:
+        if not isinstance(o.term, (Scalar, Weak, Open, Tile, Tensor)):
+            return not_numbers(c, span, o)
+    operands = [value_of_operand(c, o) for o in operands]
+    axes = shape_of(c, span, operands, what)
+    if axes is None:
+        return ERROR if c.final else Unknown()
+    waiting = [o for o in operands if isinstance(o.term, Tile) and is_waiting(o.term)]
+    if waiting:
+        return _mix_waiting(c, span, operands, waiting)
+    wide = any(isinstance(o.term, Tile) and o.term.wide for o in operands)
+    met = _meet(c, span, operands, operator, wide)
+    if not isinstance(met, Scalar):
+        return met
+    result = Mixed(met.dtype, wide and is_narrow(met.dtype), axes)
+    for o in operands:
+        convert_operand(c, o, result)
+    return result
+
+
+def _mix_waiting(
+    c: TileContext, span: Span, operands: list[Operand], waiting: list[Operand]
+) -> Term:
+    """Some operand's dtype is open: it takes that of the others, and the next walk knows."""
+    for o in operands:
+        if isinstance(o.term, Tile) and not is_waiting(o.term):
+            for w in waiting:
+                assert isinstance(w.term, Tile)
+                settle_tile(c, w.term, o.term.dtype, o.term.wide, span)
+            return Unknown()
+    for o in operands:
+        if isinstance(o.term, Scalar) and o.term.dtype != BOOL:
+            for w in waiting:
+                assert isinstance(w.term, Tile)
+                settle_tile(c, w.term, o.term.dtype, False, span)
+            return Unknown()
+    first = waiting[0].term
+    return first if len(waiting) == 1 else Unknown()
+
+
+def _surrogate(o: Operand, wide: bool) -> Operand:
+    """A tile as a scalar of its dtype, for the rules of lanes."""
+    if isinstance(o.term, Tile):
+        return Operand(o.e, Scalar(register_dtype(o.term) if wide else o.term.dtype))
+    return o
+
+
+def _meet(
+    c: TileContext, span: Span, operands: list[Operand], operator: ast.BinaryOperator, wide: bool
+) -> Term:
+    """The dtype of an operation, by the rules of lanes; a literal beside a wide value is f32."""
+    literals = any(isinstance(o.term, (Weak, Open)) for o in operands)
+    typed = [o for o in operands if isinstance(o.term, (Scalar, Tile))]
+    result: Term = _surrogate(typed[0], False).term if typed else Unknown()
+    at = typed[0].e if typed else operands[0].e
+    for o in typed[1:]:
+        result = operate(c, operator, span, Operand(at, result), _surrogate(o, False))
+        if not isinstance(result, Scalar):
+            return result
+    if literals and isinstance(result, Scalar):
+        met = Scalar(_register(result.dtype, wide))
+        for o in operands:
+            if isinstance(o.term, (Weak, Open)):
+                first = o is operands[0]
+                pair = (o, Operand(at, met)) if first else (Operand(at, met), o)
+                found = operate(c, operator, span, *pair)
+                if not isinstance(found, Scalar):
+                    return found
+    elif len(typed) == 1 and len(operands) == 1:
+        return result
+    return result
+
+
+def _register(dtype: DType, wide: bool) -> DType:
+    return F32 if wide and is_narrow(dtype) else dtype
+
+
+def convert_operand(c: TileContext, o: Operand, result: Mixed) -> None:
+    """Write down what an operand becomes; a scalar stays one."""
+    if not c.final:
+        return
+    if isinstance(o.term, Tile):
+        old = c.typed.coercions.get(o.e)
+        axes = _with_room(o.term.axes, result.axes)
+        same = (o.term.dtype, o.term.wide) == (result.dtype, result.wide)
+        if not same or isinstance(old, Tile) or axes != o.term.axes:
+            c.convert(o.e, Tile(result.dtype, axes, result.wide))
+        else:
+            c.typed.coercions.pop(o.e, None)
+    elif isinstance(o.term, Scalar):
+        wanted = _register(result.dtype, result.wide)
+        if o.term.dtype != wanted:
+            c.typed.coercions[o.e] = Scalar(wanted)
+        else:
+            c.typed.coercions.pop(o.e, None)
+
+
+def _with_room(axes: tuple[TileAxis, ...], result: tuple[TileAxis, ...]) -> tuple[TileAxis, ...]:
+    """An axis of an iteration space beside a tile takes the tile's capacity."""
+    if len(axes) != len(result):
+        return axes
+    return tuple(
+        TileAxis(r.capacity, a.extent) if a.capacity is None else a
+        for a, r in zip(axes, result, strict=True)
+    )
+
+
+def result_of(c: TileContext, mixed: Mixed) -> Term:
+    """Rank 0 is a scalar, unless it is wide."""
+    del c
+    return mixed.tile if mixed.axes or mixed.wide else Scalar(mixed.dtype)
+
+
+def operate_tiles(
+    c: TileContext, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand
+) -> Term:
+    """``a operator b`` where one of them is a tile or an array."""
+    if operator == "**":
+        return _power(c, span, a, b)
+    found = mix(c, span, [a, b], f"`{operator}`", operator)
+    return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
+    if is_silent(a.term) or is_silent(b.term):
+        return silent(a, b)
+    a = value_of_operand(c, a)
+    if not isinstance(a.term, Tile) or isinstance(b.term, (Tile, Tensor)):
+        return c.report(
+            "T0209", "`**` takes a literal exponent", b.e.span,
+            helps=("multiply in a loop for other exponents",),
+        )  # fmt: skip
+    found = operate(c, "**", span, _surrogate(a, False), b)
+    return a.term if isinstance(found, Scalar) else found
+
+
+def compare_tiles(
+    c: TileContext, operator: ast.CompareOperator, span: Span, a: Operand, b: Operand
+) -> Term:
+    """``a < b`` of tiles: a tile of bools."""
+    if is_silent(a.term) or is_silent(b.term):
+        return silent(a, b)
+    a, b = value_of_operand(c, a), value_of_operand(c, b)
+    axes = shape_of(c, span, [a, b], f"`{operator}`")
+    if axes is None:
+        return ERROR if c.final else Unknown()
+    if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in (a, b)):
+        waiting = [o for o in (a, b) if isinstance(o.term, Tile) and is_waiting(o.term)]
+        _mix_waiting(c, span, [a, b], waiting)
+        return Tile(BOOL, axes)
+    wide = any(isinstance(o.term, Tile) and o.term.wide for o in (a, b))
+    literals = any(isinstance(o.term, (Weak, Open)) for o in (a, b))
+    pair = [_surrogate(o, wide and literals) for o in (a, b)]
+    if not compare(c, operator, span, *pair):
+        return ERROR if c.final else Unknown()
+    if c.final:
+        _convert_compared(c, a, b, wide)
+    return Tile(BOOL, axes) if axes else Scalar(BOOL)
+
+
+def _convert_compared(c: TileContext, a: Operand, b: Operand, wide: bool) -> None:
+    typed = [o.term.dtype for o in (a, b) if isinstance(o.term, (Tile, Scalar))]
+    common = typed[0] if len(typed) == 1 else common_dtype(*typed)
+    for o in (a, b):
+        if common is not None and not isinstance(o.term, (Weak, Open)):
+            convert_operand(c, o, Mixed(common, wide and is_narrow(common), ()))
+
+
+def give_tile(c: TileContext, e: ast.Expr | None, term: Term, dtype: DType, wide: bool) -> bool:
+    """Use a value where this dtype is wanted: literals settle, widening is implicit, a wide
+    value is rounded to its own dtype. False: it does not go without a cast."""
+    if isinstance(term, (Weak, Open)) and e is not None:
+        settle(c, e, term, _register(dtype, wide))
+        return True
+    if is_silent(term):
+        return True
+    if not isinstance(term, (Scalar, Tile)):
+        return False
+    if common_dtype(term.dtype, dtype) != dtype:
+        return False
+    is_wide = isinstance(term, Tile) and term.wide
+    if e is not None and (term.dtype, is_wide) != (dtype, wide):
+        if isinstance(term, Tile):
+            c.convert(e, Tile(dtype, term.axes, wide))
+        else:
+            c.coerce(e, _register(dtype, wide))
+    return True

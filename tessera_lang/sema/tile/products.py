@@ -1,0 +1,126 @@
+"""Products: ``a @ b``, ``op.matmul``, ``tile.mma_sync``.
+
+Owns which dtypes multiply, the agreement of the inner axes, and the result. Must not know how a
+product is computed.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.record import replace
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import Operand, mixed, silent, source_of
+from tessera_lang.sema.terms import Term, Unknown
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.operators import (
+    is_narrow,
+    is_waiting,
+    settle_tile,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.shapes import Side, broadcast, meet_axes
+from tessera_lang.source import Span
+from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, DType
+from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis
+
+PAIRS = (
+    (F32, F32), (F64, F64), (F16, F16), (BF16, BF16), (F8E4M3, F8E4M3), (F8E5M2, F8E5M2),
+    (F8E4M3, F8E5M2), (F8E5M2, F8E4M3), (I8, I8),
+)  # fmt: skip
+"""The dtypes of the operands that a product takes; f32 is also rounded to the other's."""
+
+
+def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
+    """``a @ b`` over the last axis of ``a`` and the last but one of ``b``."""
+    if is_silent(a.term) or is_silent(b.term):
+        return silent(a, b)
+    a, b = value_of_operand(c, a), value_of_operand(c, b)
+    if not isinstance(a.term, Tile) or not isinstance(b.term, Tile):
+        wrong = b if isinstance(a.term, Tile) else a
+        return c.report(
+            "T0206", f"a product takes tiles or arrays, not `{text_of(wrong.term)}`", wrong.e.span,
+            helps=("write `*` to multiply by a number",),
+        )  # fmt: skip
+    axes = _axes(c, span, a, b)
+    if axes is None:
+        return ERROR if c.final else Unknown()
+    if is_waiting(a.term) or is_waiting(b.term):
+        return _waiting(c, span, a.term, b.term)
+    dtypes = _dtypes(c, span, a, b, a.term, b.term)
+    if dtypes is None:
+        return ERROR if c.final else Unknown()
+    for o, dtype in zip((a, b), dtypes, strict=True):
+        assert isinstance(o.term, Tile)
+        if o.term.wide or o.term.dtype != dtype:
+            c.convert(o.e, Tile(dtype, o.term.axes))
+    c.products += 1
+    return _result(dtypes[0], dtypes[1], axes)
+
+
+def _result(a: DType, b: DType, axes: tuple[TileAxis, ...]) -> Tile:
+    if a == I8:
+        return Tile(I32, axes)
+    if a != b:
+        return Tile(F32, axes)
+    return Tile(a, axes, wide=is_narrow(a))
+
+
+def _waiting(c: TileContext, span: Span, a: Tile, b: Tile) -> Term:
+    for one, other in ((a, b), (b, a)):
+        if is_waiting(one) and not is_waiting(other):
+            settle_tile(c, one, other.dtype, False, span)
+    return Unknown()
+
+
+def _axes(c: TileContext, span: Span, a: Operand, b: Operand) -> tuple[TileAxis, ...] | None:
+    assert isinstance(a.term, Tile) and isinstance(b.term, Tile)
+    x, y = a.term.axes, b.term.axes
+    for o in (a, b):
+        assert isinstance(o.term, Tile)
+        if len(o.term.axes) < 2:
+            item = "[:, None]" if o is b else "[None, :]"
+            c.report(
+                "T0604", "a product takes operands of two axes or more", o.e.span,
+                f"this has {len(o.term.axes)}",
+                helps=(f"write `{source_of(o.e)}{item}` for a matrix of one"
+                       f" {'column' if o is b else 'row'}",),
+            )  # fmt: skip
+            return None
+    left, right = Side(a.e, x), Side(b.e, y)
+    inner = meet_axes(c, span, (left, len(x) - 1), (right, len(y) - 2), "a product")
+    if inner is None:
+        return None
+    if len(x) == 2 and len(y) == 2:
+        return x[0], y[1]
+    batch = broadcast(c, span, Side(a.e, x[:-2]), Side(b.e, y[:-2]), "a product")
+    return None if batch is None else (*batch, x[-2], y[-1])
+
+
+def _dtypes(
+    c: TileContext, span: Span, a: Operand, b: Operand, x: Tile, y: Tile
+) -> tuple[DType, DType] | None:
+    p, q = x.dtype, y.dtype
+    if p == F32 and is_narrow(q):
+        p = q
+    elif q == F32 and is_narrow(p):
+        q = p
+    if (p, q) in PAIRS:
+        return p, q
+    if p != q and p.is_float and q.is_float:
+        plain = [Operand(o.e, Scalar(t.dtype)) for o, t in ((a, x), (b, y))]
+        mixed(c, span, *plain)
+        return None
+    shown = ", ".join(f"`{m} @ {n}`" for m, n in PAIRS)
+    c.report(
+        "T0620", f"there is no product of `{x.dtype}` and `{y.dtype}`", span,
+        labels=(Label(a.e.span, f"this is `{x.dtype}`"), Label(b.e.span, f"this is `{y.dtype}`")),
+        notes=(f"the products are {shown}",),
+        helps=("convert an operand with `.to(...)`",),
+    )  # fmt: skip
+    return None
+
+
+def transposed(tile: Tile) -> Tile:
+    """The last two axes changed over."""
+    return replace(tile, axes=(*tile.axes[:-2], tile.axes[-1], tile.axes[-2]))

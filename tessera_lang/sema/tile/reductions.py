@@ -1,0 +1,205 @@
+"""Reductions along an axis, scans, softmax, masks, windows.
+
+Owns their types. Must not know element-wise functions.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.indexing import index
+from tessera_lang.sema.literals import is_silent, settle
+from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.terms import Term, Unknown
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.functions import attach_instance, widened
+from tessera_lang.sema.tile.makers import capacities, shape_items
+from tessera_lang.sema.tile.operators import (
+    give_tile,
+    is_narrow,
+    is_waiting,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.slices import read
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, INDEX, U32, DType
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
+
+REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
+
+
+def _operand(c: TileContext, x: ast.Expr, what: str) -> Tile | Term:
+    o = value_of_operand(c, Operand(x, c.infer(x)))
+    if isinstance(o.term, Tile):
+        return o.term
+    if is_silent(o.term):
+        return o.term
+    return c.report("T0207", f"`{what}` takes a tile or an array, not `{text_of(o.term)}`", x.span)
+
+
+def axis_argument(c: TileContext, e: ast.Expr | None, rank: int, what: str) -> int | None:
+    """A constant axis, counted from 0; None where it is wrong (reported)."""
+    if e is None:
+        return None
+    term = c.infer(e)
+    settle(c, e, term, INDEX)
+    value = c.try_value(e)
+    if isinstance(value, int) and not isinstance(value, bool) and -rank <= value < rank:
+        return value % rank
+    if not is_silent(term):
+        known = isinstance(value, int)
+        c.report(
+            "T0311", f"`{what}` has no axis {value}: the tile has {rank}" if known
+            else f"the axis of `{what}` must be known at compile time", e.span,
+        )  # fmt: skip
+    return None
+
+
+def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    """``op.sum(x, axis=)`` and its like."""
+    del e
+    tile = _operand(c, bound["x"], name)
+    if not isinstance(tile, Tile):
+        return tile
+    rank = len(tile.axes)
+    given = bound.get("axis")
+    axis = axis_argument(c, given, rank, name)
+    if given is not None and axis is None:
+        return ERROR if c.final else Unknown()
+    if is_waiting(tile):
+        c.kernel.changed = True
+    kind = name.removeprefix("op.")
+    if kind in ("argmax", "argmin") and axis is None and rank > 1:
+        return c.report("T0105", f"`{name}` of {rank} axes needs `axis=`", bound["x"].span)
+    dtype = _result_dtype(c, kind, tile, bound["x"])
+    if dtype is None:
+        return ERROR if c.final else Unknown()
+    axes = () if axis is None else (*tile.axes[:axis], *tile.axes[axis + 1 :])
+    wide = is_narrow(dtype) and dtype == tile.dtype
+    if axes or wide:
+        return Tile(dtype, axes, wide)
+    return Scalar(dtype)
+
+
+def _result_dtype(c: TileContext, kind: str, tile: Tile, x: ast.Expr) -> DType | None:
+    dtype = tile.dtype
+    if kind in ("any", "all"):
+        if dtype != BOOL:
+            c.report(
+                "T0207", f"`op.{kind}` takes bools, not `{dtype}`", x.span,
+                helps=(f"compare: `{source_of(x)} != 0`",),
+            )  # fmt: skip
+            return None
+        return BOOL
+    if kind in ("argmax", "argmin"):
+        return INDEX
+    if kind in ("sum", "prod"):
+        if dtype == BOOL or (dtype.kind == "int" and dtype.bits < 32):
+            return I32
+        return U32 if dtype.kind == "uint" and dtype.bits < 32 else dtype
+    if kind in ("mean", "var"):
+        return dtype if dtype.is_float else F32
+    if dtype == BOOL:
+        c.report("T0206", f"`op.{kind}` takes numbers, not bools", x.span,
+                 helps=("use `op.any` or `op.all`",))  # fmt: skip
+        return None
+    return dtype
+
+
+def scan(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.cumsum(x, axis=)``."""
+    del e
+    tile = _operand(c, bound["x"], "op.cumsum")
+    if not isinstance(tile, Tile):
+        return tile
+    given = bound.get("axis")
+    axis = axis_argument(c, given, len(tile.axes), "op.cumsum")
+    if given is not None and axis is None:
+        return ERROR if c.final else Unknown()
+    if given is None and len(tile.axes) > 1:
+        return c.report("T0105", "`op.cumsum` of several axes needs `axis=`", bound["x"].span)
+    dtype = _result_dtype(c, "sum", tile, bound["x"])
+    assert dtype is not None
+    return Tile(dtype, tile.axes, is_narrow(dtype))
+
+
+def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.softmax(x, axis=-1)``."""
+    tile = _operand(c, bound["x"], "op.softmax")
+    if not isinstance(tile, Tile):
+        return tile
+    given = bound.get("axis")
+    if not tile.axes or (
+        given is not None and axis_argument(c, given, len(tile.axes), "op.softmax") is None
+    ):
+        return ERROR if c.final else Unknown()
+    if is_waiting(tile):
+        return tile
+    if not tile.dtype.is_float:
+        return c.report(
+            "T0207", f"`op.softmax` takes floats, not `{tile.dtype}`", bound["x"].span,
+            helps=(f"convert it: `f32({source_of(bound['x'])})`",),
+        )  # fmt: skip
+    compute = F64 if tile.dtype == F64 else F32
+    if not attach_instance(c, e, "math.exp", [Scalar(compute)]):
+        return ERROR if c.final else Unknown()
+    return widened(tile)
+
+
+def causal(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.causal(x, row=, column=, offset=)``: -inf right of the diagonal."""
+    del e
+    tile = _operand(c, bound["x"], "op.causal")
+    for key in ("row", "column", "offset"):
+        if key in bound and not is_silent(c.infer(bound[key])):
+            index_argument(c, bound[key])
+    if not isinstance(tile, Tile):
+        return tile
+    if len(tile.axes) < 2:
+        return c.report(
+            "T0604", "`op.causal` takes rows and columns", bound["x"].span,
+            f"this has {len(tile.axes)} axis",
+        )  # fmt: skip
+    if not tile.dtype.is_float and not is_waiting(tile):
+        return c.report("T0207", f"`op.causal` takes floats, not `{tile.dtype}`", bound["x"].span)
+    return tile
+
+
+def index_argument(c: TileContext, e: ast.Expr) -> None:
+    """An integer, converted to index."""
+    index(c, e)
+    kind = c.typed.types.get(e) if c.final else None
+    if isinstance(kind, Scalar) and kind.dtype.is_integer and kind.dtype != INDEX:
+        c.coerce(e, INDEX)
+
+
+def window(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.window(x, start, length, fill=0)``: reads past the edges give ``fill``."""
+    base = c.infer(bound["x"])
+    starts = shape_items(bound["start"])
+    if isinstance(bound["start"], ast.TupleExpr):
+        c.infer(bound["start"])
+    for s in starts:
+        if not is_silent(c.infer(s)):
+            index_argument(c, s)
+    room = capacities(c, bound["length"], "`op.window`")
+    if is_silent(base):
+        return base
+    if not isinstance(base, (Tensor, Tile)):
+        return c.report(
+            "T0207", f"`op.window` takes an array, not `{text_of(base)}`", bound["x"].span
+        )
+    rank = len(base.shape) if isinstance(base, Tensor) else len(base.axes)
+    if isinstance(base, Tensor):
+        read(c, bound["x"])
+    if room is None:
+        return ERROR if c.final else Unknown()
+    if len(starts) != rank or len(room) != rank:
+        return c.report(
+            "T0604", f"`op.window` of {rank} {'axis' if rank == 1 else 'axes'} takes as many starts"
+            " and lengths", e.span, f"{len(starts)} starts and {len(room)} lengths",
+        )  # fmt: skip
+    fill = bound.get("fill")
+    if fill is not None and not give_tile(c, fill, c.infer(fill), base.dtype, False):
+        c.report("T0208", f"a window of `{base.dtype}` is not filled with this", fill.span)
+    return Tile(base.dtype, tuple(TileAxis(n, n) for n in room))

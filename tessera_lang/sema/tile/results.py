@@ -1,0 +1,300 @@
+"""What a tile kernel returns: result arrays, and values stored into results.
+
+Owns which variables are results, their shapes and dtypes, and where ``return`` may stand. Must
+not know how a runtime allocates.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.sema.arguments import bind_builtin
+from tessera_lang.sema.assigned import (
+    assigned_names,
+    expressions,
+    statement_expressions,
+    statements,
+    targets,
+)
+from tessera_lang.sema.builtins import TILE_FUNCTIONS
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.indexing import index
+from tessera_lang.sema.lanes import not_built
+from tessera_lang.sema.literals import is_silent, settle_default
+from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
+from tessera_lang.sema.tile.calls import symbol_of
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.forms import described
+from tessera_lang.sema.tile.makers import dtype_argument, shape_items
+from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
+from tessera_lang.sema.tile.shapes import agree
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.sema.typed import Builtin
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, DType
+from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
+
+MAKERS = tuple(
+    f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")
+)
+
+
+def result_names(c: TileContext) -> frozenset[str]:
+    """Variables that are returned, made once by ``op.empty`` or the like, outside of loops."""
+    body = c.declaration.body
+    returned: set[str] = set()
+    for s in statements(body):
+        if isinstance(s, ast.Return) and s.value is not None:
+            items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
+            returned |= {e.id for e in items if isinstance(e, ast.Name)}
+    counts: dict[str, int] = {}
+    for s in statements(body):
+        for t in targets(s):
+            if isinstance(t, ast.Name):
+                counts[t.id] = counts.get(t.id, 0) + 1
+    made = {
+        s.target.id
+        for s in body
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and _is_maker(c, s.value)
+    }
+    return frozenset(n for n in returned & made if counts.get(n) == 1)
+
+
+def _is_maker(c: TileContext, e: ast.Expr) -> bool:
+    symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
+    return isinstance(symbol, Builtin) and symbol.name in MAKERS
+
+
+def is_result(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
+    if c.inlined or c.loops or c.branches or not _is_maker(c, value):
+        return False
+    return target.id in result_names(c)
+
+
+def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
+    """``y = op.empty((m, n), bf16)`` of a result: an array that the runtime allocates."""
+    assert isinstance(value, ast.Call)
+    symbol = symbol_of(c, value.function)
+    assert isinstance(symbol, Builtin)
+    info = TILE_FUNCTIONS[symbol.name]
+    bound = bind_builtin(value, info, lambda _: None)
+    v = c.variables.get(target.id)
+    if bound is None or v is None:
+        return
+    if c.final:
+        c.typed.symbols[value.function] = symbol
+        c.typed.arguments[value] = tuple(bound.get(p) for p in info.parameters)
+        c.typed.symbols[target] = v.local
+    dtype = dtype_argument(c, bound.get("dtype"))
+    if "value" in bound:
+        term = c.infer(bound["value"])
+        if dtype is None and isinstance(term, Scalar):
+            dtype = term.dtype
+    if "shape" in bound:
+        shape = _sizes(c, bound["shape"])
+    else:
+        like = c.infer(bound["x"])
+        if isinstance(like, (Tensor, Tile)):
+            dtype = dtype or like.dtype
+        shape = _known_dims(c, shape_dims(like), bound["x"])
+    if shape is None:
+        return
+    tensor = Tensor(dtype or F32, shape, mut=True)
+    if "value" in bound and not give_tile(
+        c, bound["value"], c.infer(bound["value"]), tensor.dtype, False
+    ):
+        c.report("T0208", f"an array of `{tensor.dtype}` is not filled with this",
+                 bound["value"].span)  # fmt: skip
+    v.type, v.since = tensor, target.span
+    c.note(value, tensor)
+    c.note(target, tensor)
+    c.terms.pop(target, None)
+
+
+def _sizes(c: TileContext, e: ast.Expr) -> tuple[Dim, ...] | None:
+    dims: list[Dim | None] = []
+    for item in shape_items(e):
+        if is_silent(c.infer(item)):
+            return None
+        index(c, item)
+        dims.append(dim_of(c, item))
+    if isinstance(e, ast.TupleExpr):
+        c.infer(e)
+    return _known_dims(c, tuple(dims), e)
+
+
+def _known_dims(
+    c: TileContext, dims: tuple[Dim | None, ...] | None, e: ast.Expr
+) -> tuple[Dim, ...] | None:
+    """Sizes that the caller can compute before the kernel runs."""
+    if dims is None:
+        return None
+    known: list[Dim] = []
+    for dim in dims:
+        now = None if dim is None else c.kernel.facts.resolve(dim)
+        if now is None or not all(n in c.kernel.origins for n in symbols_of(now)):
+            c.report(
+                "T0613", "the size of a result is made of sizes of arguments", e.span,
+                "" if now is None else f"`{now}` is known only while the kernel runs",
+            )  # fmt: skip
+            return None
+        known.append(now)
+    return tuple(known)
+
+
+def tuple_term(c: TileContext, e: ast.TupleExpr) -> Term:
+    """A tuple as a value."""
+    terms: list[Type] = []
+    for item in e.items:
+        term = settle_default(c, item, c.infer(item))
+        if isinstance(term, (Open, Unknown, OpenBuffer)):
+            return Unknown()
+        terms.append(term)
+    term = TupleType(tuple(terms))
+    c.note(e, term)
+    return term
+
+
+def check_return(c: TileContext, s: ast.Return) -> None:
+    if c.loops or c.branches:
+        c.add(not_built(
+            "`return` in a loop or a branch that the run decides, in tile kernels", s.span,
+            "return at the end, and choose the value with `op.where` or in a variable",
+        ))  # fmt: skip
+        return
+    c.returned = s
+    if s.value is None:
+        return
+    items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
+    terms: list[Type] = []
+    for e in items:
+        term = c.infer(e)
+        if isinstance(term, (Unknown, Open, OpenBuffer)):
+            return
+        terms.append(settle_default(c, e, term))  # type: ignore[arg-type]
+    if isinstance(s.value, ast.TupleExpr):
+        c.note(s.value, TupleType(tuple(terms)))
+    if c.inlined:
+        _inlined(c, s.value, terms)
+        return
+    found = [_result(c, e, t) for e, t in zip(items, terms, strict=True)]
+    if c.final:
+        c.kernel.results = tuple(f for f in found if f is not None)
+    if len(found) == 1 and found[0] is not None:
+        _declared(c, items[0], found[0])
+    c.returns.type = terms[0] if len(terms) == 1 else TupleType(tuple(terms))
+
+
+def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
+    """The result of an inlined function; a buffer is its content."""
+    plain: list[Type] = []
+    items = value.items if isinstance(value, ast.TupleExpr) else (value,)
+    for e, t in zip(items, terms, strict=True):
+        o = value_of_operand(c, Operand(e, t)) if isinstance(t, Tile) else Operand(e, t)
+        plain.append(o.term)  # type: ignore[arg-type]
+    c.returns.type = plain[0] if len(plain) == 1 else TupleType(tuple(plain))
+    c.returns.since = value.span
+
+
+def _result(c: TileContext, e: ast.Expr, term: Type) -> tuple[DType, tuple[Dim, ...]] | None:
+    if is_silent(term):
+        return None
+    if isinstance(term, Tensor) and isinstance(e, ast.Name) and e.id in result_names(c):
+        return term.dtype, term.shape
+    if not is_tiled(term) and not isinstance(term, Scalar):
+        c.report("T0613", f"a tile kernel returns arrays and numbers, not `{text_of(term)}`",
+                 e.span)  # fmt: skip
+        return None
+    o = value_of_operand(c, Operand(e, term))
+    if isinstance(o.term, Scalar):
+        return o.term.dtype, ()
+    assert isinstance(o.term, Tile)
+    if is_waiting(o.term):
+        return None
+    c.ranks.append(len(o.term.axes))
+    dtype = _wanted_dtype(c) or o.term.dtype
+    if not give_tile(c, e, o.term, dtype, False):
+        at = c.declaration.returns
+        c.report(
+            "T0208", f"`{c.declaration.name}` returns `{dtype}`, and this is `{o.term.dtype}`",
+            e.span, labels=(Label(at.span, "declared here"),) if at is not None else (),
+            helps=(f"convert it: `({source_of(e)}).to({dtype})`",),
+        )  # fmt: skip
+        return None
+    extents = tuple(
+        a.capacity if a.extent is None or c.is_open(c.kernel.facts.resolve(a.extent)) else a.extent
+        for a in o.term.axes
+    )
+    shape = _known_dims(c, extents, e)
+    return None if shape is None else (dtype, shape)
+
+
+def _wanted_dtype(c: TileContext) -> DType | None:
+    returns = c.returns_declared
+    return returns[0] if returns is not None else None
+
+
+def _declared(c: TileContext, e: ast.Expr, found: tuple[DType, tuple[Dim, ...]]) -> None:
+    """``-> bf16[m, n]``: what is returned has this dtype and these sizes."""
+    at, wanted = c.declaration.returns, c.returns_declared
+    if at is None or wanted is None:
+        return
+    dtype, dims = wanted
+    if dtype != found[0]:
+        c.report(
+            "T0208", f"`{c.declaration.name}` returns `{dtype}`, and this is `{found[0]}`", e.span,
+            labels=(Label(at.span, "declared here"),),
+        )  # fmt: skip
+    if len(dims) != len(found[1]):
+        c.report(
+            "T0604", f"`{c.declaration.name}` returns {len(dims)} axes, and this has"
+            f" {len(found[1])}", e.span, labels=(Label(at.span, "declared here"),),
+        )  # fmt: skip
+        return
+    for i, (x, y) in enumerate(zip(dims, found[1], strict=True)):
+        if not agree(c, x, y, e.span):
+            c.report(
+                "T0601", f"axis {i} of the result is {_shown(c, y)}, and `{_shown(c, x)}` is"
+                " declared", e.span, labels=(Label(at.span, "declared here"),),
+            )  # fmt: skip
+
+
+def _shown(c: TileContext, dim: Dim) -> str:
+    return described(c.kernel.facts.resolve(dim))
+
+
+def unused_variables(c: TileContext) -> None:
+    """Values that are computed and never used."""
+    read = _read_names(c)
+    for name, (span, kind) in assigned_names(c.declaration).items():
+        v = c.variables.get(name)
+        if kind != "variable" or name in read or name.startswith("_") or v is None:
+            continue
+        if isinstance(v.type, (Tile, Scalar)):
+            _unused(c, name, span)
+
+
+def _unused(c: TileContext, name: str, span: Span) -> None:
+    c.report(
+        "T0615", f"'{name}' is computed and never used", span,
+        helps=("store it into an array or return it, or leave it out",), warning=True,
+    )  # fmt: skip
+
+
+def _read_names(c: TileContext) -> frozenset[str]:
+    found: set[str] = set()
+    for s in statements(c.declaration.body):
+        skipped: set[ast.Expr] = set()
+        if isinstance(s, (ast.Assign, ast.AugmentedAssign)):
+            t = s.target
+            skipped.add(t.value if isinstance(t, ast.Subscript) else t)
+        if isinstance(s, ast.ExprStmt) and isinstance(s.value, ast.Call) and s.value.arguments:
+            if symbol_of(c, s.value.function) == Builtin("op.prefetch"):
+                skipped.add(s.value.arguments[0])
+        for root in statement_expressions(s):
+            for e in expressions(root):
+                if isinstance(e, ast.Name) and e not in skipped:
+                    found.add(e.id)
+    return frozenset(found)

@@ -1,0 +1,292 @@
+"""Subscripts: slices of arrays, parts of tiles, gathers, elements.
+
+Owns capacity and extent of what a subscript names. Must not know what is done with it.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import replace
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.indexing import element, index
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import item_source, source_of
+from tessera_lang.sema.terms import Term
+from tessera_lang.sema.tile.context import Access, TileContext
+from tessera_lang.sema.tile.forms import described, normal
+from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.shape import Dim, DimOp, Sym
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
+
+MOST_BUCKET = 8192
+
+
+def whole_axis(c: TileContext, size: Dim, *, room: bool = True) -> TileAxis:
+    """An axis taken whole: room for its size where that is known, or for its bucket.
+
+    Without ``room`` it is an axis of an iteration space, which a schedule cuts into tiles.
+    """
+    facts = c.kernel.facts
+    now = facts.resolve(size)
+    if not room:
+        return TileAxis(None, now)
+    if isinstance(now, int):
+        return TileAxis(max(1, now) if now <= MOST_BUCKET else None, now)
+    if isinstance(now, Sym):
+        origin = c.kernel.origins.get(now.name)
+        if origin is not None:
+            c.kernel.whole.setdefault(origin)
+        return TileAxis(facts.bound.get(now.name), now)
+    return TileAxis(None, now)
+
+
+def as_tile(c: TileContext, e: ast.Expr, term: Tensor) -> Tile:
+    """An array used as a value: read whole."""
+    room = has_room(c, len(term.shape))
+    tile = Tile(term.dtype, tuple(whole_axis(c, d, room=room) for d in term.shape))
+    c.convert(e, tile)
+    read(c, e)
+    return tile
+
+
+def has_room(c: TileContext, rank: int) -> bool:
+    """Whether an array taken whole is a tile of the loop around, or an iteration space."""
+    return bool(c.loops) and rank == 1
+
+
+def root_name(c: TileContext, e: ast.Expr) -> str | None:
+    """The array that an expression is a part or view of."""
+    while isinstance(e, (ast.Subscript, ast.Attribute)):
+        e = e.value
+    return c.aliases.get(e.id, e.id) if isinstance(e, ast.Name) else None
+
+
+def read(c: TileContext, e: ast.Expr) -> None:
+    """Remember that an array is read here."""
+    name = root_name(c, e)
+    if c.final and name is not None:
+        c.reads.append(Access(name, e.span, tuple(x.statement for x in c.loops)))
+
+
+def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: bool) -> Term:
+    """``base[...]``, read or named as a place."""
+    rank = len(base.shape) if isinstance(base, Tensor) else len(base.axes)
+    given = sum(not isinstance(i, ast.NoneLit) for i in e.items)
+    if given > rank:
+        for item in e.items:
+            _item_term(c, item)
+        what = f"`{source_of(e.value)}` has {_count(rank, 'axis', 'axes')}"
+        return c.report(
+            "T0301", f"{what} and is indexed with {_count(given, 'index', 'indices')}", e.span,
+            f"this is `{base}`",
+        )  # fmt: skip
+    terms = [_item_term(c, item) for item in e.items]
+    if any(is_silent(t) for t in terms):
+        return next(t for t in terms if is_silent(t))
+    if isinstance(base, Tensor):
+        return _of_array(c, e, base, terms, target)
+    return _of_tile(c, e, base, terms, target)
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+def _item_term(c: TileContext, item: ast.Expr) -> Term:
+    """Type what stands in a bracket; an integer is converted to index."""
+    if isinstance(item, ast.SliceExpr):
+        for bound in (item.lower, item.upper, item.step):
+            if bound is not None:
+                term = c.infer(bound)
+                if is_silent(term):
+                    return term
+                if isinstance(term, Tile):
+                    return c.report(
+                        "T0215", f"a slice bound is an integer, not `{text_of(term)}`", bound.span
+                    )
+                _index(c, bound)
+        return Scalar(INDEX)
+    term = c.infer(item)
+    if isinstance(term, Tensor):
+        return as_tile(c, item, term)
+    if isinstance(item, ast.NoneLit) or is_silent(term) or isinstance(term, Tile):
+        return term
+    _index(c, item)
+    return Scalar(INDEX)
+
+
+def _index(c: TileContext, e: ast.Expr) -> None:
+    index(c, e)
+    kind = c.typed.types.get(e) if c.final else None
+    if isinstance(kind, Scalar) and kind.dtype.is_integer and kind.dtype != INDEX:
+        c.coerce(e, INDEX)
+
+
+def _of_array(
+    c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term], target: bool
+) -> Term:
+    axes: list[TileAxis] = []
+    position = 0
+    good = True
+    whole = all(is_whole(i) or isinstance(i, ast.NoneLit) for i in e.items)
+    room = not whole or has_room(c, len(base.shape))
+    for item, term in zip(e.items, terms, strict=True):
+        if isinstance(item, ast.NoneLit):
+            axes.append(TileAxis(1, 1))
+            continue
+        size = base.shape[position]
+        if is_whole(item):
+            axes.append(whole_axis(c, size, room=room))
+        elif isinstance(item, ast.SliceExpr):
+            axis = slice_axis(c, item, size, position, e)
+            good = good and axis is not None
+            if axis is not None:
+                axes.append(axis)
+        elif isinstance(term, Tile):
+            axis = _gather(c, item, term, target)
+            good = good and axis is not None
+            if axis is not None:
+                axes.append(axis)
+        else:
+            _check_index(c, e, item, size, position)
+        position += 1
+    axes.extend(whole_axis(c, size, room=room) for size in base.shape[position:])
+    if not target:
+        read(c, e)
+    if not good:
+        return ERROR if c.final else Tile(base.dtype, ())
+    if not axes:
+        return element(c, e, base)
+    return Tile(base.dtype, tuple(axes))
+
+
+def is_whole(item: ast.Expr) -> bool:
+    """``:``."""
+    return isinstance(item, ast.SliceExpr) and not (item.lower or item.upper or item.step)
+
+
+def _check_index(c: TileContext, e: ast.Subscript, item: ast.Expr, size: Dim, axis: int) -> None:
+    value, known = c.try_value(item), c.kernel.facts.value(size)
+    if isinstance(value, int) and known is not None and not -known <= value < known:
+        c.report(
+            "T0302", f"index {value} is outside axis {axis} of `{source_of(e.value)}`", item.span,
+            f"the axis has {known} elements",
+        )  # fmt: skip
+
+
+def _gather(c: TileContext, item: ast.Expr, term: Tile, target: bool) -> TileAxis | None:
+    if target:
+        c.report(
+            "T0114", "not built yet: stores to gathered rows", item.span,
+            helps=("write a loop over the rows: `for r in range(n): A[idx[r], :] = ...`",),
+        )  # fmt: skip
+        return None
+    if not term.dtype.is_integer or len(term.axes) != 1:
+        c.report(
+            "T0215", f"rows are chosen by a tile of integers with one axis, not `{term}`",
+            item.span,
+        )  # fmt: skip
+        return None
+    return term.axes[0]
+
+
+def slice_axis(
+    c: TileContext, item: ast.SliceExpr, size: Dim, axis: int, e: ast.Subscript
+) -> TileAxis | None:
+    """``start:stop:step`` of an axis with ``size`` elements."""
+    facts = c.kernel.facts
+    step = 1
+    if item.step is not None:
+        found = c.try_value(item.step)
+        if not isinstance(found, int) or found <= 0:
+            c.report(
+                "T0606", "the step of a slice is a positive number known at compile time",
+                item.step.span,
+            )  # fmt: skip
+            return None
+        step = found
+    if item.lower is None and item.upper is None and step == 1:
+        return whole_axis(c, size)
+    start = 0 if item.lower is None else _bound(c, item.lower, size)
+    stop = size if item.upper is None else _bound(c, item.upper, size)
+    if not facts.not_negative(start):
+        assert item.lower is not None
+        _may_be_negative(c, item, e, start)
+        return None
+    extent = facts.clipped(start, stop, size, step)
+    width = facts.most(facts.clipped(start, stop, stop, step))
+    shown = facts.most(extent)
+    room = width if shown is None else shown if width is None else min(width, shown)
+    if isinstance(extent, int):
+        room = extent
+    if room is None and facts.equals(extent, size):
+        return whole_axis(c, size)
+    return TileAxis(None if room is None else max(1, room), extent)
+
+
+def _bound(c: TileContext, e: ast.Expr, size: Dim) -> Dim:
+    """A bound; a literal below 0 counts from the end."""
+    value = c.try_value(e)
+    if isinstance(value, int) and value < 0:
+        return normal(DimOp("max", 0, DimOp("+", size, value)))
+    return dim_of(c, e)
+
+
+def _may_be_negative(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, start: Dim) -> None:
+    assert item.lower is not None
+    name, text = source_of(e.value), item_source(item.lower)
+    c.report(
+        "T0605", f"the slice of `{name}` may start below 0", item.lower.span,
+        f"`{described(start)}` is not proved to be at least 0",
+        notes=("a start below 0 does not count from the end unless it is a literal",),
+        helps=(
+            f"to read past the edge write `op.window({name}, {text}, length, fill=0)`",
+            f"or give it a lower bound: `max({text}, 0)`",
+        ),
+    )  # fmt: skip
+
+
+# --- parts of tiles ------------------------------------------------------------------------
+
+
+def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], target: bool) -> Term:
+    axes: list[TileAxis] = []
+    position = 0
+    for item, term in zip(e.items, terms, strict=True):
+        if isinstance(item, ast.NoneLit):
+            axes.append(TileAxis(1, 1))
+            continue
+        axis = base.axes[position]
+        if isinstance(item, ast.SliceExpr):
+            part = _part(c, item, axis, position, e)
+            if part is None:
+                return ERROR if c.final else base
+            axes.append(part)
+        elif isinstance(term, Tile):
+            return c.report(
+                "T0114", "not built yet: rows of a tile chosen by a tile", item.span,
+                helps=("gather from the array: `A[idx, :]`",),
+            )  # fmt: skip
+        elif axis.extent is not None and not c.is_open(axis.extent):
+            _check_index(c, e, item, axis.extent, position)
+        position += 1
+    axes.extend(base.axes[position:])
+    tile = replace(base, axes=tuple(axes), buffer=False)
+    if not axes and not base.wide:
+        return Scalar(base.dtype)
+    return replace(tile, buffer=True) if target and base.buffer else tile
+
+
+def _part(
+    c: TileContext, item: ast.SliceExpr, axis: TileAxis, position: int, e: ast.Subscript
+) -> TileAxis | None:
+    """A slice of an axis of a tile."""
+    if item.lower is None and item.upper is None and item.step is None:
+        return axis
+    extent = axis.extent
+    if extent is None or c.is_open(c.kernel.facts.resolve(extent)):
+        extent = axis.capacity
+    if extent is None:
+        return axis
+    return slice_axis(c, item, extent, position, e)

@@ -1,0 +1,262 @@
+"""Statements of tile kernels.
+
+Owns assignment, branches, results and what stands alone. Must not know how the type of an
+expression is found.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tessera_lang.sema.assignments import declare
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.lanes import not_built
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.meanings import variable_term
+from tessera_lang.sema.operators import Operand, operate, source_of
+from tessera_lang.sema.statements import check_assert, expression_statement
+from tessera_lang.sema.terms import Open, Term
+from tessera_lang.sema.tile import results
+from tessera_lang.sema.tile.calls import symbol_of
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
+from tessera_lang.sema.tile.expressions import require_bool
+from tessera_lang.sema.tile.loops import for_loop, while_loop
+from tessera_lang.sema.tile.operators import is_tiled, operate_tiles, value_of_operand
+from tessera_lang.sema.tile.stores import augmented, store, whole_store
+from tessera_lang.sema.tile.symbolic import dim_of, join, set_scalar
+from tessera_lang.sema.tile.variables import bind, unpack
+from tessera_lang.sema.typed import Builtin
+from tessera_lang.sema.variables import keeps_type
+from tessera_lang.syntax import ast
+from tessera_lang.types.shape import DimOp
+from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, TupleType
+
+
+def check_block(c: TileContext, body: tuple[ast.Stmt, ...]) -> None:
+    """Type the statements of a block in order."""
+    for s in body:
+        c.terms.clear()
+        _statement(c, s)
+
+
+def _statement(c: TileContext, s: ast.Stmt) -> None:
+    match s:
+        case ast.Assign():
+            _assign(c, s)
+        case ast.AugmentedAssign():
+            _augmented(c, s)
+        case ast.AnnotatedAssign():
+            _declare(c, s)
+        case ast.ExprStmt():
+            _expression(c, s)
+        case ast.If():
+            _if(c, s)
+        case ast.For():
+            for_loop(c, s, check_block)
+        case ast.While():
+            while_loop(c, s, check_block, partial(require_bool, c))
+        case ast.With():
+            _with(c, s)
+        case ast.Return():
+            results.check_return(c, s)
+        case ast.Assert():
+            check_assert(c, s)
+        case ast.Break() | ast.Continue():
+            word = "break" if isinstance(s, ast.Break) else "continue"
+            c.add(not_built(
+                f"`{word}` in tile kernels", s.span,
+                "put the condition into a `while`, or into an `if` around the rest",
+            ))  # fmt: skip
+        case _:
+            pass
+
+
+# --- assignment ----------------------------------------------------------------------------
+
+
+def _assign(c: TileContext, s: ast.Assign) -> None:
+    if isinstance(s.target, ast.TupleExpr):
+        _unpack(c, s, s.target)
+        return
+    if isinstance(s.target, ast.Name) and results.is_result(c, s.target, s.value):
+        results.make(c, s.target, s.value)
+        return
+    if isinstance(s.value, ast.TupleExpr):
+        term: Term = results.tuple_term(c, s.value)
+    else:
+        term = c.infer(s.value)
+    _assign_one(c, s.target, s.value, term)
+
+
+def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -> None:
+    match target:
+        case ast.Name():
+            bind(c, target, value, term)
+        case ast.Subscript():
+            store(c, target, value, term)
+        case ast.ErrorExpr():
+            pass
+        case _:
+            c.report(
+                "T0118", "a tile kernel assigns to variables and to slices", target.span,
+                helps=("write `name = ...` or `x[i:i+n] = ...`",),
+            )  # fmt: skip
+
+
+def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
+    count = len(target.items)
+    if isinstance(s.value, ast.TupleExpr):
+        if len(s.value.items) == count:
+            terms = [c.infer(item) for item in s.value.items]
+            for t, item, term in zip(target.items, s.value.items, terms, strict=True):
+                _assign_one(c, t, item, term)
+            return
+        found = len(s.value.items)
+    else:
+        term = c.infer(s.value)
+        if is_silent(term):
+            return
+        if isinstance(term, TupleType) and len(term.items) == count:
+            unpack(c, target, term)
+            return
+        found = len(term.items) if isinstance(term, TupleType) else 1
+    c.report("T0212", f"{found} value{'' if found == 1 else 's'} for {count} names", s.span)
+
+
+def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
+    if isinstance(s.target, ast.Subscript):
+        augmented(c, s, s.target)
+        return
+    if not isinstance(s.target, ast.Name):
+        c.report("T0118", "a tile kernel assigns to variables and to slices", s.target.span)
+        return
+    value, old = c.infer(s.value), c.infer(s.target)
+    variable = c.variables.get(s.target.id)
+    if variable is None or is_silent(value) or is_silent(old):
+        return
+    a, b = Operand(s.target, old), Operand(s.value, value)
+    if isinstance(old, Tensor) or (isinstance(old, Tile) and old.buffer):
+        name, what = s.target.id, "an array" if isinstance(old, Tensor) else "a buffer"
+        c.report(
+            "T0609", f"`{name}` names {what}", s.target.span,
+            helps=(f"store into it: `{name}[:] {s.operator}= ...`",),
+        )  # fmt: skip
+    elif is_tiled(value) or is_tiled(old):
+        _augmented_tile(c, s, s.target, a, b)
+    else:
+        _augmented_scalar(c, s, s.target, a, b)
+
+
+def _augmented_tile(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Name, a: Operand, b: Operand
+) -> None:
+    variable = c.variables[target.id]
+    if s.operator in ("+", "-", "*"):
+        variable.accumulates = s.span
+    result = operate_tiles(c, s.operator, s.operator_span, a, b)
+    if isinstance(result, (Tile, Scalar)):
+        bind(c, target, None, result)
+
+
+def _augmented_scalar(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Name, a: Operand, b: Operand
+) -> None:
+    variable = c.variables[target.id]
+    if s.operator in ("+", "-", "*"):
+        variable.accumulates = s.span
+    result = operate(c, s.operator, s.operator_span, a, b)
+    if c.final:
+        c.typed.coercions.pop(target, None)
+    if isinstance(result, Scalar) and isinstance(a.term, Scalar) and result != a.term:
+        keeps_type(c, variable, s.value, result, a.term)
+    integer = isinstance(result, Scalar) and result.dtype.is_integer
+    if integer or (isinstance(result, Open) and result.cell.root().kind == "int"):
+        now = c.env.get(target.id)
+        if s.operator in ("+", "-", "*") and now is not None and not isinstance(now, tuple):
+            dim = c.kernel.facts.resolve(DimOp(s.operator, now, dim_of(c, s.value)))
+        else:
+            dim = c.fresh(s, c.full(target.id))
+        set_scalar(c, target.id, dim)
+
+
+def _declare(c: TileContext, s: ast.AnnotatedAssign) -> None:
+    term = c.infer(s.value) if s.value is not None else None
+    if isinstance(term, Tile) and isinstance(s.target, ast.Name) and term.axes:
+        c.report(
+            "T0203", f"`{s.target.id}` is declared as a number and is given a tile", s.span,
+            helps=("drop the annotation: a tile's dtype is that of its value",),
+        )  # fmt: skip
+        return
+    declare(c, s)
+    if isinstance(s.target, ast.Name) and s.target.id in c.variables and s.value is not None:
+        kind = variable_term(c, c.variables[s.target.id])
+        if isinstance(kind, Scalar) and kind.dtype.is_integer:
+            set_scalar(c, s.target.id, dim_of(c, s.value))
+
+
+# --- control -------------------------------------------------------------------------------
+
+
+def _if(c: TileContext, s: ast.If) -> None:
+    require_bool(c, s.test, c.infer(s.test))
+    test = c.try_value(s.test)
+    if test is not None:
+        check_block(c, s.body if test else s.orelse)
+        return
+    before = dict(c.env)
+    c.branches += 1
+    check_block(c, s.body)
+    then, c.env = c.env, before
+    check_block(c, s.orelse)
+    c.branches -= 1
+    c.env = join(c, s, then, c.env)
+
+
+def _with(c: TileContext, s: ast.With) -> None:
+    if pipeline(c, s):
+        check_block(c, s.body)
+    # anything else: the structure check says so
+
+
+def _expression(c: TileContext, s: ast.ExprStmt) -> None:
+    e = s.value
+    name = directive_name(c, e)
+    if name is not None and isinstance(e, ast.Call):
+        directive(c, e, name)
+        return
+    if isinstance(e, ast.Call) and symbol_of(c, e.function) == Builtin("op.prefetch"):
+        _prefetch(c, e)
+        return
+    expression_statement(c, s)
+    term = c.terms.get(e)
+    if isinstance(e, ast.Call) and isinstance(term, (Tile, Scalar)):
+        c.report(
+            "T0121", "this value is not used", e.span, helps=("write `x = ...` to keep it",),
+            warning=True,
+        )  # fmt: skip
+
+
+def _prefetch(c: TileContext, e: ast.Call) -> None:
+    """``op.prefetch(buffer, value)``: an asynchronous whole store."""
+    given = {k.name: k.value for k in e.keywords}
+    positional = dict(zip(("buffer", "value"), e.arguments, strict=False))
+    buffer = positional.get("buffer") or given.get("buffer")
+    value = positional.get("value") or given.get("value")
+    if buffer is None or value is None:
+        return  # the structure check says so
+    if c.final:
+        c.typed.symbols[e.function] = Builtin("op.prefetch")
+        c.typed.arguments[e] = (buffer, value)
+    c.note(e, NONE)
+    term, base = c.infer(value), c.infer(buffer)
+    if is_silent(base):
+        return
+    if not isinstance(base, Tile) or not base.buffer or not isinstance(buffer, ast.Name):
+        c.report(
+            "T0609", f"`op.prefetch` fills a buffer, and `{source_of(buffer)}` is"
+            f" `{text_of(base)}`", buffer.span,
+            helps=("make one: `buf = op.shared(shape, dtype=...)`",),
+        )  # fmt: skip
+        return
+    whole_store(c, buffer, base, value_of_operand(c, Operand(value, term)))

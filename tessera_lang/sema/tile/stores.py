@@ -1,0 +1,351 @@
+"""Stores: into arrays, whole buffers, parts of buffers; accumulation into arrays.
+
+Owns the meeting of a value with its place. Must not know control flow.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.record import replace
+from tessera_lang.sema.atomics import writable
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import Operand, cast_fix, operate, source_of
+from tessera_lang.sema.ranges import fits_by_range
+from tessera_lang.sema.terms import Term
+from tessera_lang.sema.tile.context import Access, Accumulation, TileContext
+from tessera_lang.sema.tile.forms import described
+from tessera_lang.sema.tile.operators import (
+    give_tile,
+    is_narrow,
+    is_waiting,
+    operate_tiles,
+    settle_tile,
+    value_of_operand,
+)
+from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
+from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript
+from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import I32, INDEX, U32, DType
+from tessera_lang.types.shape import symbols_of
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis
+
+ACCUMULATING = ("+", "-", "*")
+
+
+def store(c: TileContext, target: ast.Subscript, value: ast.Expr, term: Term) -> None:
+    """``place[...] = value``."""
+    base = c.infer(target.value)
+    if isinstance(base, Tensor):
+        place = _place(c, target, base)
+        if isinstance(place, (Tile, Scalar)):
+            writable(c, target, base)
+            _write(c, target)
+            _into_array(c, target, place, value, term)
+    elif isinstance(base, Tile):
+        into_buffer(c, target, base, value, term)
+    elif not is_silent(base):
+        c.report("T0213", f"`{text_of(base)}` cannot be stored to", target.span)
+
+
+def _place(c: TileContext, target: ast.Subscript, base: Tensor | Tile) -> Term:
+    place = subscript(c, target, base, target=True)
+    c.note(target, place)
+    return place
+
+
+def _write(c: TileContext, target: ast.Subscript) -> None:
+    name = root_name(c, target)
+    if c.final and name is not None:
+        c.writes.append(Access(name, target.span, tuple(x.statement for x in c.loops)))
+
+
+def _into_array(
+    c: TileContext, target: ast.Subscript, place: Tile | Scalar, value: ast.Expr, term: Term
+) -> None:
+    rank = len(place.axes) if isinstance(place, Tile) else 0
+    c.ranks.append(rank)
+    o = value_of_operand(c, Operand(value, term))
+    if is_silent(o.term):
+        return
+    if isinstance(place, Tile):
+        fit_shape(c, target, place, o)
+    elif isinstance(o.term, Tile) and o.term.axes:
+        c.report(
+            "T0604", f"`{source_of(target)}` is one element, and this is a tile", value.span,
+            f"this is `{text_of(o.term)}`", helps=("write to a slice: `x[i:i+n]`",),
+        )  # fmt: skip
+        return
+    fit_dtype(c, target, place.dtype, o)
+
+
+def fit_shape(c: TileContext, target: ast.Subscript, place: Tile, o: Operand) -> bool:
+    """Whether a value covers its place: equal ranks and extents, or axes of size 1."""
+    if not isinstance(o.term, Tile) or not o.term.axes:
+        return True
+    a, b = Side(target, place.axes), Side(o.e, o.term.axes)
+    if len(a.axes) != len(b.axes):
+        items = ", ".join(["None"] * (len(a.axes) - len(b.axes)) + [":"] * len(b.axes))
+        helps = (f"say where the missing axes are: `{source_of(o.e)}[{items}]`",)
+        c.report(
+            "T0604", f"`{source_of(target)}` has {len(a.axes)} axes and the value {len(b.axes)}",
+            o.e.span, f"this is `{text_of(o.term)}`",
+            helps=helps if len(a.axes) > len(b.axes) else (),
+        )  # fmt: skip
+        return False
+    good = True
+    for i, axis in enumerate(b.axes):
+        if axis.capacity == 1 and axis.extent == 1:
+            continue
+        good = meet_axes(c, o.e.span, (a, i), (b, i), "a store") is not None and good
+    return good
+
+
+def fit_dtype(c: TileContext, target: ast.Subscript, dtype: DType, o: Operand) -> None:
+    """A value goes into its place: rounded if it is wide, else without loss."""
+    if isinstance(o.term, Tile) and is_waiting(o.term):
+        settle_tile(c, o.term, dtype, False, o.e.span)
+        return
+    if give_tile(c, o.e, o.term, dtype, False):
+        return
+    if o.term == Scalar(INDEX) and fits_by_range(c, o.e, dtype):
+        c.coerce(o.e, dtype)
+        return
+    number = isinstance(o.term, (Scalar, Tile))
+    c.report(
+        "T0208", f"`{source_of(target)}` holds `{dtype}`, not `{_held(o.term)}`", o.e.span,
+        f"this is `{text_of(o.term)}`",
+        helps=(f"convert it: `({source_of(o.e)}).to({dtype})`",) if number else (),
+        fixes=(cast_fix(o.e, dtype),) if number else (),
+    )  # fmt: skip
+
+
+def _held(term: Term) -> str:
+    return str(term.dtype) if isinstance(term, Tile) else text_of(term)
+
+
+# --- buffers -------------------------------------------------------------------------------
+
+
+def into_buffer(
+    c: TileContext, target: ast.Subscript, base: Tile, value: ast.Expr, term: Term
+) -> None:
+    """A store into a buffer: whole, or a part of it."""
+    if not base.buffer:
+        c.report(
+            "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
+            "only buffers and arrays are stored into",
+            helps=("make a buffer: `op.shared(shape, dtype=...)`",
+                   f"or give the name a new value: `{source_of(target.value)} = ...`"),
+        )  # fmt: skip
+        return
+    if not isinstance(target.value, ast.Name):
+        c.report("T0609", "a buffer is stored into by its name", target.span)
+        return
+    o = value_of_operand(c, Operand(value, term))
+    if all(is_whole(i) for i in target.items) and len(target.items) <= len(base.axes):
+        c.note(target, base)
+        whole_store(c, target.value, base, o)
+        return
+    place = _place(c, target, replace(base, axes=full_axes(base)))
+    if isinstance(place, Tile) and not is_silent(o.term):
+        fit_shape(c, target, place, o)
+    elif isinstance(o.term, Tile) and o.term.axes:
+        c.report("T0604", f"`{source_of(target)}` is one element, and this is a tile", value.span)
+    _buffer_dtype(c, target, base, o)
+    c.env[target.value.id] = full_axes(base)
+
+
+def full_axes(base: Tile) -> tuple[TileAxis, ...]:
+    return tuple(TileAxis(a.capacity, a.capacity) for a in base.axes)
+
+
+def whole_store(c: TileContext, name: ast.Name, base: Tile, o: Operand) -> None:
+    """The buffer takes the value's extent; what the value does not cover is 0."""
+    if is_silent(o.term):
+        return
+    place = ast.Subscript(name.span, name, (ast.SliceExpr(name.span, None, None, None),))
+    axes = full_axes(base)
+    if isinstance(o.term, Tile) and o.term.axes:
+        if len(o.term.axes) != len(base.axes):
+            fit_shape(c, place, replace(base, axes=axes), o)
+            return
+        for i, (room, axis) in enumerate(zip(base.axes, o.term.axes, strict=True)):
+            _check_room(c, name, i, room, axis, o)
+        axes = tuple(
+            TileAxis(room.capacity, axis.extent)
+            for room, axis in zip(base.axes, o.term.axes, strict=True)
+        )
+    elif not isinstance(o.term, Tile) and isinstance(o.term, Tensor):
+        return
+    _buffer_dtype(c, place, base, o)
+    c.env[name.id] = axes
+
+
+def _check_room(
+    c: TileContext, name: ast.Name, i: int, room: TileAxis, axis: TileAxis, o: Operand
+) -> None:
+    assert room.capacity is not None
+    if axis.capacity is not None and axis.capacity <= room.capacity:
+        return
+    extent = axis.extent
+    if extent is None:
+        return
+    most = c.kernel.facts.most(extent)
+    if most is not None and most <= room.capacity:
+        return
+    if axis.capacity is None and agree(c, extent, room.capacity, o.e.span):
+        return
+    shown = described(c.kernel.facts.resolve(extent))
+    c.report(
+        "T0603", f"axis {i} of `{name.id}` has room for {room.capacity} elements, and the value"
+        f" may have {axis.capacity or shown}", o.e.span, f"this is `{text_of(o.term)}`",
+        helps=("take a slice of the buffer's size",),
+    )  # fmt: skip
+
+
+def _buffer_dtype(c: TileContext, target: ast.Subscript, base: Tile, o: Operand) -> None:
+    if is_waiting(base):
+        if isinstance(o.term, (Tile, Scalar)) and not (
+            isinstance(o.term, Tile) and is_waiting(o.term)
+        ):
+            settle_tile(c, base, o.term.dtype, False, o.e.span)
+        return
+    fit_dtype(c, target, base.dtype, o)
+
+
+# --- accumulation --------------------------------------------------------------------------
+
+
+def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> None:
+    """``place[...] op= value``."""
+    value = c.infer(s.value)
+    base = c.infer(target.value)
+    if isinstance(base, Tile):
+        _augmented_buffer(c, s, target, base, value)
+        return
+    if not isinstance(base, Tensor):
+        if not is_silent(base):
+            c.report("T0213", f"`{text_of(base)}` cannot be stored to", target.span)
+        return
+    place = _place(c, target, base)
+    if not isinstance(place, (Tile, Scalar)):
+        return
+    writable(c, target, base)
+    outermost = _outermost_unused(c, target)
+    if s.operator not in ACCUMULATING and outermost is not None:
+        c.report(
+            "T0622", f"`{s.operator}=` cannot accumulate over a loop", s.operator_span,
+            helps=("`+=`, `-=` and `*=` can; for others collect in a variable",),
+        )  # fmt: skip
+        return
+    _remember(c, target, outermost)
+    c.ranks.append(len(place.axes) if isinstance(place, Tile) else 0)
+    o = value_of_operand(c, Operand(s.value, value))
+    if is_silent(o.term):
+        return
+    if isinstance(place, Tile):
+        if not fit_shape(c, target, place, o):
+            return
+    elif isinstance(o.term, Tile) and o.term.axes:
+        c.report("T0604", f"`{source_of(target)}` is one element, and this is a tile",
+                 s.value.span)  # fmt: skip
+        return
+    dtype, wide = accumulator(place.dtype)
+    surrogate = Operand(s.value, o.term if isinstance(o.term, Scalar) else Scalar(dtype))
+    if isinstance(surrogate.term, Scalar) and isinstance(o.term, Scalar):
+        found = operate(c, s.operator, s.operator_span, Operand(target, Scalar(dtype)), surrogate)
+        if is_silent(found):
+            return
+    if isinstance(o.term, Tile) and is_waiting(o.term):
+        settle_tile(c, o.term, dtype, wide, s.span)
+    elif not give_tile(c, s.value, o.term, dtype, wide):
+        fit_dtype(c, target, place.dtype, o)
+    if c.final:
+        c.typed.coercions.pop(target, None)
+
+
+def accumulator(dtype: DType) -> tuple[DType, bool]:
+    """The type a sum is kept in until its loops are done."""
+    if is_narrow(dtype):
+        return dtype, True
+    if dtype.is_integer and dtype.bits < 32:
+        return (I32 if dtype.is_signed else U32), False
+    return dtype, False
+
+
+def _outermost_unused(c: TileContext, target: ast.Subscript) -> ast.Stmt | None:
+    """The outermost loop with a variable that the place does not depend on."""
+    names: set[str] = set()
+    for item in target.items:
+        bounds = (item.lower, item.upper) if isinstance(item, ast.SliceExpr) else (item,)
+        for e in bounds:
+            if e is not None and not isinstance(e, ast.NoneLit):
+                names |= symbols_of(dim_of(c, e))
+    if any("@" in n for n in names):
+        return None
+    for loop in c.loops:
+        if not set(loop.names) <= names:
+            return loop.statement
+    return None
+
+
+def _remember(c: TileContext, target: ast.Subscript, outermost: ast.Stmt | None) -> None:
+    name = root_name(c, target)
+    if not c.final or name is None:
+        return
+    if outermost is None:
+        read(c, target)
+        _write(c, target)
+    else:
+        c.sums.append(Accumulation(name, target, target.span, outermost))
+
+
+def _augmented_buffer(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript, base: Tile, value: Term
+) -> None:
+    if not base.buffer or not isinstance(target.value, ast.Name):
+        into_buffer(c, target, base, s.value, value)
+        return
+    place = subscript(c, target, base, target=True)
+    c.note(target, place)
+    if not isinstance(place, Tile):
+        return
+    whole = all(is_whole(i) for i in target.items)
+    part = replace(place, buffer=False)
+    found = operate_tiles(
+        c, s.operator, s.operator_span, Operand(target, part), Operand(s.value, value)
+    )
+    if isinstance(found, Tile):
+        if len(found.axes) != len(part.axes):
+            fit_shape(c, target, part, Operand(s.value, found))
+        elif found.dtype != base.dtype:
+            fit_dtype(c, target, base.dtype, Operand(s.value, found))
+    if not whole:
+        c.env[target.value.id] = full_axes(base)
+
+
+def check_sums(c: TileContext) -> None:
+    """An array that is summed into is read or written otherwise in no round of the loops."""
+    for found in c.sums:
+        for kind, accesses in (("read", c.reads), ("written", c.writes)):
+            for a in accesses:
+                if a.array != found.array or found.outermost not in a.loops:
+                    continue
+                c.report(
+                    "T0621", f"`{found.array}` is {kind} while it is summed into", a.span,
+                    f"{kind} here",
+                    labels=(
+                        Label(found.span, "this is one sum over all rounds of the loop"),
+                        Label(_head(found.outermost), "of this loop"),
+                    ),
+                    notes=("its elements have their new value when the loop is done",),
+                    helps=("collect the sum in a variable, and store it behind the loop",),
+                )  # fmt: skip
+                break
+
+
+def _head(s: ast.Stmt) -> Span:
+    return s.iterable.span if isinstance(s, ast.For) else s.span

@@ -1,0 +1,173 @@
+"""What integer expressions are worth, as sizes over names.
+
+Owns the reading of an expression in the environment of a walk, and how environments meet behind
+branches and loops. Must not know types of tiles beyond their axes.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.sema.terms import Term
+from tessera_lang.sema.tile.context import TileContext, Value
+from tessera_lang.sema.tile.forms import normal, too_long
+from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, symbols_of
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak
+
+_ARITHMETIC: dict[str, DimOperator] = {"+": "+", "-": "-", "*": "*", "//": "//", "%": "%"}
+_CALLS: dict[str, DimOperator] = {"min": "min", "max": "max", "ceil_div": "ceil_div"}
+
+
+def dim_of(c: TileContext, e: ast.Expr) -> Dim:
+    """An integer expression as a size; a fresh name where it depends on data."""
+    found = _read(c, e)
+    if found is None or too_long(found):
+        term = c.terms.get(e)
+        unsigned = isinstance(term, Scalar) and term.dtype.kind == "uint"
+        return c.fresh(e, "value", negative=not unsigned)
+    return c.kernel.facts.resolve(found)
+
+
+def _read(c: TileContext, e: ast.Expr) -> Dim | None:
+    value = c.try_value(e)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match e:
+        case ast.Name():
+            return _name(c, e)
+        case ast.Binary(operator="+" | "-" | "*" | "//" | "%" as operator) if _exact(c, e):
+            left, right = _read(c, e.left), _read(c, e.right)
+            if left is None or right is None:
+                return None
+            if operator in ("//", "%") and not (isinstance(right, int) and right > 0):
+                return None
+            return normal(DimOp(_ARITHMETIC[operator], left, right))
+        case ast.Unary(operator="-", operand=operand) if _exact(c, e):
+            inner = _read(c, operand)
+            return None if inner is None else normal(DimOp("-", 0, inner))
+        case ast.Call():
+            return _call(c, e)
+        case ast.Subscript(value=ast.Attribute(name="shape", value=base), items=(item,)):
+            return shape_item(c, base, item)
+        case _:
+            return None
+
+
+def _exact(c: TileContext, e: ast.Expr) -> bool:
+    """Whether arithmetic does not wrap: on ``index``."""
+    term = c.terms.get(e)
+    return isinstance(term, Weak) or term == Scalar(INDEX)
+
+
+def _name(c: TileContext, e: ast.Name) -> Dim | None:
+    symbol = c.name_symbol(e.id)
+    if not isinstance(symbol, Local):
+        return None
+    if symbol.kind == "size":
+        return c.typed.sizes.get(symbol)
+    value = c.env.get(e.id)
+    return None if isinstance(value, tuple) else value
+
+
+def _call(c: TileContext, e: ast.Call) -> Dim | None:
+    symbol = c.name_symbol(e.function.id) if isinstance(e.function, ast.Name) else None
+    if not isinstance(symbol, Builtin) or e.keywords:
+        return None
+    if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
+        left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
+        if left is None or right is None or (symbol.name == "ceil_div" and right == 0):
+            return None
+        return normal(DimOp(_CALLS[symbol.name], left, right))
+    if symbol.name in ("index", "i64") and len(e.arguments) == 1:
+        term = c.terms.get(e.arguments[0])
+        integer = isinstance(term, Scalar) and term.dtype.is_integer
+        return _read(c, e.arguments[0]) if integer else None
+    return None
+
+
+def shape_item(c: TileContext, base: ast.Expr, item: ast.Expr) -> Dim | None:
+    """``x.shape[i]``."""
+    term = c.terms.get(base)
+    value = c.try_value(item)
+    if not isinstance(value, int):
+        return None
+    dims = shape_dims(term)
+    if dims is None or not -len(dims) <= value < len(dims):
+        return None
+    return dims[value]
+
+
+def shape_dims(term: Term | None) -> tuple[Dim | None, ...] | None:
+    if isinstance(term, Tensor):
+        return term.shape
+    if isinstance(term, Tile):
+        return tuple(a.extent for a in term.axes)
+    return None
+
+
+# --- environments --------------------------------------------------------------------------
+
+
+def set_scalar(c: TileContext, name: str, dim: Dim) -> None:
+    """A variable takes a value; whether it may ever be negative is remembered."""
+    if name not in c.negative and not c.kernel.facts.not_negative(dim):
+        c.negative.add(name)
+        c.kernel.changed = True
+    c.env[name] = dim
+
+
+def head_value(c: TileContext, statement: ast.Stmt, name: str) -> Dim:
+    """A variable that a loop changes, at the begin of a round or behind the loop."""
+    return c.fresh(statement, c.full(name), negative=name in c.negative)
+
+
+def join(
+    c: TileContext, key: object, first: dict[str, Value], second: dict[str, Value]
+) -> dict[str, Value]:
+    """The environment behind two ways."""
+    joined: dict[str, Value] = {}
+    for name in first:
+        if name not in second:
+            joined[name] = first[name]
+            continue
+        joined[name] = _joined(c, key, name, first[name], second[name])
+    for name in second:
+        joined.setdefault(name, second[name])
+    return joined
+
+
+def _joined(c: TileContext, key: object, name: str, a: Value, b: Value) -> Value:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            return a
+        return tuple(
+            join_axis(c, (key, i), c.full(name), x, y)
+            for i, (x, y) in enumerate(zip(a, b, strict=True))
+        )
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return a
+    if c.kernel.facts.equals(a, b):
+        return a
+    return c.fresh(key, c.full(name), negative=name in c.negative)
+
+
+def join_axis(c: TileContext, key: object, hint: str, a: TileAxis, b: TileAxis) -> TileAxis:
+    """One axis of a tile behind two ways: its extent may be known to the run only."""
+    if a.extent is None or b.extent is None or c.kernel.facts.equals(a.extent, b.extent):
+        return a
+    x, y = c.kernel.facts.resolve(a.extent), c.kernel.facts.resolve(b.extent)
+    for open_one, other in ((x, y), (y, x)):
+        if isinstance(open_one, Sym) and c.is_open(open_one) and not c.is_open(other):
+            if symbols_of(other) & c_loops(c) <= c.kernel.scopes[open_one.name]:
+                c.kernel.facts.learn(open_one.name, other)
+                return TileAxis(a.capacity, other)
+    if c.is_open(x) and c.is_open(y) and isinstance(x, Sym):
+        c.kernel.facts.learn(x.name, y)
+        return b
+    return TileAxis(a.capacity, c.fresh(key, hint, negative=False))
+
+
+def c_loops(c: TileContext) -> frozenset[str]:
+    """Names of all loop variables that have been seen."""
+    return frozenset(c.kernel.facts.ranges)

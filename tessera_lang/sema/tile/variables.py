@@ -1,0 +1,179 @@
+"""Variables of tile kernels: a tile variable keeps dtype and capacity, and has an extent of now.
+
+Owns the binding of values to names. Must not know what a value is made of.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.record import replace
+from tessera_lang.sema.context import Variable
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.meanings import variable_term
+from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.terms import Open, Term
+from tessera_lang.sema.tile.context import TileContext, register_dtype
+from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
+from tessera_lang.sema.tile.slices import root_name
+from tessera_lang.sema.tile.symbolic import dim_of, set_scalar
+from tessera_lang.sema.variables import bind_variable, keeps_type
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import common_dtype
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
+
+
+def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -> None:
+    """``name = value``; without an expression an item of a tuple."""
+    v = c.variables.get(target.id)
+    if v is None:
+        return  # a compile-time parameter: the structure check says so
+    if c.final:
+        c.typed.symbols[target] = v.local
+    if isinstance(term, Tile):
+        bind_tile(c, v, value, term, target.span)
+    elif not is_silent(term):
+        _bind_other(c, v, value, term, target)
+    current = variable_term(c, v)
+    if isinstance(current, Tile) and isinstance(term, Tile):
+        wide = current.wide or target.id in c.wide
+        current = replace(current, axes=term.axes, wide=wide)
+    c.note(target, current)
+    c.terms.pop(target, None)
+
+
+def _bind_other(
+    c: TileContext, v: Variable, value: ast.Expr | None, term: Term, target: ast.Name
+) -> None:
+    if isinstance(v.type, Tile) and isinstance(term, Scalar) and not v.type.axes:
+        if give_tile(c, value, term, v.type.dtype, v.type.wide):
+            return
+    bind_variable(c, v, value, term, target.span)
+    if isinstance(term, Tensor) and value is not None:
+        root = root_name(c, _behind(value))
+        if root is not None:
+            c.aliases[target.id] = root
+    current = variable_term(c, v)
+    integer = isinstance(current, Scalar) and current.dtype.is_integer
+    if integer or (isinstance(current, Open) and current.cell.root().kind == "int"):
+        dim = dim_of(c, value) if value is not None else c.fresh(target, c.full(target.id))
+        set_scalar(c, target.id, dim)
+
+
+def _behind(e: ast.Expr) -> ast.Expr:
+    """What ``schedule.prefetch(A)`` names."""
+    while isinstance(e, ast.Call) and e.arguments:
+        e = e.arguments[0]
+    return e
+
+
+def bind_tile(c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, span: Span) -> None:
+    """Give a variable a tile."""
+    name = v.local.name
+    at = value.span if value is not None else span
+    if value is not None and term.buffer and not isinstance(value, ast.Call):
+        c.report(
+            "T0609", f"`{name}` would be a second name of a buffer", value.span,
+            helps=(f"use `{source_of(value)}` where `{name}` is used",
+                   "or copy it into a buffer of its own: `copy[:] = ...`"),
+        )  # fmt: skip
+        return
+    if v.type is None and v.cell is None:
+        v.type, v.since = term, at
+    elif isinstance(v.type, Tile):
+        if not _rebind(c, v, value, term, v.type, at):
+            return
+    elif isinstance(v.type, Scalar) and not term.axes and v.type.dtype == register_dtype(term):
+        if value is not None:
+            c.coerce(value, v.type.dtype)
+        return
+    elif v.cell is not None and not term.axes:
+        c.cells.fix(v.cell, register_dtype(term), at)
+        return
+    else:
+        keeps_type(c, v, value, term, variable_term(c, v), span)
+        return
+    c.env[name] = term.axes
+
+
+def _rebind(
+    c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, current: Tile, at: Span
+) -> bool:
+    """Whether a variable keeps its type with another value."""
+    name = v.local.name
+    if len(current.axes) != len(term.axes) or current.buffer != term.buffer:
+        keeps_type(c, v, value, term, current, at)
+        return False
+    for i, (x, y) in enumerate(zip(current.axes, term.axes, strict=True)):
+        if x.capacity != y.capacity:
+            _other_capacity(c, v, i, x.capacity, y.capacity, at)
+            return False
+    if is_waiting(current) and not is_waiting(term):
+        settle_tile(c, current, term.dtype, term.wide, at)
+        return True
+    if is_waiting(term):
+        if not is_waiting(current):
+            settle_tile(c, term, current.dtype, current.wide, at)
+        return True
+    wide = current.wide or name in c.wide
+    if term.dtype == current.dtype:
+        if term.wide and not wide:
+            c.wide.add(name)
+            c.kernel.changed = True
+        elif wide and not term.wide:
+            if value is None:
+                _other_dtype(c, v, value, term, replace(current, wide=True), at)
+                return False
+            c.convert(value, replace(term, wide=True))
+        return True
+    if (
+        value is None
+        or common_dtype(term.dtype, current.dtype) != current.dtype
+        or not give_tile(c, value, term, current.dtype, wide)
+    ):
+        _other_dtype(c, v, value, term, current, at)
+        return False
+    return True
+
+
+def _other_capacity(
+    c: TileContext, v: Variable, axis: int, old: int | None, new: int | None, at: Span
+) -> None:
+    name = v.local.name
+    shown = ["no fixed room" if n is None else f"room for {n}" for n in (new, old)]
+    c.report(
+        "T0603", f"axis {axis} of `{name}` takes {shown[0]} here and had {shown[1]}", at,
+        labels=(Label(v.since, "first here"),) if v.since else (),
+        helps=("a variable keeps one capacity: use another name, or one tile size",),
+    )  # fmt: skip
+
+
+def _other_dtype(
+    c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, current: Tile, at: Span
+) -> None:
+    name = v.local.name
+    shown = source_of(value) if value is not None else name
+    c.report(
+        "T0203", f"`{name}` is a tile of `{current.dtype}` and cannot take one of `{term.dtype}`:"
+        " a variable keeps one type", at, f"this is `{c.shown(term)}`",
+        labels=(Label(v.since, f"`{current.dtype}` since here"),) if v.since else (),
+        helps=(f"start with it: `dtype={term.dtype}`",
+               f"or convert the value: `({shown}).to({current.dtype})`"),
+    )  # fmt: skip
+
+
+def final_tile_type(c: TileContext, v: Variable, term: Type) -> Type:
+    """The type of a variable for the editor: a tile with its last extents."""
+    if not isinstance(term, Tile):
+        return term
+    axes = c.env.get(v.local.name)
+    tile = replace(term, axes=axes) if isinstance(axes, tuple) else term
+    return c.shown(replace(tile, wide=tile.wide or v.local.name in c.wide))
+
+
+def unpack(c: TileContext, target: ast.TupleExpr, term: TupleType) -> None:
+    for t, item in zip(target.items, term.items, strict=True):
+        if isinstance(t, ast.Name):
+            bind(c, t, None, item)
+        else:
+            c.report("T0118", "a tuple is unpacked into variables", t.span)
