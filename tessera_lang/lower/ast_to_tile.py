@@ -1,6 +1,6 @@
 """Typed lane kernels -> Tile IR and the launch plan.
 
-Owns the kernel's frame: slots, views, sizes, the plan. Statements and expressions are in
+Owns the plan; slots, views and sizes are those of ``frame.py``. Statements and expressions are in
 their own files. Must not know targets.
 """
 
@@ -16,30 +16,18 @@ from tessera_lang.analysis import (
     uniformity,
 )
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import IRType, Operation, PointerType, Program, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower import conditions
 from tessera_lang.lower.context import Frame, Lowering
 from tessera_lang.lower.expressions import lower_expression
-from tessera_lang.lower.sizes import size_value
+from tessera_lang.lower.frame import KernelFrame, slot_name, without_unused
 from tessera_lang.lower.statements import lower_block
 from tessera_lang.opt.tile.shared_memory import check_shared_budget, shared_bytes
-from tessera_lang.record import dataclass, field, replace
-from tessera_lang.sema.typed import (
-    Argument,
-    ConstantArgument,
-    KernelInfo,
-    Local,
-    TensorArgument,
-    TypedFunction,
-)
-from tessera_lang.source import SourceFile, Span
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
-from tessera_lang.types.dtype import INDEX, DType
-from tessera_lang.types.shape import Sym, symbols_of
-from tessera_lang.types.type import Scalar, Tensor, Type
-
-GRID_GROUPS = "grid_groups"
+from tessera_lang.record import replace
+from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.source import SourceFile
+from tessera_lang.target.plan import LaunchPlan
 
 
 def lower_kernel(
@@ -57,7 +45,7 @@ def lower_kernel(
     lowering = Lowering(
         Frame(typed, "kernel"), sources or {}, lower_expression, lower_block, group=info.group
     )
-    entry = _Entry(lowering, typed, info)
+    entry = KernelFrame(lowering, typed, info.sizes)
     lowering.builder.span = typed.declaration.name_span
     with lowering.builder.region() as top:
         entry.open()
@@ -66,7 +54,7 @@ def lower_kernel(
         if not lowering.builder.terminated:
             lowering.builder.return_()
     operations = (*top.operations, *lowering.allocations, *body.operations)
-    region = _without_unused(entry, operations)
+    region = without_unused(entry, operations)
     name = typed.declaration.name
     kernel = Builder(typed.declaration.name_span)
     kernel.kernel(
@@ -74,7 +62,7 @@ def lower_kernel(
         region,
         group=info.group,
         grid_rank=len(info.grid) if info.grid else _axes_used(region),
-        parameters=[_slot_name(typed, slot) for slot in entry.slots],
+        parameters=[slot_name(typed, slot) for slot in entry.slots],
         shared_budget=-1 if info.shared_budget is None else info.shared_budget,
     )
     plan = LaunchPlan(
@@ -110,157 +98,6 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
 def finish_plan(program: Program, plan: LaunchPlan) -> LaunchPlan:
     """The plan with what the passes made of the program: the shared memory it takes."""
     return replace(plan, shared_bytes=shared_bytes(program.operations[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredParameter:
-    """A parameter in parentheses with what it is bound to; ``local`` unless compile-time."""
-
-    name: str
-    span: Span
-    fact: Argument
-    local: Local | None = None
-    type: Type | None = None
-
-
-def declared_parameters(typed: TypedFunction) -> tuple[DeclaredParameter, ...]:
-    """Parameters of a kernel in the order of its declaration, compile-time ones too."""
-    declaration = typed.declaration
-    facts = typed.signature[len(declaration.brackets) :]
-    locals_ = {local.name: local for local in typed.parameters}
-    types = dict(zip(typed.parameters, typed.parameter_types, strict=True))
-    made: list[DeclaredParameter] = []
-    for p, fact in zip(declaration.parameters, facts, strict=True):
-        local = locals_.get(p.name)
-        kind = types[local] if local is not None else None
-        made.append(DeclaredParameter(p.name, p.name_span, fact, local, kind))
-    return tuple(made)
-
-
-@dataclass(slots=True)
-class _Entry:
-    """The arguments of the kernel region, one per slot, and what is made of them."""
-
-    lowering: Lowering
-    typed: TypedFunction
-    info: KernelInfo
-    slots: list[Slot] = field(default_factory=list[Slot])
-    arguments: list[Value] = field(default_factory=list[Value])
-    named: frozenset[str] = frozenset()
-
-    def open(self) -> None:
-        """Slots for pointers, strides, scalars and sizes; then a view per array."""
-        self.named = frozenset({size.name for size in self.info.sizes} | {GRID_GROUPS})
-        declared = declared_parameters(self.typed)
-        tensors: list[tuple[int, DeclaredParameter, Value, list[Value]]] = []
-        for position, parameter in enumerate(declared):
-            t, local = parameter.type, parameter.local
-            if isinstance(t, Tensor) and isinstance(parameter.fact, TensorArgument):
-                pointer = self._pointer(position, parameter.name, t)
-                tensors.append((position, parameter, pointer, self._strides(position, parameter)))
-            elif isinstance(t, Scalar) and local is not None:
-                slot = Slot("scalar", position, dtype=t.dtype.name)
-                self.lowering.frame.variables[local] = self._slot(slot, t.dtype, local.name)
-        for local in self.info.sizes:
-            self.lowering.frame.variables[local] = self._symbol(local.name)
-        for position, parameter, pointer, strides in tensors:
-            self._view(position, parameter, pointer, strides)
-
-    def _slot(self, slot: Slot, t: IRType, name: str) -> Value:
-        value = Value(t, name)
-        self.slots.append(slot)
-        self.arguments.append(value)
-        return value
-
-    def _pointer(self, position: int, name: str, t: Tensor) -> Value:
-        slot = Slot("data", position, dtype=t.dtype.name)
-        return self._slot(slot, PointerType(t.dtype, t.space), name)
-
-    def _strides(self, position: int, parameter: DeclaredParameter) -> list[Value]:
-        fact = parameter.fact
-        if not isinstance(fact, TensorArgument) or fact.contiguous:
-            return []
-        return [
-            self._slot(Slot("stride", position, axis), INDEX, f"{parameter.name}_stride{axis}")
-            for axis in range(fact.rank)
-        ]
-
-    def _symbol(self, name: str) -> Value:
-        symbols = self.lowering.symbols
-        if name not in symbols:
-            if name == GRID_GROUPS:
-                symbols[name] = self.lowering.builder.group_count(-1, name)
-            else:
-                symbols[name] = self._slot(Slot("symbol", symbol=name), INDEX, name)
-        return symbols[name]
-
-    def _view(
-        self, position: int, parameter: DeclaredParameter, pointer: Value, strides: list[Value]
-    ) -> None:
-        t, fact, local = parameter.type, parameter.fact, parameter.local
-        assert isinstance(t, Tensor) and isinstance(fact, TensorArgument) and local is not None
-        sizes: list[Value] = []
-        for axis, dim in enumerate(t.shape):
-            if isinstance(dim, Sym) and dim.name not in self.named:
-                slot = Slot("size", position, axis)
-                name = f"{local.name}_size{axis}"
-                self.lowering.symbols[dim.name] = self._slot(slot, INDEX, name)
-            sizes.append(size_value(self.lowering, dim))
-        view = self.lowering.builder.view(
-            pointer,
-            sizes,
-            strides,
-            shape=[dim if isinstance(dim, int) else None for dim in t.shape],
-            mut=t.mut,
-            aligned=fact.aligned,
-            name=local.name,
-        )
-        self.lowering.sizes[view] = tuple(sizes)
-        self.lowering.frame.variables[local] = view
-
-    def parameters(self) -> tuple[ParameterPlan, ...]:
-        """How the caller sees each parameter."""
-        return tuple(self._parameter(p) for p in declared_parameters(self.typed))
-
-    def _parameter(self, p: DeclaredParameter) -> ParameterPlan:
-        span = self.lowering.position(p.span)
-        if isinstance(p.type, Tensor) and isinstance(p.fact, TensorArgument):
-            t, fact = p.type, p.fact
-            dims = t.shape if all(symbols_of(d) <= self.named for d in t.shape) else ()
-            return ParameterPlan(
-                p.name, "tensor", t.dtype.name, fact.rank, dims, t.mut, fact.contiguous,
-                fact.aligned, span,
-            )  # fmt: skip
-        if isinstance(p.type, Scalar) and p.local is not None:
-            return ParameterPlan(p.name, "scalar", p.type.dtype.name, span=span)
-        value = p.fact.value if isinstance(p.fact, ConstantArgument) else None
-        kind = "dtype" if isinstance(value, DType) else type(value).__name__
-        shown = value.name if isinstance(value, DType) else value
-        return ParameterPlan(p.name, "constant", kind, span=span, value=shown)
-
-
-def _without_unused(entry: _Entry, operations: tuple[Operation, ...]) -> Region:
-    """The kernel region without sizes and strides that nothing reads; pointers stay."""
-    used: dict[Value, None] = {}
-    for operation in operations:
-        for inner in operation.walk():
-            used.update(dict.fromkeys(inner.operands))
-    keep = [
-        i
-        for i, slot in enumerate(entry.slots)
-        if slot.kind in ("data", "scalar") or entry.arguments[i] in used
-    ]
-    entry.slots = [entry.slots[i] for i in keep]
-    entry.arguments = [entry.arguments[i] for i in keep]
-    return Region(tuple(entry.arguments), operations)
-
-
-def _slot_name(typed: TypedFunction, slot: Slot) -> str:
-    """The name of a slot in the printed kernel."""
-    if slot.kind == "symbol":
-        return slot.symbol
-    name = typed.declaration.parameters[slot.parameter].name
-    return f"{name}.{slot.kind}{slot.axis}" if slot.kind in ("size", "stride") else name
 
 
 def _axes_used(region: Region) -> int:

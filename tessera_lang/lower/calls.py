@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.lower import access, control, operators, statements, warps
@@ -244,14 +244,28 @@ def _atomic(lowering: Lowering, node: ast.Call, kind: str) -> Bound:
 
 
 def _inline(lowering: Lowering, node: ast.Call, instance: TypedFunction) -> Bound:
-    """The body of a function in place of its call.
+    """The body of a function in place of its call."""
+    body = decided(instance, instance.declaration.body)
+    inner = Frame(instance, "direct" if returns_last(body) else "scope")
+    bind_parameters(lowering, node, inner)
+    return _run(lowering, instance, inner, body)
 
-    A body whose only ``return`` stands last goes in directly; any other becomes a
-    ``tile.scope`` that ``tile.leave`` ends.
-    """
-    body = _decided(instance, instance.declaration.body)
-    inner = Frame(instance, "direct" if _returns_last(body) else "scope")
-    _bind_parameters(lowering, node, inner)
+
+def apply_function(
+    lowering: Lowering, instance: TypedFunction, arguments: Sequence[Value]
+) -> Bound:
+    """A function of numbers in place of its call, with the values of its parameters."""
+    body = decided(instance, instance.declaration.body)
+    inner = Frame(instance, "direct" if returns_last(body) else "scope")
+    inner.variables.update(zip(instance.parameters, arguments, strict=True))
+    return _run(lowering, instance, inner, body)
+
+
+def _run(
+    lowering: Lowering, instance: TypedFunction, inner: Frame, body: tuple[ast.Stmt, ...]
+) -> Bound:
+    """A body whose only ``return`` stands last goes in directly; any other becomes a
+    ``tile.scope`` that ``tile.leave`` ends."""
     outer, lowering.frame = lowering.frame, inner
     try:
         if inner.style == "direct":
@@ -274,13 +288,13 @@ def _shape(t: Type | None, values: tuple[Value, ...]) -> Bound:
     return values[0] if values else ()
 
 
-def _decided(instance: TypedFunction, body: tuple[ast.Stmt, ...]) -> tuple[ast.Stmt, ...]:
+def decided(instance: TypedFunction, body: tuple[ast.Stmt, ...]) -> tuple[ast.Stmt, ...]:
     """The statements of a body, those of an ``if`` that is known in its place."""
     found: list[ast.Stmt] = []
     for s in body:
         known = instance.constants.get(s.test) if isinstance(s, ast.If) else None
         if known is not None and isinstance(s, ast.If):
-            found.extend(_decided(instance, s.body if known else s.orelse))
+            found.extend(decided(instance, s.body if known else s.orelse))
         else:
             found.append(s)
         if found and isinstance(found[-1], ast.Return):
@@ -288,12 +302,12 @@ def _decided(instance: TypedFunction, body: tuple[ast.Stmt, ...]) -> tuple[ast.S
     return tuple(found)
 
 
-def _returns_last(body: tuple[ast.Stmt, ...]) -> bool:
+def returns_last(body: tuple[ast.Stmt, ...]) -> bool:
     returns = sum(1 for n in control.nodes(body) if isinstance(n, ast.Return))
     return returns == 0 or (returns == 1 and isinstance(body[-1], ast.Return))
 
 
-def _bind_parameters(lowering: Lowering, node: ast.Call, inner: Frame) -> None:
+def bind_parameters(lowering: Lowering, node: ast.Call, inner: Frame) -> None:
     """Arguments in order, then the sizes that the callee's shapes name."""
     instance = inner.typed
     given = lowering.frame.typed.arguments.get(node, node.arguments)
@@ -306,13 +320,13 @@ def _bind_parameters(lowering: Lowering, node: ast.Call, inner: Frame) -> None:
         if passed is not None:
             value = lowering.expression(lowering, passed)
         else:
-            value = _default(lowering, parameter, types[local])
+            value = default_of(lowering, parameter, types[local])
         inner.variables[local] = statements.settled(lowering, value, types[local])
     for local, dim in instance.sizes.items():
         inner.variables[local] = size_value(lowering, dim)
 
 
-def _default(lowering: Lowering, parameter: ast.Parameter, t: Type) -> Bound:
+def default_of(lowering: Lowering, parameter: ast.Parameter, t: Type) -> Bound:
     """The default of a run-time parameter: a literal number."""
     node, sign = parameter.default, 1
     if isinstance(node, ast.Unary) and node.operator == "-":

@@ -69,6 +69,8 @@ class Lowering:
     symbols: dict[str, Value] = field(default_factory=dict[str, Value])
     group: tuple[int, ...] = (1,)
     assigned_name: str = ""
+    hook: Callable[[Lowering, ast.Expr], Bound | None] | None = None
+    """Looks at an expression first; None leaves it to the lanes' own rules."""
 
     # --- types ------------------------------------------------------------------------------
 

@@ -67,6 +67,8 @@ def _scalar(lowering: Lowering, node: ast.Expr) -> Value:
 
 
 def _expression(lowering: Lowering, node: ast.Expr) -> Bound:
+    if lowering.hook is not None and (found := lowering.hook(lowering, node)) is not None:
+        return found
     match node:
         case ast.Name():
             return _name(lowering, node)

@@ -1,0 +1,493 @@
+"""Loops and conditions of tile kernels: what they carry and join.
+
+Owns SSA construction for variables that hold tiles: the value is carried, and beside it the
+extents where an iteration may change them. Must not know what statements mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
+
+from tessera_lang.ir.core import Attribute, IRType, Operation, Region, Value
+from tessera_lang.ir.schedule.builder import dtype_of
+from tessera_lang.lower import operators
+from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
+from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node
+from tessera_lang.lower.ast_to_schedule.slices import number
+from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
+from tessera_lang.lower.context import Bound, Unsupported, flatten, rebuild, zero
+from tessera_lang.lower.control import closed, nodes
+from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.record import dataclass
+from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import INDEX, DType
+from tessera_lang.types.type import Scalar, Tile
+
+Block = Callable[[State, tuple[ast.Stmt, ...]], None]
+
+
+def truth(s: State, node: ast.Expr) -> Value:
+    value = lower_expression(s.low, node)
+    if not isinstance(value, Value) or not isinstance(value.type, DType):
+        raise Unsupported(node.span, "this value as a condition")
+    return operators.truth(s.low, value)
+
+
+# --- what a variable holds, as values ---------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Snapshot:
+    variables: dict[Local, Bound]
+    tiles: dict[Local, Node]
+
+
+def snapshot(s: State) -> Snapshot:
+    return Snapshot(dict(s.low.frame.variables), dict(s.tiles))
+
+
+def restore(s: State, before: Snapshot) -> None:
+    s.low.frame.variables = dict(before.variables)
+    s.tiles = dict(before.tiles)
+
+
+def _begin(s: State, local: Local, span: Span) -> bool:
+    """Give a variable a value where it has none yet; False for one that is an array."""
+    t = s.typed.variables.get(local)
+    if local not in s.tiles and local not in s.low.frame.variables:
+        if isinstance(t, Tile):
+            dtype = register_dtype(t)
+            assert dtype is not None
+            room = [a.capacity for a in t.axes]
+            if any(n is None for n in room):
+                return False
+            axes = tuple(Axis(s.b.number(n or 1), n) for n in room)
+            s.tiles[local] = Filled(s.b.constant(0, dtype), dtype, axes)
+        elif t is not None:
+            start = zero(s.b, t)
+            if start is None:
+                return False
+            s.low.frame.variables[local] = start
+        else:
+            return False
+    if local in s.tiles:
+        node = s.tiles[local]
+        if any(a.capacity is None for a in node.axes):
+            what = f"`{local.name}`, a whole-tensor value, changed in a loop or condition"
+            raise Unsupported(span, what, "store it into an array")
+        s.tiles[local] = s.demand.held(node)
+        return True
+    return all(isinstance(v.type, DType) for v in flatten(s.low.frame.variables[local]))
+
+
+def _values(s: State, local: Local, extents: bool) -> list[Value]:
+    if local in s.tiles:
+        node = s.tiles[local]
+        held = node if isinstance(node, Held) else s.demand.held(node)
+        s.tiles[local] = held
+        return [held.value, *(a.extent for a in held.axes)] if extents else [held.value]
+    return list(flatten(s.low.frame.variables[local]))
+
+
+def _rebind(s: State, local: Local, found: Iterator[Value], extents: bool) -> None:
+    if local in s.tiles:
+        node = s.tiles[local]
+        value = next(found)
+        axes = node.axes
+        if extents:
+            axes = tuple(Axis(next(found), a.capacity) for a in node.axes)
+        s.tiles[local] = Held(value, dtype_of(value), axes)
+        return
+    s.low.frame.variables[local] = rebuild(s.low.frame.variables[local], found)
+
+
+def _gather(s: State, locals_: Sequence[Local], loose: frozenset[Local]) -> list[Value]:
+    return [v for local in locals_ for v in _values(s, local, local in loose)]
+
+
+def _bind_all(
+    s: State, locals_: Sequence[Local], loose: frozenset[Local], found: Sequence[Value]
+) -> None:
+    rest = iter(found)
+    for local in locals_:
+        _rebind(s, local, rest, local in loose)
+
+
+def _names(s: State, locals_: Sequence[Local], loose: frozenset[Local]) -> list[str]:
+    names: list[str] = []
+    for local in locals_:
+        count = len(_values(s, local, local in loose))
+        extra = [f"{local.name}_extent"] * (count - 1) if local in s.tiles else []
+        names += [local.name, *extra] if local in s.tiles else [local.name] * count
+    return names
+
+
+def current(s: State) -> list[Value]:
+    """What the innermost loop carries, for ``break`` and ``continue``."""
+    locals_, loose = s.carried[-1]
+    return _gather(s, locals_, loose)
+
+
+# --- conditions ------------------------------------------------------------------------------
+
+
+def branch(s: State, node: ast.If, block: Block) -> None:
+    known = s.typed.constants.get(node.test)
+    if known is not None:
+        block(s, node.body if known else node.orelse)
+        return
+    condition = truth(s, node.test)
+    live = s.live.after.get(node, frozenset())
+    changed = [x for x in assigned(s.typed, node.body + node.orelse) if x in live]
+    changed = [x for x in changed if _begin(s, x, node.span)]
+    before = snapshot(s)
+    with s.b.region() as first:
+        block(s, node.body)
+        a = None if s.b.terminated else _settle(s, changed, node.span)
+    then = snapshot(s)
+    restore(s, before)
+    with s.b.region() as second:
+        block(s, node.orelse)
+        b = None if s.b.terminated else _settle(s, changed, node.span)
+    other = snapshot(s)
+    end = Operation("tile.yield", span=node.span)
+    if a is None or b is None:
+        # One side leaves: what is behind the condition belongs to the other.
+        ends = [closed(first) if a is None else Region((), (end,)),
+                closed(second) if b is None else Region((), (end,))]  # fmt: skip
+        s.b.if_(condition, ends[0], ends[1])
+        if a is not None or b is not None:
+            s.b.current.operations.extend((first if a is not None else second).operations)
+            restore(s, then if a is not None else other)
+        return
+    _join(s, node, condition, changed, (first, then), (second, other))
+
+
+def _settle(s: State, locals_: Sequence[Local], span: Span) -> bool:
+    for local in locals_:
+        if local in s.tiles:
+            s.tiles[local] = s.held(s.tiles[local], span)
+    return True
+
+
+def _join(
+    s: State, node: ast.If, condition: Value, changed: Sequence[Local],
+    first: tuple[object, Snapshot], second: tuple[object, Snapshot],
+) -> None:  # fmt: skip
+    from tessera_lang.ir.tile.builder import RegionBuilder
+
+    sides: list[tuple[list[Value], RegionBuilder]] = []
+    differing: list[Local] = []
+    loose: set[Local] = set()
+    for local in changed:
+        restore(s, first[1])
+        a = _values(s, local, True)
+        restore(s, second[1])
+        b = _values(s, local, True)
+        if a != b:
+            differing.append(local)
+            if local in s.tiles and a[1:] != b[1:]:
+                loose.add(local)
+    fixed = frozenset(loose)
+    for builder, state in (first, second):
+        restore(s, state)
+        assert isinstance(builder, RegionBuilder)
+        sides.append((_gather(s, differing, fixed), builder))
+    names = _names(s, differing, fixed)
+    regions = [closed(r, Operation("tile.yield", tuple(v), span=node.span)) for v, r in sides]
+    found = s.b.if_(condition, regions[0], regions[1], names)
+    restore(s, first[1])
+    for value in found:
+        s.b.defined_here(value)
+    _bind_all(s, differing, fixed, found)
+
+
+# --- loops -----------------------------------------------------------------------------------
+
+
+def loop(s: State, node: ast.For, block: Block) -> None:
+    symbol = s.typed.symbols.get(node.iterable.function) if isinstance(
+        node.iterable, ast.Call) else None  # fmt: skip
+    assert isinstance(node.iterable, ast.Call)
+    if symbol == Builtin("op.tile_range"):
+        _tile_range(s, node, node.iterable, block)
+    elif symbol == Builtin("range"):
+        _range(s, node, node.iterable, block)
+    else:
+        raise Unsupported(node.iterable.span, "loops over anything but ranges")
+
+
+def _variables(s: State, target: ast.Expr) -> list[Local]:
+    items = target.items if isinstance(target, ast.TupleExpr) else (target,)
+    found = [s.typed.symbols.get(item) for item in items]
+    made = [x for x in found if isinstance(x, Local)]
+    if len(made) != len(items):
+        raise Unsupported(target.span, "this loop variable")
+    return made
+
+
+def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
+    variables = _variables(s, node.target)
+    stops = [number(s, a) for a in call.arguments]
+    keywords = {k.name: k.value for k in call.keywords}
+    step = s.typed.constants.get(keywords["step"]) if "step" in keywords else 1
+    if isinstance(step, ast.Expr) or step is None:
+        raise Unsupported(call.span, "a step that is not known at compile time")
+    steps = list(step) if isinstance(step, tuple) else [step] * len(stops)  # type: ignore[arg-type]
+    attributes: dict[str, Attribute] = {}
+    if "independent" in keywords:
+        named = s.typed.constants.get(keywords["independent"])
+        words = cast("tuple[str, ...]", (named,) if isinstance(named, str) else named)
+        attributes["independent"] = tuple(words)
+    if s.stages is not None:
+        attributes["pipeline_stages"] = s.stages
+    lowers = [s.b.number(0)] * len(stops)
+    widths = [s.b.number(int(n)) for n in steps]  # type: ignore[call-overload]
+    _emit(s, node, variables, (lowers, stops, widths), attributes, block)
+
+
+def _range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
+    (variable,) = _variables(s, node.target)
+    given = list(call.arguments)
+    lower = number(s, given[0]) if len(given) > 1 else s.b.number(0)
+    upper = number(s, given[1] if len(given) > 1 else given[0])
+    step = number(s, given[2]) if len(given) > 2 else s.b.number(1)
+    known = s.b.known(step)
+    t = s.typed.variables.get(variable)
+    index = not isinstance(t, Scalar) or t.dtype == INDEX
+    if known is None or known <= 0 or not index or leaves(node.body):
+        _counted(s, node, variable, (lower, upper, step), call, block)
+        return
+    attributes: dict[str, Attribute] = {"plain": True}
+    if s.stages is not None:
+        attributes["pipeline_stages"] = s.stages
+    _emit(s, node, [variable], ([lower], [upper], [step]), attributes, block)
+
+
+def leaves(body: tuple[ast.Stmt, ...]) -> bool:
+    """Whether a loop may be left, or an iteration cut short."""
+    for n in body:
+        match n:
+            case ast.Break() | ast.Continue() | ast.Return():
+                return True
+            case ast.If():
+                if leaves(n.body) or leaves(n.orelse):
+                    return True
+            case ast.With():
+                if leaves(n.body):
+                    return True
+            case ast.For() | ast.While():
+                if any(isinstance(x, ast.Return) for x in nodes(n.body)):
+                    return True
+            case _:
+                pass
+    return False
+
+
+Bounds = tuple[list[Value], list[Value], list[Value]]
+
+
+def _carried(s: State, node: ast.For | ast.While, own: Sequence[Local]) -> tuple[Local, ...]:
+    """Variables an iteration takes from the one before, or leaves to what follows."""
+    needed = s.live.head.get(node, frozenset()) | s.live.after.get(node, frozenset())
+    found = [x for x in assigned(s.typed, node.body) if x in needed and x not in own]
+    found += [x for x in own if x in s.live.after.get(node, frozenset())]
+    return tuple(x for x in dict.fromkeys(found) if _begin(s, x, node.span))
+
+
+def _attempts(
+    s: State, locals_: tuple[Local, ...],
+    emit: Callable[[frozenset[Local]], frozenset[Local]],
+) -> None:  # fmt: skip
+    """Lower a body with the extents of tiles fixed; again with those carried that change."""
+    loose: frozenset[Local] = frozenset()
+    while True:
+        sites, items = len(s.low.sites), len(s.low.sink.items)
+        before, writes = snapshot(s), dict(s.writes)
+        more = emit(loose)
+        if more <= loose:
+            return
+        loose |= more
+        del s.low.sites[sites:]
+        del s.low.sink.items[items:]
+        restore(s, before)
+        s.writes = writes
+
+
+def _will_write(s: State, body: tuple[ast.Stmt, ...]) -> None:
+    """What a loop writes is no longer what it was before it, from its first iteration on."""
+    for target in stored(s.typed, body):
+        view = s.view(target)
+        if view is not None:
+            s.wrote(view, target.span)
+
+
+def _changed(
+    s: State, locals_: Sequence[Local], start: Mapping[Local, tuple[Axis, ...]]
+) -> frozenset[Local]:
+    """Tiles whose extents are not those they had at the head of the loop."""
+    found: set[Local] = set()
+    for local in locals_:
+        if local in s.tiles and local in start:
+            now = [a.extent for a in s.tiles[local].axes]
+            if now != [a.extent for a in start[local]]:
+                found.add(local)
+    return frozenset(found)
+
+
+def _heads(s: State, locals_: Sequence[Local]) -> dict[Local, tuple[Axis, ...]]:
+    return {x: s.tiles[x].axes for x in locals_ if x in s.tiles}
+
+
+def _emit(
+    s: State, node: ast.For, variables: list[Local], bounds: Bounds,
+    attributes: dict[str, Attribute], block: Block,
+) -> None:  # fmt: skip
+    lowers, uppers, steps = bounds
+    locals_ = _carried(s, node, variables)
+    own = [x for x in variables if x in locals_]
+    _will_write(s, node.body)
+    b = s.b
+
+    def attempt(loose: frozenset[Local]) -> frozenset[Local]:
+        names = _names(s, locals_, loose)
+        start = _gather(s, locals_, loose)
+        heads, before = _heads(s, locals_), snapshot(s)
+        arguments: list[tuple[str, IRType]] = [(v.name, INDEX) for v in variables]
+        arguments += [(n, v.type) for n, v in zip(names, start, strict=True)]
+        with b.region(*arguments) as inside:
+            at = inside.arguments[: len(variables)]
+            _bind_all(s, locals_, loose, inside.arguments[len(variables) :])
+            if loose:
+                heads = {**heads, **{x: s.tiles[x].axes for x in loose}}
+            for variable, value, lower, upper in zip(variables, at, lowers, uppers, strict=True):
+                s.low.frame.variables[variable] = value
+                s.below[value] = lower, upper
+            s.carried.append((locals_, loose))
+            block(s, node.body)
+            s.carried.pop()
+            for local in locals_:
+                if local in s.tiles:
+                    s.tiles[local] = s.held(s.tiles[local], node.span)
+            more = _changed(s, [x for x in locals_ if x not in loose], heads)
+            for variable, value in zip(variables, at, strict=True):
+                if variable in own:  # read behind the loop: as Python leaves it
+                    s.low.frame.variables[variable] = value
+            b.yield_(*_gather(s, locals_, loose))
+        after = snapshot(s)
+        restore(s, before)
+        if more:
+            return more | loose
+        with b.at(node.iterable.span):
+            found = b.loops(
+                lowers, uppers, steps, start, inside.region, [v.name for v in variables],
+                names=names, attributes=attributes,
+            )  # fmt: skip
+        for value in found:
+            b.defined_here(value)
+        _keep_shapes(s, locals_, after)
+        _bind_all(s, locals_, loose, found)
+        return loose
+
+    _attempts(s, locals_, attempt)
+
+
+def _keep_shapes(s: State, locals_: Sequence[Local], after: Snapshot) -> None:
+    """A variable that got its first value in the loop has the form it has at the end."""
+    for local in locals_:
+        if local in after.tiles and local not in s.tiles:
+            s.tiles[local] = after.tiles[local]
+
+
+# --- loops with a condition --------------------------------------------------------------------
+
+
+def while_loop(s: State, node: ast.While, block: Block) -> None:
+    if s.typed.constants.get(node.test) is False:
+        return
+    locals_ = _carried(s, node, ())
+    _while(s, node, locals_, lambda: truth(s, node.test), lambda: block(s, node.body))
+
+
+def _counted(
+    s: State, node: ast.For, variable: Local, bounds: tuple[Value, Value, Value], call: ast.Call,
+    block: Block,
+) -> None:  # fmt: skip
+    """A range whose step is not known to be positive, or that may be left: a ``while``."""
+    b, (lower, upper, step) = s.b, bounds
+    t = s.typed.variables.get(variable)
+    dtype = t.dtype if isinstance(t, Scalar) else INDEX
+    known = b.known(step)
+    if known is None:
+        zero_step = b.cmp("ne", step, b.number(0))
+        b.assertion(zero_step, s.low.site("step", call.span, "step of range"))
+    counter = Local("at", "variable", None)
+    s.low.frame.variables[counter] = lower
+    locals_ = _carried(s, node, (variable,))
+    if variable in locals_:
+        locals_ = (*(x for x in locals_ if x is not variable), variable)
+
+    def test() -> Value:
+        at = s.low.frame.variables[counter]
+        assert isinstance(at, Value)
+        up, down = b.cmp("lt", at, upper), b.cmp("gt", at, upper)
+        if known is not None:
+            return up if known > 0 else down
+        rising = b.cmp("gt", step, b.number(0))
+        falling = b.binary("and", b.cmp("lt", step, b.number(0)), down)
+        return b.binary("or", b.binary("and", rising, up), falling)
+
+    def body() -> None:
+        at = s.low.frame.variables[counter]
+        assert isinstance(at, Value)
+        s.low.frame.variables[variable] = b.cast(at, dtype)
+        # The next place is known at once, so that ``continue`` may carry it.
+        s.low.frame.variables[counter] = b.binary("add", at, step)
+        block(s, node.body)
+
+    _while(s, node, (counter, *locals_), test, body)
+
+
+def _while(
+    s: State, node: ast.For | ast.While, locals_: tuple[Local, ...], test: Callable[[], Value],
+    body: Callable[[], None],
+) -> None:  # fmt: skip
+    b = s.b
+    _will_write(s, node.body)
+
+    def attempt(loose: frozenset[Local]) -> frozenset[Local]:
+        names, start = _names(s, locals_, loose), _gather(s, locals_, loose)
+        before = snapshot(s)
+        arguments = [(n, v.type) for n, v in zip(names, start, strict=True)]
+        with b.region(*arguments) as head:
+            _bind_all(s, locals_, loose, head.arguments)
+            b.condition(test(), *head.arguments)
+        with b.region(*arguments) as inside:
+            _bind_all(s, locals_, loose, inside.arguments)
+            heads = _heads(s, locals_)
+            s.carried.append((locals_, loose))
+            body()
+            s.carried.pop()
+            more: frozenset[Local] = frozenset()
+            if not b.terminated:
+                for local in locals_:
+                    if local in s.tiles:
+                        s.tiles[local] = s.held(s.tiles[local], node.span)
+                more = _changed(s, [x for x in locals_ if x not in loose], heads)
+                b.yield_(*_gather(s, locals_, loose))
+        if leaves(node.body):  # an exit may carry any extent
+            more |= frozenset(x for x in locals_ if x in s.tiles and x not in loose)
+        restore(s, before)
+        if more:
+            return more | loose
+        with b.at(node.span):
+            found = b.while_(start, head.region, inside.region, names)
+        for value in found:
+            b.defined_here(value)
+        _bind_all(s, locals_, loose, found)
+        return loose
+
+    _attempts(s, locals_, attempt)

@@ -1,0 +1,73 @@
+"""Plain functions of the program in place of their calls: parameters may be tiles and arrays.
+
+Owns how arguments are bound. Must not know statements: those come in through the state.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.ast_to_schedule import combine
+from tessera_lang.lower.ast_to_schedule.nodes import Node
+from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.calls import apply_function, decided, default_of, returns_last
+from tessera_lang.lower.context import Frame, Unsupported
+from tessera_lang.lower.sizes import size_value
+from tessera_lang.lower.statements import settled
+from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.syntax import ast
+from tessera_lang.types.type import Tensor, Tile
+
+
+def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
+    """The value of a call; None where it has none."""
+    body = decided(instance, instance.declaration.body)
+    inner = Frame(instance, "direct")
+    given = s.typed.arguments.get(e, e.arguments)
+    types = dict(zip(instance.parameters, instance.parameter_types, strict=True))
+    by_name = {local.name: local for local in instance.parameters}
+    tiled = False
+    for parameter, passed in zip(instance.declaration.parameters, given, strict=True):
+        local = by_name.get(parameter.name)
+        if local is None:
+            continue  # compile-time: its uses are constants
+        t = types[local]
+        if passed is None:
+            inner.variables[local] = default_of(s.low, parameter, t)
+            continue
+        node = s.evaluate(passed)
+        if isinstance(node, Value | tuple):
+            inner.variables[local] = settled(s.low, node, t)
+        else:
+            tiled = tiled or isinstance(t, Tensor | Tile)
+            s.tiles[local] = node
+    for local, dim in instance.sizes.items():
+        inner.variables[local] = size_value(s.low, dim)
+    if not tiled and not isinstance(instance.returns, Tile | Tensor):
+        arguments = [inner.variables[p] for p in instance.parameters]
+        numbers = [v for v in arguments if isinstance(v, Value)]
+        if len(numbers) == len(arguments):
+            found = apply_function(s.low, instance, numbers)
+            return None if isinstance(found, tuple) else combine.number(found)
+    if not returns_last(body):
+        help_text = "give the function one `return`, as its last statement"
+        raise Unsupported(e.span, f"`{instance.declaration.name}` with several ways out", help_text)
+    return _run(s, inner, body)
+
+
+def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Node | None:
+    outer, s.low.frame = s.low.frame, inner
+    s.frames.append(inner)
+    try:
+        tail = body[-1] if body and isinstance(body[-1], ast.Return) else None
+        s.block(body[:-1] if tail is not None else body)
+        if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
+            return None
+        found = s.evaluate(tail.value)
+        if isinstance(found, tuple):
+            raise Unsupported(tail.span, "several results of a function of tiles")
+        if isinstance(found, Value):
+            return combine.number(found)
+        return combine.converted(s, found, inner.typed.returns)
+    finally:
+        s.frames.pop()
+        s.low.frame = outer

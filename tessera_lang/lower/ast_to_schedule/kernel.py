@@ -1,0 +1,201 @@
+"""The whole of a tile kernel: frame, results, directives, facts, conditions, plan.
+
+Owns what stands around the body. Must not know targets, or how the schedule is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Attribute, PointerType, Program
+from tessera_lang.lower import conditions
+from tessera_lang.lower.ast_to_schedule.emitter import Emitter
+from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.ast_to_schedule.statements import lower_block
+from tessera_lang.lower.ast_to_schedule.values import evaluate, hook, node_of
+from tessera_lang.lower.context import Bound, Frame, Lowering
+from tessera_lang.lower.frame import (
+    DeclaredParameter,
+    KernelFrame,
+    declared_parameters,
+    slot_name,
+    without_unused,
+)
+from tessera_lang.lower.sizes import size_value
+from tessera_lang.lower.statements import lower_block as lower_lane_block
+from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
+from tessera_lang.source import SourceFile
+from tessera_lang.syntax import ast
+from tessera_lang.target.plan import Condition, LaunchPlan, ResultPlan, Slot
+from tessera_lang.types.shape import Sym
+from tessera_lang.types.type import Tensor
+
+Lowered = tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]
+_RESULT_ALIGNMENT = 16  # a result is allocated by the runtime, which aligns it at least so
+
+
+def lower_tile_kernel(
+    typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None
+) -> Lowered:
+    """Schedule IR and the plan (without group and grid) of a tile kernel sema found no error in.
+
+    With an error among the diagnostics the program is not to be compiled.
+    """
+    info = typed.tile
+    if info is None:
+        raise ValueError(f"{typed.declaration.name} is no tile kernel")
+    builder = Emitter(typed.declaration.name_span)
+    lowering = Lowering(Frame(typed, "kernel"), sources or {}, _expression, lower_lane_block)
+    lowering.builder = builder
+    state = State(lowering, builder, node_of, evaluate, lower_block)
+    state.frames.append(lowering.frame)
+    lowering.hook = hook(state)
+    frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info))
+    with builder.region() as body:
+        frame.open()
+        _open_results(state, frame, info)
+        lower_block(state, typed.declaration.body)
+        if not builder.terminated:
+            builder.return_()
+    region = without_unused(frame, tuple(body.operations))
+    with builder.at(typed.declaration.name_span):
+        builder.schedule_kernel(
+            typed.declaration.name, region, [slot_name(typed, slot) for slot in frame.slots],
+            {**_directives(info), **_facts(typed, frame)},
+        )  # fmt: skip
+    return builder.program(), _plan(lowering, frame, info), tuple(lowering.sink.items)
+
+
+def _equal_sizes(info: TileInfo) -> dict[str, str]:
+    """Sizes that the launch holds to be an earlier one."""
+    equal: dict[str, str] = {}
+    for a in info.agreements:
+        if isinstance(a.left, Sym) and isinstance(a.right, Sym):
+            equal[a.right.name] = equal.get(a.left.name, a.left.name)
+    return equal
+
+
+def _expression(lowering: Lowering, node: ast.Expr) -> Bound:
+    from tessera_lang.lower.expressions import lower_expression
+
+    return lower_expression(lowering, node)
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def _open_results(state: State, frame: KernelFrame, info: TileInfo) -> None:
+    """Views of what is returned; a variable that is returned as an array is that view."""
+    typed, builder = state.typed, state.b
+    first = len(typed.declaration.parameters)
+    for i, (dtype, dims) in enumerate(info.results):
+        slot = Slot("data", first + i, dtype=dtype.name)
+        pointer = frame.slot(slot, PointerType(dtype, "global"), f"result{i}")
+        sizes = [size_value(state.low, dim) for dim in dims or (1,)]  # a number: one element
+        shape = [builder.known(n) for n in sizes]
+        view = builder.view(pointer, sizes, shape=shape, mut=True, aligned=True, name=f"result{i}")
+        state.low.sizes[view] = tuple(sizes)
+        state.results.append(view)
+    if not state.results:
+        return
+    last = typed.declaration.body[-1]
+    value = last.value if isinstance(last, ast.Return) else None
+    items = value.items if isinstance(value, ast.TupleExpr) else (value,)
+    parameters = set(typed.parameters)
+    for item, view in zip(items, state.results, strict=False):
+        symbol = typed.symbols.get(item) if item is not None else None
+        if not isinstance(symbol, Local) or symbol in parameters:
+            continue
+        made_here = isinstance(typed.variables.get(symbol), Tensor) and _is_made(typed, symbol)
+        if made_here and symbol not in state.result_of:
+            state.result_of[symbol] = view
+
+
+def _is_made(typed: TypedFunction, symbol: Local) -> bool:
+    """Whether a variable is bound to an array made by a call, not to a view of another."""
+    for statement in typed.declaration.body:
+        if isinstance(statement, ast.Assign) and typed.symbols.get(statement.target) is symbol:
+            return isinstance(statement.value, ast.Call)
+    return False
+
+
+# --- attributes ------------------------------------------------------------------------------
+
+
+def _directives(info: TileInfo) -> dict[str, Attribute]:
+    """What the program says of its schedule, each with its origin."""
+    made: dict[str, Attribute] = {d.name: d.value for d in info.directives}
+    if made:
+        made["origins"] = tuple(f"{d.name}=user" for d in info.directives)
+    return made
+
+
+def _facts(typed: TypedFunction, frame: KernelFrame) -> dict[str, Attribute]:
+    """Hints and divisors of the launch, one for each argument of the region."""
+    declared = declared_parameters(typed)
+    hints = [_hint(declared, slot) for slot in frame.slots]
+    divisors = [_divisor(declared, slot) for slot in frame.slots]
+    return {"hints": tuple(hints), "divisors": tuple(divisors)}
+
+
+def _tensor(
+    declared: tuple[DeclaredParameter, ...], position: int
+) -> tuple[Tensor, TensorArgument] | None:
+    if position >= len(declared):
+        return None
+    t, fact = declared[position].type, declared[position].fact
+    return (t, fact) if isinstance(t, Tensor) and isinstance(fact, TensorArgument) else None
+
+
+def _axes(declared: tuple[DeclaredParameter, ...], slot: Slot) -> list[tuple[TensorArgument, int]]:
+    """The axes of arrays whose size a slot is."""
+    found: list[tuple[TensorArgument, int]] = []
+    for position in range(len(declared)):
+        both = _tensor(declared, position)
+        if both is None:
+            continue
+        for axis, dim in enumerate(both[0].shape):
+            same = slot.kind == "size" and (position, axis) == (slot.parameter, slot.axis)
+            if same or (slot.kind == "symbol" and dim == Sym(slot.symbol)):
+                found.append((both[1], axis))
+    return found
+
+
+def _hint(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
+    known = [fact.hints[axis] for fact, axis in _axes(declared, slot) if fact.hints]
+    return known[0] if known else 0
+
+
+def _divisor(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
+    if slot.kind == "data":
+        both = _tensor(declared, slot.parameter)
+        if both is None:
+            return _RESULT_ALIGNMENT
+        return 16 if both[1].aligned else both[0].dtype.bytes
+    if slot.kind == "stride":
+        both = _tensor(declared, slot.parameter)
+        if both is not None and both[1].pitches and slot.axis != both[1].unit:
+            return max(1, 16 // both[0].dtype.bytes)
+        return 1
+    known = [fact.divisors[axis] for fact, axis in _axes(declared, slot) if fact.divisors]
+    return max(known, default=1)
+
+
+# --- the plan --------------------------------------------------------------------------------
+
+
+def _plan(lowering: Lowering, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
+    agreed = tuple(
+        Condition(a.left, "==", a.right, a.text, lowering.position(a.span)) for a in info.agreements
+    )
+    return LaunchPlan(
+        kernel=lowering.frame.typed.declaration.name,
+        parameters=frame.parameters(),
+        slots=tuple(frame.slots),
+        group=(1,),
+        grid=None,
+        sites=tuple(lowering.sites),
+        conditions=(*conditions.conditions(lowering, info.conditions), *agreed),
+        results=tuple(ResultPlan(dtype.name, dims) for dtype, dims in info.results),
+    )

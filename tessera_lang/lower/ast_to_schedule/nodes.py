@@ -1,0 +1,212 @@
+"""Values of a tile kernel as trees: what is to be computed, before it is known for which part.
+
+Owns the closed union ``Node``. An axis with a capacity is there as a whole; one without is an
+iteration space of which a *window* at a time is asked for (``demand.py``). Must not know how a
+node is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from tessera_lang.ir.core import Value
+from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
+from tessera_lang.types.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """``capacity`` None: as many as ``extent`` says, whatever that is."""
+
+    extent: Value
+    capacity: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What ``schedule.prefetch``, ``op.prefetch`` and ``schedule.pipeline`` say of a read."""
+
+    double_buffer: bool | None = None
+    asynchronous: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of an axis: ``size`` is the capacity of the tile, a number or a name."""
+
+    start: Value
+    size: int | str
+    extent: Value
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """A part of an axis that some loop will choose."""
+
+    name: str
+
+
+Windows = tuple[Window, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A tile (rank 0: a scalar) that was computed."""
+
+    value: Value
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Read:
+    """Elements of an array: axis i runs along ``dims[i]`` of ``view`` from its start.
+
+    ``version`` counts the writes to the view before; ``source`` is the axis-free expression.
+    """
+
+    view: Value
+    starts: tuple[Value, ...]
+    dims: tuple[int, ...]
+    steps: tuple[int, ...]
+    dtype: DType
+    axes: tuple[Axis, ...]
+    version: int = 0
+    staging: Staging | None = None
+    span: Span | None = None
+    numbers: tuple[Node | None, ...] = ()  # of a gather: the places along an axis of the view
+
+
+@dataclass(slots=True, eq=False)
+class Filled:
+    """One scalar everywhere."""
+
+    value: Value
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Iota:
+    """Coordinates along an axis, from ``first`` in steps."""
+
+    along: int
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Mapped:
+    """``function`` of equal tiles, element by element; operands that are scalars stay so.
+
+    ``sum`` marks a plain addition, into which a product may be fused.
+    """
+
+    function: Callable[[tuple[Value, ...], Windows], Value]
+    operands: tuple[Node, ...]
+    dtype: DType
+    axes: tuple[Axis, ...]
+    span: Span | None = None
+    kind: Literal["", "add", "cast"] = ""
+
+
+@dataclass(slots=True, eq=False)
+class Product:
+    """``a @ b`` in the accumulator's dtype; ``stages``: of the pipeline around it."""
+
+    a: Node
+    b: Node
+    dtype: DType
+    axes: tuple[Axis, ...]
+    precision: str = "exact"
+    stages: int | None = None
+    span: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Reduced:
+    kind: str
+    operand: Node
+    along: int
+    dtype: DType
+    axes: tuple[Axis, ...]
+    span: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scanned:
+    kind: str
+    operand: Node
+    along: int
+    inclusive: bool
+    dtype: DType
+    axes: tuple[Axis, ...]
+    span: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Permuted:
+    """Axis i is axis ``order[i]`` of the operand."""
+
+    operand: Node
+    order: tuple[int, ...]
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """``operand[...]``: for each axis of the operand a start, and which axis of the result runs
+    along it (None: a single element); axes of the result that nothing names have size 1."""
+
+    operand: Node
+    starts: tuple[Value, ...]
+    along: tuple[int | None, ...]
+    dtype: DType
+    axes: tuple[Axis, ...]
+
+
+Node = Held | Read | Filled | Iota | Mapped | Product | Reduced | Scanned | Permuted | Part
+
+
+def operands_of(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Mapped():
+            return node.operands
+        case Product():
+            return node.a, node.b
+        case Reduced() | Scanned() | Permuted() | Part():
+            return (node.operand,)
+        case Read():
+            return tuple(n for n in node.numbers if n is not None)
+        case Held() | Filled() | Iota():
+            return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it, each once."""
+    seen: set[int] = set()
+    stack = [node]
+    while stack:
+        found = stack.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        yield found
+        stack.extend(reversed(operands_of(found)))
+
+
+def is_whole(node: Node) -> bool:
+    """Whether every axis has a capacity: the node can be computed at once."""
+    return all(a.capacity is not None for a in node.axes)
+
+
+@dataclass(slots=True, eq=False)
+class Names:
+    """Names of open sizes by axis of a node: ``$0`` and ``$1`` rows and columns of a result."""
+
+    of: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    kept: list[Node] = field(default_factory=list["Node"])  # so that an id stays one node's
+    count: int = 0

@@ -1,0 +1,345 @@
+"""Subscripts: parts of arrays and of tiles, gathers, elements, and places to write.
+
+Owns clipping, and the guard of an index that is not proved to be inside. Must not know what is
+done with a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Value, ViewType
+from tessera_lang.lower.ast_to_schedule import combine
+from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Node, Part, Read
+from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.context import Unsupported
+from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.type import Tensor, Tile, TileAxis, Type
+
+MOST_ELEMENTS = 1 << 16
+"""More than this is cut into tiles by the schedule, even where every size is known."""
+
+
+def room_of(axes: Sequence[Axis]) -> int:
+    product = 1
+    for axis in axes:
+        product *= axis.capacity or 1
+    return product
+
+
+def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -> Read:
+    """A whole array as a value; ``shown`` is the tile it is read as."""
+    assert isinstance(view.type, ViewType)
+    sizes = s.low.sizes[view]
+    rank = len(sizes)
+    axes = tuple(Axis(n, _room(s, n)) for n in sizes)
+    if not isinstance(shown, Tile) or all(a.capacity is None for a in shown.axes):
+        axes = tuple(Axis(n, None) for n in sizes)
+    if room_of(axes) > MOST_ELEMENTS:
+        axes = tuple(Axis(n, None) for n in sizes)
+    zeros = (s.b.number(0),) * rank
+    return Read(
+        view, zeros, tuple(range(rank)), (1,) * rank, view.type.dtype, axes, s.version(view),
+        span=span,
+    )  # fmt: skip
+
+
+def _room(s: State, size: Value) -> int | None:
+    """A size that is known is room; a large one is an iteration space all the same."""
+    known = s.b.known(size)
+    return max(1, known) if known is not None and known <= 8192 else None
+
+
+def number(s: State, e: ast.Expr) -> Value:
+    """An integer of the program as an index."""
+    known = s.typed.constants.get(e)
+    if isinstance(known, int) and not isinstance(known, bool):
+        return s.b.number(known)
+    value = lower_expression(s.low, e)
+    if not isinstance(value, Value) or not isinstance(value.type, DType):
+        raise Unsupported(e.span, "this value as an index")
+    return s.b.cast(value, INDEX)
+
+
+def _literal(s: State, e: ast.Expr) -> int | None:
+    """A number that is written: only such a negative one counts from the end."""
+    known = s.typed.constants.get(e)
+    if isinstance(e, ast.Unary) and e.operator == "-" and isinstance(e.operand, ast.IntLit):
+        return -e.operand.value
+    return known if isinstance(known, int) and not isinstance(known, bool) else None
+
+
+def bound(s: State, e: ast.Expr | None, size: Value, default: Value) -> Value:
+    """A bound of a slice."""
+    if e is None:
+        return default
+    known = _literal(s, e)
+    if known is not None and known < 0:
+        end = s.b.add(size, s.b.number(known))
+        return s.b.arithmetic("max", s.b.number(0), end)
+    return number(s, e)
+
+
+def size(s: State, base: ast.Expr, item: ast.Expr) -> Value | None:
+    """``x.shape[i]``."""
+    axis = _literal(s, item)
+    t = s.typed.types.get(base)
+    if axis is None or not isinstance(t, Tensor | Tile):
+        return None
+    return s.node(base).axes[axis].extent
+
+
+# --- of arrays -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Slice:
+    """What the items of a subscript make of an array, axis by axis."""
+
+    s: State
+    base: Read
+    starts: list[Value]
+    shown: list[TileAxis]
+    along: list[int | None] = field(default_factory=list[int | None])
+    dims: list[int] = field(default_factory=list[int])
+    steps: list[int] = field(default_factory=list[int])
+    axes: list[Axis] = field(default_factory=list[Axis])
+    numbers: list[Node | None] = field(default_factory=list[Node | None])
+    taken_whole: list[int] = field(default_factory=list[int])
+    guards: list[tuple[Value, Value, Span]] = field(default_factory=list[tuple[Value, Value, Span]])
+
+    def _next(self) -> TileAxis | None:
+        return self.shown.pop(0) if self.shown else None
+
+    def item(self, position: int, item: ast.Expr) -> None:
+        s, base = self.s, self.base
+        dim, extent = base.dims[position], base.axes[position].extent
+        if isinstance(item, ast.SliceExpr):
+            self._range(position, item, extent)
+            return
+        if isinstance(s.typed.types.get(item), Tile):
+            if base.steps[position] != 1 or s.b.known(base.starts[dim]) != 0:
+                raise Unsupported(item.span, "a gather from a part of an array")
+            places = s.node(item)
+            self.numbers = self.numbers or [None] * len(self.starts)
+            self.numbers[dim] = places
+            self._next()
+            self._keep(position, 1, places.axes[0])
+            return
+        known = _literal(s, item)
+        if known is not None and known < 0:
+            at = s.b.add(extent, s.b.number(known))
+        else:
+            at = number(s, item)
+        self.guards.append((at, extent, item.span))
+        step = s.b.number(base.steps[position])
+        self.starts[dim] = s.b.add(self.starts[dim], s.b.arithmetic("mul", at, step))
+
+    def _range(self, position: int, item: ast.SliceExpr, extent: Value) -> None:
+        s, base = self.s, self.base
+        dim = base.dims[position]
+        step = 1 if item.step is None else _literal(s, item.step) or 1
+        start = bound(s, item.lower, extent, s.b.number(0))
+        stop = s.b.arithmetic("min", bound(s, item.upper, extent, extent), extent)
+        shown = self._next()
+        if item.lower is None and item.upper is None and step == 1:
+            self._keep_whole(position, shown)
+            return
+        found = s.dim(shown.extent) if shown is not None else None
+        if found is None:
+            found = s.b.clip(start, stop, step)
+        move = s.b.arithmetic("mul", start, s.b.number(base.steps[position]))
+        self.starts[dim] = s.b.add(self.starts[dim], move)
+        self._keep(position, step, Axis(found, shown.capacity if shown is not None else None))
+
+    def _keep(self, position: int, step: int, axis: Axis) -> None:
+        self.along.append(len(self.dims))
+        self.dims.append(self.base.dims[position])
+        self.steps.append(self.base.steps[position] * step)
+        self.axes.append(axis)
+
+    def whole(self, position: int) -> None:
+        self._keep_whole(position, self._next())
+
+    def _keep_whole(self, position: int, shown: TileAxis | None) -> None:
+        """All of an axis; sizes that agree have one value, so that extents do too."""
+        axis = self.base.axes[position]
+        if shown is None:
+            self._keep(position, 1, axis)
+            return
+        extent = self.s.dim(shown.extent)
+        self.taken_whole.append(len(self.axes))
+        self._keep(position, 1, Axis(axis.extent if extent is None else extent, shown.capacity))
+
+    def limit(self) -> None:
+        """What is too much for one tile is an iteration space, where it was taken whole."""
+        if room_of(self.axes) > MOST_ELEMENTS:
+            for i in self.taken_whole:
+                self.axes[i] = Axis(self.axes[i].extent, None)
+
+
+def part_of_array(s: State, e: ast.Subscript, base: Read, *, write: bool) -> tuple[Node, Value]:
+    """The part of an array that a subscript names, and whether it is there (a bool).
+
+    A part of one element has no axes: the caller takes it as it needs it.
+    """
+    t = s.typed.types.get(e)
+    shown = list(t.axes) if isinstance(t, Tile) else []
+    work = _Slice(s, base, list(base.starts), shown)
+    position = 0
+    new: list[int] = []
+    for item in e.items:
+        if isinstance(item, ast.NoneLit):
+            new.append(len(work.along))
+            work.along.append(None)
+            if work.shown:
+                work.shown.pop(0)
+            continue
+        work.item(position, item)
+        position += 1
+    for rest in range(position, len(base.axes)):
+        work.whole(rest)
+    work.limit()
+    inside = _guarded(s, work, e, write)
+    read = Read(
+        base.view, tuple(work.starts), tuple(work.dims), tuple(work.steps), base.dtype,
+        tuple(work.axes), base.version, base.staging, e.span, tuple(work.numbers),
+    )  # fmt: skip
+    if not new:
+        return read, inside
+    one = Axis(s.b.number(1), 1)
+    axes = tuple(one if a is None else work.axes[a] for a in work.along)
+    places = [i for i, a in enumerate(work.along) if a is not None]
+    return combine.with_axes(s, read, axes, places), inside
+
+
+def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value:
+    """Nothing is there where an index is outside; that is reported."""
+    b = s.b
+    inside: Value | None = None
+    for at, extent, _ in work.guards:
+        if proved(s, at, extent):
+            continue
+        low, high = b.cmp("ge", at, b.number(0)), b.cmp("lt", at, extent)
+        both = b.binary("and", low, high)
+        inside = both if inside is None else b.binary("and", inside, both)
+    if inside is None:
+        return b.constant(True, BOOL)
+    if not work.axes and not write:
+        return inside
+    site = s.low.site("write" if write else "read", e.span, work.base.view.name)
+    b.assertion(inside, site)
+    none = b.number(0)
+    work.axes = [Axis(b.select(inside, a.extent, none), a.capacity) for a in work.axes]
+    taken = set(work.dims)
+    for dim in range(len(work.starts)):
+        if dim not in taken:
+            work.starts[dim] = b.select(inside, work.starts[dim], none)
+    return inside
+
+
+def proved(s: State, at: Value, extent: Value) -> bool:
+    """Whether ``0 <= at < extent`` is known: a number, or a loop's variable that ends there."""
+    x, n = s.b.known(at), s.b.known(extent)
+    if x is not None:
+        return n is not None and 0 <= x < n
+    found = s.below.get(at)
+    if found is None:
+        return False
+    lower, upper = found
+    low, high = s.b.known(lower), s.b.known(upper)
+    if low is None or low < 0:
+        return False
+    return upper is extent or (high is not None and n is not None and high <= n)
+
+
+def subscript(s: State, e: ast.Subscript) -> Node:
+    """``x[...]`` as a value."""
+    base = s.node(e.value)
+    if isinstance(s.typed.types.get(e.value), Tensor):
+        if not isinstance(base, Read):
+            raise Unsupported(e.span, "a part of this array")
+        part, _ = part_of_array(s, e, base, write=False)
+        if isinstance(part, Read) and not part.axes:
+            return _element(s, e, part)
+        return part
+    return part_of_tile(s, e, base)
+
+
+def _element(s: State, e: ast.Subscript, place: Read) -> Node:
+    site = s.low.site("read", e.span, place.view.name)
+    value = s.b.load(place.view, place.starts, site=site, hint=place.view.name)
+    return Filled(value, place.dtype, ())
+
+
+# --- of tiles --------------------------------------------------------------------------------
+
+
+def part_of_tile(s: State, e: ast.Subscript, base: Node) -> Node:
+    """A slice, an element, or new axes of a tile."""
+    t = s.typed.types.get(e)
+    shown = list(t.axes) if isinstance(t, Tile) else []
+    starts: list[Value] = []
+    along: list[int | None] = []
+    axes: list[Axis] = []
+    for item in e.items:
+        sema = shown.pop(0) if shown and _gives_axis(item) else None
+        if isinstance(item, ast.NoneLit):
+            axes.append(Axis(s.b.number(1), 1))
+            continue
+        axis = base.axes[len(starts)]
+        if not isinstance(item, ast.SliceExpr):
+            starts.append(_place(s, item, axis))
+            along.append(None)
+            continue
+        along.append(len(axes))
+        start, made = _slice_of_axis(s, item, axis, sema)
+        starts.append(start)
+        axes.append(made)
+    for axis in base.axes[len(starts) :]:
+        starts.append(s.b.number(0))
+        along.append(len(axes))
+        axes.append(axis)
+    return Part(base, tuple(starts), tuple(along), base.dtype, tuple(axes))
+
+
+def _gives_axis(item: ast.Expr) -> bool:
+    return isinstance(item, ast.NoneLit | ast.SliceExpr)
+
+
+def _place(s: State, item: ast.Expr, axis: Axis) -> Value:
+    """An element of an axis; one that is not there is reported, and another taken."""
+    b, known = s.b, _literal(s, item)
+    if known is not None and known < 0:
+        at = b.add(axis.extent, b.number(known))
+    else:
+        at = number(s, item)
+    if proved(s, at, axis.extent):
+        return at
+    inside = b.binary("and", b.cmp("ge", at, b.number(0)), b.cmp("lt", at, axis.extent))
+    b.assertion(inside, s.low.site("read", item.span, "tile"))
+    return b.select(inside, at, b.number(0))
+
+
+def _slice_of_axis(
+    s: State, item: ast.SliceExpr, axis: Axis, sema: TileAxis | None
+) -> tuple[Value, Axis]:
+    b = s.b
+    if item.lower is None and item.upper is None and item.step is None:
+        return b.number(0), axis
+    if item.step is not None and _literal(s, item.step) != 1:
+        raise Unsupported(item.span, "steps in a slice of a tile")
+    start = bound(s, item.lower, axis.extent, b.number(0))
+    stop = b.arithmetic("min", bound(s, item.upper, axis.extent, axis.extent), axis.extent)
+    capacity = sema.capacity if sema is not None else None
+    first = b.known(start)
+    if axis.capacity is not None:
+        if first is None or capacity is None or first + capacity > axis.capacity:
+            if first is None or capacity is None:
+                raise Unsupported(item.span, "a slice of a tile that starts at a run-time place")
+            capacity = max(1, axis.capacity - first)
+    return start, Axis(b.clip(start, stop), capacity)

@@ -1,0 +1,200 @@
+"""The state of one lowering of a tile kernel, beside that of the lanes' own lowering.
+
+Owns variables that hold tiles or views, versions of arrays, and the values of symbolic sizes.
+Must not know what any node of the syntax means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tessera_lang.diagnostics import Diagnostic, Label
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.ast_to_schedule.demand import Demand
+from tessera_lang.lower.ast_to_schedule.emitter import Emitter
+from tessera_lang.lower.ast_to_schedule.liveness import Liveness
+from tessera_lang.lower.ast_to_schedule.nests import Nests
+from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node, Read
+from tessera_lang.lower.context import Bound, Frame, Lowering, Unsupported
+from tessera_lang.record import dataclass, field
+from tessera_lang.sema.typed import Local, TypedFunction
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, INDEX, DType
+from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.type import Tile, TileAxis, Type
+
+
+@dataclass(slots=True)
+class Write:
+    """How often an array was written so far, and where last."""
+
+    count: int = 0
+    span: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """``results`` are views of what the kernel returns, ``result_of`` variables that are one."""
+
+    low: Lowering
+    b: Emitter
+    on_node: Callable[[State, ast.Expr], Node]
+    on_evaluate: Callable[[State, ast.Expr], Node | Bound]
+    on_block: Callable[[State, tuple[ast.Stmt, ...]], None]
+    tiles: dict[Local, Node] = field(default_factory=dict[Local, Node])
+    writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
+    results: list[Value] = field(default_factory=list[Value])
+    result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
+    below: dict[Value, tuple[Value, Value]] = field(
+        default_factory=dict[Value, tuple[Value, Value]]
+    )  # loop variables with their bounds
+    frames: list[Frame] = field(default_factory=list[Frame])
+    lives: dict[TypedFunction, Liveness] = field(default_factory=dict[TypedFunction, Liveness])
+    stages: int | None = None  # of the pipeline around
+    double_buffer: bool | None = None
+    carried: list[tuple[tuple[Local, ...], frozenset[Local]]] = field(
+        default_factory=list[tuple[tuple[Local, ...], frozenset[Local]]]
+    )
+    made: Nests | None = None
+
+    def node(self, e: ast.Expr) -> Node:
+        """An expression as a node; a number has rank 0."""
+        return self.on_node(self, e)
+
+    def evaluate(self, e: ast.Expr) -> Node | Bound:
+        """A node for what is a tile or an array, else the lanes' value."""
+        return self.on_evaluate(self, e)
+
+    def block(self, statements: tuple[ast.Stmt, ...]) -> None:
+        self.on_block(self, statements)
+
+    @property
+    def nests(self) -> Nests:
+        if self.made is None:
+            self.made = Nests(self.b, self._stale)
+        return self.made
+
+    @property
+    def demand(self) -> Demand:
+        return self.nests.demand
+
+    @property
+    def typed(self) -> TypedFunction:
+        return self.low.frame.typed
+
+    @property
+    def live(self) -> Liveness:
+        typed = self.typed
+        if typed not in self.lives:
+            self.lives[typed] = Liveness(typed).run()
+        return self.lives[typed]
+
+    # --- arrays -------------------------------------------------------------------------------
+
+    def version(self, view: Value) -> int:
+        return self.writes.setdefault(view, Write()).count
+
+    def wrote(self, view: Value, span: Span | None) -> None:
+        self.writes.setdefault(view, Write())
+        now = self.writes[view]
+        self.writes[view] = Write(now.count + 1, span)
+
+    def _stale(self, node: Read) -> None:
+        """A whole-tensor value is computed where it is used: its arrays must be as they were."""
+        now = self.writes.get(node.view)
+        if now is None or now.count == node.version:
+            return
+        name = node.view.name
+        labels = (Label(now.span, "written here"),) if now.span is not None else ()
+        raise Refused(
+            Diagnostic(
+                "T0702",
+                f"`{name}` is written before a value made of it is used",
+                node.span,
+                "this value is computed where it is used",
+                labels=labels,
+                helps=(
+                    "store the value into an array first, or read the array again behind the write",
+                ),
+            )
+        )
+
+    # --- sizes --------------------------------------------------------------------------------
+
+    def dim(self, dim: Dim | None) -> Value | None:
+        """The value of a size of sema's; None where one of its names is known to the run only."""
+        if dim is None:
+            return None
+        names: dict[str, Value] = {}
+        for name in symbols_of(dim):
+            found = self.lookup(name)
+            if found is None:
+                return None
+            names[name] = found
+        return self.b.dim(dim, names)
+
+    def lookup(self, name: str) -> Value | None:
+        if name in self.low.symbols:
+            return self.low.symbols[name]
+        if "@" in name or "?" in name:
+            return None
+        function, _, local = name.rpartition(".")
+        function = function.rpartition(".")[2]
+        for frame in reversed(self.frames):
+            if function and frame.typed.declaration.name != function:
+                continue
+            if not function and frame is not self.frames[0]:
+                continue
+            for variable, value in frame.variables.items():
+                if variable.name == local and isinstance(value, Value) and value.type == INDEX:
+                    return value
+            return None
+        return None
+
+    def axis(self, axis: TileAxis, otherwise: Value | None = None) -> Axis:
+        """An axis of sema's; ``otherwise`` is its extent where sema's is known to the run only."""
+        extent = self.dim(axis.extent)
+        if extent is None:
+            extent = otherwise
+        if extent is None:
+            if axis.capacity is None:
+                raise ValueError("an axis of which nothing is known")
+            extent = self.b.number(axis.capacity)
+        return Axis(extent, axis.capacity)
+
+    # --- variables ------------------------------------------------------------------------------
+
+    def held(self, node: Node, span: Span) -> Held:
+        """A node computed now."""
+        if any(a.capacity is None for a in node.axes):
+            what = "a whole-tensor value that a loop carries or a condition chooses"
+            raise Unsupported(span, what, "store it into an array")
+        return self.demand.held(node)
+
+    def view(self, node: ast.Expr) -> Value | None:
+        """The array that a name is, where it is one."""
+        symbol = self.typed.symbols.get(node)
+        if not isinstance(symbol, Local):
+            return None
+        value = self.low.frame.variables.get(symbol)
+        return value if isinstance(value, Value) else None
+
+    def scalar(self, value: Value, dtype: DType) -> Filled:
+        return Filled(value, dtype, ())
+
+
+class Refused(Exception):
+    """A program that is wrong at this level; carries what is said about it."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(diagnostic.message)
+
+
+def register_dtype(t: Type | None) -> DType | None:
+    """The dtype of the bits of a tile or scalar."""
+    if isinstance(t, Tile):
+        return F32 if t.wide else t.dtype
+    dtype = getattr(t, "dtype", None)
+    return dtype if isinstance(dtype, DType) else None

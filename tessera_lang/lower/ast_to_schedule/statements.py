@@ -1,0 +1,412 @@
+"""Statements of tile kernels: assignments, buffers, stores, accumulations.
+
+Owns what each statement becomes. Loops and conditions stand in ``control.py``; stores into
+arrays in ``stores.py``. Must not know expressions beyond ``values``.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Value
+from tessera_lang.ir.schedule.builder import dtype_of
+from tessera_lang.lower import operators
+from tessera_lang.lower.ast_to_schedule import combine, control, functions, stores, values
+from tessera_lang.lower.ast_to_schedule.nodes import (
+    Axis,
+    Filled,
+    Held,
+    Mapped,
+    Node,
+    Product,
+    Read,
+    Reduced,
+    Scanned,
+    Staging,
+    Window,
+    is_whole,
+    operands_of,
+)
+from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
+from tessera_lang.lower.context import Bound, Unsupported, named
+from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.lower.statements import settled
+from tessera_lang.record import replace
+from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.type import Scalar, Tensor, Tile
+
+
+def lower_block(s: State, statements: tuple[ast.Stmt, ...]) -> None:
+    """Statements in order; those behind an exit are never reached and give nothing."""
+    for statement in statements:
+        if s.b.terminated:
+            return
+        with s.b.at(statement.span):
+            try:
+                _statement(s, statement)
+            except Unsupported as fault:
+                report(s, fault)
+            except Refused as refused:
+                s.low.sink.add(refused.diagnostic)
+
+
+def report(s: State, fault: Unsupported) -> None:
+    helps = (fault.help_text,) if fault.help_text else ()
+    message = f"tile kernels do not have {fault.what} yet"
+    s.low.sink.add(Diagnostic("T0700", message, fault.span, "not supported", helps=helps))
+
+
+def _statement(s: State, node: ast.Stmt) -> None:
+    match node:
+        case ast.ExprStmt():
+            _expression(s, node)
+        case ast.Assign():
+            s.low.assigned_name = node.target.id if isinstance(node.target, ast.Name) else ""
+            _assign(s, node.target, node.value)
+        case ast.AnnotatedAssign():
+            if node.value is not None:
+                _assign(s, node.target, node.value)
+        case ast.AugmentedAssign():
+            _augmented(s, node)
+        case ast.If():
+            control.branch(s, node, lower_block)
+        case ast.For():
+            control.loop(s, node, lower_block)
+        case ast.While():
+            control.while_loop(s, node, lower_block)
+        case ast.With():
+            _with(s, node)
+        case ast.Break():
+            s.b.break_(*control.current(s))
+        case ast.Continue():
+            s.b.continue_(*control.current(s))
+        case ast.Return():
+            _return(s, node)
+        case ast.Assert():
+            _assert(s, node)
+        case ast.Pass() | ast.ErrorStmt():
+            pass
+        case ast.Import() | ast.FromImport():
+            raise Unsupported(node.span, "imports inside", "move the import to the top of the file")
+        case ast.FunctionDef():
+            help_text = "move the function to the top of the file"
+            raise Unsupported(node.span, "functions inside", help_text)
+
+
+def _expression(s: State, node: ast.ExprStmt) -> None:
+    value = node.value
+    if isinstance(value, ast.StringLit):
+        return
+    if isinstance(value, ast.Call):
+        symbol = s.typed.symbols.get(value.function)
+        if symbol == Builtin("op.prefetch"):
+            _prefetch(s, value)
+            return
+        if isinstance(symbol, Builtin) and symbol.name.startswith("schedule."):
+            return  # a directive: it stands in TileInfo
+        if values.is_tile_call(s, value):
+            functions.call(s, value)
+            return
+    lower_expression(s.low, value)
+
+
+def _assert(s: State, node: ast.Assert) -> None:
+    if s.typed.constants.get(node.test) is True:
+        return
+    condition = control.truth(s, node.test)
+    text = node.message.value if isinstance(node.message, ast.StringLit) else ""
+    what = text or s.low.text(node.test.span)
+    s.b.assertion(condition, s.low.site("assert", node.span, what, shown=what))
+
+
+def _with(s: State, node: ast.With) -> None:
+    """``with schedule.pipeline(double_buffer=True)``: the depth of what is staged inside."""
+    call = node.context
+    symbol = s.typed.symbols.get(call.function) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or symbol != Builtin("schedule.pipeline"):
+        raise Unsupported(node.span, "`with` this")
+    double = functions.known(s, functions.argument(s, call, "double_buffer"))
+    stages = functions.known(s, functions.argument(s, call, "stages"))
+    before = s.stages, s.double_buffer
+    s.double_buffer = bool(double) if double is not None else None
+    s.stages = int(stages) if isinstance(stages, int) else 2 if double else 1
+    try:
+        lower_block(s, node.body)
+    finally:
+        s.stages, s.double_buffer = before
+
+
+# --- variables -------------------------------------------------------------------------------
+
+
+def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
+    if isinstance(target, ast.TupleExpr):
+        items = value.items if isinstance(value, ast.TupleExpr) else None
+        if items is None:
+            found = lower_expression(s.low, value)
+            if isinstance(found, Value) or len(found) != len(target.items):
+                raise Unsupported(target.span, "unpacking of this value")
+            for item, part in zip(target.items, found, strict=True):
+                bind(s, item, part)
+            return
+        made = [s.evaluate(item) for item in items]
+        made = [x if isinstance(x, Value | tuple) else settle(s, x) for x in made]
+        for item, part in zip(target.items, made, strict=True):
+            _store_or_bind(s, item, part)
+        return
+    if isinstance(target, ast.Name) and _makes_result(s, target, value):
+        return
+    _store_or_bind(s, target, s.evaluate(value))
+
+
+def _makes_result(s: State, target: ast.Name, value: ast.Expr) -> bool:
+    """``y = op.empty(...)`` of an array that the kernel returns."""
+    symbol = s.typed.symbols.get(target)
+    if not isinstance(symbol, Local) or symbol not in s.result_of:
+        return False
+    view = s.result_of[symbol]
+    s.low.frame.variables[symbol] = view
+    made = s.typed.symbols.get(value.function) if isinstance(value, ast.Call) else None
+    if not isinstance(value, ast.Call) or not isinstance(made, Builtin):
+        raise Unsupported(value.span, "this as an array that is returned")
+    if not made.name.startswith("op.empty"):
+        stores.fill(s, view, _fill_of(s, value, made.name, view), value.span)
+    return True
+
+
+def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
+    dtype = dtype_of(view)
+    if name.startswith("op.full"):
+        given = s.node(functions.needed(s, call, "value"))
+        return combine.cast(s, given, dtype)
+    return combine.constant(s, 1 if name.startswith("op.ones") else 0, dtype)
+
+
+def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
+    if isinstance(target, ast.Subscript):
+        if isinstance(value, tuple):
+            raise Unsupported(target.span, "tuples as elements")
+        node = combine.number(value) if isinstance(value, Value) else value
+        if isinstance(s.typed.types.get(target.value), Tensor):
+            stores.store(s, target, node)
+        else:
+            _store_in_buffer(s, target, node)
+    else:
+        bind(s, target, value)
+
+
+def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
+    symbol = s.typed.symbols.get(target)
+    if not isinstance(symbol, Local):
+        raise Unsupported(target.span, "an assignment to this")
+    t = s.typed.variables.get(symbol)
+    if isinstance(value, Value | tuple):
+        if isinstance(t, Tile):
+            value = combine.number(value) if isinstance(value, Value) else value
+        else:
+            value = settled(s.low, value, t)
+            if isinstance(value, Value):
+                value = named(s.b, value, symbol.name)
+            s.low.frame.variables[symbol] = value
+            s.tiles.pop(symbol, None)
+            return
+    if isinstance(value, tuple):
+        raise Unsupported(target.span, "a tuple with tiles")
+    dtype = register_dtype(t)
+    if isinstance(t, Scalar | Tile) and dtype is not None:
+        value = combine.cast(s, value, dtype)
+    if isinstance(t, Tensor):
+        s.tiles[symbol] = value
+        return
+    value = settle(s, value)
+    if isinstance(t, Scalar):
+        scalar = combine.scalar_of(s, value)
+        s.low.frame.variables[symbol] = named(s.b, scalar, symbol.name)
+        return
+    if isinstance(value, Held):
+        value = Held(named(s.b, value.value, symbol.name), value.dtype, value.axes)
+    s.tiles[symbol] = value
+
+
+def settle(s: State, node: Node) -> Node:
+    """A value as a variable keeps it: computed, where it has a capacity; what it needs of such
+    parts is computed too, so that it is what it was when it was bound."""
+    if isinstance(node, Held | Filled):
+        return node
+    if is_whole(node):
+        s.nests.name_alone(node)
+        return s.demand.held(node)
+    if isinstance(node, Read):
+        return node
+    changed = False
+    parts: list[Node] = []
+    for operand in operands_of(node):
+        part = operand
+        if isinstance(operand, Reduced | Scanned | Product) and is_whole(operand):
+            s.nests.name_alone(operand)
+            part = s.demand.held(operand)
+        elif not isinstance(operand, Held | Filled | Read):
+            part = settle(s, operand)
+        changed = changed or part is not operand
+        parts.append(part)
+    return _with_operands(node, parts) if changed else node
+
+
+def _with_operands(node: Node, parts: list[Node]) -> Node:
+    match node:
+        case Mapped():
+            return replace(node, operands=tuple(parts))
+        case Product():
+            return replace(node, a=parts[0], b=parts[1])
+        case Held() | Filled() | Read():
+            return node
+        case _ if hasattr(node, "operand"):
+            return replace(node, operand=parts[0])
+        case _:
+            return node
+
+
+def _augmented(s: State, node: ast.AugmentedAssign) -> None:
+    target = node.target
+    if isinstance(target, ast.Subscript) and isinstance(s.typed.types.get(target.value), Tensor):
+        stores.accumulate(s, node)
+        return
+    symbol = s.typed.symbols.get(target)
+    t = s.typed.variables.get(symbol) if isinstance(symbol, Local) else None
+    if isinstance(target, ast.Subscript):
+        old = s.node(target)
+        dtype = register_dtype(s.typed.types.get(target)) or old.dtype
+        right = s.node(node.value)
+        made = combine.combine(s, node.operator, old, right, dtype, None, node.span)
+        _store_in_buffer(s, target, made)
+        return
+    if isinstance(t, Tile):
+        old = s.node(target)
+        dtype = register_dtype(t) or old.dtype
+        right = s.node(node.value)
+        bind(s, target, combine.combine(s, node.operator, old, right, dtype, t, node.span))
+        return
+    number = lower_expression(s.low, target)
+    other = lower_expression(s.low, node.value)
+    if not isinstance(number, Value) or not isinstance(other, Value):
+        raise Unsupported(node.span, "this assignment")
+    bind(s, target, operators.combine(s.low, node.operator, number, other, node.span))
+
+
+# --- buffers ---------------------------------------------------------------------------------
+
+
+def _prefetch(s: State, call: ast.Call) -> None:
+    buffer = functions.needed(s, call, "buffer")
+    value = s.node(functions.needed(s, call, "value"))
+    if isinstance(value, Read):
+        value = replace(value, staging=Staging(s.double_buffer, True))
+    _whole_store(s, buffer, value)
+
+
+def _buffer(s: State, e: ast.Expr) -> tuple[Local, Node]:
+    symbol = s.typed.symbols.get(e)
+    if not isinstance(symbol, Local) or symbol not in s.tiles:
+        raise Unsupported(e.span, "a store into this")
+    return symbol, s.tiles[symbol]
+
+
+def _store_in_buffer(s: State, target: ast.Subscript, value: Node) -> None:
+    from tessera_lang.lower.ast_to_schedule.liveness import is_whole_store
+
+    if is_whole_store(s.typed, target):
+        _whole_store(s, target.value, value)
+    else:
+        _part_store(s, target, value)
+
+
+def _whole_store(s: State, e: ast.Expr, value: Node) -> None:
+    """The buffer has the value's extent; what the value does not cover counts as 0."""
+    symbol, old = _buffer(s, e)
+    room = tuple(a.capacity or 1 for a in old.axes)
+    value = combine.cast(s, value, old.dtype)
+    zero = s.b.number(0)
+    axes: list[Axis] = []
+    windows: list[Window] = []
+    short = False
+    own = value.axes[len(value.axes) - len(room) :] if value.axes else ()
+    for i, n in enumerate(room):
+        j = i - len(room) + len(own)
+        if j < 0 or (own[j].capacity == 1 and n != 1):
+            axes.append(Axis(s.b.number(n), n))
+            windows.append(s.demand.one() if j >= 0 else Window(zero, n, s.b.number(n)))
+            continue
+        size = n if own[j].capacity is None else min(n, own[j].capacity or n)
+        short = short or size < n
+        axes.append(Axis(own[j].extent, n))
+        windows.append(Window(zero, size, own[j].extent))
+    if own:
+        s.nests.name_alone(value)
+    tile = s.demand(value, tuple(windows[len(room) - len(own) :]))
+    if short:
+        empty = s.b.full(s.b.constant(0, old.dtype), room)
+        tile = s.demand.stretch(tile, tuple(w.size for w in windows))
+        tile = s.b.insert(empty, tile, [zero] * len(room), [w.extent for w in windows])
+    else:
+        tile = s.demand.stretch(tile, room)
+    s.tiles[symbol] = Held(named(s.b, tile, symbol.name), old.dtype, tuple(axes))
+
+
+def _part_store(s: State, target: ast.Subscript, value: Node) -> None:
+    """A store into a part: what was not there is 0 from now on, and the extent is the capacity."""
+    from tessera_lang.lower.ast_to_schedule.slices import part_of_tile
+
+    symbol, old = _buffer(s, target.value)
+    room = tuple(a.capacity or 1 for a in old.axes)
+    whole = tuple(Axis(s.b.number(n), n) for n in room)
+    tile = s.demand(old, s.demand.whole(old))
+    full = all(s.b.known(a.extent) == n for a, n in zip(old.axes, room, strict=True))
+    if not full:
+        tile = s.b.mask(tile, s.b.constant(0, old.dtype), [a.extent for a in old.axes])
+    place = part_of_tile(s, target, Held(tile, old.dtype, whole))
+    part = combine.cast(s, value, old.dtype)
+    made = Mapped(lambda v, w: v[0], (part,), old.dtype, place.axes, target.span)
+    found = s.demand(made, s.demand.whole(made))
+    found, starts, extents = _as_part(s, place, found, len(room))
+    tile = s.b.insert(tile, found, starts, extents)
+    s.tiles[symbol] = Held(named(s.b, tile, symbol.name), old.dtype, whole)
+
+
+def _as_part(
+    s: State, place: Node, value: Value, rank: int
+) -> tuple[Value, list[Value], list[Value]]:
+    """A value with an axis for each of the buffer's: starts and extents."""
+    from tessera_lang.lower.ast_to_schedule.nodes import Part
+
+    assert isinstance(place, Part)
+    one = s.b.number(1)
+    if isinstance(value.type, DType):
+        value = s.b.full(value, (1,) * rank)
+    else:
+        for axis, along in enumerate(place.along):
+            if along is None:
+                value = s.b.expand(value, axis)
+    extents = [one if a is None else place.axes[a].extent for a in place.along]
+    return value, list(place.starts), extents
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def _return(s: State, node: ast.Return) -> None:
+    """Store what is returned into the kernel's results; arrays made here are there already."""
+    if node.value is not None and not isinstance(node.value, ast.NoneLit):
+        items = node.value.items if isinstance(node.value, ast.TupleExpr) else (node.value,)
+        for item, view in zip(items, s.results, strict=True):
+            symbol = s.typed.symbols.get(item)
+            if isinstance(symbol, Local) and s.result_of.get(symbol) is view:
+                continue
+            found = s.evaluate(item)
+            if isinstance(found, tuple):
+                raise Unsupported(item.span, "this as a result")
+            found = combine.number(found) if isinstance(found, Value) else found
+            stores.fill(s, view, found, item.span)
+    if s.b.depth > 1:
+        raise Unsupported(node.span, "`return` inside of a loop or condition")
+    s.b.return_()

@@ -1,0 +1,212 @@
+"""Stores into arrays, and accumulations.
+
+Owns the loops over a place that has axes without a capacity, and what an expression may read of
+the array it is stored into. Must not know how values are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Value, ViewType
+from tessera_lang.lower.ast_to_schedule import combine, slices
+from tessera_lang.lower.ast_to_schedule.nodes import (
+    Axis,
+    Mapped,
+    Node,
+    Part,
+    Product,
+    Read,
+    Reduced,
+    Scanned,
+    Window,
+    Windows,
+    operands_of,
+)
+from tessera_lang.lower.ast_to_schedule.state import Refused, State
+from tessera_lang.lower.context import Unsupported
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, F32, I32, DType
+
+Emit = Callable[[Value, list[Value], list[Value], list[int], list[int]], None]
+_KINDS = {"+": "add", "-": "add", "*": "mul"}
+
+
+def store(s: State, target: ast.Subscript, value: Node) -> None:
+    """``C[...] = value``."""
+    place, inside = _place(s, target)
+    _write(s, place, inside, value, target.span, _stores(s, place.view))
+
+
+def fill(s: State, view: Value, value: Node, span: Span) -> None:
+    """A whole array."""
+    place = slices.array(s, view, span)
+    _write(s, place, None, value, span, _stores(s, view))
+
+
+def accumulate(s: State, node: ast.AugmentedAssign) -> None:
+    """``C[...] += value``: a reduction over the loops that the place does not depend on."""
+    assert isinstance(node.target, ast.Subscript)
+    place, inside = _place(s, node.target)
+    value = s.node(node.value)
+    wide = accumulator(place.dtype)
+    kind = _KINDS.get(node.operator)
+    if kind is None:
+        old: Node = combine.cast(s, place, wide)
+        made = combine.combine(s, node.operator, old, value, wide, None, node.span)
+        _write(s, place, inside, made, node.span, _stores(s, place.view))
+        return
+    value = combine.cast(s, value, wide)
+    if node.operator == "-":
+        value = combine.mapped(s, "neg", (value,), wide)
+    b = s.b
+
+    def emit(
+        tile: Value, starts: list[Value], extents: list[Value], dims: list[int], steps: list[int]
+    ) -> None:
+        b.accumulate(kind, tile, place.view, starts, extents, dims=dims, steps=steps)
+
+    _write(s, place, inside, value, node.span, emit, wide)
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which a sum over an array's elements is kept."""
+    if dtype == BOOL or (dtype.is_integer and dtype.bits < 32):
+        return I32
+    return F32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def _stores(s: State, view: Value) -> Emit:
+    def emit(
+        tile: Value, starts: list[Value], extents: list[Value], dims: list[int], steps: list[int]
+    ) -> None:
+        s.b.store_tile(tile, view, starts, extents, dims=dims, steps=steps)
+
+    return emit
+
+
+def _place(s: State, target: ast.Subscript) -> tuple[Read, Value | None]:
+    base = s.node(target.value)
+    if not isinstance(base, Read):
+        raise Unsupported(target.span, "a store into this")
+    part, inside = slices.part_of_array(s, target, base, write=True)
+    if not isinstance(part, Read):
+        raise Unsupported(target.span, "new axes in a place that is written")
+    return part, inside
+
+
+def _write(
+    s: State, place: Read, inside: Value | None, value: Node, span: Span, emit: Emit,
+    dtype: DType | None = None,
+) -> None:  # fmt: skip
+    view, wanted = place.view, dtype or place.dtype
+    assert isinstance(view.type, ViewType)
+    if not view.type.mut:
+        raise Unsupported(span, f"a store into `{view.name}`, which is not `mut`")
+    value = combine.cast(s, value, wanted)
+    if not place.axes:
+        _write_element(s, place, inside, value, emit)
+    else:
+        _write_axes(s, place, value, wanted, span, emit)
+    s.wrote(view, span)
+
+
+def _write_element(s: State, place: Read, inside: Value | None, value: Node, emit: Emit) -> None:
+    """One element: a tile of one, whose extent is 0 where the place is outside."""
+    b, last = s.b, len(place.starts) - 1
+    scalar = combine.scalar_of(s, value)
+    extent = b.number(1)
+    starts = list(place.starts)
+    if inside is not None and not _is_true(s, inside):
+        extent = b.select(inside, extent, b.number(0))
+        starts = [b.select(inside, v, b.number(0)) for v in starts]
+    emit(b.full(scalar, (1,)), starts, [extent], [last], [1])
+
+
+def _is_true(s: State, value: Value) -> bool:
+    return any(
+        o.name == "tile.constant" and o.result is value and o.attributes["value"] is True
+        for o in s.b.current.operations[-64:]
+    )
+
+
+def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, emit: Emit) -> None:
+    """Whole where every axis has a capacity; else loops over those that have none."""
+    b = s.b
+    axes = tuple(_axis(place, value, i) for i in range(len(place.axes)))
+    root = Mapped(lambda v, w: v[0], (value,), dtype, axes, span)
+    windows: list[Window | None] = [
+        None if a.capacity is None else Window(b.number(0), a.capacity, a.extent) for a in axes
+    ]
+    if any(w is None for w in windows):
+        _check_own_reads(s, root, place, span)
+
+    def body(found: Windows) -> None:
+        tile = s.demand(root, found)
+        starts = list(place.starts)
+        for dim, step, w in zip(place.dims, place.steps, found, strict=True):
+            starts[dim] = b.add(starts[dim], b.arithmetic("mul", w.start, b.number(step)))
+        order = sorted(range(len(place.dims)), key=lambda i: place.dims[i])
+        tile = s.demand.permute(tile, order)
+        extents = [found[i].extent for i in order]
+        dims = [place.dims[i] for i in order]
+        emit(tile, starts, extents, dims, [place.steps[i] for i in order])
+
+    s.nests.over(root, windows, body)
+
+
+def _axis(place: Read, value: Node, i: int) -> Axis:
+    """Room for a place: its own, or that of the value that is stored."""
+    axis = place.axes[i]
+    j = i - len(place.axes) + len(value.axes)
+    own = value.axes[j].capacity if j >= 0 else None
+    if axis.capacity is not None and own is not None and own != 1:
+        return Axis(axis.extent, min(axis.capacity, own))
+    if axis.capacity is not None or own is None or own == 1:
+        return axis
+    return Axis(axis.extent, own)
+
+
+def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
+    """Inside the loops over a result only the element that is written may be read of it."""
+    for node, aligned in _reads(root, True):
+        if node.view is not place.view:
+            continue
+        same = (
+            aligned
+            and node.starts == place.starts
+            and node.dims == place.dims
+            and node.steps == place.steps
+            and not any(n is not None for n in node.numbers)
+        )
+        if not same:
+            name = place.view.name
+            raise Refused(
+                Diagnostic(
+                    "T0701",
+                    f"`{name}` is read at other places than those that are written",
+                    node.span or span,
+                    f"this needs all of `{name}` as it was before the store",
+                    helps=(f"store the result into another array, then copy it into `{name}`",),
+                )
+            )
+
+
+def _reads(node: Node, aligned: bool) -> Sequence[tuple[Read, bool]]:
+    """Reads below a node, and whether each is of the element that is asked for."""
+    if isinstance(node, Read):
+        inner = [r for n in node.numbers if n is not None for r in _reads(n, False)]
+        return [(node, aligned), *inner]
+    keeps = aligned and not isinstance(node, Product | Reduced | Scanned | Part)
+    if isinstance(node, Mapped):
+        rank = len(node.axes)
+        return [
+            r
+            for operand in node.operands
+            for r in _reads(operand, keeps and len(operand.axes) == rank)
+        ]
+    if not isinstance(node, Product | Reduced | Scanned | Part):
+        keeps = False if operands_of(node) else keeps
+    return [r for operand in operands_of(node) for r in _reads(operand, keeps)]

@@ -1,0 +1,48 @@
+"""The passes that decide a schedule for a machine, in order.
+
+Owns the order. Each pass is a file and writes attributes with their origins; nothing is
+expanded. Must not know a single decision.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Program
+from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.schedule.choose_tiles import choose_tiles
+from tessera_lang.opt.schedule.context import Context, Decide
+from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
+from tessera_lang.opt.schedule.legality import check_fit
+from tessera_lang.opt.schedule.pipeline import pipeline
+from tessera_lang.opt.schedule.roles import assign_roles
+from tessera_lang.opt.schedule.separate import separate
+from tessera_lang.opt.schedule.squeeze import squeeze
+from tessera_lang.opt.schedule.stage import stage
+from tessera_lang.opt.schedule.subtile import subtile
+from tessera_lang.opt.schedule.units import assign_units
+from tessera_lang.target.machine import Machine
+
+
+def normalise(program: Program, context: Context) -> Program:
+    """Stacks of one matrix as matrices, groups apart from loops; on a CPU neither matters."""
+    return program if context.machine.target == "cpu" else separate(squeeze(program))
+
+
+_DECISIONS: tuple[Decide, ...] = (
+    normalise, choose_tiles, assign_units, stage, assign_roles, cluster, subtile,
+    pipeline, order_grid, persistent, check_fit,
+)  # fmt: skip
+
+
+def decide(machine: Machine, remarks: list[Diagnostic] | None = None) -> tuple[Pass, ...]:
+    """The passes for a machine. What they have to say goes to ``remarks``: notes, and an error
+    where the schedule does not fit, after which the program is not to be lowered."""
+    context = Context(machine, remarks if remarks is not None else [])
+    return tuple(_pass(one, context) for one in _DECISIONS)
+
+
+def _pass(one: Decide, context: Context) -> Pass:
+    def run(program: Program) -> Program:
+        return program if context.refused else one(program, context)
+
+    return Pass(one.__name__, "schedule", "schedule", run)

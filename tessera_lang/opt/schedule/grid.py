@@ -1,0 +1,164 @@
+"""How the groups walk over the tiles: clusters, order, and whether they stay.
+
+Owns three decisions on the loop that became the grid. ``cluster``: neighbours along the rows
+that read the same columns get them with one copy. ``order``: blocks of rows, so that what
+neighbours read stays in the second-level cache. ``persistent``: a group takes tile after tile,
+so that the end of one overlaps the beginning of the next.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import Attribute, Operation, Program, Value
+from tessera_lang.opt.schedule.context import (
+    Context,
+    overruled,
+    said_by_user,
+    with_decisions,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.facts import (
+    LOOPS,
+    Estimate,
+    Facts,
+    facts_of,
+    is_grid,
+    kernel_of,
+    numbers,
+    numbers_or_names,
+)
+from tessera_lang.opt.schedule.producer import depends_on
+from tessera_lang.opt.schedule.rings import is_staged
+
+GROUP_ROWS = 8
+_MOST_GROUPS = 8  # of a cluster, on every machine that has them
+
+
+def cluster(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    said = numbers(kernel, "cluster")
+    if said and said_by_user(kernel, "cluster"):
+        reason = _said_reason(said, facts, context)
+        if reason:
+            return with_kernel(program, overruled(kernel, "cluster", (), context, reason))
+        return program
+    if not context.machine.has("cluster") or "roles" not in kernel.attributes:
+        return program
+    grid = facts.grid
+    if grid is None or cluster_reason(facts, (2, 1)):
+        return program
+    rows = _trips_along(facts, grid, _row_axis(grid))
+    if rows is not None and (rows < 2 or (rows % 2 and rows < 16)):
+        return program
+    tiles = Estimate(facts, {}).trips(grid)
+    if tiles is not None and tiles <= context.machine.units // 2:
+        return program  # few tiles have the cache for themselves, and clusters start later
+    return with_kernel(program, with_decisions(kernel, {"cluster": (2, 1)}))
+
+
+def _said_reason(said: tuple[int, ...], facts: Facts, context: Context) -> str:
+    size = 1
+    for n in said:
+        size *= n
+    if size == 1:
+        return ""
+    if not context.machine.has("cluster"):
+        return f"{context.machine.arch} has no clusters"
+    if "roles" not in facts.kernel.attributes:
+        return "the kernel is not split into producer and consumers"
+    if size > _MOST_GROUPS:
+        return f"a cluster has at most {_MOST_GROUPS} groups"
+    grid = facts.grid
+    assert grid is not None
+    if len(said) > len(numbers_or_names(grid, "axes")):
+        return "the grid has fewer axes"
+    return cluster_reason(facts, said)
+
+
+def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
+    """Why groups cannot share copies in clusters of this shape; empty where they can."""
+    grid = facts.grid
+    if grid is None or len(numbers_or_names(grid, "axes")) < max(2, len(shape)):
+        return "the grid has fewer than two axes"
+    variables = cluster_variables(grid, shape)
+    if len(variables) != 1:
+        return "groups share copies along one axis of the grid"
+    ((variable, _),) = variables
+    if any(o.name in ("tile.load", "tile.assert") for o in grid.walk()):
+        return "its tiles read single elements, which a tile beyond the edge has not"
+    staged = [x for x in facts.loads if is_staged(x)]
+    if all(depends_on(x.starts, variable, facts) for x in staged):
+        return "no staged tile is the same for neighbours"
+    for load in staged:
+        for around in load.inside:
+            bounds = [v for v in around.operands if around.name in (*LOOPS, "tile.if")]
+            if not is_grid(around) and depends_on(_uniform(around, bounds), variable, facts):
+                return "its loops differ between neighbours"
+    return ""
+
+
+def _uniform(around: Operation, operands: list[Value]) -> list[Value]:
+    """The operands that decide how often an operation's inside runs."""
+    carried = len(around.results) if around.name in LOOPS else 0
+    return operands[: len(operands) - carried]
+
+
+def cluster_variables(grid: Operation, shape: tuple[int, ...]) -> tuple[tuple[Value, int], ...]:
+    """The variables of the grid along which a cluster extends, with how far. ``shape`` names the
+    last axes of the grid."""
+    axes = len(numbers_or_names(grid, "axes"))
+    first = max(0, axes - max(2, len(shape)))
+    variables = grid.regions[0].arguments[first:axes]
+    return tuple((v, n) for v, n in zip(variables, shape, strict=False) if n > 1)
+
+
+def _row_axis(grid: Operation) -> int:
+    return len(numbers_or_names(grid, "axes")) - 2
+
+
+def _trips_along(facts: Facts, grid: Operation, axis: int) -> int | None:
+    estimate = Estimate(facts, {})
+    axes = len(numbers_or_names(grid, "axes"))
+    low, high, by = (estimate.value(grid.operands[axis + part * axes]) for part in range(3))
+    if low is None or high is None or not by:
+        return None
+    return -(-(high - low) // by)
+
+
+def order_grid(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    grid = facts.grid
+    if context.machine.target == "cpu" or grid is None or not facts.dots:
+        return program
+    if not _reads_in_blocks(facts, grid):
+        return program
+    rows = GROUP_ROWS
+    along = _trips_along(facts, grid, _row_axis(grid))
+    shape = numbers(kernel, "cluster")
+    if along is not None:
+        rows = max(1, min(rows, -(-along // (shape[0] if shape else 1))))
+    decisions: dict[str, Attribute] = {"order": "grouped", "group_rows": rows}
+    return with_kernel(program, with_decisions(kernel, decisions))
+
+
+def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
+    """Whether neighbours along each of the last two axes read tiles that are the same."""
+    axes = len(numbers_or_names(grid, "axes"))
+    if axes < 2:
+        return False
+    staged = [x for x in facts.loads if is_staged(x)]
+    return all(
+        any(not depends_on(x.starts, variable, facts) for x in staged)
+        for variable in grid.regions[0].arguments[axes - 2 : axes]
+    )
+
+
+def persistent(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    if "roles" in kernel.attributes:
+        return with_kernel(program, with_decisions(kernel, {"persistent": True}))
+    if kernel.attributes.get("persistent") and said_by_user(kernel, "persistent"):
+        reason = "the kernel is not split into producer and consumers"
+        return with_kernel(program, overruled(kernel, "persistent", False, context, reason))
+    return program

@@ -1,0 +1,307 @@
+"""Takes away axes of one element that products carry along: a batch that the grid walks over.
+
+A tile ``1 x 128 x 64`` whose first axis runs along a batch is a matrix for everybody behind: for
+units, copies and layouts. Axes that meet are taken together; one is kept where an operation
+looks at it (a reduction along it, a mask of it). Schedule IR to Schedule IR, for every target.
+
+Owns the rewriting. Must not know machines.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import Attribute, Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.record import replace
+from tessera_lang.types.dtype import INDEX
+
+Axis = tuple[Value, int]
+_FOR = f"{PREFIX}for"
+_LOOPS = (_FOR, "tile.while")
+
+
+def squeeze(program: Program) -> Program:
+    """The program with matrices where it had stacks of one; itself where it had none."""
+    (kernel,) = program.operations
+    axes = _Axes(kernel)
+    gone = axes.gone()
+    if not gone:
+        return program
+    made = _Rewriter(axes, gone).kernel(kernel)
+    return replace(program, operations=(made,))
+
+
+def _rank(value: Value) -> int:
+    return len(value.type.shape) if isinstance(value.type, TileType) else 0
+
+
+def _numbers(operation: Operation, name: str) -> tuple[int, ...]:
+    held = operation.attributes.get(name, ())
+    return tuple(n for n in held if isinstance(n, int)) if isinstance(held, tuple) else ()
+
+
+def _axis(operation: Operation) -> int:
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    return axis
+
+
+class _Axes:
+    """Which axes of tiles meet, and which of them are to stay."""
+
+    def __init__(self, kernel: Operation) -> None:
+        self._parents: dict[Axis, Axis] = {}
+        self._kept: set[Axis] = set()
+        self._wanted: list[Axis] = []
+        self._values: list[Value] = []
+        self.definitions: dict[Value, Operation] = {}
+        self.loops: dict[Value, tuple[Value, Value, Value]] = {}
+        self._region(kernel.regions[0])
+
+    def find(self, at: Axis) -> Axis:
+        while (up := self._parents.get(at, at)) != at:
+            at = up
+        return at
+
+    def gone(self) -> set[Axis]:
+        """Representatives of the classes that are taken away."""
+        kept = {self.find(a) for a in self._kept}
+        wide: set[Axis] = set()
+        for value in self._values:
+            t = value.type
+            assert isinstance(t, TileType)
+            for axis, size in enumerate(t.shape):
+                if size != 1:
+                    wide.add(self.find((value, axis)))
+        return {self.find(a) for a in self._wanted} - kept - wide
+
+    def _unite(self, a: Axis, b: Axis) -> None:
+        x, y = self.find(a), self.find(b)
+        if x != y:
+            self._parents[y] = x
+
+    def _same(self, a: Value, b: Value) -> None:
+        for axis in range(min(_rank(a), _rank(b))):
+            self._unite((a, axis), (b, axis))
+
+    def _region(self, region: Region) -> None:
+        self._values += [v for v in region.arguments if _rank(v)]
+        for operation in region.operations:
+            self.definitions.update(dict.fromkeys(operation.results, operation))
+            self._values += [v for v in operation.results if _rank(v)]
+            if operation.name == _FOR:
+                self._variables(operation)
+            for nested in operation.regions:
+                self._region(nested)
+            self._relate(operation)
+
+    def _variables(self, loop: Operation) -> None:
+        names = loop.attributes["axes"]
+        assert isinstance(names, tuple)
+        n = len(names)
+        for i, variable in enumerate(loop.regions[0].arguments[:n]):
+            self.loops[variable] = (
+                loop.operands[i],
+                loop.operands[n + i],
+                loop.operands[2 * n + i],
+            )
+
+    def _relate(self, operation: Operation) -> None:
+        match operation.name.removeprefix(PREFIX):
+            case "for" | "tile.while" | "tile.if" | "tile.scope":
+                self._control(operation)
+            case "load" | "store" | "full" | "iota" | "accumulate":
+                pass
+            case "gather":
+                self._kept.update((operation.result, i) for i in range(_rank(operation.result)))
+            case "extract" | "insert" | "scan":
+                for value in (*operation.operands, *operation.results):
+                    self._kept.update((value, i) for i in range(_rank(value)))
+            case "reduce":
+                tile, axis = operation.operands[0], _axis(operation)
+                self._kept.add((tile, axis))
+                for i in range(_rank(operation.result)):
+                    self._unite((tile, i + (i >= axis)), (operation.result, i))
+            case "expand":
+                axis = _axis(operation)
+                for i in range(_rank(operation.operands[0])):
+                    self._unite((operation.operands[0], i), (operation.result, i + (i >= axis)))
+            case "broadcast":
+                self._broadcast(operation)
+            case "transpose":
+                for i, old in enumerate(_numbers(operation, "permutation")):
+                    self._unite((operation.operands[0], old), (operation.result, i))
+            case "mask":
+                self._mask(operation)
+            case "dot":
+                self._dot(operation)
+            case _:
+                for value in operation.operands if operation.results else ():
+                    self._same(value, operation.results[0])
+
+    def _broadcast(self, operation: Operation) -> None:
+        small, big = operation.operands[0], operation.result
+        for i in range(_rank(small)):
+            if small.type.shape[i] == big.type.shape[i]:  # type: ignore[union-attr]
+                self._unite((small, i), (big, i))
+            else:
+                self._kept.add((small, i))
+
+    def _mask(self, operation: Operation) -> None:
+        tile, _, *extents = operation.operands
+        self._same(tile, operation.result)
+        for i, extent in enumerate(extents):
+            if not self.is_one(extent):
+                self._kept.add((tile, i))
+
+    def _dot(self, operation: Operation) -> None:
+        a, b, accumulator = operation.operands
+        self._same(accumulator, operation.result)
+        rank = _rank(accumulator)
+        for value in (a, b):
+            for i in range(rank - 2):
+                self._unite((value, i), (accumulator, i))
+        self._unite((a, rank - 2), (accumulator, rank - 2))
+        self._unite((b, rank - 1), (accumulator, rank - 1))
+        self._unite((a, rank - 1), (b, rank - 2))
+        self._wanted += [(accumulator, i) for i in range(rank - 2)]
+        for value in (a, b, accumulator):
+            self._kept.update(((value, rank - 2), (value, rank - 1)))
+
+    def _control(self, operation: Operation) -> None:
+        names = operation.attributes.get("axes", ())
+        n = len(names) if isinstance(names, tuple) else 0
+        if operation.name in _LOOPS:
+            for value, result in zip(operation.operands[3 * n :], operation.results, strict=True):
+                self._same(value, result)
+            for region in operation.regions:
+                for value, result in zip(region.arguments[n:], operation.results, strict=True):
+                    self._same(value, result)
+        exits = ("tile.yield", "tile.condition", "tile.break", "tile.continue", "tile.leave")
+        for region in operation.regions:
+            for inner in region.operations:
+                for nested in inner.walk():
+                    if nested.name not in exits:
+                        continue
+                    values = nested.operands[nested.name == "tile.condition" :]
+                    if [v.type for v in values] == [r.type for r in operation.results]:
+                        for value, result in zip(values, operation.results, strict=True):
+                            self._same(value, result)
+
+    def is_one(self, extent: Value) -> bool:
+        """Whether an extent of at most one element surely is one."""
+        operation = self.definitions.get(extent)
+        if operation is None:
+            return False
+        if operation.name == "tile.constant":
+            return operation.attributes["value"] == 1
+        if operation.name == "tile.min":
+            return all(self.is_one(v) or self._is_rest(v) for v in operation.operands)
+        if operation.name == "tile.max":
+            return any(self.is_one(v) for v in operation.operands)
+        return False
+
+    def _is_rest(self, value: Value) -> bool:
+        """``upper - variable`` of a loop: at least one."""
+        operation = self.definitions.get(value)
+        if operation is None or operation.name != "tile.sub":
+            return False
+        total, start = operation.operands
+        loop = self.loops.get(start)
+        return loop is not None and loop[1] is total
+
+
+class _Rewriter:
+    def __init__(self, axes: _Axes, gone: set[Axis]) -> None:
+        self.axes = axes
+        self._gone = gone
+        self._values: dict[Value, Value] = {}
+
+    def kernel(self, kernel: Operation) -> Operation:
+        return replace(kernel, regions=tuple(self._region(r) for r in kernel.regions))
+
+    def gone(self, value: Value) -> tuple[int, ...]:
+        """The axes that a value loses."""
+        return tuple(i for i in range(_rank(value)) if self.axes.find((value, i)) in self._gone)
+
+    def _new(self, value: Value) -> Value:
+        lost, t = self.gone(value), value.type
+        if not lost or not isinstance(t, TileType):
+            return value
+        shape = tuple(n for i, n in enumerate(t.shape) if i not in lost)
+        made = self._values[value] = Value(replace(t, shape=shape), value.name)
+        return made
+
+    def value(self, value: Value) -> Value:
+        return self._values.get(value, value)
+
+    def _region(self, region: Region) -> Region:
+        arguments = tuple(self._new(v) for v in region.arguments)
+        out: list[Operation] = []
+        for operation in region.operations:
+            self._operation(operation, out)
+        return Region(arguments, tuple(out))
+
+    def _operation(self, operation: Operation, out: list[Operation]) -> None:
+        operands = tuple(self.value(v) for v in operation.operands)
+        tiles = (*operation.operands, *operation.results)
+        if not operation.regions and not any(self.gone(v) for v in tiles):
+            out.append(replace(operation, operands=operands))
+            return
+        match operation.name.removeprefix(PREFIX):
+            case "load" | "store" | "accumulate":
+                operands = self._access(operation, out)
+                attributes = self._attributes(operation)
+            case "mask":
+                lost = self.gone(operation.result)
+                kept = [v for i, v in enumerate(operands[2:]) if i not in lost]
+                operands, attributes = (*operands[:2], *kept), operation.attributes
+            case "expand":
+                if _axis(operation) in self.gone(operation.result):
+                    self._values[operation.result] = operands[0]
+                    return
+                attributes = self._attributes(operation)
+            case _:
+                attributes = self._attributes(operation)
+        regions = tuple(self._region(r) for r in operation.regions)
+        results = tuple(self._new(v) for v in operation.results)
+        out.append(
+            replace(operation, operands=operands, results=results, attributes=attributes,
+                    regions=regions)
+        )  # fmt: skip
+
+    def _attributes(self, operation: Operation) -> dict[str, Attribute]:
+        """With the axes counted anew."""
+        attributes = dict(operation.attributes)
+        loads = bool(operation.results) and operation.name != f"{PREFIX}reduce"
+        tile = operation.results[0] if loads else operation.operands[0]
+        lost = self.gone(tile)
+        for name in ("dims", "steps"):
+            if name in attributes:
+                held = _numbers(operation, name)
+                attributes[name] = tuple(n for i, n in enumerate(held) if i not in lost)
+        if "axis" in attributes and operation.name != _FOR:
+            axis = _axis(operation)
+            attributes["axis"] = axis - sum(i < axis for i in lost)
+        if "permutation" in attributes:
+            held = _numbers(operation, "permutation")
+            old = self.gone(operation.operands[0])
+            kept = [n for i, n in enumerate(held) if i not in lost]
+            attributes["permutation"] = tuple(n - sum(i < n for i in old) for n in kept)
+        return attributes
+
+    def _access(self, operation: Operation, out: list[Operation]) -> tuple[Value, ...]:
+        """Operands of an access with fewer axes; an extent that may be 0 moves to another axis."""
+        at = next(i for i, v in enumerate(operation.operands) if isinstance(v.type, ViewType))
+        tile = operation.results[0] if operation.results else operation.operands[0]
+        view = operation.operands[at]
+        assert isinstance(view.type, ViewType)
+        head = at + 1 + len(view.type.shape)
+        extents, lost = operation.operands[head:], self.gone(tile)
+        kept = [self.value(v) for i, v in enumerate(extents) if i not in lost]
+        for axis in lost:
+            if not self.axes.is_one(extents[axis]):
+                made = Value(INDEX)
+                operands = (kept[0], extents[axis])
+                out.append(Operation("tile.mul", operands, (made,), {}, (), operation.span))
+                kept[0] = made
+        return (*(self.value(v) for v in operation.operands[:head]), *kept)

@@ -1,0 +1,140 @@
+"""Which loads are staged in shared memory, and what moves them there.
+
+A load is staged where a product by matrix units reads it, or where the user says so by a
+prefetch. What moves it follows from the facts of the launch; the remark says why it is not the
+best copy of the machine. Must not know depths or roles.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
+from tessera_lang.opt.schedule.context import (
+    Context,
+    overruled,
+    said_by_user,
+    with_attributes,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.copies import access_of, array_name, async_reason, tma_reason
+from tessera_lang.opt.schedule.facts import DOT, PREFETCH, Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.rings import tile_bytes
+
+_LEAST = 2048  # bytes of a tile that is worth a place in a ring
+
+
+def stage(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    if context.machine.target == "cpu":
+        return with_kernel(program, _without_padding(kernel, context))
+    written = {id(_pointer_of(facts, o.operands[1])) for o, _ in facts.stores}
+    decisions: dict[Operation, dict[str, Attribute]] = {}
+    for load in facts.loads:
+        if _worth_staging(load, facts, context) and not _is_operand(load, facts):
+            staged = id(_pointer_of(facts, load.view)) not in written
+            decisions[load.operation] = (
+                {"stage": "shared", "copy": "tma"} if staged else {"stage": "registers"}
+            )
+        elif _wants_shared(load, facts):
+            if id(_pointer_of(facts, load.view)) in written:
+                name = array_name(facts, load.view)
+                context.note("T0743", f"a tile of `{name}` is not moved ahead: this kernel also"
+                             " writes that array", load.operation.span)  # fmt: skip
+                decisions[load.operation] = {"stage": "shared", "copy": "plain"}
+                continue
+            copy = _copy(load, facts, context)
+            decisions[load.operation] = {"stage": "shared", "copy": copy}
+        else:
+            decisions[load.operation] = {"stage": "registers"}
+    return with_kernel(program, _without_padding(with_attributes(kernel, decisions), context))
+
+
+def _pointer_of(facts: Facts, view: Value) -> Value:
+    return facts.definitions[view].operands[0]
+
+
+def _wants_shared(load: Load, facts: Facts) -> bool:
+    if facts.kernel.attributes.get("use_shared_memory") is False:
+        return any(_reads(load, dot.b.load) for dot in facts.dots if _unit(dot.operation) != "fma")
+    if _is_operand(load, facts):
+        return True
+    users = facts.users.get(load.operation.result, [])
+    return any(u.name == PREFETCH for u in users) and load.loop is not None
+
+
+def _worth_staging(load: Load, facts: Facts, context: Context) -> bool:
+    """Whether a load that an operand of a product is computed from is moved ahead: a matrix of
+    some size that a product of the asynchronous unit asks for in every turn."""
+    if load.loop is None or not context.machine.has("tma") or tile_bytes(load.tile) < _LEAST:
+        return False
+    if any(_unit(d.operation) != "wgmma" for d in facts.dots):
+        return False
+    if facts.kernel.attributes.get("async_copy") is False or not _feeds(load, facts):
+        return False
+    return not tma_reason(access_of(load.operation), facts, "")
+
+
+def _feeds(load: Load, facts: Facts) -> bool:
+    """Whether element-wise work leads from a load to an operand of a product."""
+    waiting, seen = [load.operation.result], set[Value]()
+    while waiting:
+        value = waiting.pop()
+        for user in facts.users.get(value, ()):
+            if user.name == DOT and value is not user.operands[2]:
+                return True
+            tiles = [v for v in user.results if isinstance(v.type, TileType)]
+            if user.regions or not _keeps_elements(user) or not tiles or tiles[0] in seen:
+                continue
+            seen.add(tiles[0])
+            waiting.append(tiles[0])
+    return False
+
+
+def _keeps_elements(operation: Operation) -> bool:
+    moving = ("transpose", "mask", "prefetch")
+    return operation.name.startswith("tile.") or operation.name.endswith(moving)
+
+
+def _is_operand(load: Load, facts: Facts) -> bool:
+    return any(_reads(load, x.load) for dot in facts.dots for x in (dot.a, dot.b))
+
+
+def _reads(load: Load, operand: Load | None) -> bool:
+    return operand is not None and operand.operation is load.operation
+
+
+def _unit(dot: Operation) -> object:
+    return dot.attributes.get("unit", "fma")
+
+
+def _copy(load: Load, facts: Facts, context: Context) -> str:
+    name = array_name(facts, load.view)
+    machine, span = context.machine, load.operation.span
+    if facts.kernel.attributes.get("async_copy") is False:
+        return "plain"
+    reason = ""
+    if machine.has("tma"):
+        reason = tma_reason(access_of(load.operation), facts, name)
+        if not reason:
+            return "tma"
+        context.note("T0743", f"not TMA: {reason}", span)
+    if machine.has("cp_async"):
+        reason = async_reason(load, facts, name)
+        if not reason:
+            return "async"
+    context.note("T0743", f"not asynchronous: {reason or 'the machine has no such copies'}", span)
+    return "plain"
+
+
+def _without_padding(kernel: Operation, context: Context) -> Operation:
+    """Padding of a buffer that the hardware swizzles has nothing to do."""
+    padding = kernel.attributes.get("padding")
+    if not padding or not said_by_user(kernel, "padding"):
+        return kernel
+    staged = [o for o in kernel.walk() if o.attributes.get("stage") == "shared"]
+    if not staged:
+        return overruled(kernel, "padding", 0, context, "no tile is staged in shared memory")
+    if any(o.attributes.get("copy") in ("tma", "async") for o in staged):
+        reason = "asynchronous copies need lines of 16 bytes, so a swizzle avoids the conflicts"
+        return overruled(kernel, "padding", 0, context, reason)
+    return kernel

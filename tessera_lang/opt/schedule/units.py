@@ -1,0 +1,145 @@
+"""Which unit of the machine does each product, and what it asks for.
+
+Owns the legality of matrix units. The choice is written on the ``dot``; where the best unit
+of the machine cannot do it, a remark says why.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.ir.core import Operation, Program, TileType
+from tessera_lang.ir.layout import SharedLayout
+from tessera_lang.opt.schedule.context import Context, with_attributes, with_kernel
+from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, shared_layout
+from tessera_lang.opt.schedule.facts import Dot, Facts, Operand, facts_of, kernel_of
+from tessera_lang.target.machine import Machine
+from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, I8, DType
+
+SIXTEEN = (BF16, F16)
+_EIGHT = (F8E4M3, F8E5M2, I8)
+
+
+def assign_units(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    decisions: dict[Operation, dict[str, str]] = {}
+    for dot in facts.dots:
+        unit, reason = unit_of(dot, facts, context.machine)
+        decisions[dot.operation] = {"unit": unit}
+        if reason:
+            best = "wgmma" if context.machine.has("wgmma") else "mma"
+            context.note("T0744", f"this product is done by {unit}, not {best}: {reason}",
+                         dot.operation.span)  # fmt: skip
+    return with_kernel(program, with_attributes(kernel, decisions))
+
+
+def unit_of(dot: Dot, facts: Facts, machine: Machine) -> tuple[str, str]:
+    """The unit, and why it is not the best of the machine (empty where it is)."""
+    if not machine.has("mma"):
+        return "fma", ""
+    reason = mma_reason(dot)
+    if reason:
+        return "fma", reason
+    if not machine.has("wgmma") or not machine.arch.endswith("a"):
+        return "mma", ""
+    reason = wgmma_reason(dot, facts)
+    return ("mma", reason) if reason else ("wgmma", "")
+
+
+def mma_reason(dot: Dot) -> str:
+    """Why no matrix unit can do a product; empty where one can."""
+    a, b = _dtypes(dot)
+    tf32 = a == F32 and b == F32 and dot.operation.attributes["precision"] == "tf32"
+    if a != b and not (a in _EIGHT and b in _EIGHT):
+        return f"its operands are {a} and {b}"
+    if a not in (*SIXTEEN, *_EIGHT) and not tf32:
+        return f"matrix units have no exact {a}"
+    if len(_type(dot.a).shape) != 2 or len(_type(dot.b).shape) != 2:
+        return "its operands have further axes"
+    m, n, k = (int(s) for s in dot.shape)
+    deep = 256 // a.bits
+    if m % 16 or n % 8 or k % deep:
+        return f"{m} x {n} x {k} is no multiple of 16 x 8 x {deep}"
+    return ""
+
+
+def wgmma_reason(dot: Dot, facts: Facts) -> str:
+    """Why the asynchronous matrix unit cannot do a product that ``mma`` can."""
+    a, _ = _dtypes(dot)
+    m, n, k = (int(s) for s in dot.shape)
+    if m % 64:
+        return f"its {m} rows are no multiple of 64"
+    if n > 256 or (n % 16 and n != 8):
+        return f"its {n} columns are no multiple of 16 up to 256"
+    if k * a.bits % 256:
+        return f"its contraction of {k} is no multiple of 32 bytes"
+    for operand, contraction, which in ((dot.a, -1, "first"), (dot.b, -2, "second")):
+        if operand.load is None:
+            if (
+                through_shared(dot, operand)
+                and shared_layout(_type(operand), _along(operand, dot)) is None
+            ):
+                return f"its {which} operand is computed, and has no place in shared memory"
+        elif a not in SIXTEEN and not _contiguous_along(operand, contraction, facts):
+            return f"the contraction of its {which} operand is not contiguous, and {a} needs it"
+    return ""
+
+
+def through_shared(dot: Dot, operand: Operand) -> bool:
+    """Whether a computed operand is written to shared memory: every second one, and a first one
+    whose registers do not lie as the unit takes them."""
+    return operand.load is None and (operand is dot.b or _type(operand).dtype not in SIXTEEN)
+
+
+def _along(operand: Operand, dot: Dot) -> int:
+    """The axis along which a computed operand lies in shared memory: the contraction where the
+    unit asks for it."""
+    return 0 if operand is dot.b and _type(operand).dtype not in SIXTEEN else 1
+
+
+def computed_layout(dot: Dot, operand: Operand) -> SharedLayout:
+    """How a computed operand lies in shared memory."""
+    layout = shared_layout(_type(operand), _along(operand, dot))
+    assert layout is not None
+    return layout
+
+
+def _contiguous_along(operand: Operand, axis: int, facts: Facts) -> bool:
+    """Whether the array behind an operand is contiguous along this axis of the operand."""
+    assert operand.load is not None
+    unit = contiguous_axis(access_of(operand.load.operation), facts)
+    last = unit == len(operand.load.tile.shape) - 1
+    return (axis == -1) == (last != operand.swapped)
+
+
+def _dtypes(dot: Dot) -> tuple[DType, DType]:
+    return _type(dot.a).dtype, _type(dot.b).dtype
+
+
+def _type(operand: Operand) -> TileType:
+    assert isinstance(operand.value.type, TileType)
+    return operand.value.type
+
+
+def element_bits(dot: Dot) -> int:
+    return _dtypes(dot)[0].bits
+
+
+def has_matrix_dtype(dot: Dot) -> bool:
+    """Whether a matrix unit knows these operands, whatever the sizes."""
+    a, b = _dtypes(dot)
+    tf32 = a == F32 and dot.operation.attributes["precision"] == "tf32"
+    return tf32 or (a in (*SIXTEEN, *_EIGHT) and (a == b or b in _EIGHT))
+
+
+def accumulator_registers(m: int, n: int, machine: Machine) -> int:
+    """Registers of a lane that hold an accumulator of m x n, with the most groups there are."""
+    if machine.has("wgmma") and m % 64 == 0:
+        return m * n // (128 * consumer_groups(m))
+    return m * n // 256
+
+
+def consumer_groups(m: int) -> int:
+    """Warp groups that share an accumulator by rows, 64 of them at a time: two or three where
+    the rows can be shared evenly."""
+    blocks = m // 64
+    return next((g for g in (2, 3) if blocks % g == 0), 1)
