@@ -17,14 +17,18 @@ from tessera_lang.types.type import Space
 
 
 class CpuDialect(Dialect):
-    """``has_fma``: whether the CPU fuses; without it f64 does not lower."""
+    """``has_fma``: whether the CPU fuses; without it f64 does not lower. ``saturates``: whether
+    its conversions to integers do; else LLVM would convert vectors element by element."""
 
     name = "cpu"
 
-    def __init__(self, group: tuple[int, ...], grid_rank: int, has_fma: bool) -> None:
+    def __init__(
+        self, group: tuple[int, ...], grid_rank: int, has_fma: bool, saturates: bool = False
+    ) -> None:
         self.group = group
         self.grid_rank = grid_rank
         self.has_fma = has_fma
+        self.saturates = saturates
         self.group_id = "0"
         self.group_ids: tuple[str, ...] = ("0", "0", "0")
         self.group_counts: tuple[str, ...] = ("1", "1", "1")
@@ -88,4 +92,6 @@ class CpuDialect(Dialect):
         return super().atomic_form(kind, dtype, space, scope)
 
     def lowers(self, intrinsic: str, llvm_type: str) -> bool:
+        if intrinsic in ("fptosi.sat", "fptoui.sat"):
+            return self.saturates
         return self.has_fma or intrinsic != "fma"

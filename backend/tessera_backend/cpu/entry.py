@@ -18,6 +18,9 @@ from tessera_backend.cpu.group import GroupEmitter
 from tessera_backend.cpu.lanes import Scratch
 from tessera_backend.cpu.live import find_spilled
 from tessera_backend.cpu.plan import Planner
+from tessera_backend.cpu.products import product_rules
+from tessera_backend.cpu.target import CodeTarget
+from tessera_backend.cpu.vectors import vector_unit
 from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
 from tessera_backend.llvm.lane import lane_emitter
 from tessera_backend.llvm.narrow import from_bits
@@ -38,18 +41,6 @@ class CpuModule:
     shared_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CodeTarget:
-    """What the text is written for. ``convention``: LLVM's, "" for C on ELF systems."""
-
-    triple: str
-    cpu: str
-    features: str
-    has_fma: bool
-    convention: str = ""
-    red_zone: bool = True
-
-
 _PARAMETERS = (
     "ptr noalias readonly %slots, ptr noalias %counter, i64 %total, i64 %gx, i64 %gy, i64 %gz, "
     "i64 %chunk, ptr noalias align 64 %scratch"
@@ -63,8 +54,12 @@ def emit_kernel(kernel: Operation, plan: LaunchPlan, target: CodeTarget) -> CpuM
     tree.spilled.update(find_spilled(tree))
     module, f, scratch = ModuleText(), FunctionText(), Scratch()
     group = cast("tuple[int, ...]", kernel.attributes["group"])
-    dialect = CpuDialect(group, cast("int", kernel.attributes["grid_rank"]), target.has_fma)
+    dialect = CpuDialect(
+        group, cast("int", kernel.attributes["grid_rank"]), target.has_fma,
+        saturates=not target.triple.startswith("x86_64"),
+    )  # fmt: skip
     e = lane_emitter(module, f, dialect, plan.kernel)
+    e.rules = {**e.rules, **product_rules(vector_unit(target), scratch)}
     shared_bytes = _shared(kernel, dialect, scratch)
     pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
     dialect.set_roots(module, [*pointers, *dialect.shared, None])

@@ -9,8 +9,8 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-from tessera_backend.cpu.entry import CodeTarget
 from tessera_backend.cpu.host import host_machine
+from tessera_backend.cpu.target import CodeTarget
 from tessera_lang.record import dataclass
 
 

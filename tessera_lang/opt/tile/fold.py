@@ -43,7 +43,9 @@ def held(operation: Operation) -> Number:
 
 
 def fold(operation: Operation, constants: Constants) -> Folded:
-    """What the only result of an operation is worth, where that is known."""
+    """What the only result of an operation is worth, where that is known; of scalars only."""
+    if not isinstance(operation.result.type, DType):
+        return None
     name = operation.name.removeprefix("tile.")
     rule = _RULES.get(name)
     return None if rule is None else rule(name, operation, constants)

@@ -1,6 +1,7 @@
 """Shared memory: the pass ``shrink_shared``, how much a kernel takes, and the budget check.
 
-Owns T0501 and T0502. Must not know how buffers are addressed on a target.
+Owns T0501 and T0502, and at which byte each buffer begins. Must not know how buffers are
+addressed on a target.
 """
 
 from __future__ import annotations
@@ -11,29 +12,69 @@ from typing import cast
 
 from tessera_lang.analysis import ranges
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import BufferType, Operation, Program, Value
+from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Value
 from tessera_lang.ir.rewrite import replace_values_in_program
 from tessera_lang.opt.passes import Pass
 from tessera_lang.record import replace
 
 ALIGNMENT = 16
+SWIZZLE_ALIGNMENT = 1024
+"""The swizzle of the hardware goes by address bits, so its buffers begin where they are 0."""
+
+_BARRIER_BYTES = 8
 
 
 def buffer_bytes(buffer: BufferType) -> int:
+    if buffer.layout is not None:
+        return buffer.layout.bytes(buffer.shape, buffer.dtype.bytes)
     return prod(buffer.shape) * buffer.dtype.bytes
 
 
+def buffer_alignment(allocation: Operation) -> int:
+    """Bytes of which the address of an allocation is a multiple."""
+    t = allocation.result.type
+    swizzled = isinstance(t, BufferType) and t.layout is not None and t.layout.swizzle
+    return SWIZZLE_ALIGNMENT if swizzled else ALIGNMENT
+
+
+def shared_offsets(kernel: Operation) -> tuple[int, dict[Operation, int]]:
+    """Bytes of all buffers and barriers of a kernel, and where each begins.
+
+    Those that say their ``offset`` are there; the others follow, buffers with a swizzle first,
+    so that nothing is lost between them.
+    """
+    offsets: dict[Operation, int] = {}
+    total = 0
+    rest: list[Operation] = []
+    for op in _allocations(kernel, barriers=True):
+        said = op.attributes.get("offset")
+        if isinstance(said, int):
+            offsets[op] = said
+            total = max(total, said + _size(op))
+        else:
+            rest.append(op)
+    for op in sorted(rest, key=buffer_alignment, reverse=True):
+        step = buffer_alignment(op)
+        offsets[op] = total = -(-total // step) * step
+        total += _size(op)
+    return -(-total // ALIGNMENT) * ALIGNMENT, offsets
+
+
 def shared_bytes(kernel: Operation) -> int:
-    """Bytes of all buffers of a kernel, each at a multiple of 16."""
-    return sum(-(-_size(o) // ALIGNMENT) * ALIGNMENT for o in _allocations(kernel))
+    """Bytes of all buffers and barriers of a kernel."""
+    return shared_offsets(kernel)[0]
 
 
-def _allocations(kernel: Operation) -> list[Operation]:
-    return [o for o in kernel.walk() if o.name == "tile.shared.alloc"]
+def _allocations(kernel: Operation, barriers: bool = False) -> list[Operation]:
+    names = ("tile.shared.alloc", "tile.mbarrier.alloc")[: 1 + barriers]
+    return [o for o in kernel.walk() if o.name in names]
 
 
 def _size(allocation: Operation) -> int:
-    return buffer_bytes(cast("BufferType", allocation.result.type))
+    t = allocation.result.type
+    if isinstance(t, BarrierType):
+        return t.count * _BARRIER_BYTES
+    return buffer_bytes(cast("BufferType", t))
 
 
 def shrink_shared(program: Program) -> Program:

@@ -13,6 +13,7 @@ from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 
 _LOOPS = ("tile.for", "tile.while")
+_READS = ("tile.shared.alloc", "tile.load_tile", "tile.gather_tile", "tile.read_tile")
 _LEADING = {"tile.for": 3, "tile.while": 0}  # operands before the carried ones
 
 
@@ -22,7 +23,7 @@ def removable(operation: Operation) -> bool:
         return operation.attributes["site"] == -1
     if operation.name == "tile.load":
         return operation.attributes["bounds"] != "guarded"
-    if operation.name == "tile.shared.alloc":
+    if operation.name in _READS:
         return True
     if operation.name == "tile.for" and operation.attributes["site"] != -1:
         return False

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 from tessera_backend.cpu.elf import ElfObject
-from tessera_backend.cpu.entry import CodeTarget, emit_kernel
+from tessera_backend.cpu.entry import emit_kernel
+from tessera_backend.cpu.target import CodeTarget
 from tessera_backend.cpu.host import host_machine
 from tessera_backend.cpu.machine import compile_text
 

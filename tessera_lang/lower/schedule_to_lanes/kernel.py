@@ -1,0 +1,160 @@
+"""``lower_to_lanes``: one kernel of Schedule IR as a ``tile.kernel``, with its launch plan.
+
+Owns how axes of the grid become groups. Must not know what is in a body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
+from tessera_lang.lower.schedule_to_lanes.axes import trip_count, unflattened
+from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
+from tessera_lang.lower.schedule_to_lanes.control import (
+    FOR,
+    lower_loop,
+    lower_operation,
+    release,
+)
+from tessera_lang.lower.schedule_to_lanes.domains import Domains
+from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
+from tessera_lang.lower.schedule_to_lanes.placement import Placement
+from tessera_lang.lower.schedule_to_lanes.source import Source
+from tessera_lang.lower.schedule_to_lanes.state import Lowering
+from tessera_lang.opt.tile import shared_bytes
+from tessera_lang.record import dataclass, replace
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.shape import Dim, dim_op
+
+_LANES = 256  # of a group on a GPU
+_MOST_AXES = 3
+_WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The loop whose ``axes`` become groups, and how many groups there are along each."""
+
+    loop: Operation
+    axes: tuple[int, ...]
+    counts: tuple[Dim, ...]
+
+
+def lower_to_lanes(
+    program: Program, plan: LaunchPlan, machine: Machine
+) -> tuple[Program, LaunchPlan]:
+    """The kernel as lane operations. Every size of a tile is chosen; ``accumulate`` is gone."""
+    made = _lowered(program, plan, machine, lean=False)
+    if machine.target != "cpu" and shared_bytes(made[0].operations[0]) > machine.shared_limit:
+        return _lowered(program, plan, machine, lean=True)
+    return made
+
+
+def _lowered(
+    program: Program, plan: LaunchPlan, machine: Machine, *, lean: bool
+) -> tuple[Program, LaunchPlan]:
+    (kernel,) = program.operations
+    source = Source(kernel)
+    numbers = Numbers(source, plan)
+    lanes = 1 if machine.target == "cpu" else _LANES
+    s = Lowering(
+        machine, source, numbers, Domains(source, numbers), Placement(source, lanes == 1, lean),
+        Buffers(pad=lanes == 1), lanes,
+    )  # fmt: skip
+    grid = _grid(s, kernel.regions[0])
+    rank = 1 if grid is None or len(grid.axes) > _MOST_AXES else len(grid.axes)
+    body = _body(s, kernel, grid)
+    s.b.kernel(
+        str(kernel.attributes["sym_name"]), body, group=(lanes,), grid_rank=rank,
+        parameters=_names(kernel.attributes["parameters"]),
+    )  # fmt: skip
+    (made,) = s.b.program().operations
+    lowered = Program("tile", (replace(made, span=kernel.span),))
+    return lowered, replace(plan, group=(lanes,), grid=_groups(grid), cluster=(), persistent=False)
+
+
+def _names(value: Attribute) -> list[str]:
+    assert isinstance(value, tuple)
+    return [str(name) for name in value]
+
+
+def _body(s: Lowering, kernel: Operation, grid: Grid | None) -> Region:
+    source = kernel.regions[0]
+    with s.b.region(*((v.name, v.type) for v in source.arguments)) as region:
+        s.values.update(zip(source.arguments, region.arguments, strict=True))
+        for op in source.operations:
+            with s.b.at(op.span):
+                if grid is not None and op is grid.loop:
+                    _spread(s, grid)
+                else:
+                    lower_operation(s, op)
+            release(s, op)
+    built = region.region
+    return replace(built, operations=(*s.buffers.allocations, *built.operations))
+
+
+# --- the grid --------------------------------------------------------------------------------
+
+
+def _grid(s: Lowering, region: Region) -> Grid | None:
+    """The only loop over the grid, where nothing else writes and its sizes are the launch's."""
+    loops = [op for op in region.operations if op.name == FOR and _grid_axes(op)]
+    if len(loops) != 1 or loops[0].results:
+        return None
+    (loop,) = loops
+    others = (op for op in region.operations if op is not loop)
+    if any(inner.name in _WRITES for op in others for inner in op.walk()):
+        return None
+    axes: list[int] = []
+    counts: list[Dim] = []
+    n = len(_names(loop.attributes["axes"]))
+    for axis in _grid_axes(loop):
+        lower, upper, step = (s.numbers.dim(loop.operands[axis + part * n]) for part in range(3))
+        if lower is None or upper is None or not isinstance(step, int):
+            continue  # the axis stays a loop in each group
+        axes.append(axis)
+        gap = upper if lower == 0 else dim_op("max", dim_op("-", upper, lower), 0)
+        counts.append(dim_op("ceil_div", gap, step))
+    return Grid(loop, tuple(axes), tuple(counts)) if axes else None
+
+
+def _grid_axes(op: Operation) -> list[int]:
+    mapping = op.attributes["mapping"]
+    assert isinstance(mapping, tuple)
+    return [axis for axis, how in enumerate(mapping) if how == "grid"]
+
+
+def _groups(grid: Grid | None) -> tuple[Dim, ...]:
+    if grid is None:
+        return (1,)
+    if len(grid.axes) <= _MOST_AXES:
+        return grid.counts
+    total: Dim = 1
+    for count in grid.counts:
+        total = dim_op("*", total, count)
+    return (total,)
+
+
+def _spread(s: Lowering, grid: Grid) -> None:
+    """The body of the loop over the grid for the variables of this group."""
+    loop, n = grid.loop, len(_names(grid.loop.attributes["axes"]))
+    bounds = [
+        tuple(s.scalar(loop.operands[axis + part * n]) for part in range(3)) for axis in grid.axes
+    ]
+    for axis, variable in _variables(s, grid, bounds).items():
+        s.values[loop.regions[0].arguments[axis]] = variable
+    lower_loop(s, loop, [axis for axis in range(n) if axis not in grid.axes])
+
+
+def _variables(s: Lowering, grid: Grid, bounds: Sequence[tuple[Value, ...]]) -> dict[int, Value]:
+    if len(grid.axes) <= _MOST_AXES:
+        found: dict[int, Value] = {}
+        for number, (axis, (lower, _, step)) in enumerate(zip(grid.axes, bounds, strict=True)):
+            group = s.b.group_index(number)
+            found[axis] = s.add(lower, s.b.binary("mul", group, step))
+        return found
+    triples = [(lower, upper, step) for lower, upper, step in bounds]
+    counts = [trip_count(s, *triple) for triple in triples]
+    return unflattened(s, s.b.group_linear(), grid.axes, triples, counts)
