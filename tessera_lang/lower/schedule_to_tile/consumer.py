@@ -1,0 +1,347 @@
+"""The role that computes: what it waits for, and when it frees what it has used.
+
+``Consumer`` runs the body. Where loads stood it waits for a slot; products are issued on the
+buffers, and waited for where their result is first needed; a slot is freed when the last
+product that reads it is done. A chain (``chains``) is never waited for inside its loop; its
+slots are freed one turn later. Computed operands are written to buffers of their own.
+
+Owns this side of the protocol. Must not know the grid, or how results leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.analysis.layouts import wgmma_a
+from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_tile.assign import Layouts
+from tessera_lang.lower.schedule_to_tile.body import Body
+from tessera_lang.lower.schedule_to_tile.chains import is_zero
+from tessera_lang.lower.schedule_to_tile.engine import Engine
+from tessera_lang.lower.schedule_to_tile.facts import Facts
+from tessera_lang.lower.schedule_to_tile.ring import RingUse, Turns
+from tessera_lang.lower.schedule_to_tile.roles import Pipeline
+from tessera_lang.lower.schedule_to_tile.scratch import Scratch
+from tessera_lang.opt.schedule.facts import DOT, Dot, Operand
+from tessera_lang.opt.schedule.units import computed_layout, through_shared
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import BOOL
+
+
+@dataclass(slots=True, eq=False)
+class _Issued:
+    """A product on its way: what it gives, and the rings it reads."""
+
+    result: Value
+    rings: tuple[int, ...]
+    chained: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A ring in the region that is being lowered. ``last``: the last operation that reads it;
+    ``over``: it has been lowered; ``by_lanes``: registers were filled from it."""
+
+    use: RingUse
+    last: Operation
+    over: bool = False
+    by_lanes: bool = False
+    released: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    issued: list[_Issued] = field(default_factory=list[_Issued])
+    reading: dict[int, _Reading] = field(default_factory=dict[int, _Reading])
+
+
+class Consumer(Body):
+    """Computes with what the rings hold; runs by all warps of the role."""
+
+    def __init__(
+        self, builder: Builder, facts: Facts, layouts: Layouts, engine: Engine, scratch: Scratch,
+        pipeline: Pipeline,
+    ) -> None:  # fmt: skip
+        super().__init__(builder, facts, layouts, engine, scratch)
+        self.pipeline = pipeline
+        self._state = _State()
+        self._computed: dict[tuple[int, bool], Value] = {}
+        self._late = {n for t in pipeline.threaded.turns for n in t.chain.late}
+        self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
+        self._ends = {id(u.end): u for u in pipeline.threaded.uses}
+        self._loops = {id(t.loop): t for t in pipeline.threaded.turns}
+        self._chain_ends = {id(t.loop.regions[0].terminator): t for t in pipeline.threaded.turns}
+        self._chained = {
+            id(d): (t, zero)
+            for t in pipeline.threaded.turns
+            for d, zero in zip(t.chain.dots, t.chain.zero, strict=True)
+        }
+
+    # --- values: whoever asks for the result of a product waits for it ----------------------
+
+    def tile(self, value: Value) -> Value:
+        self._settle(value)
+        return super().tile(value)
+
+    def demand(self, value: Value, layout: object) -> Value:
+        self._settle(value)
+        return super().demand(value, layout)  # type: ignore[arg-type]
+
+    def _settle(self, value: Value) -> None:
+        issued = self._state.issued
+        for i, product in enumerate(issued):
+            if product.result is value:
+                self._complete(i + 1)
+                return
+
+    def _complete(self, count: int) -> None:
+        """Wait until the first ``count`` products that are on their way are done."""
+        done, rest = self._state.issued[:count], self._state.issued[count:]
+        if not done:
+            return
+        self._wait([p.result for p in done], len(rest))
+        self._state.issued = rest
+        self._release_free()
+
+    def _wait(self, values: Sequence[Value], pending: int) -> None:
+        held = [self.values[v] for v in values]
+        made = self.builder.emit(
+            "tile.mma.wait", held, [v.type for v in held], {"pending": pending},
+            (), [v.name for v in held],
+        )  # fmt: skip
+        for value, result in zip(values, made.results, strict=True):
+            self.bind(value, result)
+
+    # --- the walk -----------------------------------------------------------------------------
+
+    def operation(self, operation: Operation) -> None:
+        use = self.pipeline.use_of(operation)
+        if use is not None:
+            self._arrived(operation, use)
+        elif operation.results and not self.engine.in_registers(operation):
+            pass
+        elif operation.name == DOT:
+            self._product(operation)
+        elif operation.regions:
+            self._nested(operation)
+        elif operation.name in ("tile.yield", "tile.condition"):
+            self._end(operation)
+        else:
+            super().operation(operation)
+        for reading in self._state.reading.values():
+            if reading.last is operation:
+                reading.over = True
+        self._release_free()
+
+    def _nested(self, operation: Operation) -> None:
+        """Regions begin and end with nothing on its way, but for chains."""
+        self._complete(len(self._state.issued))
+        outer = self._state
+        self._state = _State()
+        super().operation(operation)
+        self._state = outer
+        turns = self._loops.get(id(operation))
+        if turns is not None:
+            self._after_chain(turns)
+
+    def _end(self, end: Operation) -> None:
+        turns = self._chain_ends.get(id(end))
+        chained = 0
+        issued = self._state.issued
+        while turns is not None and chained < len(issued) and self._may_stay(issued[-1 - chained]):
+            chained += 1
+        self._complete(len(issued) - chained)
+        for reading in self._state.reading.values():
+            reading.over = True
+        if turns is not None:
+            self._end_turn(turns)
+        self._release_free()
+        self._state = _State()
+        super().operation(end)
+
+    def _may_stay(self, product: _Issued) -> bool:
+        """Whether a product may be on its way into the next turn: its slots are freed late, or
+        not by this region."""
+        here = self._state.reading
+        return product.chained and all(n in self._late or n not in here for n in product.rings)
+
+    # --- rings --------------------------------------------------------------------------------
+
+    def _arrived(self, load: Operation, use: RingUse) -> None:
+        b, ring = self.builder, self.pipeline.rings[use.number]
+        if load.result is use.first:
+            operands = (ring.full, self.scalar(use.slot), self.scalar(use.phase))
+            b.emit("tile.mbarrier.wait", operands)
+            self._state.reading[use.number] = _Reading(use, self._last_reader(use))
+        if self.engine.in_registers(load):
+            zero = b.index(0)
+            t = self.layouts.type_of(load.result)
+            at = (self.scalar(use.slot), *(zero for _ in t.shape))
+            buffer = ring.buffers[load.result]
+            made = b.emit("tile.read_tile", (buffer, *at), (t,), None, (), (load.result.name,))
+            self.bind(load.result, made.result)
+            self._state.reading[use.number].by_lanes = True
+
+    def _last_reader(self, use: RingUse) -> Operation:
+        """The last operation of the ring's region that reads a buffer of it."""
+        names = set(use.results)
+        last = next(o for o in use.region if o.results and o.results[0] is use.last)
+        for operation in use.region:
+            inner = [o for o in operation.walk() if any(v in names for v in o.operands)]
+            if not inner:
+                continue
+            if operation.results and not self.engine.in_registers(operation):
+                names.add(operation.results[0])
+            else:
+                last = operation
+        return last
+
+    def _release_free(self) -> None:
+        """Free the slots that nobody reads any more, those of late rings excepted."""
+        for number, reading in self._state.reading.items():
+            if number in self._late or not reading.over or reading.released:
+                continue
+            if any(number in p.rings for p in self._state.issued):
+                continue
+            if reading.by_lanes:
+                self.builder.barrier()
+            reading.released = True
+            self._release(number, self.scalar(reading.use.slot))
+
+    def _release(self, number: int, slot: Value) -> None:
+        ring = self.pipeline.rings[number]
+        across = "cluster" if ring.shared else "group"
+        self.builder.emit("tile.mbarrier.arrive", (ring.empty, slot), (), {"across": across})
+
+    # --- products -----------------------------------------------------------------------------
+
+    def _product(self, operation: Operation) -> None:
+        b, dot = self.builder, self._dots[id(operation)]
+        a, right, accumulator = operation.operands
+        result = self.layouts.type_of(operation.result)
+        assert result.layout is not None
+        flag = self._accumulates(operation, accumulator)
+        rings: list[int] = []
+        left, left_at = self._left(dot, a, result, rings)
+        buffer, right_at = self._right(dot, right, rings)
+        start = self.demand(accumulator, result.layout)
+        attributes = {
+            "transpose_a": dot.a.load is not None and dot.a.swapped,
+            "transpose_b": dot.b.swapped, "precision": operation.attributes["precision"],
+        }  # fmt: skip
+        made = b.emit(
+            "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
+            attributes, (), (operation.result.name or "acc",),
+        )  # fmt: skip
+        b.emit("tile.mma.commit")
+        self.bind(operation.result, made.result)
+        chained = id(operation) in self._chained
+        self._state.issued.append(_Issued(operation.result, tuple(rings), chained))
+
+    def _left(
+        self, dot: Dot, value: Value, result: TileType, rings: list[int]
+    ) -> tuple[Value, list[Value]]:
+        if dot.a.load is not None:
+            return self._buffer(dot.a.load.operation, rings)
+        if through_shared(dot, dot.a):
+            return self._written(dot, dot.a)
+        t = value.type
+        assert isinstance(t, TileType)
+        groups = self.engine.warps // 4
+        shape = (result.sizes[0], t.sizes[1])
+        return self.demand(value, wgmma_a(shape, groups, t.dtype)), []
+
+    def _right(self, dot: Dot, value: Value, rings: list[int]) -> tuple[Value, list[Value]]:
+        if dot.b.load is None:
+            return self._written(dot, dot.b)
+        return self._buffer(dot.b.load.operation, rings)
+
+    def _written(self, dot: Dot, operand: Operand) -> tuple[Value, list[Value]]:
+        """A computed operand, in a buffer of its own: nobody reads what was there any more, and
+        everybody's part is there before the product."""
+        b, layout = self.builder, computed_layout(dot, operand)
+        tile = self.tile(operand.value)
+        t = tile.type
+        assert isinstance(t, TileType)
+        key = (id(dot.operation), operand is dot.b)
+        if key not in self._computed:
+            name = operand.value.name or "operand"
+            self._computed[key] = self.scratch.allocate(
+                t.dtype, t.sizes, name, "a computed operand", layout
+            )
+        self._complete(len(self._state.issued))
+        at = [b.index(0), b.index(0)]
+        b.barrier()
+        b.emit("tile.write_tile", (tile, self._computed[key], *at))
+        b.emit("tile.fence_async")
+        b.barrier()
+        return self._computed[key], at
+
+    def _buffer(self, load: Operation | None, rings: list[int]) -> tuple[Value, list[Value]]:
+        """The buffer of a load, and where its matrix begins."""
+        use = self.pipeline.use_of(load) if load is not None else None
+        assert use is not None
+        assert load is not None
+        if use.number not in rings:
+            rings.append(use.number)
+        zero = self.builder.index(0)
+        buffer = self.pipeline.rings[use.number].buffers[load.result]
+        return buffer, [self.scalar(use.slot), zero, zero]
+
+    def _accumulates(self, operation: Operation, accumulator: Value) -> Value:
+        """Whether a product adds to what its accumulator holds."""
+        b = self.builder
+        chained = self._chained.get(id(operation))
+        if chained is not None and chained[1]:
+            return b.cmp("ne", self.scalar(chained[0].turn), b.index(0))
+        return b.constant(not is_zero(accumulator, self.pipeline.schedule), BOOL)
+
+    def _end_turn(self, turns: Turns) -> None:
+        """Products of the turn before are done: their slots are free."""
+        chained = [p.result for p in self._state.issued]
+        if chained:
+            self._wait(chained, len(chained))
+        self._free_late(turns, self.scalar(turns.turn), {
+            n: self.scalar(self._use(n).slot) for n in turns.chain.late
+        })  # fmt: skip
+        self._state.issued = []
+
+    def _after_chain(self, turns: Turns) -> None:
+        """Behind the loop everything is done, and the slots of its last turn are free."""
+        places = [d.operands[2] for d in turns.chain.dots]
+        arguments = turns.loop.regions[0].arguments
+        axes = len(arguments) - len(turns.loop.results)
+        results = [turns.loop.results[arguments.index(v) - axes] for v in places]
+        self._wait(results, 0)
+        slots = {n: self.scalar(turns.slots[n]) for n in turns.chain.late}
+        self._free_late(turns, self.scalar(turns.after), slots)
+
+    def _free_late(self, turns: Turns, turn: Value, slots: Mapping[int, Value]) -> None:
+        """Free the slot before each of these, unless there was none."""
+        b = self.builder
+        if not slots:
+            return
+        with b.region() as then:
+            for number, slot in slots.items():
+                self._release(number, self._before(slot, self._use(number).stages))
+            b.yield_()
+        with b.region() as otherwise:
+            b.yield_()
+        b.if_(b.cmp("ne", turn, b.index(0)), then.region, otherwise.region)
+
+    def _before(self, slot: Value, stages: int) -> Value:
+        b = self.builder
+        first = b.cmp("eq", slot, b.index(0))
+        return b.select(first, b.index(stages - 1), b.binary("sub", slot, b.index(1)))
+
+    def end_tile(self) -> None:
+        """At the end of a tile everything is done, and all slots of it are free."""
+        self._complete(len(self._state.issued))
+        for reading in self._state.reading.values():
+            reading.over = True
+        self._release_free()
+        self._state = _State()
+
+    def _use(self, number: int) -> RingUse:
+        return self.pipeline.threaded.uses[number]

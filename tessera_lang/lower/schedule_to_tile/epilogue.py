@@ -1,0 +1,222 @@
+"""Results on their way out: in parts of a few columns, through two small buffers, by TMA.
+
+While one part is on its way the next is written. Nobody waits for the last ones before the
+next tile begins; what is waited for is that a buffer may be written again. Owns the plan of
+the stores and their operations. Must not know what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tessera_lang.analysis.layouts import canonical
+from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value
+from tessera_lang.ir.layout import Mode, RegisterLayout, digits
+from tessera_lang.lower.schedule_to_tile.maps import Boxes, Maps, buffer_starts, coordinates
+from tessera_lang.opt.schedule.copies import Access, access_of, contiguous_axis, tma_reason
+from tessera_lang.opt.schedule.facts import LOAD, LOOPS, STORE, Facts, is_grid
+from tessera_lang.opt.schedule.rings import STORE_BUFFERS, subtile_columns
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import INDEX
+
+if TYPE_CHECKING:
+    from tessera_lang.lower.schedule_to_tile.assign import Layouts
+    from tessera_lang.lower.schedule_to_tile.body import Body
+    from tessera_lang.lower.schedule_to_tile.scratch import Scratch
+
+_GROUP = 4  # warps of a warp group
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaving:
+    """One store by TMA. ``parts`` subtiles of ``columns``; ``steady``: the only one of its
+    kernel, with an even number of parts, so that buffers alternate from tile to tile.
+    ``groups``: warp groups that send their rows each on its own; 1: all together."""
+
+    access: Access
+    buffer: Value
+    boxes: Boxes
+    layout: RegisterLayout
+    columns: int
+    parts: int
+    steady: bool
+    groups: int
+
+
+def stores_by_tma(
+    facts: Facts, maps: Maps, scratch: Scratch, layouts: Layouts
+) -> dict[Operation, Leaving]:
+    """The stores that leave through buffers, with these. Warp groups go each its own way where
+    they can for all stores: buffers are shared."""
+    wanted = facts.kernel.attributes.get("subtile", 0)
+    able = [o for o, inside in facts.stores if wanted and _can_leave(o, inside, facts)]
+    parts_of = {o: _part_layout(layouts, o) for o in able}
+    found = [o for o in able if parts_of[o] is not None]
+    groups = layouts.engine.warps // _GROUP
+    if not all(
+        _apart(layouts.of(o.operands[0]), access_of(o).tile.sizes[0], groups) for o in found
+    ):
+        groups = 1
+    buffers: dict[BufferType, Value] = {}
+    out: dict[Operation, Leaving] = {}
+    for store in found:
+        access = access_of(store)
+        width = subtile_columns(access.tile)
+        rows, whole = access.tile.sizes[-2:]
+        part = replace(access.tile, shape=(rows // groups, width))
+        boxes = maps.boxes(access, part)
+        t = BufferType(part.dtype, (STORE_BUFFERS, rows, width), layout=boxes.layout)
+        if t not in buffers:
+            name = f"{access.view.name or 'out'}.tiles"
+            buffers[t] = scratch.allocate(t.dtype, t.shape, name, "stores", t.layout)
+        parts = whole // width
+        steady = len(found) == 1 and parts % STORE_BUFFERS == 0
+        layout = parts_of[store]
+        assert layout is not None
+        out[store] = Leaving(access, buffers[t], boxes, layout, width, parts, steady, groups)
+    return out
+
+
+def _apart(layout: RegisterLayout, rows: int, groups: int) -> bool:
+    """Whether each warp group holds rows of its own, one block behind the other."""
+    if rows % (8 * groups):
+        return False
+    block = rows // groups
+    span = sum((m.extent - 1) * m.stride for m in (*layout.registers, *layout.lanes) if m.axis == 0)
+    for warp in range(_GROUP * groups):
+        first = sum(
+            d * m.stride
+            for m, d in zip(layout.warps, digits(warp, layout.warps), strict=True) if m.axis == 0
+        )  # fmt: skip
+        if first // block != warp // _GROUP or (first + span) // block != warp // _GROUP:
+            return False
+    return True
+
+
+def _part_layout(layouts: Layouts, store: Operation) -> RegisterLayout | None:
+    """The layout of a subtile; None where a subtile is not whole registers of each lane."""
+    value = store.operands[0]
+    if layouts.shape(value) != access_of(store).tile.sizes:
+        return None
+    return sliced(layouts.of(value), 1, subtile_columns(access_of(store).tile))
+
+
+def sliced(layout: RegisterLayout, axis: int, size: int) -> RegisterLayout | None:
+    """The layout of the first ``size`` elements along an axis, where each lane holds its share of
+    them in registers of its own; else None."""
+    modes: list[Mode] = []
+    for mode in layout.registers:
+        if mode.axis != axis or mode.stride * mode.extent <= size:
+            modes.append(mode)
+        elif mode.stride < size:
+            if size % mode.stride:
+                return None
+            modes.append(Mode(size // mode.stride, axis, mode.stride))
+    for mode in (*layout.lanes, *layout.warps):
+        if mode.axis == axis and mode.stride * mode.extent > size:
+            return None
+    return canonical(RegisterLayout(tuple(modes), layout.lanes, layout.warps))
+
+
+def _can_leave(store: Operation, inside: Sequence[Operation], facts: Facts) -> bool:
+    """Whether a store may be asynchronous: it is done once a tile, and is the last to touch its
+    array."""
+    if store.name != STORE or any(o.name in LOOPS and not is_grid(o) for o in inside):
+        return False
+    access = access_of(store)
+    if len(access.tile.shape) != 2 or not subtile_columns(access.tile):
+        return False
+    if not _is_last(store, access, facts):
+        return False
+    rows = contiguous_axis(access, facts) == 1
+    return rows and not tma_reason(access, facts, "")
+
+
+def _is_last(store: Operation, access: Access, facts: Facts) -> bool:
+    """Whether nothing of an iteration touches the array of a store behind it: other iterations
+    are independent, so what is under way then meets nobody."""
+    array = facts.definitions[access.view].operands[0]
+    views = {v for v, d in facts.definitions.items()
+             if d.name == "tile.view" and d.operands[0] is array}  # fmt: skip
+    users = [o for o in facts.kernel.walk() if any(v in views for v in o.operands)]
+    return users[-1] is store and all(o.name == LOAD for o in users[:-1])
+
+
+def leave(body: Body, store: Operation, leaving: Leaving) -> None:
+    """The operations of one store, by all warps of the role."""
+    b = body.builder
+    t = body.layouts.type_of(store.operands[0])
+    assert t.layout is not None
+    tile = body.demand(store.operands[0], t.layout)
+    part_type = replace(t, shape=(t.sizes[0], leaving.columns), layout=leaving.layout)
+    starts = body.scalars(leaving.access.starts)
+    for number in range(leaving.parts):
+        column = number * leaving.columns
+        part = tile if leaving.parts == 1 else _part(body, tile, part_type, column)
+        again = STORE_BUFFERS - 1 if leaving.steady or number else 0
+        _wait(body, again, leaving.groups > 1)
+        _meet(body, leaving)
+        slot = b.index(number % STORE_BUFFERS)
+        zero = b.index(0)
+        b.emit("tile.write_tile", (part, leaving.buffer, slot, zero, zero))
+        b.emit("tile.fence_async")
+        _meet(body, leaving)
+        _send(body, leaving, starts, slot, column)
+
+
+def _part(body: Body, tile: Value, part: TileType, column: int) -> Value:
+    attributes = {"starts": (0, column)}
+    return body.builder.emit("tile.slice_tile", (tile,), (part,), attributes).result
+
+
+def _meet(body: Body, leaving: Leaving) -> None:
+    """A barrier of those that share a buffer's rows."""
+    if leaving.groups == 1:
+        body.builder.barrier()
+        return
+    attributes = {"id": 0, "lanes": 32 * _GROUP, "wait": True, "each": "warp_group"}
+    body.builder.emit("tile.named_barrier", (), (), attributes)
+
+
+def _send(body: Body, leaving: Leaving, starts: Sequence[Value], slot: Value, column: int) -> None:
+    b, boxes = body.builder, leaving.boxes
+    along = b.binary("add", starts[boxes.dims[0]], b.index(column))
+    with b.region() as region:
+        first = _first_line(body, leaving)
+        for box in boxes.boxes:
+            line = b.binary("add", first, b.index(box.line)) if box.line else first
+            across = b.binary("add", starts[boxes.dims[1]], line)
+            where = buffer_starts(slot, b.index(box.panel), line, boxes.layout)
+            at = coordinates(boxes, starts, along, across)
+            b.emit("tma.store", (leaving.buffer, boxes.map, *where, *at))
+        b.emit("tma.commit")
+        b.yield_()
+    _once(body, region.region, leaving.groups > 1)
+
+
+def _first_line(body: Body, leaving: Leaving) -> Value:
+    """The first of the rows that whoever sends is to send."""
+    b = body.builder
+    if leaving.groups == 1:
+        return b.index(0)
+    group = b.binary("floordiv", b.emit("tile.role_warp", (), (INDEX,)).result, b.index(_GROUP))
+    return b.binary("mul", group, b.index(leaving.access.tile.sizes[0] // leaving.groups))
+
+
+def all_gone(body: Body, leaving: Iterable[Leaving]) -> None:
+    """Before a role ends its buffers have been read."""
+    _wait(body, 0, any(x.groups > 1 for x in leaving))
+
+
+def _wait(body: Body, pending: int, each: bool) -> None:
+    b = body.builder
+    with b.region() as region:
+        b.emit("tma.wait", (), (), {"pending": pending})
+        b.yield_()
+    _once(body, region.region, each)
+
+
+def _once(body: Body, region: Region, each: bool) -> None:
+    attributes = {"each": "warp_group"} if each else {}
+    body.builder.emit("tile.once", (), (), attributes, (region,))

@@ -1,0 +1,177 @@
+"""The grid: a loop of independent iterations becomes groups.
+
+All axes are flattened to one, the last axis fastest; ``group_rows`` walks over the last two in
+blocks of that many rows, so that neighbours read the same lines of arrays. Where a trip count
+is no size of the launch, or groups stay, a group takes iteration after iteration. Owns
+numbers of groups and the variables of a group. Must not know what is done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
+from tessera_lang.lower.schedule_to_tile.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.facts import FOR, axes_of, strings
+from tessera_lang.lower.schedule_to_tile.multistage import is_grid
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.shape import Dim, dim_op
+
+_WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert")  # fmt: skip
+_GROUPS_PER_UNIT = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """``loop``: whose iterations are groups; ``groups``: their number; ``stays``: whether a group
+    takes one iteration after the other."""
+
+    loop: Operation
+    groups: Dim
+    stays: bool
+    group_rows: int
+
+
+def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
+    """The grid of a kernel; None where one group does everything."""
+    loops = [o for o in kernel.regions[0].operations if o.name == FOR and is_grid(o)]
+    if not loops:
+        return None
+    if len(loops) > 1:
+        raise NotTiled("several loops become groups", loops[1].span)
+    (loop,) = loops
+    if loop.results:
+        raise NotTiled("a loop over groups hands values on", loop.span)
+    for other in kernel.regions[0].operations:
+        if other is not loop and any(o.name in _WRITES for o in other.walk()):
+            raise NotTiled("something is written outside the loop over groups", other.span)
+    total = _total(loop, numbers)
+    rows = kernel.attributes.get("group_rows", 1)
+    stays = bool(kernel.attributes.get("persistent")) or total is None
+    groups = total if total is not None else units * _GROUPS_PER_UNIT
+    return Grid(loop, groups, stays, rows if isinstance(rows, int) else 1)
+
+
+def separated(kernel: Operation) -> Operation:
+    """The kernel in which a loop some of whose axes are groups is two: groups, and inside them
+    the other axes in order. Itself where there is none."""
+    region = kernel.regions[0]
+    operations = tuple(_separated(o) for o in region.operations)
+    if all(a is b for a, b in zip(operations, region.operations, strict=True)):
+        return kernel
+    return replace(kernel, regions=(replace(region, operations=operations),))
+
+
+def _separated(loop: Operation) -> Operation:
+    mapping = strings(loop, "mapping")
+    spread = [i for i, how in enumerate(mapping) if how == "grid"]
+    rest = [i for i, how in enumerate(mapping) if how != "grid"]
+    if loop.name != FOR or not spread or not rest or loop.results:
+        return loop
+    region = loop.regions[0]
+    inner = _part(loop, rest, region.operations)
+    end = Operation("tile.yield", span=loop.span)
+    return _part(loop, spread, (inner, end))
+
+
+def _part(loop: Operation, axes: Sequence[int], operations: tuple[Operation, ...]) -> Operation:
+    """A loop over some of the axes."""
+    count = axes_of(loop)
+    operands = tuple(loop.operands[part * count + axis] for part in range(3) for axis in axes)
+    names, mapping = strings(loop, "axes"), strings(loop, "mapping")
+    attributes: dict[str, Attribute] = {
+        **loop.attributes,
+        "axes": tuple(names[axis] for axis in axes),
+        "mapping": tuple(mapping[axis] for axis in axes),
+    }
+    variables = tuple(loop.regions[0].arguments[axis] for axis in axes)
+    made = Region(variables, operations)
+    return replace(loop, operands=operands, attributes=attributes, regions=(made,))
+
+
+def _total(loop: Operation, numbers: Numbers) -> Dim | None:
+    axes, total = axes_of(loop), 1
+    found: Dim = total
+    for axis in range(axes):
+        lower, upper, step = (numbers.dim(loop.operands[axis + part * axes]) for part in range(3))
+        if lower is None or upper is None or not isinstance(step, int):
+            return None
+        gap = upper if lower == 0 else dim_op("max", dim_op("-", upper, lower), 0)
+        found = dim_op("*", found, dim_op("ceil_div", gap, step))
+    return found
+
+
+def build_grid(
+    builder: Builder, grid: Grid, scalar: Callable[[Value], Value],
+    inside: Callable[[Sequence[Value]], None],
+) -> None:  # fmt: skip
+    """The iterations of one group; ``inside`` builds one for given variables."""
+    axes = axes_of(grid.loop)
+    bounds = [
+        tuple(scalar(grid.loop.operands[axis + part * axes]) for part in range(3))
+        for axis in range(axes)
+    ]
+    if not grid.stays:
+        inside(_variables(builder, grid, bounds, builder.group_linear()))
+        return
+    counts = [_count(builder, *b) for b in bounds]
+    total = counts[0]
+    for count in counts[1:]:
+        total = builder.binary("mul", total, count)
+    with builder.region(("tile", total.type)) as made:
+        inside(_variables(builder, grid, bounds, made.arguments[0]))
+        builder.yield_()
+    builder.for_(builder.group_linear(), total, builder.group_count(), (), made.region)
+
+
+def _count(builder: Builder, lower: Value, upper: Value, step: Value) -> Value:
+    gap = builder.binary("max", builder.binary("sub", upper, lower), builder.index(0))
+    up = builder.binary("sub", builder.binary("add", gap, step), builder.index(1))
+    return builder.binary("floordiv", up, step)
+
+
+def _variables(
+    builder: Builder, grid: Grid, bounds: Sequence[tuple[Value, ...]], number: Value
+) -> list[Value]:
+    """The loop variables of iteration ``number``."""
+    places: list[Value] = []
+    counts = [_count(builder, *b) for b in bounds[1:]]
+    if len(bounds) >= 2 and grid.group_rows > 1:
+        rows = _count(builder, *bounds[-2])
+        each = builder.binary("mul", rows, counts[-1])
+        outer = builder.binary("floordiv", number, each) if len(bounds) > 2 else number
+        number = builder.binary("mod", number, each) if len(bounds) > 2 else number
+        places = _in_blocks(builder, number, rows, counts[-1], grid.group_rows)
+        number, counts = outer, counts[:-2]
+        if len(bounds) == 2:
+            return _at(builder, bounds, places)
+    for count in reversed(counts):
+        places.insert(0, builder.binary("mod", number, count))
+        number = builder.binary("floordiv", number, count)
+    places.insert(0, number)
+    return _at(builder, bounds, places)
+
+
+def _in_blocks(
+    builder: Builder, number: Value, rows: Value, columns: Value, block: int
+) -> list[Value]:
+    """Row and column of ``number`` where blocks of rows are walked over, rows fastest."""
+    width = builder.binary("mul", columns, builder.index(block))
+    first = builder.binary("mul", builder.binary("floordiv", number, width), builder.index(block))
+    within = builder.binary("mod", number, width)
+    left = builder.binary("sub", rows, first)
+    high = builder.binary("min", left, builder.index(block))
+    row = builder.binary("add", first, builder.binary("mod", within, high))
+    return [row, builder.binary("floordiv", within, high)]
+
+
+def _at(
+    builder: Builder, bounds: Sequence[tuple[Value, ...]], places: Sequence[Value]
+) -> list[Value]:
+    found: list[Value] = []
+    for (lower, _, step), place in zip(bounds, places, strict=True):
+        found.append(builder.binary("add", lower, builder.binary("mul", place, step)))
+    return found

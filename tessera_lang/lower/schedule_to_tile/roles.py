@@ -1,0 +1,111 @@
+"""The role that moves data, and what both roles know of the rings between them.
+
+``Producer`` runs what the staged loads need and, in place of the loads, waits for a free slot
+and asks for its next content. Owns this side of the protocol. Must not know the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_tile.assign import Layouts
+from tessera_lang.lower.schedule_to_tile.body import Body
+from tessera_lang.lower.schedule_to_tile.engine import Engine
+from tessera_lang.lower.schedule_to_tile.facts import Facts
+from tessera_lang.lower.schedule_to_tile.maps import Boxes, buffer_starts, coordinates
+from tessera_lang.lower.schedule_to_tile.ring import RingUse, Threaded
+from tessera_lang.lower.schedule_to_tile.scratch import Scratch
+from tessera_lang.opt.schedule.copies import access_of
+from tessera_lang.opt.schedule.facts import Facts as ScheduleFacts
+from tessera_lang.record import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffered:
+    """A ring in shared memory: barriers, and by the result of a load its buffer and boxes.
+    ``shared``: some of it is brought for the whole cluster."""
+
+    full: Value
+    empty: Value
+    buffers: Mapping[Value, Value]
+    boxes: Mapping[Value, Boxes]
+    bytes: int
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """What both roles know: the threaded kernel, its facts, and the rings by number."""
+
+    threaded: Threaded
+    schedule: ScheduleFacts
+    rings: Sequence[Buffered]
+    rank: Value | None
+    cluster: int
+
+    def use_of(self, operation: Operation) -> RingUse | None:
+        """The ring that a load belongs to."""
+        if not operation.results:
+            return None
+        result = operation.results[0]
+        return next((u for u in self.threaded.uses if result in u.results), None)
+
+
+class Producer(Body):
+    """Fills the rings; runs by one lane."""
+
+    def __init__(
+        self, builder: Builder, facts: Facts, layouts: Layouts, engine: Engine, scratch: Scratch,
+        pipeline: Pipeline,
+    ) -> None:  # fmt: skip
+        super().__init__(builder, facts, layouts, engine, scratch)
+        self.pipeline = pipeline
+
+    def operation(self, operation: Operation) -> None:
+        use = self.pipeline.use_of(operation)
+        if use is None:
+            super().operation(operation)
+        elif operation.results[0] is use.last:
+            self._fill(use)
+
+    def _fill(self, use: RingUse) -> None:
+        b, ring = self.builder, self.pipeline.rings[use.number]
+        slot = self.scalar(use.slot)
+        b.emit("tile.mbarrier.wait", (ring.empty, slot, self.scalar(use.phase)))
+        b.emit("tile.mbarrier.expect", (ring.full, slot), (), {"bytes": ring.bytes})
+        for load in use.ring.loads:
+            self._copy(load.operation, ring, slot)
+
+    def _copy(self, load: Operation, ring: Buffered, slot: Value) -> None:
+        b, result = self.builder, load.result
+        boxes = ring.boxes[result]
+        starts = self.scalars(access_of(load).starts)
+        shared = boxes.share != (0, 0)
+        attributes = {"multicast": (1 << self.pipeline.cluster) - 1} if shared else {}
+        moved = [self._moved(step) for step in boxes.share]
+        for box in boxes.boxes:
+            panel = self._plus(moved[0], box.panel)
+            line = self._plus(moved[1], box.line)
+            along = self._at(starts[boxes.dims[0]], panel)
+            across = self._at(starts[boxes.dims[1]], line)
+            where = buffer_starts(slot, panel or b.index(0), line or b.index(0), boxes.layout)
+            operands = (boxes.map, ring.buffers[result], ring.full, slot, *where,
+                        *coordinates(boxes, starts, along, across))  # fmt: skip
+            b.emit("tma.load", operands, (), attributes)
+
+    def _moved(self, step: int) -> Value | None:
+        """How far this group's part of a shared tile lies from the tile's start."""
+        if not step or self.pipeline.rank is None:
+            return None
+        return self.builder.binary("mul", self.pipeline.rank, self.builder.index(step))
+
+    def _plus(self, value: Value | None, number: int) -> Value | None:
+        if not number:
+            return value
+        constant = self.builder.index(number)
+        return constant if value is None else self.builder.binary("add", value, constant)
+
+    def _at(self, start: Value, offset: Value | None) -> Value:
+        return start if offset is None else self.builder.binary("add", start, offset)

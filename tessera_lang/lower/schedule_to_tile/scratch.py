@@ -1,0 +1,92 @@
+"""Shared memory that the lowering asks for: named buffers, and one scratch for all exchanges.
+
+Operations that exchange through scratch surround it with barriers, so one buffer, as large as
+the neediest, serves all of them one after the other. Buffers are allocated at the top of the
+kernel. Owns the allocations. Must not know what they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.analysis.layouts import scratch_buffer
+from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.layout import SharedLayout
+from tessera_lang.record import dataclass
+from tessera_lang.types.dtype import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One line of the table of shared memory: what takes how much, and why."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+class Scratch:
+    """The shared buffers of a kernel."""
+
+    def __init__(self) -> None:
+        self._placeholder = Value(scratch_buffer(1), "scratch")
+        self._bytes = 0
+        self._allocations: list[tuple[Operation, str]] = []
+        self._names: set[str] = set()
+        self._kept: dict[tuple[BufferType, str], Value] = {}
+
+    def buffer(self, bytes_: int) -> tuple[Value, ...]:
+        """The operand for an operation that needs so many bytes; none for 0."""
+        if bytes_ == 0:
+            return ()
+        self._bytes = max(self._bytes, bytes_)
+        return (self._placeholder,)
+
+    def allocate(
+        self, dtype: DType, shape: Sequence[int], name: str, what: str,
+        layout: SharedLayout | None = None,
+    ) -> Value:  # fmt: skip
+        """A buffer of its own; ``what`` stands in the table of who takes how much."""
+        base, number = name or "buffer", 1
+        while name in self._names or not name:
+            number += 1
+            name = f"{base}_{number}" if base in self._names else base
+        self._names.add(name)
+        value = Value(BufferType(dtype, tuple(shape), layout=layout), name)
+        operation = Operation("tile.shared.alloc", (), (value,), {"name": name})
+        self._allocations.append((operation, what))
+        return value
+
+    def shared(
+        self, dtype: DType, shape: Sequence[int], name: str, what: str,
+        layout: SharedLayout | None = None,
+    ) -> Value:  # fmt: skip
+        """A buffer that every user of this shape shares; whoever writes it first meets a
+        barrier."""
+        key = (BufferType(dtype, tuple(shape), layout=layout), name)
+        if key not in self._kept:
+            self._kept[key] = self.allocate(dtype, shape, name, what, layout)
+        return self._kept[key]
+
+    def finish(self) -> tuple[tuple[Operation, ...], dict[Value, Value]]:
+        """The allocations, and what stands in for values given before sizes were known."""
+        operations = [o for o, _ in self._allocations]
+        replaced: dict[Value, Value] = {}
+        if self._bytes:
+            value = Value(scratch_buffer(self._bytes), "scratch")
+            replaced[self._placeholder] = value
+            operations.append(Operation("tile.shared.alloc", (), (value,), {"name": "scratch"}))
+        return tuple(operations), replaced
+
+    def table(self) -> list[Taken]:
+        """Who takes how much, the greatest first."""
+        rows = [Taken(o.result.name, _bytes(o.result), what) for o, what in self._allocations]
+        if self._bytes:
+            rows.append(Taken("scratch", self._bytes, "exchanges between warps"))
+        return sorted(rows, key=lambda row: -row.bytes)
+
+
+def _bytes(buffer: Value) -> int:
+    t = buffer.type
+    assert isinstance(t, BufferType)
+    return (t.layout or SharedLayout()).bytes(t.shape, t.dtype.bytes)
