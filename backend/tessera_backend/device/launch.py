@@ -1,9 +1,10 @@
 """Launching: the shortest way from a Python call to the driver.
 
-Owns the argument block of a launch and the call itself. The driver's ``cuLaunchKernelEx``
-is called by address: it takes four pointers, so a call converts next to nothing
-(cuda-python's own form with argument tuples takes twice the time). What arguments mean,
-and what to check before a launch, is the runtime's.
+Owns the argument block of a launch and the call itself. A slot that holds a tensor map takes
+the address of the array, as one of data does; the launch makes the map of it. The driver's
+``cuLaunchKernelEx`` is called by address: it takes four pointers, so a call converts next to
+nothing (cuda-python's own form with argument tuples takes twice the time). What arguments
+mean, and what to check before a launch, is the runtime's.
 """
 
 from __future__ import annotations
@@ -11,32 +12,26 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import DriverError, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
+from tessera_backend.device.resident import LaunchConfig, resident_groups
+from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
+from tessera_backend.device.workspace import workspace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import Slot
 
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
 _UNSHAPED = (0, 0, 0, 0)
+_KEPT_LAYOUTS = 256
 
 _CELLS = {"f64": "d", "f32": "f4x", "f16": "e6x"}
-
-
-class _Config(ctypes.Structure):
-    """``CUlaunchConfig`` of the driver's interface."""
-
-    _fields_ = (
-        ("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
-        ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
-        ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint),
-    )  # fmt: skip
 
 
 def slot_packer(slots: Sequence[Slot]) -> Callable[..., None]:
@@ -71,7 +66,7 @@ class LaunchBuffer:
         base = ctypes.addressof(self.block)
         self.pointers = (ctypes.c_void_p * count)(*(base + 8 * i for i in range(count)))
         self.pointers_address = ctypes.addressof(self.pointers)
-        self.config = _Config(0, 0, 0, *group, shared_bytes, None, None, 0)
+        self.config = LaunchConfig(0, 0, 0, *group, shared_bytes, None, None, 0)
         self.config_address = ctypes.addressof(self.config)
         self.geometry: tuple[int, int, int, int] = _UNSHAPED
 
@@ -80,14 +75,15 @@ class CudaKernel:
     """A kernel on one device, ready to launch from any thread."""
 
     __slots__ = (
-        "_function", "_launch", "_module", "device", "dynamic_shared", "entry", "fault", "group",
-        "pack", "slot_count",
+        "_function", "_launch", "_maps", "_module", "device", "dynamic_shared", "entry", "fault",
+        "group", "pack", "plan", "resident", "slot_count",
     )  # fmt: skip
 
     def __init__(self, artifact: Artifact, device: Device) -> None:
         plan = artifact.plan
         self.device = device
         self.entry = artifact.entry
+        self.plan = plan
         self.group = axes_to_xyz(plan.group)
         self.slot_count = len(plan.slots)
         self.pack = slot_packer(plan.slots)
@@ -99,6 +95,13 @@ class CudaKernel:
             self._module.allow_dynamic_shared(self.dynamic_shared)
         self._function = int(self._module.function)
         self._launch = _launch_function(device)
+        self._maps: dict[tuple[int, tuple[int, ...], tuple[int, ...]], TensorMaps] = {}
+        self.resident = 0
+        if plan.persistent:
+            cluster = max(prod(plan.cluster), 1)
+            self.resident = resident_groups(
+                device, self._function, self.group, self.dynamic_shared, cluster
+            )
         self.fault: FaultRecord = fault_record(device)
 
     @property
@@ -121,11 +124,58 @@ class CudaKernel:
         if status:
             self._retry(buffer, status)
 
-    def launcher(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int) -> Callable[[int], None]:
+    def launcher(
+        self, buffer: LaunchBuffer, gx: int, gy: int, gz: int,
+        maps: Mapping[int, MappedArray] | None = None, space: tuple[int, int] | None = None,
+    ) -> Callable[[int], None]:  # fmt: skip
         """``fire(stream)`` for one buffer and shape: the least that a launch can cost.
 
         The buffer's values may change between launches; a buffer is for one thread at a time.
+        ``maps``: the arrays of the slots that hold a tensor map; ``space``: the slot of the
+        workspace and its bytes. Of a persistent kernel no more groups start than run at once.
         """
+        if self.resident:
+            gx = min(gx, self.resident)
+        fire = self._launcher(buffer, gx, gy, gz)
+        if not maps and space is None:
+            return fire
+        return self._filling(buffer, fire, maps or {}, space)
+
+    def _filling(
+        self, buffer: LaunchBuffer, fire: Callable[[int], None],
+        maps: Mapping[int, MappedArray], space: tuple[int, int] | None,
+    ) -> Callable[[int], None]:  # fmt: skip
+        """``fire`` with what a launch makes of the values in the block before it."""
+        block, pointers, device = buffer.block, buffer.pointers, self.device
+        made = [(at, self._maps_of(at, array).of) for at, array in maps.items()]
+        # The storage of a map is held as long as a pointer of this buffer shows to it.
+        held: dict[int, tuple[int, TensorMap]] = {}
+
+        def fire_filled(stream: int) -> None:
+            for at, of_address in made:
+                address = block[at]
+                if at not in held or held[at][0] != address:
+                    tensor_map = of_address(address)
+                    pointers[at] = tensor_map.address
+                    held[at] = address, tensor_map
+            if space is not None:
+                block[space[0]] = workspace(device, stream, space[1])
+            fire(stream)
+
+        return fire_filled
+
+    def _maps_of(self, at: int, array: MappedArray) -> TensorMaps:
+        """The maps of a slot for arrays of one layout, which all buffers share."""
+        key = (at, array.shape, array.strides)
+        found = self._maps.get(key)
+        if found is None:
+            if len(self._maps) >= _KEPT_LAYOUTS:
+                self._maps.clear()
+            slot = self.plan.slots[at]
+            found = self._maps[key] = TensorMaps(self.device, slot, array, self.fault.pointer)
+        return found
+
+    def _launcher(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int) -> Callable[[int], None]:
         geometry = (gx, gy, gz, 0)
         buffer.geometry = _UNSHAPED
         if not _reshape(buffer, geometry):

@@ -25,11 +25,12 @@ is contracted or reassociated. Must not know a target, nor how lanes become thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from tessera_backend.llvm.text import FunctionText, ModuleText
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import Space
@@ -43,7 +44,8 @@ class Place:
 
     ``strides`` (elements) are None for row-major without gaps. ``root`` is the value whose
     memory this is: a kernel argument or a shared buffer; two roots never overlap where one
-    of them is written (the launch has checked it).
+    of them is written (the launch has checked it). ``layout``: how a shared buffer lies, where
+    that is not row-major.
     """
 
     pointer: str
@@ -53,6 +55,7 @@ class Place:
     strides: tuple[str, ...] | None
     root: Value
     mut: bool = True
+    layout: SharedLayout | None = None
 
 
 class Target(Protocol):
@@ -195,12 +198,23 @@ def scalar_type(value: Value) -> DType:
     return value.type
 
 
+def register_count(value: Value) -> int:
+    """How many operands stand for a value: one, or one per register of a tile's layout."""
+    if not isinstance(value.type, TileType):
+        return 1
+    if value.type.layout is None:
+        raise TypeError("a tile in registers has a layout")
+    return value.type.layout.register_count
+
+
 @dataclass
 class LaneEmitter:
     """State of the emission of one lane's code.
 
     ``fault`` is the i64 operand of the fault record's address ("" without one); ``targets``
-    are what ``break``, ``continue``, ``leave`` and ``return`` go to, innermost last.
+    are what ``break``, ``continue``, ``leave`` and ``return`` go to, innermost last. ``tiles``
+    are register tiles: one operand of the element's register type for each register of the
+    layout, in order. ``grouped`` may put operations of a region together before they are emitted.
     """
 
     module: ModuleText
@@ -210,9 +224,11 @@ class LaneEmitter:
     fault: str = ""
     values: dict[Value, str] = field(default_factory=dict[Value, str])
     places: dict[Value, Place] = field(default_factory=dict[Value, Place])
+    tiles: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])
     targets: list[Target] = field(default_factory=list[Target])
     constants: dict[Value, int] = field(default_factory=dict[Value, int])
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
+    grouped: Callable[[Iterable[Operation]], Iterable[Operation]] = iter
 
     def bind(self, value: Value, operand: str) -> None:
         """``value`` stands for ``operand`` from here on."""
@@ -220,6 +236,27 @@ class LaneEmitter:
 
     def operand(self, value: Value) -> str:
         return self.values[value]
+
+    def parts(self, values: Iterable[Value]) -> tuple[str, ...]:
+        """The operands of scalars and tiles in a row: a tile stands for all its registers."""
+        out: list[str] = []
+        for value in values:
+            if isinstance(value.type, TileType):
+                out += self.tiles[value]
+            else:
+                out.append(self.values[value])
+        return tuple(out)
+
+    def bind_parts(self, values: Iterable[Value], parts: Sequence[str]) -> None:
+        """The inverse of ``parts``."""
+        at = 0
+        for value in values:
+            count = register_count(value)
+            if isinstance(value.type, TileType):
+                self.tiles[value] = tuple(parts[at : at + count])
+            else:
+                self.values[value] = parts[at]
+            at += count
 
     def constant(self, value: Value) -> int | None:
         """The value of an integer constant, else None."""
@@ -244,7 +281,7 @@ class LaneEmitter:
         rule(self, op)
 
     def emit_all(self, operations: Iterable[Operation]) -> None:
-        for op in operations:
+        for op in self.grouped(operations):
             if not self.f.open:  # behind an exit
                 break
             self.emit(op)

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tessera_backend.llvm import fault
-from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
+from tessera_backend.llvm.emitter import LaneEmitter, Rule, register_count, scalar_type
 from tessera_backend.llvm.types import register_type
-from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """One stack slot a value."""
+    """One stack slot a value, or register of a tile."""
 
     pointers: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -37,9 +37,15 @@ class Slots:
 
 
 def slots_for(e: LaneEmitter, values: Sequence[Value]) -> Slots:
-    """Slots of the types of ``values``."""
-    kinds = tuple(register_type(scalar_type(v)) for v in values)
+    """Slots of the types of ``values``; one a register for a tile."""
+    kinds = tuple(k for v in values for k in _kinds(v))
     return Slots(tuple(e.f.slot(kind) for kind in kinds), kinds)
+
+
+def _kinds(value: Value) -> list[str]:
+    if isinstance(value.type, TileType):
+        return [register_type(value.type.dtype)] * register_count(value)
+    return [register_type(scalar_type(value))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ _KINDS = {"break": "loop", "continue": "loop", "leave": "scope", "return": "kern
 def _exit(how: str) -> Rule:
     def rule(e: LaneEmitter, op: Operation) -> None:
         target = next(t for t in reversed(e.targets) if t.kind == _KINDS[how])
-        target.leave(e, tuple(map(e.operand, op.operands)), how)
+        target.leave(e, e.parts(op.operands), how)
 
     return rule
 
@@ -94,7 +100,7 @@ def _side(e: LaneEmitter, region: Region, results: Slots, join: str) -> None:
     if not e.f.open:
         return
     if last.name == "tile.yield":
-        results.store(e, tuple(map(e.operand, last.operands)))
+        results.store(e, e.parts(last.operands))
         e.f.branch(join)
     else:
         e.emit(last)
@@ -123,8 +129,7 @@ def _scope(e: LaneEmitter, op: Operation) -> None:
 
 
 def _bind_all(e: LaneEmitter, values: Sequence[Value], slots: Slots) -> None:
-    for value, loaded in zip(values, slots.load(e), strict=True):
-        e.bind(value, loaded)
+    e.bind_parts(values, slots.load(e))
 
 
 # --- loops ----------------------------------------------------------------------------------
@@ -173,7 +178,7 @@ def _for(e: LaneEmitter, op: Operation) -> None:
     kind = register_type(dtype)
     trips = trip_count(e, lower, upper, step, dtype, e.constant(op.operands[2]), op)
     slots = slots_for(e, op.results)
-    slots.store(e, tuple(map(e.operand, op.operands[3:])))
+    slots.store(e, e.parts(op.operands[3:]))
     head, body, latch, done = (f.label(x) for x in ("for", "for.body", "for.next", "endfor"))
     count, variable = f.slot(kind), f.slot(kind)
     f.line(f"store {kind} 0, ptr {count}")
@@ -202,7 +207,7 @@ def _loop_body(e: LaneEmitter, region: Region, target: LoopTarget) -> None:
     last = region.terminator
     if e.f.open:
         if last.name == "tile.yield":
-            target.leave(e, tuple(map(e.operand, last.operands)), "continue")
+            target.leave(e, e.parts(last.operands), "continue")
         else:
             e.emit(last)
     e.targets.pop()
@@ -212,17 +217,16 @@ def _while(e: LaneEmitter, op: Operation) -> None:
     f = e.f
     before, region = op.regions
     slots = slots_for(e, op.results)
-    slots.store(e, tuple(map(e.operand, op.operands)))
+    slots.store(e, e.parts(op.operands))
     head, body, done = f.label("while"), f.label("while.body"), f.label("endwhile")
     f.place(head)
     _bind_all(e, before.arguments, slots)
     e.emit_all(before.operations[:-1])
-    condition, *carried = map(e.operand, before.terminator.operands)
+    condition, *carried = e.parts(before.terminator.operands)
     slots.store(e, carried)
     f.branch_if(condition, body, done)
     f.place(body)
-    for argument, value in zip(region.arguments, carried, strict=True):
-        e.bind(argument, value)
+    e.bind_parts(region.arguments, carried)
     _loop_body(e, region, LoopTarget(slots, head, done))
     f.place(done)
     _bind_all(e, op.results, slots)

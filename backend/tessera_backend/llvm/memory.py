@@ -13,6 +13,7 @@ from tessera_backend.llvm.cast import as_index
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.types import memory_type, register_type, zero
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value, ViewType
+from tessera_lang.ir.layout import SharedLayout, swizzled
 from tessera_lang.record import dataclass
 
 
@@ -48,7 +49,7 @@ def _shared_alloc(e: LaneEmitter, op: Operation) -> None:
         raise TypeError("shared memory is a buffer")
     e.places[op.result] = Place(
         e.dialect.shared_pointer(e, op), "shared", kind.dtype,
-        tuple(str(size) for size in kind.shape), None, op.result,
+        tuple(str(size) for size in kind.shape), None, op.result, layout=kind.layout,
     )  # fmt: skip
 
 
@@ -62,6 +63,8 @@ def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
 def address(e: LaneEmitter, access: Access) -> str:
     """Address of the element. Inside the array no step of the sum overflows."""
     f, place = e.f, access.place
+    if place.layout is not None:
+        return _laid_out(e, access, place.layout)
     inside = access.bounds != "off"
     wrap = " nsw" if inside else ""
     offset = ""
@@ -80,6 +83,29 @@ def address(e: LaneEmitter, access: Access) -> str:
     pointer = e.dialect.pointer_type(place.space)
     kind = memory_type(place.dtype)
     return f.value(f"{keyword} {kind}, {pointer} {place.pointer}, i64 {offset}")
+
+
+def _laid_out(e: LaneEmitter, access: Access, layout: SharedLayout) -> str:
+    """Address of an element of a shared buffer with a layout: ``SharedLayout.offset`` in code."""
+    f, place, element = e.f, access.place, access.place.dtype.bytes
+    shape = tuple(int(size) for size in place.sizes)
+    _, lines, width, pitch = layout.geometry(shape)
+    stage = "0"
+    for index, size in zip(access.indices[:-2], place.sizes[:-2], strict=True):
+        stage = f.value(f"add i64 {f.value(f'mul i64 {stage}, {size}')}, {index}")
+    matrix = access.indices[-2:] if len(shape) > 1 else ("0", access.indices[0])
+    line, along = matrix if layout.major == 1 else matrix[::-1]
+    panel, within = f.value(f"udiv i64 {along}, {width}"), f.value(f"urem i64 {along}, {width}")
+    byte = f.value(f"mul i64 {within}, {element}")
+    for number, bytes_ in ((line, pitch * element), (panel, lines * pitch * element)):
+        byte = f.value(f"add i64 {byte}, {f.value(f'mul i64 {number}, {bytes_}')}")
+    mask = swizzled(7 << 7, layout.swizzle) - (7 << 7)
+    moved = f.value(f"and i64 {f.value(f'lshr i64 {byte}, 3')}, {mask}")
+    byte = f.value(f"xor i64 {byte}, {moved}")
+    skipped = f.value(f"mul i64 {stage}, {layout.matrix_bytes(shape, element)}")
+    pointer = e.dialect.pointer_type(place.space)
+    offset = f.value(f"add i64 {byte}, {skipped}")
+    return f.value(f"getelementptr i8, {pointer} {place.pointer}, i64 {offset}")
 
 
 def guard(

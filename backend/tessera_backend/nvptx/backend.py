@@ -60,11 +60,12 @@ class CudaBackend:
     ) -> Artifact:
         from tessera_backend.llvm.emitter import NotLowered
         from tessera_backend.llvm.fault import reporting_plan
+        from tessera_backend.nvptx import hopper
         from tessera_backend.nvptx.kernel import emit_kernel
         from tessera_backend.nvptx.translate import translate
 
-        arch = self._architecture(options)
         operation = _kernel_of(program)
+        arch = hopper.architecture_for(operation, self._architecture(options))
         over = check_shared_budget(operation, arch.shared_limit, arch.name)
         if over:
             raise TesseraError(over)

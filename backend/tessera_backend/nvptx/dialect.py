@@ -6,9 +6,13 @@ table; every row of it is compiled in a test. Must not know plans or parameters.
 
 from __future__ import annotations
 
+from math import prod
+
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, Place
 from tessera_backend.nvptx.architecture import Architecture
-from tessera_lang.ir.core import BufferType, Operation
+from tessera_lang.analysis.divisors import Divisors
+from tessera_lang.ir.core import Operation
+from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import BF16, DType
 from tessera_lang.types.type import Space
 
@@ -55,21 +59,48 @@ _PTX_TYPES = {
 }
 _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "half": "h", "float": "f", "double": "d"}
 _DIMENSIONS = "xyz"
+WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The lanes that run the code being emitted: ``lanes`` from warp ``first`` on.
+
+    ``barrier`` is the hardware's number of their barrier; ``single``: only one of them runs.
+    """
+
+    first: int
+    lanes: int
+    barrier: int = 0
+    single: bool = False
+
+    @property
+    def warps(self) -> int:
+        return -(-self.lanes // WARP)
 
 
 class NvptxDialect(Dialect):
-    """One kernel: ``group`` lanes per axis, ``grid_rank`` axes of the grid, last fastest."""
+    """One kernel: ``group`` lanes per axis, ``grid_rank`` axes of the grid, last fastest.
+
+    ``role`` is the whole group outside ``tile.roles``. ``warp_number`` is the operand (i32) of
+    the warp's number in the group, known to be the same in all of its lanes; "" where the kernel
+    has no use for one. ``cluster``: groups of a cluster.
+    """
 
     name = "cuda"
+    divisors: Divisors
 
     def __init__(
         self, arch: Architecture, group: tuple[int, ...], grid_rank: int,
-        shared: dict[Operation, str],
+        shared: dict[Operation, str], cluster: int = 1,
     ) -> None:  # fmt: skip
         self.arch = arch
+        self.cluster = cluster
         self.group = group
         self.grid_rank = max(grid_rank, 1)
         self._shared = shared
+        self.role = Role(0, prod(group))
+        self.warp_number = ""
 
     # Where a lane is.
     def lane_linear(self, e: LaneEmitter) -> str:
@@ -81,8 +112,23 @@ class NvptxDialect(Dialect):
         return linear
 
     def lane_index(self, e: LaneEmitter, axis: int) -> str:
+        """In a role (of a group of one axis) counted from its first lane."""
         dimension = _DIMENSIONS[len(self.group) - 1 - axis]
-        return self._special(e, f"tid.{dimension}", self.group[axis])
+        lane = self._special(e, f"tid.{dimension}", self.group[axis])
+        if self.role.first:
+            return e.f.value(f"sub nuw nsw i64 {lane}, {WARP * self.role.first}")
+        return lane
+
+    def role_warp(self, e: LaneEmitter) -> str:
+        """Number of the warp in its role (i32); uniform for ptxas where ``warp_number`` is."""
+        if self.role.warps == 1:
+            return "0"
+        if not self.warp_number:
+            lane = e.f.value(f"trunc i64 {self.lane_linear(e)} to i32")
+            return e.f.value(f"lshr i32 {lane}, 5")
+        if not self.role.first:
+            return self.warp_number
+        return e.f.value(f"sub nuw nsw i32 {self.warp_number}, {self.role.first}")
 
     def group_linear(self, e: LaneEmitter) -> str:
         linear = self.group_index(e, 0)
@@ -113,8 +159,24 @@ class NvptxDialect(Dialect):
 
     # Synchronization.
     def barrier(self, e: LaneEmitter) -> None:
-        e.module.declare("void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) #1")
-        e.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+        """Of the lanes of the role; those of one warp need no barrier of the group."""
+        role = self.role
+        if role.lanes == prod(self.group):
+            e.module.declare("void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) #1")
+            e.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
+        elif role.warps == 1:
+            e.module.declare("void @llvm.nvvm.bar.warp.sync(i32) #1")
+            e.f.line("call void @llvm.nvvm.bar.warp.sync(i32 -1)")
+        else:
+            self.named_barrier(e, role.barrier, role.lanes, wait=True)
+
+    def named_barrier(
+        self, e: LaneEmitter, number: int | str, lanes: int, *, wait: bool
+    ) -> None:  # fmt: skip
+        """Barrier ``number`` of the hardware, for ``lanes`` lanes; without ``wait`` only arrive."""
+        name = f"@llvm.nvvm.barrier.cta.{'sync' if wait else 'arrive'}.aligned.count"
+        e.module.declare(f"void {name}(i32, i32) #1")
+        e.f.line(f"call void {name}(i32 {number}, i32 {lanes})")
 
     def fence(self, e: LaneEmitter, scope: str) -> None:
         if scope != "tile":  # a lane sees its own accesses in order
@@ -206,17 +268,6 @@ class NvptxDialect(Dialect):
             return None
         short = e.f.value(f"fptrunc float {value} to bfloat")
         return e.f.value(f"bitcast bfloat {short} to i16")
-
-
-def shared_bytes(op: Operation) -> int:
-    """Bytes of one ``tile.shared.alloc``."""
-    kind = op.result.type
-    if not isinstance(kind, BufferType):
-        raise TypeError("a shared allocation gives a buffer")
-    count = 1
-    for size in kind.shape:
-        count *= size
-    return count * kind.dtype.bytes
 
 
 def _grid_limit(dimension: str) -> int:

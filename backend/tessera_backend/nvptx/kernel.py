@@ -7,23 +7,32 @@ becomes PTX.
 from __future__ import annotations
 
 import re
+from math import prod
 
 from tessera_backend.device.module import STATIC_SHARED_LIMIT
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.lane import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import register_type
-from tessera_backend.nvptx import warp
+from tessera_backend.nvptx import hopper, runs, tiles, warp
 from tessera_backend.nvptx.architecture import Architecture
-from tessera_backend.nvptx.dialect import NvptxDialect, shared_bytes
-from tessera_lang.ir.core import Operation, PointerType, Value
+from tessera_backend.nvptx.dialect import NvptxDialect
+from tessera_lang.analysis.divisors import Divisors
+from tessera_lang.ir.core import (
+    BarrierType,
+    BufferType,
+    Operation,
+    PointerType,
+    TensorMapType,
+    Value,
+)
+from tessera_lang.opt.tile.shared_memory import buffer_alignment, buffer_bytes, shared_offsets
 from tessera_lang.record import dataclass
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 
 _HEADER = 'target triple = "nvptx64-nvidia-cuda"'
 _EXIT = "exit"
-_SHARED_ALIGN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +58,15 @@ def emit_kernel(operation: Operation, plan: LaunchPlan, arch: Architecture) -> K
     grid_rank = operation.attributes["grid_rank"]
     if not isinstance(grid_rank, int):
         raise TypeError("grid_rank is an integer")
-    dialect = NvptxDialect(arch, group, grid_rank, pointers)
+    cluster = prod(_integers(operation.attributes.get("cluster", ())))
+    dialect = NvptxDialect(arch, group, grid_rank, pointers, cluster)
     emitter = lane_emitter(module, function, dialect, plan.kernel)
-    emitter.rules = {**emitter.rules, **warp.RULES}
+    dialect.divisors = Divisors(operation)
+    lanes_rules = {**emitter.rules, **warp.RULES}
+    emitter.rules = {**lanes_rules, **tiles.rules(lanes_rules), **hopper.RULES, **runs.RULES}
+    emitter.grouped = runs.grouped
     parameters = _bind_parameters(emitter, operation, plan)
+    hopper.begin_kernel(emitter, operation)
     emit_kernel_body(emitter, operation.regions[0], _EXIT)
     function.place(_EXIT)
     function.terminate("ret void")
@@ -60,12 +74,27 @@ def emit_kernel(operation: Operation, plan: LaunchPlan, arch: Architecture) -> K
     module.add_function(
         f"define ptx_kernel void @{entry}({', '.join(parameters)}) #0 {{\n{function.body()}\n}}"
     )
-    lanes = ",".join(str(n) for n in reversed(group))
     footer = (
-        f'attributes #0 = {{ norecurse nounwind "nvvm.reqntid"="{lanes}" }}\n'
+        f"attributes #0 = {{ norecurse nounwind {_launch_bounds(operation, group)} }}\n"
         "attributes #1 = { convergent nocallback nounwind }"
     )
     return KernelText(module.render(_HEADER, footer), entry, total)
+
+
+def _launch_bounds(operation: Operation, group: tuple[int, ...]) -> str:
+    """What ptxas must know: without the lanes it ignores ``setmaxnreg``."""
+
+    def sizes(axes: tuple[int, ...]) -> str:
+        return ",".join(str(n) for n in reversed(axes))
+
+    words = [f'"nvvm.reqntid"="{sizes(group)}"']
+    cluster = _integers(operation.attributes.get("cluster", ()))
+    if max(cluster, default=1) > 1:
+        words.append(f'"nvvm.cluster_dim"="{",".join((sizes(cluster) + ",1,1").split(",")[:3])}"')
+    registers = operation.attributes.get("registers", 0)
+    if registers:
+        words.append(f'"nvvm.maxnreg"="{registers}"')
+    return " ".join(words)
 
 
 def _integers(value: object) -> tuple[int, ...]:
@@ -92,6 +121,14 @@ def _parameter(
 ) -> str:
     if slot.kind == "data":
         return _pointer_parameter(emitter, slot, argument, name, plan)
+    if slot.kind == "tensor_map":
+        if argument is None or not isinstance(argument.type, TensorMapType):
+            raise TypeError("a tensor_map slot is a tensor map of the kernel")
+        emitter.bind(argument, name)
+        return f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" {name}'
+    if argument is not None and isinstance(argument.type, PointerType):  # the workspace
+        emitter.bind(argument, name)
+        return f"ptr addrspace(1) noalias align 16 {name}"
     dtype = DTYPES["index"]
     if argument is not None and isinstance(argument.type, DType):
         dtype = argument.type
@@ -112,32 +149,44 @@ def _pointer_parameter(
     if argument is None or not isinstance(argument.type, PointerType):
         raise TypeError("a data slot is a pointer argument of the kernel")
     emitter.bind(argument, name)
-    parameter = plan.parameters[slot.parameter]
     element = argument.type.dtype
-    align = max(16, element.bytes) if parameter.aligned else element.bytes
-    access = "" if parameter.mut else " readonly"
+    is_result = slot.parameter >= len(plan.parameters)  # which the runtime allocates
+    aligned = is_result or plan.parameters[slot.parameter].aligned
+    align = max(16, element.bytes) if aligned else element.bytes
+    access = "" if is_result or plan.parameters[slot.parameter].mut else " readonly"
     return f"ptr addrspace(1) noalias{access} align {align} {name}"
 
 
 def _shared_memory(operation: Operation, module: ModuleText) -> tuple[int, dict[Operation, str]]:
     """Globals for the shared allocations; above the static limit one external array.
 
-    All start at multiples of 16 bytes, in order; the total is what a launch asks for. The
-    globals are visible outside, so that LLVM takes no load behind a barrier for its own store.
+    The total is what a launch asks for. The globals are visible outside, so that LLVM takes no
+    load behind a barrier for its own store.
     """
-    offsets: list[tuple[Operation, int]] = []
-    total = 0
-    for op in operation.walk():
-        if op.name == "tile.shared.alloc":
-            offsets.append((op, total))
-            total += -(-shared_bytes(op) // _SHARED_ALIGN) * _SHARED_ALIGN
+    total, offsets = shared_offsets(operation)
     if total > STATIC_SHARED_LIMIT:
-        module.add_global("shared", f"external addrspace(3) global [0 x i8], align {_SHARED_ALIGN}")
+        align = max(buffer_alignment(op) for op in offsets)
+        module.add_global("shared", f"external addrspace(3) global [0 x i8], align {align}")
         base = "getelementptr inbounds (i8, ptr addrspace(3) @shared, i64 {})"
-        return total, {op: base.format(offset) for op, offset in offsets}
-    for index, (op, _) in enumerate(offsets):
+        return total, {op: base.format(offset) for op, offset in offsets.items()}
+    if any("offset" in op.attributes for op in offsets):  # buffers share bytes
+        align = max(buffer_alignment(op) for op in offsets)
+        module.add_global("shared", f"addrspace(3) global [{total} x i8] undef, align {align}")
+        base = "getelementptr inbounds (i8, ptr addrspace(3) @shared, i64 {})"
+        return total, {op: base.format(offset) for op, offset in offsets.items()}
+    for index, op in enumerate(offsets):
         module.add_global(
             f"shared_{index}",
-            f"addrspace(3) global [{max(shared_bytes(op), 1)} x i8] undef, align {_SHARED_ALIGN}",
+            f"addrspace(3) global [{max(_allocated(op), 1)} x i8] undef, "
+            f"align {buffer_alignment(op)}",
         )
-    return total, {op: f"@shared_{index}" for index, (op, _) in enumerate(offsets)}
+    return total, {op: f"@shared_{index}" for index, op in enumerate(offsets)}
+
+
+def _allocated(op: Operation) -> int:
+    t = op.result.type
+    if isinstance(t, BarrierType):
+        return 8 * t.count
+    if not isinstance(t, BufferType):
+        raise TypeError("a shared allocation gives a buffer")
+    return buffer_bytes(t)

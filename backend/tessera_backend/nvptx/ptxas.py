@@ -21,6 +21,22 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _WARNING = re.compile(r"^ptxas (?:info|warning)\s*:\s*(?:\(?(C\d+)\)?\s*)?(.*)$", re.MULTILINE)
 _UNKNOWN_ARCHITECTURE = re.compile(r"is not defined for option 'gpu-name'|Unsupported \.version")
 
+_WAITS = "asynchronous products wait for each other: two to four times as slow"
+REMARKS = {
+    "C7508": "the registers of the roles are not set: `setmaxnreg` is ignored",
+    "C7510": f"{_WAITS}; a function is called between them",
+    "C7511": f"{_WAITS}; their accumulators do not fit into the registers",
+    "C7512": f"{_WAITS}; their accumulators do not fit into the registers",
+    "C7513": f"{_WAITS}; an operand in registers is written while they read it",
+    "C7514": f"{_WAITS}; an accumulator is read or written while they run",
+    "C7515": f"{_WAITS}; an accumulator is made on several ways that meet",
+    "C7517": "a wait for asynchronous products was put in where their results are touched",
+    "C7519": "a wait for asynchronous products was put in where their results are touched",
+}
+"""What a note of ptxas means for the kernel."""
+
+_ASYNCHRONOUS = "wgmma.mma_async"
+
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
@@ -55,7 +71,11 @@ def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
         ) from error  # fmt: skip
     if not cubin:
         return _without_code(tool, outcome, arch)
-    return Assembly(cubin, parse_report(outcome.output), parse_warnings(outcome.output))
+    resources = parse_report(outcome.output)
+    found = parse_warnings(outcome.output)
+    if _ASYNCHRONOUS in ptx and resources.spill_bytes > 0:
+        found = (*found, _spilled(resources.spill_bytes))
+    return Assembly(cubin, resources, found)
 
 
 def _without_code(tool: Tool, outcome: Outcome, arch: str) -> Assembly:
@@ -93,6 +113,16 @@ def parse_report(output: str) -> Resources:
     )
 
 
+def _spilled(size: int) -> Diagnostic:
+    """Accumulators of asynchronous products are what a kernel of theirs cannot do without."""
+    return Diagnostic(
+        "T0881",
+        f"ptxas: {size} bytes of registers are spilled beside asynchronous products",
+        severity="warning",
+        helps=("use a smaller tile, or more warp groups",),
+    )
+
+
 def parse_warnings(output: str) -> tuple[Diagnostic, ...]:
     """Numbered notes of ptxas (a serialised pipeline is C7510) and its warnings."""
     found: list[Diagnostic] = []
@@ -100,5 +130,6 @@ def parse_warnings(output: str) -> tuple[Diagnostic, ...]:
         number, text = match.group(1) or "", match.group(2).strip()
         if number or "warning" in match.group(0)[:16]:
             shown = f"ptxas {number}: {text}" if number else f"ptxas: {text}"
-            found.append(Diagnostic("T0881", shown, severity="warning"))
+            notes = (REMARKS[number],) if number in REMARKS else ()
+            found.append(Diagnostic("T0881", shown, severity="warning", notes=notes))
     return tuple(found)

@@ -8,15 +8,12 @@ control flow: sema and the analysis have seen to it that every lane is here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import register_type
-from tessera_backend.nvptx.dialect import NvptxDialect
+from tessera_backend.nvptx.dialect import WARP, NvptxDialect
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.types.dtype import U32, DType
-
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class _Warp:
 def _warp(e: LaneEmitter) -> _Warp:
     dialect = e.dialect
     assert isinstance(dialect, NvptxDialect)
-    lanes = prod(dialect.group)
+    lanes = dialect.role.lanes
     rest = lanes % WARP
     if not rest:
         return _Warp("-1", str(WARP), WARP)

@@ -63,6 +63,18 @@ class FakeApi:
         pointer = ctypes.c_void_p
         prototype = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer, pointer)
         self._launch = prototype(self._on_launch)
+        self.maps: list[tuple[int, ...]] = []
+        number = ctypes.c_int
+        encode = ctypes.CFUNCTYPE(
+            number, pointer, number, ctypes.c_uint32, *[pointer] * 5, *[number] * 4
+        )
+        self._entries = {
+            b"cuLaunchKernelEx": self._launch,
+            b"cuTensorMapEncodeTiled": encode(self._on_encode),
+            b"cuOccupancyMaxActiveClusters": ctypes.CFUNCTYPE(number, *[pointer] * 3)(
+                self._on_clusters
+            ),
+        }
 
     def _stack(self) -> list[int]:
         if not hasattr(self._thread, "stack"):
@@ -155,7 +167,27 @@ class FakeApi:
         return (0,)
 
     def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[int, int, int]:
-        return 0, ctypes.cast(self._launch, ctypes.c_void_p).value or 0, 0
+        return 0, ctypes.cast(self._entries[name], ctypes.c_void_p).value or 0, 0
+
+    def cuMemsetD8Async(self, target: int, value: int, size: int, stream: int) -> tuple[int]:
+        return (0,)
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: int) -> tuple[int, int]:
+        return 0, 2
+
+    def _on_clusters(self, found: int, function: int, config: int) -> int:
+        ctypes.c_int.from_address(found).value = 60
+        return 0
+
+    def _on_encode(self, target: int, kind: int, rank: int, address: int, *rest: int) -> int:
+        """Notes kind, address, sizes, strides, box and the modes; the map begins with them."""
+        sizes, strides, box, _, *modes = rest
+        words = (ctypes.c_uint64 * rank).from_address(sizes)
+        steps = (ctypes.c_uint64 * max(rank - 1, 1)).from_address(strides)
+        numbers = (ctypes.c_uint32 * rank).from_address(box)
+        ctypes.c_int64.from_address(target).value = 1000 + len(self.maps)
+        self.maps.append((kind, address, *words, *steps[: rank - 1], *numbers, *modes))
+        return self.fail.get("encode", 0)
 
     def _on_launch(self, config: int, function: int, pointers: int, extra: int) -> int:
         if not self._stack():

@@ -1,0 +1,128 @@
+"""Tensor maps: an array as the tensor memory accelerator of sm_90 is told of it.
+
+Owns the call that encodes one, and the maps made so far: a map depends on the address, the
+sizes and the strides of an array, and a kernel is mostly called with the same few. Must not
+know kernels, plans beyond a slot, or arrays of libraries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tessera_backend.device.driver import Device
+from tessera_backend.device.failure import DriverError
+from tessera_lang.record import dataclass
+from tessera_lang.target.plan import Slot
+from tessera_lang.types.dtype import DType
+
+MAP_BYTES = 128
+_ALIGNMENT = 64
+_KEPT = 256  # maps of one layout, before they are forgotten
+
+# CUtensorMapDataType, by what the accelerator computes with: a copy looks at the width alone.
+_DATA_TYPES = {
+    "u16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "index": 5, "f16": 6, "f32": 7, "f64": 8,
+    "bf16": 9,
+}  # fmt: skip
+_BYTE, _SHORT = 0, 1
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_PROMOTE_256, _NO_INTERLEAVE, _ZERO_FILL = 3, 0, 0
+
+
+class MappedArray(Protocol):
+    """What a map needs to know of an array beside its address; strides in elements."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A map in host memory, at ``address`` as long as this object lives."""
+
+    address: int
+    storage: Any
+
+
+class TensorMaps:
+    """The maps of one slot for arrays of one layout, by the array's address.
+
+    ``spare`` is an address of the device for arrays without elements, which nothing reads.
+    """
+
+    def __init__(self, device: Device, slot: Slot, array: MappedArray, spare: int) -> None:
+        self._encode = _encode_function(device)
+        self._device = device
+        self._spare = spare
+        self._kind = _data_type(array.dtype)
+        self._layout = _layout(slot, array)
+        self._swizzle = _SWIZZLES[slot.swizzle]
+        self._text = (
+            f"making a tensor map of an array of shape {list(array.shape)} and strides "
+            f"{list(array.strides)} for boxes of {list(slot.box)}"
+        )
+        self._made: dict[int, TensorMap] = {}
+
+    def of(self, address: int) -> TensorMap:
+        """The map of an array at ``address``."""
+        found = self._made.get(address)
+        if found is None:
+            if len(self._made) >= _KEPT:
+                self._made.clear()
+            found = self._made[address] = self._make(address)
+        return found
+
+    def _make(self, address: int) -> TensorMap:
+        storage = (ctypes.c_char * (MAP_BYTES + _ALIGNMENT))()
+        at = -(-ctypes.addressof(storage) // _ALIGNMENT) * _ALIGNMENT
+        rank, sizes, strides, box, steps = self._layout
+        status = self._encode(
+            at, self._kind, rank, address or self._spare, sizes, strides, box, steps,
+            _NO_INTERLEAVE, self._swizzle, _PROMOTE_256, _ZERO_FILL,
+        )  # fmt: skip
+        if status:
+            raise DriverError(self._device.driver.error_name(status), self._text)
+        return TensorMap(at, storage)
+
+
+def _data_type(dtype: DType) -> int:
+    if dtype.bytes == 1:
+        return _BYTE
+    return _DATA_TYPES.get(dtype.name, _SHORT)
+
+
+def _layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:
+    """Rank, sizes, strides in bytes, box and steps, innermost axis first, as C arrays."""
+    axes = tuple(reversed(slot.axes)) or tuple(reversed(range(len(array.shape))))
+    rank = len(axes)
+    sizes = [max(array.shape[axis], 1) for axis in axes]
+    strides = [abs(array.strides[axis]) * array.dtype.bytes for axis in axes[1:]]
+    return (
+        rank, _c_array(ctypes.c_uint64, sizes), _c_array(ctypes.c_uint64, strides or [0]),
+        _c_array(ctypes.c_uint32, list(reversed(slot.box))),
+        _c_array(ctypes.c_uint32, [1] * rank),
+    )  # fmt: skip
+
+
+def _c_array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * len(values))(*values)
+
+
+@functools.cache
+def _encode_function(device: Device) -> Any:
+    """``cuTensorMapEncodeTiled`` as a ctypes function."""
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    prototype = ctypes.CFUNCTYPE(
+        number, pointer, number, ctypes.c_uint32, pointer, pointer, pointer, pointer, pointer,
+        number, number, number, number,
+    )  # fmt: skip
+    return prototype(device.driver.entry_point("cuTensorMapEncodeTiled"))

@@ -1,0 +1,38 @@
+"""Workspaces: zeroed memory of a device that launches of one stream share, one after the other.
+
+A kernel leaves its workspace as it found it, all zeros. Must not know kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tessera_backend.device.driver import Device
+from tessera_backend.device.memory import DeviceMemory, fill_bytes
+
+_LEAST = 1 << 16
+
+_lock = threading.Lock()
+_held: dict[tuple[int, int], DeviceMemory] = {}
+_before: list[DeviceMemory] = []
+
+
+def workspace(device: Device, stream: int, size: int) -> int:
+    """Address of at least ``size`` zeroed bytes for work of that stream.
+
+    All are kept: another thread may be about to launch with the one before a larger one. Sizes
+    are powers of two, so that they take no more than the largest does.
+    """
+    held = _held.get((device.ordinal, stream))
+    if held is not None and held.size >= size:
+        return held.pointer
+    with _lock:
+        held = _held.get((device.ordinal, stream))
+        if held is None or held.size < size:
+            if held is not None:
+                _before.append(held)
+            bytes_ = max(_LEAST, 1 << (size - 1).bit_length())
+            held = DeviceMemory(device, bytes_, stream)
+            fill_bytes(device, held.pointer, 0, bytes_, stream)
+            _held[device.ordinal, stream] = held
+    return held.pointer

@@ -1,0 +1,225 @@
+"""``tile.dot``: the choice between the matrix units and multiply-adds, and the latter.
+
+Multiply-adds: each lane holds some rows and columns of the accumulator and reads its rows of a
+and its columns of b, as wide as they lie, for one step of the contraction after the other. Must
+not know addresses.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from tessera_backend.llvm.cast import convert
+from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
+from tessera_backend.llvm.types import register_type
+from tessera_backend.nvptx import mma
+from tessera_backend.nvptx.cells import Start
+from tessera_backend.nvptx.tile_shared import Memory, memory_of, reader
+from tessera_backend.nvptx.tile_values import (
+    Coordinates,
+    apply,
+    bind_at,
+    held_at,
+    layout_of,
+    tile_type,
+)
+from tessera_lang.analysis.layouts import canonical, registers_at
+from tessera_lang.ir.core import BufferType, Operation, TileType, Value
+from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import DType
+
+Values = dict[Coordinates, str]
+
+_MOST_UNROLLED = 4096
+"""Multiply-adds of a lane in a row; more make a loop."""
+
+_A_TURN = 1024
+"""Multiply-adds of a lane in one turn of the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An operand: its value, dtype, axis of contraction, and its memory if it is a buffer."""
+
+    value: Value
+    dtype: DType
+    along: int
+    memory: Memory | None
+
+    @property
+    def depth(self) -> int:
+        t = self.value.type
+        assert isinstance(t, TileType | BufferType)
+        size = t.shape[len(t.shape) - 2 + self.along]
+        assert isinstance(size, int)
+        if self.memory is None:
+            return size
+        first = self.memory.starts[len(t.shape) - 2 + self.along].at
+        return size - first if isinstance(first, int) else size
+
+
+def _sides(e: LaneEmitter, op: Operation) -> tuple[Side, Side]:
+    a, b, _, *starts = op.operands
+    found: list[Side] = []
+    for value, along in ((a, 1), (b, 0)):
+        t = value.type
+        if isinstance(t, BufferType):
+            own, starts = starts[: len(t.shape)], starts[len(t.shape) :]
+            found.append(Side(value, t.dtype, along, memory_of(e, value, own)))
+        else:
+            found.append(Side(value, tile_type(value).dtype, along, None))
+    return found[0], found[1]
+
+
+def _dot(e: LaneEmitter, op: Operation) -> None:
+    tile, precision = tile_type(op.result), str(op.attributes["precision"])
+    layout = layout_of(tile)
+    if len(tile.shape) != 2:
+        raise NotLowered("tile.dot of more than two axes", str(tile.dtype), e.dialect.name)
+    a, b = _sides(e, op)
+    depth = min(s.depth for s in (a, b))
+    unit = mma.unit_for(e, a.dtype, b.dtype, precision)
+    blocks = mma.blocks_of(layout) if unit is not None else None
+    accumulator = held_at(e, op.operands[2])
+    if unit is not None and blocks is not None and depth % unit.depth == 0:
+        left, right = (_fragments(e, side, layout) for side in (a, b))
+        made = mma.multiply(
+            e, unit, (left, a.dtype), (right, b.dtype), depth, accumulator, blocks
+        )  # fmt: skip
+    else:
+        made = _multiply_add(e, a, b, depth, tile, accumulator)
+    bind_at(e, op.result, made.__getitem__)
+
+
+def _fragments(e: LaneEmitter, side: Side, layout: RegisterLayout) -> mma.Operand:
+    wanted = mma.operand_layout(layout, side.dtype, 1 - side.along)
+    if side.memory is not None:
+        return mma.buffer_operand(e, side.memory, wanted, side.along)
+    held = canonical(layout_of(tile_type(side.value)))
+    if held.lanes != wanted.lanes or held.warps != wanted.warps:
+        raise ValueError(f"an operand of `tile.dot` lies as {held}, not as {wanted}")
+    return mma.tile_operand(e, side.value, side.along)
+
+
+# --- multiply-adds ----------------------------------------------------------------------------
+
+
+def _lane_layout(layout: RegisterLayout, side: Side, steps: int) -> RegisterLayout:
+    """What a lane needs of an operand for ``steps`` of the contraction."""
+    across = 1 - side.along
+    rest = tuple(m for m in layout.registers if m.axis == across)
+    return RegisterLayout(
+        (Mode(steps, side.along, 1), *rest),
+        mma.without(layout.lanes, side.along), mma.without(layout.warps, side.along),
+    )  # fmt: skip
+
+
+def _by_steps(side: Side) -> bool:
+    """Whether neighbours in memory are neighbours of the contraction."""
+    if side.memory is None:
+        return False
+    major = (side.memory.buffer.layout or SharedLayout()).major
+    return (side.along == 1) == (major == 1)
+
+
+def _multiply_add(
+    e: LaneEmitter, a: Side, b: Side, depth: int, tile: TileType, accumulator: Values
+) -> Values:
+    layout = layout_of(tile)
+    count = len(registers_at(layout, 2))
+    steps = 1
+    for side in (a, b):
+        if _by_steps(side):
+            steps = max(steps, gcd(depth, 16 // side.dtype.bytes))
+    if depth * count <= _MOST_UNROLLED or a.memory is None or b.memory is None:
+        return _turn(e, a, b, (0, depth), steps, tile, accumulator)
+    turn = steps
+    while depth % (2 * turn) == 0 and 2 * turn * count <= _A_TURN:
+        turn *= 2
+    return _loop(e, a, b, (depth, turn), steps, tile, accumulator)
+
+
+def _loop(
+    e: LaneEmitter, a: Side, b: Side, extent: tuple[int, int], steps: int, tile: TileType,
+    accumulator: Values,
+) -> Values:  # fmt: skip
+    """Turns of ``extent[1]`` steps until ``extent[0]``; the accumulator lies in slots."""
+    f, kind = e.f, register_type(tile.dtype)
+    depth, turn = extent
+    slots = {at: f.slot(kind) for at in accumulator}
+    variable = f.slot("i32")
+    for at, operand in accumulator.items():
+        f.line(f"store {kind} {operand}, ptr {slots[at]}")
+    f.line(f"store i32 0, ptr {variable}")
+    head, body, done = (f.label(x) for x in ("dot", "dot.body", "enddot"))
+    f.place(head)
+    at_step = f.value(f"load i32, ptr {variable}")
+    f.branch_if(f.value(f"icmp ult i32 {at_step}, {depth}"), body, done)
+    f.place(body)
+    held = {at: f.value(f"load {kind}, ptr {slot}") for at, slot in slots.items()}
+    moved = [_moved(e, side, at_step, turn) for side in (a, b)]
+    made = _turn(e, moved[0], moved[1], (0, turn), steps, tile, held)
+    for at, operand in made.items():
+        f.line(f"store {kind} {operand}, ptr {slots[at]}")
+    f.line(f"store i32 {f.value(f'add i32 {at_step}, {turn}')}, ptr {variable}")
+    f.branch(head)
+    f.place(done)
+    return {at: f.value(f"load {kind}, ptr {slot}") for at, slot in slots.items()}
+
+
+def _moved(e: LaneEmitter, side: Side, step: str, turn: int) -> Side:
+    """The operand from a place of the contraction (i32) on."""
+    assert side.memory is not None
+    starts = list(side.memory.starts)
+    axis = len(starts) - 2 + side.along
+    first = starts[axis]
+    place = step if first.at == 0 else e.f.value(f"add i32 {step}, {first.at}")
+    divisor = turn & -turn
+    if isinstance(first.at, int):
+        divisor = min(divisor, first.at & -first.at or divisor)
+    else:
+        divisor = min(divisor, first.divisor)
+    starts[axis] = Start(place, divisor)
+    return replace(side, memory=replace(side.memory, starts=tuple(starts)))
+
+
+def _turn(
+    e: LaneEmitter, a: Side, b: Side, extent: tuple[int, int], steps: int, tile: TileType,
+    accumulator: Values,
+) -> Values:  # fmt: skip
+    layout = layout_of(tile)
+    made = dict(accumulator)
+    left, right = (_operand(e, side, layout, steps) for side in (a, b))
+    order = sorted(made)
+    for start in range(*extent, steps):
+        x, y = left(start), right(start)
+        wide_x = {at: convert(e, v, a.dtype, tile.dtype) for at, v in x.items()}
+        wide_y = {at: convert(e, v, b.dtype, tile.dtype) for at, v in y.items()}
+        for k in range(steps):
+            for row, column in order:
+                at = (row, column)
+                made[at] = _fma(e, tile.dtype, wide_x[(row, k)], wide_y[(k, column)], made[at])
+    return made
+
+
+def _operand(e: LaneEmitter, side: Side, layout: RegisterLayout, steps: int) -> mma.Operand:
+    wanted = _lane_layout(layout, side, steps)
+    if side.memory is not None:
+        source = reader(e, side.memory, wanted, 2)
+        return lambda start: source.values((0, start) if side.along == 1 else (start, 0))
+    held = canonical(layout_of(tile_type(side.value)))
+    short = canonical(wanted)
+    inside = all(m.axis != side.along for m in (*held.lanes, *held.warps))
+    if held.lanes != short.lanes or held.warps != short.warps or not inside:
+        raise ValueError(f"an operand of `tile.dot` lies as {held}, not as {short}")
+    return mma.tile_operand(e, side.value, side.along)
+
+
+def _fma(e: LaneEmitter, dtype: DType, a: str, b: str, c: str) -> str:
+    if dtype.is_float:
+        return e.call("fma", register_type(dtype), a, b, c)
+    return apply(e, "tile.add", dtype, apply(e, "tile.mul", dtype, a, b), c)
+
+
+RULES: dict[str, Rule] = {"tile.dot": _dot}
