@@ -15,6 +15,7 @@ from tessera_lang.record import dataclass
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.ir.core import Program
+    from tessera_lang.target.machine import Machine
     from tessera_lang.target.plan import LaunchPlan
 
 
@@ -34,6 +35,17 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
     found: dict[tuple[str, str, object], Diagnostic] = {}
     for program, plan in session.lowered(path):
         for diagnostic in _answers(program, plan, questions):
+            place = diagnostic.span
+            key = None if place is None else (place.file, place.lo, place.hi)
+            found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
+    return tuple(found.values())
+
+
+def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnostic, ...]:
+    """What the passes say of the tile kernels of a file that checks have seen, each once."""
+    found: dict[tuple[str, str, object], Diagnostic] = {}
+    for made in session.for_machines(path, machine):
+        for diagnostic in made.remarks:
             place = diagnostic.span
             key = None if place is None else (place.file, place.lo, place.hi)
             found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)

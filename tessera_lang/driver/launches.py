@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.driver.signatures import BadSignature, complete_signature
 from tessera_lang.evaluate.arithmetic import kind_of
+from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.sema.scope import ModuleScope
@@ -27,45 +28,58 @@ from tessera_lang.syntax import ast
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.target.world import KernelReference
 from tessera_lang.types.dtype import F32, INDEX, DType
-from tessera_lang.types.shape import Sym, evaluate_dim
+from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
 
 GRID_GROUPS = "grid_groups"
 Checked = tuple[TypedFunction | None, LaunchPlan | None, tuple[Diagnostic, ...]]
 Check = Callable[[str, str, Signature], Checked]
 """The check of one instance: path, name and signature of a kernel."""
+Complete = Callable[[str, ast.FunctionDef, Signature], Signature | None]
+"""A signature with the facts its kernel is compiled for; None where one is not known."""
 
 
 class Launches:
     """Checks launches; warnings of the kernels they reach are kept in ``warnings``."""
 
-    def __init__(self, scope_of: Callable[[str], ModuleScope], check: Check) -> None:
+    def __init__(
+        self, scope_of: Callable[[str], ModuleScope], check: Check, complete: Complete
+    ) -> None:
         self._scope_of = scope_of
         self._check = check
+        self._complete = complete
         self.warnings: list[Diagnostic] = []
 
     def __call__(
         self, kernel: KernelReference, arguments: tuple[object, ...],
         constants: Mapping[str, object], groups: tuple[object, ...] | None,
-    ) -> None:  # fmt: skip
-        """Raises TesseraError with what is surely wrong with a launch."""
+    ) -> object:  # fmt: skip
+        """What a kernel returns. Raises TesseraError with what is surely wrong with a launch."""
         scope = self._scope_of(kernel.path)
         function = next(f for f in scope.module.functions if f.name == kernel.name)
         given = self._given(function, arguments, constants)
+        nothing_known = None if kernel_level(function) == "lane" else Unknown()
         if given is None:
-            return
+            return nothing_known
         try:
-            signature = complete_signature(function, scope, given)
+            signature = self._complete(
+                kernel.path, function, complete_signature(function, scope, given)
+            )
         except BadSignature as error:
             raise TesseraError(error.diagnostics) from None
+        if signature is None:
+            return nothing_known
         typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature)
         if any(d.severity == "error" for d in diagnostics):
             raise TesseraError(diagnostics)
         self.warnings.extend(diagnostics)
-        if typed is not None:
-            found = _shape_faults(function, typed, arguments, groups, plan)
-            if found:
-                raise TesseraError(tuple(found))
+        if typed is None:
+            return nothing_known
+        sizes: dict[str, int] = {}
+        found = _shape_faults(function, typed, arguments, groups, plan, sizes)
+        if found:
+            raise TesseraError(tuple(found))
+        return _results(typed, sizes)
 
     def _given(
         self, function: ast.FunctionDef, arguments: tuple[object, ...],
@@ -124,7 +138,8 @@ def _argument(
             message = f"{where} has {value.dtype} elements, and the parameter takes {named}"
             helps = (f"convert it before the call: `.to({named})`",)
             return Diagnostic("T0832", message, labels=labels, helps=helps)
-        return TensorArgument(value.dtype, len(value.shape))
+        sizes = tuple([n if isinstance(n, int) else None for n in value.shape])
+        return TensorArgument(value.dtype, len(value.shape), sizes=sizes)
     if isinstance(value, Unknown) and value.kind in ("any", "str"):
         return None
     known = isinstance(value, (int, float))
@@ -162,13 +177,15 @@ def _annotated_dtype(a: ast.TypeExpr | None) -> DType | None:
 
 def _shape_faults(
     function: ast.FunctionDef, typed: TypedFunction, arguments: tuple[object, ...],
-    groups: tuple[object, ...] | None, plan: LaunchPlan | None,
+    groups: tuple[object, ...] | None, plan: LaunchPlan | None, sizes: dict[str, int],
 ) -> list[Diagnostic]:  # fmt: skip
-    sizes: dict[str, int] = {}
+    """``sizes`` gets the names of sizes that are known."""
     owners: dict[str, str] = {}
     found: list[Diagnostic] = []
     tensors: list[tuple[ast.Parameter, SymbolicArray, Tensor]] = []
-    for p, value, t in zip(function.parameters, arguments, typed.parameter_types, strict=True):
+    given = zip(function.parameters, arguments, strict=True)
+    at_run_time = [(p, value) for p, value in given if not is_compile_time(p)]
+    for (p, value), t in zip(at_run_time, typed.parameter_types, strict=True):
         if isinstance(value, SymbolicArray) and isinstance(t, Tensor):
             tensors.append((p, value, t))
     for p, value, t in tensors:
@@ -176,6 +193,10 @@ def _shape_faults(
             if isinstance(dim, Sym) and isinstance(size, int) and dim.name not in sizes:
                 sizes[dim.name] = size
                 owners[dim.name] = p.name
+    for p, value, _ in tensors:
+        for axis, size in enumerate(value.shape or ()):
+            if isinstance(size, int):
+                sizes.setdefault(f"{p.name}.shape[{axis}]", size)
     for p, value, t in tensors:
         for axis, (dim, size) in enumerate(zip(t.shape, value.shape or (), strict=True)):
             try:
@@ -194,6 +215,24 @@ def _shape_faults(
     found.extend(_grid_faults(function, typed, groups))
     found.extend(_conditions(function, plan, sizes))
     return found
+
+
+def _results(typed: TypedFunction, sizes: Mapping[str, int]) -> object:
+    """The arrays that a tile kernel returns, as far as their sizes are known."""
+    if typed.tile is None:
+        return None
+    results = tuple([
+        SymbolicArray(dtype, tuple([_known(dim, sizes) for dim in dims]))
+        for dtype, dims in typed.tile.results
+    ])  # fmt: skip
+    return results[0] if len(results) == 1 else results or None
+
+
+def _known(dim: Dim, sizes: Mapping[str, int]) -> int | Unknown:
+    try:
+        return evaluate_dim(dim, sizes)
+    except (KeyError, ZeroDivisionError):
+        return Unknown("int")
 
 
 def _overlaps(
@@ -240,6 +279,13 @@ def _conditions(
         except (KeyError, ZeroDivisionError):
             continue
         if not _HOLDS[condition.comparison](left, right):
+            if isinstance(condition.left, Sym) and isinstance(condition.right, Sym):
+                message = (
+                    f"`{function.name}` needs `{condition.text}`, and here `{condition.left}` "
+                )
+                message += f"is {left} and `{condition.right}` is {right}"
+                found.append(Diagnostic("T0838", message))
+                continue
             message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
             notes = (f"it reads {left} {condition.comparison} {right}",)
             found.append(Diagnostic("T0838", message, notes=notes))

@@ -7,22 +7,33 @@ on it. Must not know how an answer is shown, and loads no backend before code is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
+from tessera_lang.driver import pipeline
 from tessera_lang.driver.environment import Environment, Key
 from tessera_lang.driver.fault import InternalFault
-from tessera_lang.driver.pipeline import TILE, UNGUARDED, Timing, run_passes
+from tessera_lang.driver.pipeline import TILE, UNGUARDED, ForMachine, Timing, run_passes
 from tessera_lang.driver.scopes import Scopes
-from tessera_lang.driver.signatures import BadSignature, complete_signature, read_signature
-from tessera_lang.evaluate.library import is_test
+from tessera_lang.driver.signatures import (
+    Axes,
+    BadSignature,
+    complete_signature,
+    knows_sizes,
+    plan_with_facts,
+    read_signature,
+    with_facts,
+    without_facts,
+)  # fmt: skip
+from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile import finish_plan, lower_kernel
-from tessera_lang.record import dataclass
-from tessera_lang.sema.clauses import kernel_decorator
-from tessera_lang.sema.instance import check_function
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.instance import check_function, needed_sizes
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations
 from tessera_lang.sema.structure import check_function_structure
@@ -30,6 +41,7 @@ from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
 from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.target.backend import Artifact, TargetOptions, backend_named, backend_names
+from tessera_lang.target.machine import MACHINES, Machine, machine_named
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
@@ -50,12 +62,26 @@ class _Tile:
 
 
 @dataclass(slots=True, eq=False)
+class _Schedule:
+    """Schedule IR of an instance after the passes that know no machine, what was found on the
+    way, and the rest of the way for each machine that was asked for."""
+
+    program: Program
+    plan: LaunchPlan
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[SourceFile, ...]
+    machines: dict[Machine, ForMachine] = field(default_factory=dict[Machine, ForMachine])
+
+
+@dataclass(slots=True, eq=False)
 class _Instance:
-    """A function checked for a signature; lowered where asked for."""
+    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, a
+    tile kernel to ``schedule``."""
 
     typed: TypedFunction | None
     diagnostics: tuple[Diagnostic, ...]
     tile: _Tile | None = None
+    schedule: _Schedule | None = None
 
 
 class Session(Scopes):
@@ -69,6 +95,7 @@ class Session(Scopes):
         self.faults: list[InternalFault] = []  # for the report of whoever shows them
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, _Instance]]] = {}
+        self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
         self._structures: dict[str, dict[ast.FunctionDef, tuple[Key, tuple[Diagnostic, ...]]]] = {}
 
     # --- checks ------------------------------------------------------------------------
@@ -145,21 +172,53 @@ class Session(Scopes):
     ) -> list[Signature]:
         found: dict[Signature, None] = {}
         own = signature_of_annotations(function, scope)
-        if own is not None:
-            found[own] = None
+        if own is not None and (completed := self.completed(scope.path, function, own)):
+            found[completed] = None
         names = {p.name for p in (*function.brackets, *function.parameters)}
         for text in texts:
             given = read_signature(text)
             if set(given) <= names:
-                found[complete_signature(function, scope, given)] = None
+                signature = complete_signature(function, scope, given)
+                completed = self.completed(scope.path, function, signature)
+                found[completed or signature] = None
         return list(found)
+
+    def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
+        """The axes whose size a tile kernel is compiled for, and those of which it takes a
+        bound; the signature says nothing of sizes."""
+        path = self.files.spelling(path)
+        scope = self.scope(path)
+        symbol = self._function(path, scope, name)
+        key = self._environment.key(symbol.declaration, scope)
+        kept = self._asked.setdefault(path, {})
+        known = kept.get((symbol.declaration, signature))
+        if known is None or known[0] != key:
+            known = (key, needed_sizes(symbol, signature, self.scope))
+            kept[(symbol.declaration, signature)] = known
+        return known[1]
+
+    def completed(
+        self, path: str, function: ast.FunctionDef, signature: Signature
+    ) -> Signature | None:
+        """The signature with the facts that its kernel is compiled for; None where it lacks a
+        size that the kernel needs."""
+        bare = without_facts(signature)
+        if kernel_level(function) != "tile":
+            return bare
+        needed, whole = self.asked(path, function.name, bare)
+        return with_facts(function, signature, needed, whole)
 
     def instance(self, path: str, name: str, signature: Signature) -> Checked:
         """A kernel checked for a signature and, without errors, lowered: its types, its plan
         and all diagnostics."""
         instance = self._instance(path, name, signature)
         typed = instance.typed
-        if typed is None or _has_errors(instance.diagnostics) or typed.kernel is None:
+        if typed is None or _has_errors(instance.diagnostics):
+            return typed, None, instance.diagnostics
+        if typed.tile is not None:
+            scheduled = self._schedule(path, instance)
+            return typed, scheduled.plan, (*instance.diagnostics, *scheduled.diagnostics)
+        if typed.kernel is None:
             return typed, None, instance.diagnostics
         tile = self._tile(path, instance)
         return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
@@ -204,19 +263,31 @@ class Session(Scopes):
         files = {p: self.source(p) for p in self.closure(path)}
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
-            known = instance.tile = self._lower(typed, files)
+            with _faults_of_lowering(typed):
+                known = _Tile(*lower_kernel(typed, files), tuple(files.values()))
+            instance.tile = known
         return known
 
-    def _lower(self, typed: TypedFunction, files: dict[str, SourceFile]) -> _Tile:
-        try:
-            return _Tile(*lower_kernel(typed, files), tuple(files.values()))
-        except TesseraError:
-            raise
-        except Exception as error:
-            raise InternalFault(
-                "T0901", f"lowering failed: {type(error).__name__}: {error}",
-                stage="lower", span=typed.declaration.name_span,
-            ) from error  # fmt: skip
+    def _schedule(self, path: str, instance: _Instance, fresh: bool = False) -> _Schedule:
+        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
+        from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
+
+        typed, known = instance.typed, instance.schedule
+        assert typed is not None
+        if known is not None and not fresh:
+            return known
+        files = {p: self.source(p) for p in self.closure(path)}
+        if known is None or known.sources != tuple(files.values()):
+            self.counts["lower"] += 1
+            with _faults_of_lowering(typed):
+                program, plan, found = lower_tile_kernel(typed, files)
+            if not _has_errors(found):
+                program, more = pipeline.schedule(program, self.timings)
+                found = (*found, *more)
+            plan = plan_with_facts(plan, typed.signature)
+            known = _Schedule(program, plan, found, tuple(files.values()))
+            instance.schedule = known
+        return known
 
     def _check_host(
         self, path: str, given: frozenset[str], before: list[Diagnostic]
@@ -227,7 +298,7 @@ class Session(Scopes):
         from tessera_lang.evaluate.symbolic import SymbolicHost
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 
-        launches = Launches(self.scope, self.instance)
+        launches = Launches(self.scope, self.instance, self.completed)
         found = list(SymbolicHost(SymbolicWorld(launches), self, path).check(given))
         for function in self.tests(path):
             host = SymbolicHost(SymbolicWorld(launches), self, path)
@@ -247,6 +318,8 @@ class Session(Scopes):
         now = set(module.functions)
         kept = self._instances.get(path, {})
         self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
+        asked = self._asked.get(path, {})
+        self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
         structures = self._structures.get(path, {})
         self._structures[path] = {f: v for f, v in structures.items() if f in now}
         self._environment.keep_only(self.functions())
@@ -264,37 +337,52 @@ class Session(Scopes):
                 typed = self._instance(path, function.name, signature).typed
                 if typed is not None:
                     _add_with_calls(typed, found)
+        # A tile kernel is mostly written without annotations: its calls say what it takes.
+        for (function, _), (key, instance) in self._instances.get(path, {}).items():
+            typed = instance.typed
+            current = isinstance(function, ast.FunctionDef) and key == self._environment.key(
+                function, scope
+            )
+            if current and typed is not None and typed.tile is not None:
+                _add_with_calls(typed, found)
         return list(found)
 
     def kernels(self, path: str) -> tuple[ast.FunctionDef, ...]:
-        """The lane kernels that a file declares."""
+        """The kernels that a file declares, of both levels."""
         return _kernels(self.parsed(path).module)
 
     def tests(self, path: str) -> tuple[ast.FunctionDef, ...]:
         """The tests that a file declares and that can be called; those of its imports are not
         its own."""
         tests = (f for f in self.parsed(path).module.functions if is_test(f))
-        return tuple(f for f in tests if not (f.parameters or f.brackets or kernel_decorator(f)))
+        return tuple(f for f in tests if not (f.parameters or f.brackets or kernel_level(f)))
 
     def signature(self, path: str, name: str, text: str = "") -> Signature:
         """The signature of a kernel by its annotations and ``text``. Raises TesseraError."""
         scope = self.scope(path)
         function = self._function(path, scope, name).declaration
         try:
-            return complete_signature(function, scope, read_signature(text) if text else {})
+            given = read_signature(text) if text else {}
+            signature = complete_signature(function, scope, given)
+            return self.completed(path, function, signature) or without_facts(signature)
         except BadSignature as error:
             raise self.error(error.diagnostics) from None
 
-    def tile(self, path: str, kernel: str, signature: Signature) -> tuple[Program, LaunchPlan]:
-        """Optimized Tile IR of a kernel and its plan. Raises TesseraError, InternalFault."""
-        path = self.files.spelling(path)
-        faults = [d for p in self.closure(path) for d in self.parsed(p).diagnostics]
-        if _has_errors(faults):
-            raise self.error(faults)
-        instance = self._instance(path, kernel, signature)
-        if instance.typed is None or _has_errors(instance.diagnostics):
-            raise self.error(instance.diagnostics)
-        tile = self._tile(path, instance, fresh=True)
+    def tile(
+        self, path: str, kernel: str, signature: Signature, machine: Machine | None = None
+    ) -> tuple[Program, LaunchPlan]:
+        """Optimized Tile IR of a kernel and its plan. Raises TesseraError, InternalFault.
+
+        That of a lane kernel is one for all machines; of a tile kernel, without one, the CPU's.
+        """
+        instance = self._sound(path, kernel, signature)
+        if instance.typed is not None and instance.typed.tile is not None:
+            machine = machine or machine_named("cpu", "native")
+            made = self.for_machine(path, kernel, signature, machine)
+            if made.lowered is None:
+                raise self.error(made.remarks)
+            return made.lowered
+        tile = self._tile(self.files.spelling(path), instance, fresh=True)
         if _has_errors(tile.diagnostics):
             raise self.error((*instance.diagnostics, *tile.diagnostics))
         if tile.optimized is None:
@@ -302,13 +390,69 @@ class Session(Scopes):
             tile.optimized = program, finish_plan(program, tile.plan)
         return tile.optimized
 
+    def _sound(self, path: str, kernel: str, signature: Signature) -> _Instance:
+        """An instance without errors. Raises TesseraError."""
+        path = self.files.spelling(path)
+        faults = [d for p in self.closure(path) for d in self.parsed(p).diagnostics]
+        if _has_errors(faults):
+            raise self.error(faults)
+        instance = self._instance(path, kernel, signature)
+        if instance.typed is None or _has_errors(instance.diagnostics):
+            raise self.error(instance.diagnostics)
+        return instance
+
+    def scheduled(self, path: str, kernel: str, signature: Signature) -> Program:
+        """Schedule IR of a tile kernel before the decisions. Raises as ``tile`` does."""
+        instance = self._sound(path, kernel, signature)
+        return self._schedule(self.files.spelling(path), instance, fresh=True).program
+
+    def for_machine(
+        self, path: str, kernel: str, signature: Signature, machine: Machine
+    ) -> ForMachine:
+        """A tile kernel for a machine: the decided schedule, Tile IR and remarks. Raises as
+        ``tile`` does, but where the schedule is refused."""
+        instance = self._sound(path, kernel, signature)
+        made = self._schedule(self.files.spelling(path), instance, fresh=True)
+        if _has_errors(made.diagnostics):
+            raise self.error((*instance.diagnostics, *made.diagnostics))
+        return self._made_for(made, machine)
+
+    def for_machines(self, path: str, machine: Machine) -> list[ForMachine]:
+        """The tile kernels of a file that checks have lowered, for a machine, one for each
+        instance that has no error; of a kernel that is called, only those of its calls and
+        signatures. Raises InternalFault."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        scheduled: dict[object, list[tuple[bool, _Schedule]]] = {}
+        for (function, signature), (_, instance) in kept.items():
+            made = instance.schedule
+            if made is not None and not _has_errors(made.diagnostics):
+                sized = knows_sizes(cast("Signature", signature))
+                scheduled.setdefault(function, []).append((sized, made))
+        return [
+            self._made_for(made, machine)
+            for instances in scheduled.values()
+            for sized, made in instances
+            if sized or not any(other for other, _ in instances)
+        ]
+
+    def _made_for(self, made: _Schedule, machine: Machine) -> ForMachine:
+        known = made.machines.get(machine)
+        if known is None:
+            known = pipeline.for_machine(made.program, made.plan, machine, self.timings)
+            made.machines[machine] = known
+        return known
+
     def compile_kernel(
         self, path: str, name: str, signature: Signature, options: TargetOptions,
         stages: tuple[str, ...] = (),
     ) -> Artifact:  # fmt: skip
         """Code of a kernel for a target. Raises TesseraError, InternalFault."""
+        machine: Machine | None = None
+        if kernel_level(self._function(path, self.scope(path), name).declaration) == "tile":
+            machine = self.machine(options.target, options.arch)
+            options = replace(options, arch=machine.arch)
         try:
-            program, plan = self.tile(path, name, signature)
+            program, plan = self.tile(path, name, signature, machine)
         except InternalFault as error:
             self.faults.append(error)
             raise
@@ -326,6 +470,19 @@ class Session(Scopes):
         except TesseraError as error:
             raise self.error(error.diagnostics) from error
 
+    def machine(self, target: str, arch: str) -> Machine:
+        """The machine that a tile kernel is scheduled for. Raises TesseraError."""
+        if target == "cuda" and arch in ("", "native"):
+            arch = backend_named(target).default_arch()
+        # Code of a tile kernel is for the very architecture, whose units it uses.
+        arch = "sm_90a" if arch == "sm_90" else arch
+        try:
+            return machine_named(target, arch)
+        except KeyError:
+            message = f"`{arch}` is no architecture that tile kernels are made for"
+            notes = ("they are made for " + ", ".join(MACHINES),)
+            raise self.error((Diagnostic("T0880", message, notes=notes),)) from None
+
     def run(self, path: str, world: World, given: Mapping[str, object] = {}) -> None:
         """Run a file's top-level statements. Raises evaluate.fault.HostFault, and what the
         world raises."""
@@ -341,7 +498,20 @@ class Session(Scopes):
 
 
 def _kernels(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
-    return tuple(f for f in module.functions if kernel_decorator(f) is not None)
+    return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
+
+
+@contextmanager
+def _faults_of_lowering(typed: TypedFunction) -> Generator[None]:
+    try:
+        yield
+    except TesseraError:
+        raise
+    except Exception as error:
+        raise InternalFault(
+            "T0901", f"lowering failed: {type(error).__name__}: {error}",
+            stage="lower", span=typed.declaration.name_span,
+        ) from error  # fmt: skip
 
 
 def _has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.record import replace
 from tessera_lang.sema.scope import ModuleScope, did_you_mean
 from tessera_lang.sema.signature import (
     compile_time_kind,
@@ -29,9 +30,13 @@ from tessera_lang.sema.typed import (
 )  # fmt: skip
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
+from tessera_lang.target.facts import bucket, divisor, size_class
+from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import DType, dtype_named
 
 SIGNATURE_FILE = "<signature>"
+Axes = tuple[tuple[str, int], ...]
+"""Axes of parameters: (parameter, axis)."""
 
 
 class BadSignature(Exception):
@@ -76,7 +81,20 @@ def _given(p: ast.Parameter) -> Argument:
     dtype = dtype_named(a.base.id)
     if dtype is None:
         raise _bad(f"`{a.base.id}` in the signature is no dtype")
-    return ScalarArgument(dtype) if a.shape is None else TensorArgument(dtype, len(a.shape))
+    if a.shape is None:
+        return ScalarArgument(dtype)
+    return TensorArgument(dtype, len(a.shape), sizes=tuple([_size(p.name, e) for e in a.shape]))
+
+
+def _size(name: str, e: ast.Expr) -> int | None:
+    """A size of a signature: a number, or a name of one that is not known."""
+    try:
+        value = evaluate_constant(e, _no_names)
+    except NotConstant:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _bad(f"a size of `{name}` in the signature is {value!r}")
+    return value
 
 
 def _no_names(name: ast.Name) -> object:
@@ -114,6 +132,75 @@ def complete_signature(
         made = TensorArgument(spec.dtype, len(spec.dims)) if is_tensor else None
         arguments.append(made or ScalarArgument(spec.dtype))
     return tuple(arguments)
+
+
+def without_facts(signature: Signature) -> Signature:
+    """The signature without what it says of sizes: that of a lane kernel."""
+    return tuple(
+        TensorArgument(a.dtype, a.rank, a.contiguous, a.aligned)
+        if isinstance(a, TensorArgument) else a
+        for a in signature
+    )  # fmt: skip
+
+
+def with_facts(
+    function: ast.FunctionDef, signature: Signature, needed: Axes, whole: Axes
+) -> Signature | None:
+    """The signature of a tile kernel, of arrays with these sizes (None: not known) that have no
+    gaps and begin at a multiple of 16 bytes. None where a size that it needs is not known."""
+    arguments: list[Argument] = []
+    for (_, p), a in zip(parameters_of(function), signature, strict=True):
+        if isinstance(a, TensorArgument):
+            sizes = a.sizes or _declared_sizes(p, a.rank)
+            mine, bounds = ([x for n, x in axes if n == p.name] for axes in (needed, whole))
+            if any(sizes[axis] is None for axis in mine):
+                return None
+            a = replace(
+                a, aligned=True,
+                sizes=tuple([n if i in mine else None for i, n in enumerate(sizes)]),
+                hints=tuple([0 if n is None else size_class(n) for n in sizes]),
+                divisors=tuple([1 if n is None else divisor(n) for n in sizes]),
+                unit=a.rank - 1, pitches=_pitches(sizes, a.dtype),
+                buckets=tuple(
+                    [bucket(n) if i in bounds and n is not None else None
+                     for i, n in enumerate(sizes)]
+                ),
+            )  # fmt: skip
+        arguments.append(a)
+    return tuple(arguments)
+
+
+def knows_sizes(signature: Signature) -> bool:
+    """Whether a signature is of arrays whose sizes are known, as far as it has any."""
+    return not any(isinstance(a, TensorArgument) and 0 in a.hints for a in signature)
+
+
+def _declared_sizes(p: ast.Parameter, rank: int) -> tuple[int | None, ...]:
+    """The sizes that an annotation gives as numbers."""
+    shape = p.annotation.shape if p.annotation is not None else None
+    return (None,) * rank if shape is None else tuple([_size(p.name, e) for e in shape])
+
+
+def _pitches(sizes: tuple[int | None, ...], dtype: DType) -> bool:
+    """Whether rows surely lie a multiple of 16 bytes apart, and whatever is above rows."""
+    pitch = dtype.bytes
+    for n in reversed(sizes[1:]):
+        pitch *= 1 if n is None else n
+        if pitch % 16:
+            return False
+    return True
+
+
+def plan_with_facts(plan: LaunchPlan, signature: Signature) -> LaunchPlan:
+    """The plan of a tile kernel with what its code may rely on."""
+    facts = signature[len(signature) - len(plan.parameters) :]
+    parameters = [
+        replace(p, sizes=a.sizes, divisors=a.divisors, unit=a.unit, pitches=a.pitches,
+                buckets=a.buckets)
+        if isinstance(a, TensorArgument) else p
+        for p, a in zip(plan.parameters, facts, strict=True)
+    ]  # fmt: skip
+    return replace(plan, parameters=tuple(parameters))
 
 
 def _compile_time(

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_lang.sema.typed import Argument, ConstantArgument, TensorArgument, TypedFunction
+from tessera_lang.sema.typed import (
+    Argument,
+    ConstantArgument,
+    TensorArgument,
+    TileInfo,
+    TypedFunction,
+)  # fmt: skip
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax.dump import source_text
 
@@ -15,7 +21,7 @@ from tessera_lang.syntax.dump import source_text
 def typed_text(typed: TypedFunction, files: Mapping[str, SourceFile]) -> str:
     """Signature, variables and calls of one instance, each with its line."""
     d = typed.declaration
-    kind = "function" if typed.kernel is None else "kernel"
+    kind = "function" if typed.kernel is None and typed.tile is None else "kernel"
     lines = [f"{kind} {d.name}  {_place(d.name_span, files)}"]
     if typed.kernel is not None:
         lines.append(f"  group {_tuple(typed.kernel.group)}")
@@ -23,6 +29,8 @@ def typed_text(typed: TypedFunction, files: Mapping[str, SourceFile]) -> str:
             lines.append(f"  grid {_tuple(typed.kernel.grid)}")
         if typed.kernel.shared_budget is not None:
             lines.append(f"  shared {typed.kernel.shared_budget} bytes")
+    if typed.tile is not None:
+        lines += _tile_lines(typed.tile)
     lines.append("  signature")
     for p, argument in zip((*d.brackets, *d.parameters), typed.signature, strict=False):
         lines.append(f"    {p.name}: {_argument(argument)}  {_place(p.span, files)}")
@@ -49,10 +57,27 @@ def typed_text(typed: TypedFunction, files: Mapping[str, SourceFile]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _tile_lines(tile: TileInfo) -> list[str]:
+    """What a tile kernel says beside its body."""
+    lines = [f"  schedule {d.name} {d.value}" for d in tile.directives]
+    lines += [f"  agreement {a.text}" for a in tile.agreements]
+    lines += [f"  result {dtype}[{', '.join(map(str, dims))}]" for dtype, dims in tile.results]
+    lines += [f"  compiled for {name}.shape[{axis}]" for name, axis in tile.needed]
+    return lines
+
+
 def _argument(argument: Argument) -> str:
     if isinstance(argument, TensorArgument):
         facts = [w for w, holds in (("contiguous", argument.contiguous),
                                     ("aligned", argument.aligned)) if holds]  # fmt: skip
+        if argument.unit >= 0 and not argument.contiguous:
+            facts.append(f"unit stride along {argument.unit}")
+        if argument.pitches:
+            facts.append("pitches of 16 bytes")
+        rows = zip(argument.sizes, argument.hints, argument.divisors, strict=False)
+        sizes = [f"{'~' if size is None else ''}{size or hint} (/{by})" for size, hint, by in rows]
+        if sizes:
+            facts.append("sizes " + ", ".join(sizes))
         return " ".join((f"{argument.dtype}, rank {argument.rank}", *facts))
     if isinstance(argument, ConstantArgument):
         return f"= {argument.value}"

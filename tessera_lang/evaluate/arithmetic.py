@@ -279,12 +279,20 @@ def convert(value: object, dtype: DType) -> bool | int | float:
     return (value - low) % (high - low + 1) + low
 
 
+def largest_finite(dtype: DType) -> float:
+    """The largest finite number of a float dtype."""
+    if dtype.name == "f8e4m3":
+        return 448.0
+    bias: int = (1 << (dtype.exponent - 1)) - 1
+    return (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**bias
+
+
 def round_float(value: float, dtype: DType) -> float:
     """The value of a float dtype that is nearest, ties to even; f8 saturates."""
     if dtype.bits == 64 or math.isnan(value) or value == 0:
         return value
     bias = (1 << (dtype.exponent - 1)) - 1
-    largest = 448.0 if dtype.name == "f8e4m3" else (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**bias
+    largest = largest_finite(dtype)
     if math.isinf(value):
         return math.copysign(largest, value) if dtype.bits == 8 else value
     exponent = max(math.frexp(value)[1] - 1, 1 - bias)

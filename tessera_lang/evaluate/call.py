@@ -88,15 +88,19 @@ class Calls(Expressions):
     def _builtin(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
         implementation = BUILTINS.get(function.name)
         if implementation is None:
-            raise self._missing(function.name, arguments.call)
+            raise self._missing(function.name, arguments.call, top=scope.parent is None)
         first = arguments.values[0] if arguments.values else None
         if function.name in OF_ARRAYS and isinstance(first, Unknown):
             return Unknown()
         with located(arguments.call.span):
             return implementation(self, arguments, scope.path)
 
-    def _missing(self, name: str, call: ast.Call) -> HostFault:
+    def _missing(self, name: str, call: ast.Call, *, top: bool) -> HostFault:
         head, _, member = name.partition(".")
+        if head == "schedule" and top:
+            message = f"`{name}` says nothing at the top of a file"
+            helps = ("write it at the top of a tile kernel's body",)
+            return fault("T0611", message, call.span, helps=helps)
         from difflib import get_close_matches
 
         close = get_close_matches(name, list(BUILTINS), n=1, cutoff=0.8)
@@ -167,8 +171,6 @@ class Calls(Expressions):
                 values[parameter.name] = self.value(parameter.default, scope)
 
     def _launch(self, kernel: Kernel, arguments: Arguments) -> object:
-        if kernel.level == "tile":
-            raise not_built("tile kernels", arguments.call.span)
         declaration = kernel.declaration
         values: dict[str, object] = {}
         self._bind(declaration.name, declaration.brackets, declaration.parameters, arguments,

@@ -326,6 +326,11 @@ class Expressions(Operators):
         values = tuple([self.value(item, scope) for item in e.items])
         if isinstance(owner, HostFunction):
             return HostFunction(owner.declaration, owner.scope, values)
+        if owner.level == "tile":
+            raise fault(
+                "T0839", f"`{owner.declaration.name}` is a tile kernel: its loops make the groups",
+                e.span, helps=("compile-time parameters are named in the call",),
+            )  # fmt: skip
         if len(values) == 1 and isinstance(values[0], tuple):
             values = cast("tuple[object, ...]", values[0])
         for value, item in zip(values, e.items, strict=False):

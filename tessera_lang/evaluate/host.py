@@ -16,6 +16,7 @@ from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.library import Library, Modules, definition, is_test
 from tessera_lang.evaluate.names import assigned
 from tessera_lang.evaluate.operators import not_built
+from tessera_lang.evaluate.sizes import check_variable
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
@@ -140,7 +141,9 @@ class Host(Calls):
                 self.assign(s.target, self.value(s.value, scope), scope)
             case ast.AnnotatedAssign():
                 if s.value is not None:
-                    self.assign(s.target, self.value(s.value, scope), scope)
+                    value = self.value(s.value, scope)
+                    check_variable(self.world, self.value, s, value, scope)
+                    self.assign(s.target, value, scope)
             case ast.AugmentedAssign():
                 left = self.value(s.target, scope)
                 right = self.value(s.value, scope)

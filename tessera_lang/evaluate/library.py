@@ -7,7 +7,7 @@ constants. Must not know how a file is found or read (the driver's session does)
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.fault import fault
@@ -50,15 +50,20 @@ def is_test(declaration: ast.FunctionDef) -> bool:
     return any(decorator_name(d) == "test" for d in declaration.decorators)
 
 
+def kernel_level(declaration: ast.FunctionDef) -> Literal["lane", "tile"] | None:
+    """The level of a kernel; None for a plain function."""
+    names = [decorator_name(d) for d in declaration.decorators]
+    if "kernel" in names:
+        return "lane"
+    return "tile" if "op.kernel" in names else None
+
+
 def definition(declaration: ast.FunctionDef, scope: Scope) -> HostFunction | Kernel:
     """The value of a ``def``: a plain function, or a kernel of some level."""
-    names = [decorator_name(d) for d in declaration.decorators]
-    reference = KernelReference(scope.path, declaration.name)
-    if "kernel" in names:
-        return Kernel(declaration, reference, "lane", scope)
-    if "op.kernel" in names:
-        return Kernel(declaration, reference, "tile", scope)
-    return HostFunction(declaration, scope)
+    level = kernel_level(declaration)
+    if level is None:
+        return HostFunction(declaration, scope)
+    return Kernel(declaration, KernelReference(scope.path, declaration.name), level, scope)
 
 
 class Modules:

@@ -20,8 +20,9 @@ Size = int | Unknown
 Item = object
 """A host value as an index: the evaluator passes on what the program says."""
 Launch = Callable[
-    [KernelReference, tuple[object, ...], Mapping[str, object], tuple[object, ...] | None], None
+    [KernelReference, tuple[object, ...], Mapping[str, object], tuple[object, ...] | None], object
 ]
+"""Checks a launch; what the kernel returns."""
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -210,8 +211,7 @@ class SymbolicWorld:
         self, kernel: KernelReference, arguments: tuple[object, ...],
         constants: Mapping[str, object], groups: tuple[object, ...] | None,
     ) -> object:  # fmt: skip
-        self._launch(kernel, arguments, constants, groups)
-        return None
+        return self._launch(kernel, arguments, constants, groups)
 
     def print(self, text: str) -> None:
         return None

@@ -269,3 +269,89 @@ def test_a_signature_is_for_the_kernels_named(tmp_path: Path) -> None:
             )  # fmt: skip
             assert done.returncode == code, done.stderr
             assert ("T0207" in done.stderr) == bool(code)
+
+
+# --- annotations on the host ---------------------------------------------------------------------
+
+BAD_VALUES = [
+    ("f32", '"a"', "T0831"), ("i32", "None", "T0831"), ("f16", "(1,)", "T0831"),
+    ("i32", "2.5", "T0843"), ("index", "2.0", "T0843"), ("i32", "True", "T0843"),
+    ("f32", "True", "T0843"), ("bool", "1", "T0843"), ("u8", "256", "T0843"),
+    ("u8", "-1", "T0843"), ("i8", "128", "T0843"), ("f16", "1e6", "T0843"),
+    ("f8e4m3", "500", "T0843"), ("f8e4m3", "inf", "T0843"), ("f32", "1e39", "T0843"),
+    ("f32", "op.zeros((2,))", "T0831"), ("int", '"a"', "T0831"), ("int", "2.5", "T0831"),
+    ("str", "3", "T0831"), ("float", "True", "T0831"), ("dtype", "3", "T0831"),
+    ("i32[3]", "5", "T0831"), ("i32[3]", "op.zeros((3,), f32)", "T0832"),
+    ("f32[3]", "op.zeros((2,))", "T0834"), ("f32[3]", "op.zeros((3, 1))", "T0833"),
+    ("f32[2 + 2]", "op.zeros((3,))", "T0834"),
+]  # fmt: skip
+GOOD_VALUES = [
+    ("i32", "3"), ("f32", "3"), ("f32", "-inf"), ("f64", "1.7976931348623157e308"),
+    ("f16", "65504"), ("f16", "65519.0"), ("u8", "255"), ("i8", "-128"), ("bool", "True"),
+    ("index", "1 << 40"), ("int", "3"), ("float", "3"), ("str", '"a"'), ("dtype", "f16"),
+    ("f32[3]", "op.zeros((3,))"), ("f32[2 + 2]", "op.zeros((4,))"),
+]  # fmt: skip
+
+
+def places_of(annotation: str, value: str) -> dict[str, str]:
+    """The places where a host value meets an annotation."""
+    # What a check does not know is met when the program runs.
+    hidden = "def pick(i, v):\n    while i > 0:\n        i = i - 1\n    return v\n"
+    return {
+        "top level": f"x: {annotation} = {value}\n",
+        "in a function": f"def f():\n    x: {annotation} = {value}\n    return x\nf()\n",
+        "argument": f"def f(x: {annotation}):\n    return 0\nf({value})\n",
+        "keyword": f"def f(a, x: {annotation}):\n    return 0\nf(1, x={value})\n",
+        "late": f"{hidden}x: {annotation} = pick(3, {value})\n",
+    }
+
+
+def ran(source: str) -> list[str]:
+    """Codes of a run alone, without the check before it."""
+    from tessera_backend.runtime.world import HostWorld
+
+    from tessera_lang.evaluate.fault import HostFault
+
+    session = Session()
+    session.set_text("user.tessera", source, 1)
+    try:
+        session.run("user.tessera", HostWorld(session, "cpu", print))
+    except HostFault as error:
+        return [d.code for d in error.diagnostics]
+    return []
+
+
+@pytest.mark.parametrize("place", list(places_of("f32", "1")))
+@pytest.mark.parametrize(("annotation", "value", "code"), BAD_VALUES)
+def test_annotations_on_the_host_are_checked(
+    annotation: str, value: str, code: str, place: str
+) -> None:
+    source = places_of(annotation, value)[place]
+    assert [d.code for d in check(source) if d.severity == "error"] == [code]
+    assert ran(source) == [code]
+
+
+@pytest.mark.parametrize("place", list(places_of("f32", "1")))
+@pytest.mark.parametrize(("annotation", "value"), GOOD_VALUES)
+def test_annotations_on_the_host_take_what_fits(annotation: str, value: str, place: str) -> None:
+    source = places_of(annotation, value)[place]
+    assert not [d.code for d in check(source) if d.severity == "error"]
+    assert ran(source) == []
+
+
+@pytest.mark.parametrize(("size", "codes"), [("K", []), ("K + 1", ["T0834"]), ("M", ["T0101"])])
+def test_sizes_of_a_host_variable_are_values_of_the_program(size: str, codes: list[str]) -> None:
+    source = f"K = 3\nx: f32[{size}] = op.zeros((3,))\n"
+    assert [d.code for d in check(source)] == codes
+    assert ran(source) == codes
+
+
+def test_an_annotation_of_a_host_variable_names_a_type() -> None:
+    assert [d.code for d in check("x: f33 = 3\n")] == ["T0217"]
+
+
+def test_a_host_function_called_from_python_checks_numbers() -> None:
+    m: Any = tessera.compile("def h(x: i32):\n    return x\n", target="cpu")
+    assert m.h(2) == 2
+    with pytest.raises(tessera.TesseraError, match="a float, and an i32"):
+        m.h(2.5)

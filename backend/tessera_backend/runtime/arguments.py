@@ -135,16 +135,16 @@ class Placed:
         return tuple(parts)
 
     def moved(self) -> Callable[[], bool]:
-        """A check that every array is still where it was."""
+        """A check that every array of the caller is still where it was."""
         torch = [
             (raw.data_ptr, v.pointer)
-            for raw, v in zip(self.raw, self.values, strict=True)
+            for raw, v in zip(self.raw, self.values, strict=False)
             if isinstance(v, ArrayView) and is_torch(raw.__class__)
         ]
         # A NumPy array does not move while somebody refers to it.
         others = [
             (raw, v.pointer)
-            for raw, v in zip(self.raw, self.values, strict=True)
+            for raw, v in zip(self.raw, self.values, strict=False)
             if isinstance(v, ArrayView) and not (is_torch(raw.__class__) or is_numpy(raw.__class__))
         ]
         return _moved(torch, others)

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from tessera_backend.runtime import overlap
 from tessera_backend.runtime.arrays import HOST, ArrayView
+from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.report import Place, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan
+from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
 GRID = "grid_groups"
@@ -32,7 +34,10 @@ class Bound:
 
     ``axes`` are the groups as the language counts them, last axis fastest; ``values`` the
     slots with what this layout fixes; ``data`` and ``scalars`` name the slots that each call
-    writes: (slot, parameter). ``pairs`` are (mut parameter, other).
+    writes: (slot, parameter). ``pairs`` are (mut parameter, other). ``results`` are dtype and
+    shape of what is to be allocated, counted behind the parameters. ``maps`` are the arrays of
+    slots that hold a map of one (its address is among ``data``), ``workspace`` its slot and
+    bytes.
     """
 
     grid: tuple[int, int, int]
@@ -43,6 +48,18 @@ class Bound:
     pairs: list[tuple[int, int]]
     fault_slot: int
     empty: bool
+    results: tuple[tuple[DType, tuple[int, ...]], ...] = ()
+    maps: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
+    workspace: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MappedArray:
+    """An array as a map of it needs it; strides are in elements."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -110,6 +127,8 @@ def _bind_symbols(plan: LaunchPlan, arguments: Sequence[Argument], sizes: _Sizes
                 if isinstance(dim, Sym) and dim.name not in sizes.values:
                     sizes.values[dim.name] = value.shape[axis]
                     sizes.origins[dim.name] = (p.name, p.span, axis)
+            for axis, size in enumerate(value.shape):  # the size of an array without annotation
+                sizes.values.setdefault(f"{p.name}.shape[{axis}]", size)
 
 
 def _check_sizes(
@@ -174,11 +193,21 @@ def _check_condition(plan: LaunchPlan, condition: Condition, sizes: _Sizes) -> l
         return found
     names = sorted(symbols_of(condition.left) | symbols_of(condition.right))
     values = ", ".join(f"{name} = {sizes.values[name]}" for name in names)
+    if condition.comparison == "==" and isinstance(condition.left, Sym) and len(names) == 2:
+        return [_disagreement(plan, condition, left, right)]
     return [diagnostic(
         "T0838", f"`{plan.kernel}` requires `{condition.text}`, and here it does not hold: "
         f"{left} {condition.comparison} {right} is false", condition.span, len(condition.text),
         notes=(f"in this call {values}",) if values else (),
     )]  # fmt: skip
+
+
+def _disagreement(plan: LaunchPlan, condition: Condition, left: int, right: int) -> Diagnostic:
+    """Two sizes that a kernel needs to be one."""
+    return diagnostic(
+        "T0838", f"`{plan.kernel}` needs `{condition.text}`, and here `{condition.left}` is {left} "
+        f"and `{condition.right}` is {right}", condition.span,
+    )  # fmt: skip
 
 
 # --- memory shared between arguments -------------------------------------------------------
@@ -337,8 +366,24 @@ def bind(plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...
     for n in grid:
         total *= n
     sizes.values.setdefault(GRID, total)
+    results = _results(plan, sizes, found)
+    if found:
+        raise error(*found)
     x, y, z = (*reversed(grid), 1, 1, 1)[:3]
-    return _slots(plan, arguments, sizes, (x, y, z), grid, pairs)
+    return _slots(plan, (*arguments, *results), sizes, (x, y, z), grid, pairs)
+
+
+def _results(plan: LaunchPlan, sizes: _Sizes, found: list[Diagnostic]) -> tuple[ArrayView, ...]:
+    """The arrays a kernel returns, not allocated yet."""
+    made: list[ArrayView] = []
+    for result in plan.results:
+        shape = tuple(_value_of(d, sizes, "", ("", 0, 0), found) or 0 for d in result.dims)
+        if any(n < 0 for n in shape):
+            found.append(diagnostic("T0846", f"`{plan.kernel}` returns an array of shape {shape}"))
+        made.append(ArrayView(
+            DTYPES[result.dtype], shape, row_major(shape), 0, HOST, False, None
+        ))  # fmt: skip
+    return tuple(made)
 
 
 def _slots(
@@ -347,6 +392,8 @@ def _slots(
 ) -> Bound:  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     bound = Bound(grid, axes, [0] * len(plan.slots), [], [], pairs, -1, total == 0)
+    made = (a for a in arguments[len(plan.parameters) :] if isinstance(a, ArrayView))
+    bound.results = tuple((a.dtype, a.shape) for a in made)
     for at, slot in enumerate(plan.slots):
         value = arguments[slot.parameter] if slot.parameter >= 0 else None
         match slot.kind:
@@ -366,4 +413,10 @@ def _slots(
                 bound.values[at] = total
             case "fault":
                 bound.fault_slot = at
+            case "tensor_map":
+                assert isinstance(value, ArrayView)
+                bound.data.append((at, slot.parameter))
+                bound.maps[at] = MappedArray(value.dtype, value.shape, value.strides)
+            case "workspace":
+                bound.workspace = at, evaluate_dim(plan.workspace, sizes.values)
     return bound

@@ -111,7 +111,7 @@ _SCALARS = {
 _CUDA_USE = """\
  * Load the file with cuModuleLoad, get the entry with cuModuleGetFunction and launch it with
  * cuLaunchKernel: {block} threads a block, {shared} bytes of dynamic shared memory, and the
- * arguments below in that order, each of 8 bytes.
+ * arguments below in that order, each of 8 bytes (a CUtensorMap of 128, by value).
 """
 _CPU_USE = """\
  * An ELF object, position independent: link it. Every thread of a launch calls the function
@@ -147,6 +147,10 @@ def _variant(artifact: Artifact, file: str) -> list[str]:
     lines = [f"/* {file}: entry {artifact.entry}, {artifact.options.arch}.", " *"]
     lines += use.rstrip("\n").split("\n")
     lines.append(f" * The grid has {_grid_text(plan)} groups (last axis = x).")
+    if plan.persistent:
+        lines.append(" * They walk over that many tiles: launch at most as many as run at once.")
+    if plan.cluster:
+        lines.append(f" * Clusters have {' x '.join(map(str, plan.cluster))} groups.")
     lines.append(" */")
     lines.append(f'#define {prefix}_ENTRY "{artifact.entry}"')
     lines.append(f"enum {prefix}_SLOTS {{")
@@ -178,18 +182,37 @@ def _grid_text(plan: LaunchPlan) -> str:
 
 
 def _slot_name(plan: LaunchPlan, slot: Slot, at: int) -> str:
-    name = plan.parameters[slot.parameter].name if slot.parameter >= 0 else slot.symbol
+    name = _array_name(plan, slot) if slot.parameter >= 0 else slot.symbol
     words = [slot.kind, name, str(slot.axis) if slot.axis >= 0 else ""]
     text = "_".join(w for w in words if w) or str(at)
     return re.sub(r"[^A-Za-z0-9]", "_", text).upper()
 
 
+def _array_name(plan: LaunchPlan, slot: Slot) -> str:
+    """A parameter, or a result, which the caller of a C interface passes behind them."""
+    result = slot.parameter - len(plan.parameters)
+    return plan.parameters[slot.parameter].name if result < 0 else f"result{result}"
+
+
 def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
-    name = plan.parameters[slot.parameter].name if slot.parameter >= 0 else ""
+    name = _array_name(plan, slot) if slot.parameter >= 0 else ""
     match slot.kind:
+        case "data" if slot.parameter >= len(plan.parameters):
+            result = plan.results[slot.parameter - len(plan.parameters)]
+            shape = " x ".join(map(str, result.dims))
+            return f"{_SCALARS[result.dtype]} *: first element of {name}, {shape}, row-major"
         case "data":
             p = plan.parameters[slot.parameter]
             return f"{'' if p.mut else 'const '}{_SCALARS[p.dtype]} *: first element of {name}"
+        case "tensor_map":
+            box = " x ".join(map(str, slot.box))
+            axes = ", ".join(map(str, slot.axes))
+            return (
+                f"CUtensorMap: of {name}, axes {axes}, a box of {box} elements, outermost first, "
+                f"swizzle of {slot.swizzle} bytes"
+            )
+        case "workspace":
+            return f"void *: {plan.workspace} bytes of zeros, left zero"
         case "size":
             return f"int64_t: size of axis {slot.axis} of {name}"
         case "stride":

@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error
-from tessera_backend.runtime.signature import Signature, text
+from tessera_backend.runtime.signature import Asked, Signature, text
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
@@ -100,10 +100,25 @@ class BuiltProvider:
 
     def interface(self, name: str) -> KernelInterface:
         found = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
-        interface = KernelInterface.of_plan(name, found[0].parameters)
+        level = _level(found[0].parameters)
+        interface = KernelInterface.of_plan(name, found[0].parameters, level)
         for plan in found[1:]:
-            interface = interface.common(KernelInterface.of_plan(name, plan.parameters))
+            interface = interface.common(KernelInterface.of_plan(name, plan.parameters, level))
         return interface
+
+    def asked(self, name: str, wanted: Signature) -> Asked:
+        """The sizes that the code of a folder was made for."""
+        plans = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
+        needed, whole = (
+            tuple(dict.fromkeys(
+                (p.name, axis)
+                for plan in plans for p in plan.parameters
+                for axis, n in enumerate(p.sizes if kind == "sizes" else p.buckets)
+                if n is not None
+            ))
+            for kind in ("sizes", "buckets")
+        )  # fmt: skip
+        return Asked(needed, whole)
 
     def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
         fitting = [
@@ -144,12 +159,27 @@ def _shown(p: ParameterPlan) -> str:
     if p.kind != "tensor":
         return p.dtype
     facts = ("" if p.contiguous else " strided") + (" aligned" if p.aligned else "")
-    return f"{p.dtype}[{p.rank}]{facts}"
+    if not p.divisors:
+        return f"{p.dtype}[{p.rank}]{facts}"
+    sizes = [
+        f"{n}" if n is not None else f"{d}k" if d > 1 else "?"
+        for n, d in zip(p.sizes, p.divisors, strict=True)
+    ]
+    return f"{p.dtype}[{', '.join(sizes)}]{facts}"
+
+
+def _level(parameters: tuple[ParameterPlan, ...]) -> Literal["lane", "tile"]:
+    """Only a tile kernel is told what divides a size."""
+    return "tile" if any(p.divisors for p in parameters) else "lane"
 
 
 def _facts(artifact: Artifact) -> tuple[int, int]:
     """How special the code is: facts it builds on, then the newer architecture."""
-    facts = sum(p.contiguous + p.aligned for p in artifact.plan.parameters)
+    facts = sum(
+        p.contiguous + p.aligned + p.pitches + sum(n is not None for n in (*p.sizes, *p.buckets))
+        + sum(d.bit_length() for d in p.divisors)
+        for p in artifact.plan.parameters
+    )  # fmt: skip
     return facts, _arch_number(artifact.options.arch)
 
 
@@ -195,12 +225,24 @@ def _fits(parameters: tuple[ParameterPlan, ...], wanted: Signature) -> bool:
 
 def _entry_fits(p: ParameterPlan, entry: tuple[Any, ...]) -> bool:
     match entry:
-        case ("t", dtype, rank, contiguous, aligned):
+        case ("t", dtype, rank, contiguous, aligned, *facts):
             return (
                 p.kind == "tensor" and p.dtype == dtype and p.rank == rank
                 and contiguous >= p.contiguous and aligned >= p.aligned
+                and all(_facts_hold(p, f) for f in facts)
             )  # fmt: skip
         case ("s", dtype):
             return p.kind == "scalar" and p.dtype == dtype
         case _:
-            return p.kind == "constant"
+            return p.kind == "constant" and p.value in (None, entry[2])
+
+
+def _facts_hold(p: ParameterPlan, facts: tuple[Any, ...]) -> bool:
+    """Whether what the code relies on is so in a call; code may rely on none."""
+    sizes, _, divisors, unit, pitches, buckets = facts
+    return (
+        all(a in (None, b) for a, b in zip(p.sizes, sizes, strict=False))
+        and all(a in (None, b) for a, b in zip(p.buckets, buckets, strict=False))
+        and all(b % a == 0 for a, b in zip(p.divisors, divisors, strict=False))
+        and p.unit in (-1, unit) and pitches >= p.pitches
+    )  # fmt: skip

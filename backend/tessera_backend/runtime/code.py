@@ -6,9 +6,10 @@ arguments, signatures or where the artifact came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from tessera_backend.runtime.binding import Bound
 from tessera_lang.target.plan import LaunchPlan
 
 Fire = Callable[[int], None]
@@ -23,11 +24,11 @@ class Code(Protocol):
     plan: LaunchPlan
     device: int
 
-    def frame(self, values: Sequence[int], fault_slot: int, axes: tuple[int, ...]) -> Frame:
-        """A block holding ``values``, with the fault address in its slot.
+    def frame(self, bound: Bound) -> Frame:
+        """A block holding the values of a checked call, with the fault address in its slot.
 
-        ``axes``: groups as the language counts them. On a device ``fire`` returns before they
-        have run.
+        A slot that holds a map of an array takes the array's address, as one of data does. On
+        a device ``fire`` returns before the groups have run.
         """
         ...
 

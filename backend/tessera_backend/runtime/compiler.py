@@ -163,11 +163,29 @@ class SessionProvider:
         seen.add(wanted)
         ours = _is_standard(self.path)  # what varies there is for us to mend, not the user
         if len(seen) == _MAX_SIGNATURES and not ours:
+            interface = self.interface(name)
+            names = [p.name for p in (*interface.brackets, *interface.parameters)]
+            varies = signatures.varying(sorted(seen, key=repr), names)
             tell_once(f"signatures {self.path} {name}", diagnostic(
                 "T0850", f"`{name}` is being compiled for its {_MAX_SIGNATURES}th signature, "
-                f"({signatures.text(wanted)})", severity="warning",
-                helps=("make what varies a run-time parameter",),
+                f"({signatures.text(wanted)}); what varies most is {varies}", severity="warning",
+                helps=("make a compile-time value a run-time parameter, and call with few layouts "
+                       "and sizes",),
             ))  # fmt: skip
+
+    def asked(self, name: str, wanted: Signature) -> signatures.Asked:
+        """Which sizes code of a tile kernel is made for: from the cache, or found now."""
+        key = key_of(("asked", compiler_identity(), name, repr(wanted), *self.closure().parts()))
+        entry = self._cache.get(key)
+        found = _asked(entry) if entry is not None else None
+        if found is None:
+            with self._lock:
+                needed, whole = self.session().asked(self.path, name, signatures.to_typed(wanted))
+            found = signatures.Asked(needed, whole)
+            header = {"kind": "asked", "needed": needed, "whole": whole}
+            if self._is_current():
+                self._cache.put(key, header, b"")
+        return found
 
     # --- keys -----------------------------------------------------------------------------
 
@@ -229,6 +247,17 @@ class SessionProvider:
 def _is_standard(path: str) -> bool:
     root = standard_library()
     return root is not None and Path(path).parent == Path(root)
+
+
+def _asked(entry: Entry) -> signatures.Asked | None:
+    try:
+        needed, whole = (
+            tuple((str(name), int(axis)) for name, axis in entry.header[kind])
+            for kind in ("needed", "whole")
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return signatures.Asked(needed, whole)
 
 
 def _interfaces(entry: Entry) -> tuple[list[KernelInterface], tuple[str, ...]] | None:

@@ -5,11 +5,11 @@ Must not know arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
+from tessera_backend.runtime.binding import Bound
 from tessera_backend.runtime.code import Frame
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
 from tessera_lang.target.backend import Artifact
@@ -34,10 +34,13 @@ class CudaCode:
     def quiet(self) -> Any:
         return self._fault.quiet
 
-    def frame(self, values: Sequence[int], fault_slot: int, axes: tuple[int, ...]) -> Frame:
+    def frame(self, bound: Bound) -> Frame:
         buffer = self._kernel.buffer()
-        for at, value in enumerate(values):
+        for at, value in enumerate(bound.values):
             buffer.block[at] = value
-        if fault_slot >= 0:
-            buffer.block[fault_slot] = self._fault.address
-        return buffer.block, self._kernel.launcher(buffer, *axes_to_xyz(axes))
+        if bound.fault_slot >= 0:
+            buffer.block[bound.fault_slot] = self._fault.address
+        fire = self._kernel.launcher(
+            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace
+        )  # fmt: skip
+        return buffer.block, fire

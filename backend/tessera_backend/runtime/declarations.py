@@ -9,6 +9,7 @@ from typing import Any
 
 from tessera_backend.runtime.interface import ConstantValue, KernelInterface, ParameterInfo
 from tessera_lang.evaluate.constant import NotConstant
+from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import compile_time_kind, constant_in, is_compile_time
 from tessera_lang.source import SourceFile
@@ -29,6 +30,7 @@ def kernel_interfaces(session: Any, path: str) -> list[KernelInterface]:
             f.name,
             tuple(_parameter(p, scope, file, False) for p in f.parameters),
             tuple(_parameter(p, scope, file, True) for p in f.brackets),
+            kernel_level(f) or "lane",
         )
         for f in session.kernels(path)
     ]

@@ -23,6 +23,7 @@ from typing import Any, cast
 from tessera_backend.runtime.arrays import HOST, ArrayView, is_numpy, is_torch, torch_stream
 from tessera_backend.runtime.launch import Prepared
 from tessera_backend.runtime.numpy_data import address_function
+from tessera_backend.runtime.results import maker_beside
 from tessera_lang.record import dataclass
 
 ARRAYS = "tn"
@@ -30,12 +31,15 @@ ARRAYS = "tn"
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Kind of each argument (``t`` torch, ``n`` NumPy, ``s`` a number), which are written, and
-    whether layouts come with a guard."""
+    """Kind of each argument (``t`` torch, ``n`` NumPy, ``s`` a number), which are written,
+    whether layouts come with a guard, and how many slots of the block each argument fills, then
+    each of the results, which are of kind ``made``."""
 
     kinds: str
     written: tuple[int, ...]
     guarded: bool
+    slots: tuple[int, ...]
+    made: str = ""
 
 
 class Missing:
@@ -45,9 +49,7 @@ class Missing:
 MISSING = Missing()
 
 
-def pattern_of(
-    raw: Sequence[Any], values: Sequence[Any], written: tuple[int, ...]
-) -> Pattern | None:
+def pattern_of(raw: Sequence[Any], values: Sequence[Any], prepared: Prepared) -> Pattern | None:
     """The pattern of a call; None where it has no short way."""
     kinds = ""
     for a, value in zip(raw, values, strict=True):
@@ -59,9 +61,23 @@ def pattern_of(
             kinds += "n"
         else:
             return None
-    if not any(kind in ARRAYS for kind in kinds):
+    arrays = [kind for kind in kinds if kind in ARRAYS]
+    slots = tuple(len(s) for s in _slots(prepared, len(kinds)))
+    if not arrays or not all(slots[: len(kinds)]):
         return None
-    return Pattern(kinds, written, "n" not in kinds and _guards_work())
+    written = tuple(i for i, p in enumerate(prepared.plan.parameters) if p.mut)
+    guarded = "n" not in kinds and _guards_work()
+    return Pattern(kinds, written, guarded, slots, arrays[0] if prepared.results else "")
+
+
+def _slots(prepared: Prepared, count: int) -> list[list[int]]:
+    """The slots that each argument fills, then each result."""
+    slots: list[list[int]] = [[] for _ in range(count + len(prepared.results))]
+    for i, at in prepared.slots:
+        slots[i].append(at)
+    for at, i, _ in prepared.encoders:
+        slots[i].append(at)
+    return slots
 
 
 # --- the text ------------------------------------------------------------------------------
@@ -127,9 +143,41 @@ def _fields(pattern: Pattern) -> list[str]:
     kinds, pairs = pattern.kinds, range(len(_pairs(pattern)))
     return [
         "aligned", "device", "stream_of", "flags", "quiet", "pool", "new",
-        *(f"s{i}" for i in range(len(kinds))), *(f"{c}{n}" for n in pairs for c in "nm"),
+        *(name for i in range(len(pattern.slots)) for name in _places(pattern, i)),
+        *(f"{c}{n}" for n in pairs for c in "nm"),
         *(f"e{i}" for i, kind in enumerate(kinds) if kind == "s"),
+        *(f"make{i}" for i in _results(pattern)),
     ]  # fmt: skip
+
+
+def _places(pattern: Pattern, i: int) -> list[str]:
+    """Names of the slots of an argument or result."""
+    return [f"s{i}_{n}" for n in range(pattern.slots[i])]
+
+
+def _results(pattern: Pattern) -> range:
+    return range(len(pattern.kinds), len(pattern.slots))
+
+
+def _filling(pattern: Pattern) -> list[str]:
+    """Statements that write the block."""
+    words: list[str] = []
+    values = ["p" if kind in ARRAYS else "e" for kind in pattern.kinds]
+    for i, letter in enumerate(values):
+        value = f"p{i}" if letter == "p" else f"e{i}(a{i})"
+        words += [f"block[{place}] = {value}" for place in _places(pattern, i)]
+    for i in _results(pattern):
+        value = f"a{i}.data_ptr()" if pattern.made == "t" else f"data_of(a{i})"
+        words += [f"block[{place}] = {value}" for place in _places(pattern, i)]
+    return words
+
+
+def _handed_back(pattern: Pattern) -> str:
+    results = _results(pattern)
+    if not results:
+        return "return"
+    names = ", ".join(f"a{i}" for i in results)
+    return f"return {names}"
 
 
 def _lookup(pattern: Pattern) -> list[str]:
@@ -166,30 +214,30 @@ def _source(pattern: Pattern) -> str:
         "  else:",
         f"   _, {', '.join(_fields(pattern))} = entry",
         f"   if not ({crossed + ' or ' if crossed else ''}flags != quiet):",
+        *(f"    a{i} = make{i}()" for i in _results(pattern)),
         "    frame = pool.pop() if pool else new()",
         "    block, fire = frame",
-        *(f"    block[s{i}] = p{i}" for i, k in enumerate(kinds) if k in ARRAYS),
-        *(f"    block[s{i}] = e{i}(a{i})" for i, k in enumerate(kinds) if k == "s"),
+        *(f"    {line}" for line in _filling(pattern)),
         "    fire(stream_of(device))",
         "    pool.append(frame)",
-        "    return",
-        f"  general({given})",
+        f"    {_handed_back(pattern)}",
+        f"  return general({given})",
         " return call",
     ]
     return "\n".join(lines) + "\n"
 
 
 @functools.lru_cache(maxsize=256)
-def _maker(pattern: Pattern) -> Callable[..., Callable[..., None]]:
+def _maker(pattern: Pattern) -> Callable[..., Callable[..., Any]]:
     names: dict[str, Any] = {"data_of": address_function()}
     exec(compile(_source(pattern), "<tessera launch>", "exec"), names)
-    maker: Callable[..., Callable[..., None]] = names["make"]
+    maker: Callable[..., Callable[..., Any]] = names["make"]
     return maker
 
 
 def make_call(
-    pattern: Pattern, memo: dict[Any, Any], first: object, general: Callable[..., None]
-) -> Callable[..., None]:
+    pattern: Pattern, memo: dict[Any, Any], first: object, general: Callable[..., Any]
+) -> Callable[..., Any]:
     """The function for a pattern: ``call(self, *arguments)``, with ``general`` behind it.
 
     ``memo`` holds entries by key; ``first`` is the entry to begin with.
@@ -218,13 +266,10 @@ def stream_function(device: int, stream: int | None) -> Callable[[int], int | No
 def entry_of(
     pattern: Pattern, prepared: Prepared, raw: Sequence[Any], values: Sequence[Any],
     stream: int | None,
-) -> tuple[object, ...] | None:  # fmt: skip
-    """What the made function unpacks; None where this layout must take the general way."""
+) -> tuple[object, ...]:  # fmt: skip
+    """What the made function unpacks."""
     kinds = pattern.kinds
-    slots = dict(prepared.slots)
-    slots.update((i, at) for at, i, _ in prepared.encoders)
-    if any(i not in slots for i in range(len(kinds))):
-        return None
+    slots = _slots(prepared, len(kinds))
     encoders = {i: encode for _, i, encode in prepared.encoders}
     pointers = 0
     for v in values:
@@ -237,10 +282,20 @@ def entry_of(
     return (
         (guard, *classes), not pointers & 15, device, stream_function(device, stream),
         prepared.flags, prepared.quiet, prepared.pool, prepared.frame,
-        *(slots[i] for i in range(len(kinds))),
+        *(at for places in slots for at in places),
         *_distances(pattern, values),
         *(encoders[i] for i, kind in enumerate(kinds) if kind == "s"),
+        *_makers(prepared, next(v for v in values if isinstance(v, ArrayView))),
     )  # fmt: skip
+
+
+def _makers(prepared: Prepared, beside: ArrayView) -> list[Callable[[], Any]]:
+    """What allocates each result."""
+    device = prepared.code.device
+    return [
+        functools.partial(maker_beside(beside.owner, dtype, device, 0), shape)
+        for dtype, shape in prepared.results
+    ]
 
 
 def _distances(pattern: Pattern, values: Sequence[Any]) -> list[int]:

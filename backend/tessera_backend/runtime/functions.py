@@ -148,9 +148,12 @@ class TracedWorld:
         ]  # fmt: skip
         named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
         values, prepared = launcher.on(self._stream).prepare(given, named)
-        prepared.run(values, self._stream)
-        self.tape.steps.append(_step(prepared, arguments, values))
-        return None
+        results = [cast("Handle", self.fill("empty", shape, dtype))
+                   for dtype, shape in prepared.results]  # fmt: skip
+        views = [r.view(self.pointers[r.base], self._ordinal, None) for r in results]
+        prepared.run([*values, *views], self._stream)
+        self.tape.steps.append(_step(prepared, (*arguments, *results), values))
+        return results[0] if len(results) == 1 else tuple(results) or None
 
     def print(self, text: str) -> None:
         raise _not_here("`print`")
@@ -196,7 +199,7 @@ def _step(prepared: Any, arguments: tuple[Any, ...], values: list[Any]) -> Any:
         apart.append((p.base, q.base, i_low - j_high + shift, i_high - j_low + shift))
     return Step(
         prepared,
-        tuple((at, arguments[i].base, arguments[i].offset) for i, at in prepared.slots.items()),
+        tuple((at, arguments[i].base, arguments[i].offset) for i, at in prepared.slots),
         tuple((at, encode(values[i])) for at, i, encode in prepared.encoders),
         tuple(apart),
     )

@@ -6,15 +6,18 @@ Needs no LLVM. Must not know arguments.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from typing import Any
 
 from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.run import CpuKernel
 from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.binding import Bound
 from tessera_backend.runtime.code import Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.target.backend import Artifact
+
+_ALIGNMENT = 64
 
 C_PROTOTYPE = """\
 /* Called by each thread of a launch. `slots`: the arguments above, 8 bytes each; `counter`: a
@@ -41,18 +44,23 @@ class HostCode:
                 helps=("build it on this machine", "`tesserac cache clear` empties the cache"),
             )) from fault  # fmt: skip
 
-    def frame(self, values: Sequence[int], fault_slot: int, axes: tuple[int, ...]) -> Frame:
+    def frame(self, bound: Bound) -> Frame:
         count, plan = self._count, self.plan
         # Behind the slots stands the fault record of the launches that use this block.
         block = (ctypes.c_int64 * (count + WORDS))()
-        for at, value in enumerate(values):
+        for at, value in enumerate(bound.values):
             block[at] = value
-        if fault_slot >= 0:
-            block[fault_slot] = ctypes.addressof(block) + 8 * count
+        if bound.fault_slot >= 0:
+            block[bound.fault_slot] = ctypes.addressof(block) + 8 * count
+        workspace: Any = None
+        if bound.workspace is not None:
+            slot, size = bound.workspace
+            workspace = (ctypes.c_char * (size + _ALIGNMENT))()
+            block[slot] = -(-ctypes.addressof(workspace) // _ALIGNMENT) * _ALIGNMENT
 
-        run = self._kernel.prepare(block, axes)
+        run = self._kernel.prepare(block, bound.axes)
 
-        def fire(_: int) -> None:
+        def fire(_: int, keep: Any = workspace) -> None:
             run()
             if block[count]:
                 words = block[count : count + WORDS]

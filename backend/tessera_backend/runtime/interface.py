@@ -41,12 +41,14 @@ class KernelInterface:
     name: str
     parameters: tuple[ParameterInfo, ...]
     brackets: tuple[ParameterInfo, ...] = ()
+    level: Literal["lane", "tile"] = "lane"
 
     def to_json(self) -> dict[str, object]:
         return {
             "name": self.name,
             "parameters": [_to_json(p) for p in self.parameters],
             "brackets": [_to_json(p) for p in self.brackets],
+            "level": self.level,
         }
 
     @staticmethod
@@ -57,6 +59,7 @@ class KernelInterface:
             str(d["name"]),
             tuple(_from_json(p) for p in d["parameters"]),
             tuple(_from_json(p) for p in d["brackets"]),
+            "tile" if d["level"] == "tile" else "lane",
         )
 
     def common(self, other: KernelInterface) -> KernelInterface:
@@ -65,7 +68,9 @@ class KernelInterface:
         return replace(self, parameters=tuple(_common(p, q) for p, q in pairs))
 
     @staticmethod
-    def of_plan(name: str, parameters: tuple[ParameterPlan, ...]) -> KernelInterface:
+    def of_plan(
+        name: str, parameters: tuple[ParameterPlan, ...], level: Literal["lane", "tile"] = "lane"
+    ) -> KernelInterface:
         """The interface of a kernel of which only compiled code is at hand."""
         kinds: dict[str, Literal["array", "scalar", "constant"]] = {
             "tensor": "array", "scalar": "scalar", "constant": "constant",
@@ -73,9 +78,10 @@ class KernelInterface:
         return KernelInterface(
             name,
             tuple(
-                ParameterInfo(p.name, kinds[p.kind], p.dtype, p.rank, p.mut, None, p.span)
+                ParameterInfo(p.name, kinds[p.kind], p.dtype, p.rank, p.mut, p.value, p.span)
                 for p in parameters
             ),
+            level=level,
         )
 
 
@@ -83,7 +89,7 @@ def _common(p: ParameterInfo, q: ParameterInfo) -> ParameterInfo:
     return replace(
         p, kind=p.kind if p.kind == q.kind else "any",
         dtype=p.dtype if p.dtype == q.dtype else "", rank=p.rank if p.rank == q.rank else -1,
-        mut=p.mut or q.mut,
+        mut=p.mut or q.mut, default=p.default if p.default == q.default else None,
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from tessera_backend.runtime.code import Code, Fire
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.report import diagnostic, error
-from tessera_backend.runtime.signature import Signature
+from tessera_backend.runtime.results import handed_over, make_results
+from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.target.backend import Artifact
 
 _LAYOUTS = 4096
@@ -41,6 +42,10 @@ class Provider(Protocol):
     """Where artifacts come from: the compiler behind its cache, or a folder."""
 
     def interface(self, name: str) -> KernelInterface: ...
+    def asked(self, name: str, wanted: Signature) -> Asked:
+        """Which sizes code of a tile kernel is made for; ``wanted`` is without facts."""
+        ...
+
     def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
         """Code for a signature on a device (HOST or a CUDA ordinal)."""
         ...
@@ -61,12 +66,24 @@ class _Family:
         self.locks: dict[tuple[Signature, int], threading.Lock] = {}
         self.known: KernelInterface | None = None
         self.sized: frozenset[int] = frozenset()
+        self.asked: dict[Signature, Asked] = {}
 
     @property
     def interface(self) -> KernelInterface:
         if self.known is None:
             self.known = self.provider.interface(self.name)
         return self.known
+
+    def signature(self, placed: Placed) -> Signature:
+        """What a call compiles the kernel for: twice, where sizes that it asks for are part."""
+        wanted = placed.signature()
+        if self.interface.level == "lane":
+            return wanted
+        asked = self.asked.get(wanted)
+        if asked is None:
+            asked = self.asked[wanted] = self.provider.asked(self.name, wanted)
+        names = [p.name for p in self.interface.parameters]
+        return with_facts(wanted, names, placed.values, asked)
 
     def code(self, wanted: Signature, device: int) -> Code:
         """Compiled code; two threads that want the same compile it once."""
@@ -101,7 +118,7 @@ def names_in_sizes(plan: Any) -> frozenset[str]:
 
     dims = [d for p in plan.parameters for d in p.dims]
     dims += [d for c in plan.conditions for d in (c.left, c.right)]
-    dims += list(plan.grid or ())
+    dims += [*(plan.grid or ()), *(d for r in plan.results for d in r.dims), plan.workspace]
     named = frozenset[str]().union(*(symbols_of(d) for d in dims))
     return named | frozenset(s.symbol for s in plan.slots if s.symbol)
 
@@ -129,13 +146,19 @@ class Launcher:
         grid = "" if self._groups is None else f"[{', '.join(map(str, self._groups))}]"
         return f"<kernel {self._family.name}{grid}>"
 
-    def __call__(self, *arguments: Any, stream: object = None, **named: Any) -> None:
-        """Launch. On a device this returns before the kernel has run."""
-        self._general(*arguments, stream=stream, **named)
+    def __call__(self, *arguments: Any, stream: object = None, **named: Any) -> Any:
+        """Launch, and what the kernel returns. On a device this is before it has run."""
+        return self._general(*arguments, stream=stream, **named)
 
     def __getitem__(self, groups: int | tuple[int, ...]) -> Launcher:
         """The kernel with its number of groups, per axis, last fastest."""
         axes = groups if isinstance(groups, tuple) else (groups,)
+        if self._family.interface.level == "tile":
+            raise error(diagnostic(
+                "T0839", f"`{self._family.name}` is a tile kernel: its loops make the groups",
+                helps=(f"call it: {self._family.name}(...)",
+                       "compile-time parameters are named in the call"),
+            ))  # fmt: skip
         if not axes or len(axes) > 3 or not all(_is_count(n) for n in axes):
             raise error(diagnostic(
                 "T0839", f"`{self._family.name}[{groups!r}]` is not a number of groups",
@@ -157,13 +180,18 @@ class Launcher:
 
     # --- the general way ----------------------------------------------------------------
 
-    def _general(self, *arguments: Any, stream: object = None, **named: Any) -> None:
+    def _general(self, *arguments: Any, stream: object = None, **named: Any) -> Any:
         if stream is not None:
-            self.on(stream)(*arguments, **named)
-            return
+            return self.on(stream)(*arguments, **named)
         placed, prepared = self._ready(arguments, named)
-        prepared.run(placed.values, placed.stream)
+        if not prepared.results:
+            prepared.run(placed.values, placed.stream)
+            placed.finish()
+            return None
+        made = make_results(prepared, placed)
+        prepared.run([*placed.values, *(r.view for r in made)], placed.stream)
         placed.finish()
+        return handed_over(made)
 
     def _ready(self, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Placed, Prepared]:
         """Everything before the launch itself. Raises TesseraError with what is wrong."""
@@ -175,7 +203,7 @@ class Launcher:
         key = placed.key(family.sized)
         prepared = self._memo.get(key)
         if prepared is None:
-            code = family.code(placed.signature(), placed.device)
+            code = family.code(family.signature(placed), placed.device)
             prepared = compile_plan(code)(placed.values, self._groups)
             if len(self._memo) >= _LAYOUTS:
                 self._memo.clear()
@@ -191,7 +219,8 @@ class Launcher:
     def prepare(
         self, arguments: Sequence[Any], named: dict[str, Any]
     ) -> tuple[list[Any], Prepared]:
-        """The checked arguments and the prepared launch of device arrays, not launched."""
+        """The checked arguments and the prepared launch, not launched. What it returns is to be
+        allocated as ``prepared.results`` say, and run behind the arguments."""
         placed, prepared = self._ready(arguments, named)
         return placed.values, prepared
 
@@ -200,11 +229,10 @@ class Launcher:
         fixed = any(p.kind == "constant" for p in self._family.interface.parameters)
         if len(raw) != len(placed.values) or fixed or self._family.sized:
             return
-        written = tuple(i for i, p in enumerate(prepared.plan.parameters) if p.mut)
-        pattern = fast.pattern_of(raw, placed.values, written)
-        entry = pattern and fast.entry_of(pattern, prepared, raw, placed.values, self._stream)
-        if pattern is None or entry is None:
+        pattern = fast.pattern_of(raw, placed.values, prepared)
+        if pattern is None:
             return
+        entry = fast.entry_of(pattern, prepared, raw, placed.values, self._stream)
         if self._pattern != pattern:
             self._pattern = pattern
             self._fast_memo = {}
@@ -214,8 +242,9 @@ class Launcher:
             self._fast_memo.clear()
         self._fast_memo[fast.key_of(pattern.kinds, raw)] = entry
 
-    def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], None]:
-        """A launch with everything decided: call the result to run it again and again.
+    def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:
+        """A launch with everything decided: call the result to run it again and again, into
+        the same results.
 
         It keeps the arrays, and refuses to run once one has moved to other memory.
         """
@@ -228,7 +257,9 @@ class Launcher:
                 "launch on a device", helps=("bind device arrays: tessera.to_device(x)",),
             ))  # fmt: skip
         prepared.check_pairs(placed.values)
-        return _bound_call(placed, prepared, self._stream)
+        made = make_results(prepared, placed)
+        placed.values += [r.view for r in made]
+        return _bound_call(placed, prepared, self._stream, handed_over(made))
 
 
 def new_launcher(
@@ -247,7 +278,9 @@ def new_kernel(
     return new_launcher(_Family(name, provider, target, load))
 
 
-def _bound_call(placed: Placed, prepared: Prepared, stream: int | None) -> Callable[[], None]:
+def _bound_call(
+    placed: Placed, prepared: Prepared, stream: int | None, results: Any
+) -> Callable[[], Any]:
     flags, quiet, moved = prepared.flags, prepared.quiet, placed.moved()
     device, handle = prepared.code.device, placed.stream
     # A block holds the stream too: each thread that is launching has one of its own.
@@ -266,12 +299,13 @@ def _bound_call(placed: Placed, prepared: Prepared, stream: int | None) -> Calla
             ))  # fmt: skip
         prepared.code.report()
 
-    def call() -> None:
+    def call() -> Any:
         if moved() or flags != quiet:
             refuse_or_report()
         fire = pool.pop() if pool else fill()
         fire(stream_of(device))
         pool.append(fire)
+        return results
 
     return call
 

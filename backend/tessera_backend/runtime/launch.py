@@ -22,8 +22,8 @@ class Prepared:
     """A launch of one layout: shapes, strides, dtypes, device and grid are decided."""
 
     __slots__ = (
-        "axes", "code", "empty", "encoders", "fault_slot", "flags", "grid", "pairs",
-        "plan", "pool", "quiet", "slots", "values",
+        "axes", "bound", "code", "empty", "encoders", "flags", "grid", "pairs",
+        "plan", "pool", "quiet", "results", "slots", "values",
     )  # fmt: skip
 
     def __init__(self, code: Code, bound: Bound, arguments: Sequence[Argument]) -> None:
@@ -32,11 +32,12 @@ class Prepared:
         self.grid = bound.grid
         self.axes = bound.axes
         self.values = bound.values
-        self.fault_slot = bound.fault_slot
+        self.bound = bound
         self.empty = bound.empty
+        self.results = bound.results
         self.flags, self.quiet = code.flags, code.quiet
         self.pool: list[Frame] = []
-        self.slots = {i: at for at, i in bound.data}
+        self.slots = tuple((i, at) for at, i in bound.data)
         self.encoders: list[tuple[int, int, Callable[[object], int]]] = [
             (at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
             for at, i in bound.scalars
@@ -48,7 +49,7 @@ class Prepared:
         """A block with what the layout decides."""
         if self.empty:
             return [0] * len(self.values), _launch_nothing
-        return self.code.frame(self.values, self.fault_slot, self.axes)
+        return self.code.frame(self.bound)
 
     def run(self, arguments: Sequence[Argument], stream: int) -> None:
         """Launch with these addresses and numbers; the layout must be this one's."""
@@ -77,7 +78,7 @@ class Prepared:
         except IndexError:
             frame = self.frame()
         block = frame[0]
-        for i, at in self.slots.items():
+        for i, at in self.slots:
             block[at] = pointers[i]
         for at, i, encode in self.encoders:
             block[at] = encode(arguments[i])

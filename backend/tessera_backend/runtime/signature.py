@@ -1,18 +1,33 @@
 """Signatures as the runtime forms them: plain tuples, made from a call without the compiler.
 
 One entry a parameter, brackets first: ``("t", dtype, rank, contiguous, aligned)``,
-``("s", dtype)``, ``("c", kind, value)``. They are JSON and cache keys as they stand;
-``to_typed`` makes the compiler's own values when something is compiled.
+``("s", dtype)``, ``("c", kind, value)``. A tile kernel is told more of an array: a sixth part,
+``(sizes, hints, divisors, unit, pitches, buckets)``. They are JSON and cache keys as they
+stand; ``to_typed`` makes the compiler's own values when something is compiled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.interface import ConstantValue
+from tessera_lang.record import dataclass
+from tessera_lang.target.facts import array_facts
 
 Entry = tuple[Any, ...]
 Signature = tuple[Entry, ...]
+Axes = tuple[tuple[str, int], ...]
+"""Axes of parameters: (parameter, axis)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The axes whose size a tile kernel is compiled for, and those of which it takes a bound."""
+
+    needed: Axes = ()
+    whole: Axes = ()
 
 
 def tensor(dtype: str, rank: int, contiguous: bool, aligned: bool) -> Entry:
@@ -28,6 +43,26 @@ def constant(value: ConstantValue, dtype: bool = False) -> Entry:
     return ("c", "dtype" if dtype else type(value).__name__, value)
 
 
+def with_facts(
+    signature: Signature, names: Sequence[str], values: Sequence[Any], asked: Asked
+) -> Signature:
+    """The signature of a tile kernel. ``names`` and ``values`` are the parameters', which stand
+    at the end of the signature."""
+    brackets = len(signature) - len(names)
+    entries = list(signature[:brackets])
+    for name, value, entry in zip(names, values, signature[brackets:], strict=True):
+        if entry[0] == "t" and isinstance(value, ArrayView):
+            needed, whole = (
+                tuple([axis for owner, axis in axes if owner == name])
+                for axes in (asked.needed, asked.whole)
+            )
+            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole)
+            facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
+            entry = (*entry[:5], facts)
+        entries.append(entry)
+    return tuple(entries)
+
+
 def to_typed(signature: Signature) -> tuple[Any, ...]:
     """The compiler's form (``tessera_lang.sema.typed.Signature``)."""
     from tessera_lang.sema.typed import ConstantArgument, ScalarArgument, TensorArgument
@@ -38,6 +73,12 @@ def to_typed(signature: Signature) -> tuple[Any, ...]:
         match entry:
             case ("t", dtype, rank, contiguous, aligned):
                 typed.append(TensorArgument(DTYPES[dtype], rank, contiguous, aligned))
+            case ("t", dtype, rank, contiguous, aligned, facts):
+                sizes, hints, divisors, unit, pitches, buckets = facts
+                typed.append(TensorArgument(
+                    DTYPES[dtype], rank, contiguous, aligned, sizes, hints, divisors, unit,
+                    pitches, buckets,
+                ))  # fmt: skip
             case ("s", dtype):
                 typed.append(ScalarArgument(DTYPES[dtype]))
             case (_, kind, value):
@@ -64,20 +105,52 @@ def from_typed(signature: tuple[Any, ...]) -> Signature:
     return tuple(entries)
 
 
-def from_json(value: list[list[Any]]) -> Signature:
-    return tuple(tuple(entry) for entry in value)
-
-
 def text(signature: Signature) -> str:
     """A signature in a name or a message: ``f32[2] index 64``."""
     words: list[str] = []
     for entry in signature:
         if entry[0] == "t":
-            _, dtype, rank, contiguous, aligned = entry
-            facts = ("" if contiguous else " strided") + (" aligned" if aligned else "")
-            words.append(f"{dtype}[{rank}]{facts}")
+            words.append(_tensor_text(entry))
         elif entry[0] == "s":
             words.append(str(entry[1]))
         else:
             words.append(str(entry[2]))
     return ", ".join(words)
+
+
+def _tensor_text(entry: Entry) -> str:
+    _, dtype, rank, contiguous, aligned, *more = entry
+    words = ("" if contiguous else " strided") + (" aligned" if aligned else "")
+    if not more:
+        return f"{dtype}[{rank}]{words}"
+    sizes, hints = more[0][:2]
+    shape = ", ".join(
+        f"~{hint}" if size is None else str(size) for size, hint in zip(sizes, hints, strict=True)
+    )
+    return f"{dtype}[{shape}]{words}"
+
+
+def varying(signatures: Sequence[Signature], names: Sequence[str]) -> str:
+    """What differs most among signatures of one kernel, in the user's words."""
+    found: dict[str, dict[Any, None]] = {}
+    for signature in signatures:
+        for name, entry in zip(names, signature, strict=True):
+            for what, value in _parts(name, entry):
+                found.setdefault(what, {})[value] = None
+    return max(found, key=lambda what: len(found[what]), default="")
+
+
+def _parts(name: str, entry: Entry) -> list[tuple[str, Any]]:
+    if entry[0] == "c":
+        return [(f"the value of `{name}`", entry[2])]
+    parts: list[tuple[str, Any]] = [(f"the element type of `{name}`", entry[1])]
+    if entry[0] == "t":
+        parts.append((f"the layout of `{name}`", entry[2:5]))
+    for facts in entry[5:]:
+        sizes, hints, divisors, unit, pitches, _ = facts
+        parts.append((f"the layout of `{name}`", (*entry[2:5], unit, pitches)))
+        parts += [
+            (f"the size of axis {axis} of `{name}`", group)
+            for axis, group in enumerate(zip(sizes, hints, divisors, strict=True))
+        ]
+    return parts

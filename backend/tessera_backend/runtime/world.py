@@ -21,6 +21,7 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.world import (
@@ -62,7 +63,7 @@ class HostWorld:
         size = math.prod(shape) * dtype.bytes
         try:
             if self._device == HOST or size == 0:
-                return _aligned_empty(shape, numpy, size)
+                return aligned_empty(shape, numpy)
             return mirror.empty(shape, numpy)
         except MemoryError:
             raise WorldFault(f"there is no memory for an array of shape {shape}: {size} bytes",
@@ -268,14 +269,29 @@ class HostWorld:
             launcher = launcher[groups]
         given = [self._given(a) for a in arguments]
         named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
-        launcher(*given, **named)
+        results: list[Array] = []
+        if interface.level == "lane":
+            launcher(*given, **named)
+        else:
+            results = self._run(launcher, given, named)
         if self._device != HOST:
             self._in_flight = True
             for p, value in zip(interface.parameters, arguments, strict=False):
                 block = mirror.block_of(value) if is_array(value) else None
                 if block is not None and (p.mut or p.kind == "any"):
                     block.newer = "device"
-        return None
+            for array in results:
+                if (block := mirror.block_of(array)) is not None:
+                    block.newer = "device"
+        return results[0] if len(results) == 1 else tuple(results) or None
+
+    def _run(self, launcher: Launcher, given: list[object], named: dict[str, Any]) -> list[Array]:
+        """Run a tile kernel; the arrays it returns, in memory of this world."""
+        values, prepared = launcher.prepare(given, named)
+        results = [self._empty(shape, dtype) for dtype, shape in prepared.results]
+        views = [describe(self._given(array), "result") for array in results]
+        prepared.run([*values, *views], 0)
+        return results
 
     def _given(self, value: object) -> object:
         if isinstance(value, DType):
@@ -353,10 +369,3 @@ def _check_items(array: Array, items: tuple[Index, ...]) -> None:
         if isinstance(item, int) and not -n <= item < n:
             inside = f"0 to {n - 1} are inside" if n else "it has no element"
             raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
-
-
-def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array:
-    """Host memory at a multiple of 64 bytes, so that kernels may assume alignment."""
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)

@@ -15,7 +15,7 @@ from tessera_lang.sema.typed import (
 )
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import Buffer, Scalar, Tensor, Type
+from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, Type
 from tessera_lsp.ide.completion import in_comment_or_string
 from tessera_lsp.ide.document import Document, Node, descend
 from tessera_lsp.ide.variables import Variable
@@ -159,6 +159,10 @@ def place_of(t: Type) -> str:
             for n in shape:
                 count *= n
             return f"shared memory of the group, {count * dtype.bytes} bytes"
+        case Tile(buffer=True):
+            return "a buffer of the group"
+        case Tile():
+            return "a tile of the group"
         case Tensor(mut=True):
             return "global memory, may be written"
         case Tensor(space="constant"):

@@ -8,6 +8,8 @@ from tessera_lang.sema.builtins import FUNCTIONS, later
 
 HEAD_WORDS: dict[str, str] = {
     "kernel": SOFT_KEYWORDS["kernel"],
+    "op.kernel": "The decorator of a tile kernel: its body works on tiles, and runs once; its "
+    "loops are spread over the groups by the compiler.",
     "test": "The decorator of a test: a function without parameters that `tesserac test` runs.",
 }
 """What may follow ``@``."""

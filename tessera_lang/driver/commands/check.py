@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tessera_lang.driver.commands.flags import (
+    arch_option,
     color_option,
     examples,
     format_option,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         "tesserac check kernels.tessera",
         "tesserac check kernels.tessera --signature 'x: f64[n], out: mut f64[m]' --format=json",
         "tesserac check kernels.tessera --lints --explain-guards",
+        "tesserac check sum.tessera --remarks --arch=sm_90 --signature 'x: bf16[4096, 4096]'",
     ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
@@ -36,12 +38,18 @@ if TYPE_CHECKING:
               help="Also report slow accesses, and groups that fit at once.")  # fmt: skip
 @click.option("--explain-guards", "guards", is_flag=True,
               help="Also report accesses that keep a guard, and what nothing proves.")  # fmt: skip
+@click.option("--remarks", is_flag=True,
+              help="Also report what became of the schedules of tile kernels.")  # fmt: skip
+@click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
+              help="The target of the remarks.")  # fmt: skip
+@arch_option
 @path_option
 @format_option
 @color_option
 def command(
     files: tuple[str, ...], signatures: tuple[str, ...], strict: bool, lints: bool,
-    guards: bool, search: tuple[str, ...], format_: str, color: str,
+    guards: bool, remarks: bool, target: str, arch: str, search: tuple[str, ...], format_: str,
+    color: str,
 ) -> int:  # fmt: skip
     """Report everything that is wrong with FILES; `-` is standard input."""
     session = session_for(search)
@@ -53,4 +61,10 @@ def command(
             from tessera_lang.driver.advice import Questions, advice
 
             found.extend(advice(session, path, Questions(strict, lints, lints, guards)))
+        if remarks:
+            from tessera_lang.driver.advice import remarks_of
+            from tessera_lang.driver.commands.kernels import machine_for
+
+            machine = machine_for(session, target or ("" if arch else "cuda"), arch)
+            found.extend(remarks_of(session, path, machine))
     return show(session, found, format_, color)

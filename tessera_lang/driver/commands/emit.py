@@ -18,13 +18,20 @@ from tessera_lang.driver.commands.flags import (
     time_passes_option,
 )
 from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
-from tessera_lang.driver.commands.kernels import Choice, chosen_kernels, target_options
+from tessera_lang.driver.commands.kernels import (
+    Choice,
+    chosen_kernels,
+    is_tile_kernel,
+    machine_for,
+    target_options,
+)  # fmt: skip
 from tessera_lang.driver.commands.output import show, show_timings
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
+    from tessera_lang.ir.core import Program
 
-STAGES = ("ast", "typed", "tile", "llvm", "ptx", "sass", "asm")
+STAGES = ("ast", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
 _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 
 
@@ -33,13 +40,15 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
     epilog=examples(
         "tesserac emit sum_reduce.tessera --stage=tile",
         "tesserac emit sum_reduce.tessera --stage=ptx --arch=sm_90",
+        "tesserac emit sum.tessera --stage=schedule --arch=sm_90 --signature 'x: bf16[4096]'",
     ),
 )
 @click.argument("file")
 @click.option("--stage", type=click.Choice(STAGES), required=True, help="What to print.")
 @click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this kernel.")
 @click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
-              help="The target of the llvm stage; ptx and sass are cuda, asm is cpu.")  # fmt: skip
+              help="The target; ptx and sass are cuda, asm is cpu. The schedule stage shows the "
+              "decisions for a target or an architecture that is named.")  # fmt: skip
 @arch_option
 @bounds_option
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False),
@@ -95,12 +104,9 @@ def _stage(
         typed, _, _ = session.instance(path, chosen.name, chosen.signature)
         assert typed is not None
         return typed_text(typed, session.files.known())
-    if stage == "tile":
-        from tessera_lang.ir.printer import print_program
-
-        program, _ = session.tile(path, chosen.name, chosen.signature)
-        return print_program(program).rstrip("\n") + "\n"
     target, arch, bounds = how
+    if stage in ("schedule", "tile"):
+        return _ir(session, path, chosen, stage, (target, arch))
     only = _ONLY_ON.get(stage)
     if only is not None and target not in ("", "auto", only):
         raise click.UsageError(f"The stage {stage} belongs to the target {only}, not {target}.")
@@ -113,3 +119,30 @@ def _stage(
     if text is None:
         raise click.UsageError(f"The target {chosen_target} has no stage {stage}.")
     return text.rstrip("\n") + "\n"
+
+
+def _ir(session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str]) -> str:
+    """The IR of a level. That of a lane kernel is one for all targets."""
+    from tessera_lang.ir.printer import print_program
+
+    program = None
+    if stage == "schedule":
+        program = _schedule(session, path, chosen, how)
+    elif is_tile_kernel(session, path, chosen.name):
+        machine = machine_for(session, *how)
+        program, _ = session.tile(path, chosen.name, chosen.signature, machine)
+    else:
+        program, _ = session.tile(path, chosen.name, chosen.signature)
+    return print_program(program).rstrip("\n") + "\n"
+
+
+def _schedule(session: Session, path: str, chosen: Choice, how: tuple[str, str]) -> Program:
+    """Schedule IR as built, or as decided where a target or an architecture is named."""
+    if not is_tile_kernel(session, path, chosen.name):
+        raise click.UsageError(f"{chosen.name} is a lane kernel: it has no schedule.")
+    if not any(how):
+        return session.scheduled(path, chosen.name, chosen.signature)
+    machine = machine_for(session, *how)
+    made = session.for_machine(path, chosen.name, chosen.signature, machine)
+    show(session, made.remarks)
+    return made.schedule

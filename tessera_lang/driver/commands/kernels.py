@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.driver.commands.inputs import decided_target
 from tessera_lang.driver.options import from_environment
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.backend import TargetOptions, backend_named, backend_names
@@ -18,6 +19,7 @@ from tessera_lang.target.backend import TargetOptions, backend_named, backend_na
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.sema.typed import Signature
+    from tessera_lang.target.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +77,16 @@ def chosen_kernels(
     for diagnostic in open_:
         sys.stderr.write(f"note: left out, since {diagnostic.message}\n")
     return chosen
+
+
+def is_tile_kernel(session: Session, path: str, name: str) -> bool:
+    from tessera_lang.evaluate.library import kernel_level
+
+    return any(f.name == name and kernel_level(f) == "tile" for f in session.kernels(path))
+
+
+def machine_for(session: Session, target: str, arch: str) -> Machine:
+    """The machine that ``--target`` and ``--arch`` name: an architecture of a GPU says it
+    alone."""
+    usual = "cuda" if arch.startswith("sm_") else "cpu"
+    return session.machine(decided_target(target or usual)[0], arch)

@@ -148,9 +148,8 @@ def test_wrong_launches(failure: Failure, call: str, code: str) -> None:
     assert failure(f"{KERNEL}x = op.zeros((4,))\n{call}\n")[0] == code
 
 
-def test_tile_kernels_are_not_built(failure: Failure) -> None:
-    found = failure("@op.kernel\ndef f(x): pass\nf(1)\n")
-    assert found == ("T0809", "tile kernels are not built yet", 3)
+def test_the_loops_of_a_tile_kernel_make_its_groups(failure: Failure) -> None:
+    assert failure("@op.kernel\ndef f(x): pass\nf[3](1)\n")[::2] == ("T0839", 3)
 
 
 def test_plain_functions_take_brackets(output: Output) -> None:

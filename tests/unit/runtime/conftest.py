@@ -12,6 +12,7 @@ import pytest
 from tessera_backend.runtime import arrays, fast
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.signature import Asked
 
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
@@ -75,11 +76,11 @@ class FakeCode:
         self.flags, self.quiet = self._slot.flags, self._slot.quiet
         self.report = self._faults.report
 
-    def frame(self, values: Any, fault_slot: int, axes: tuple[int, ...]) -> Any:
-        block = list(values)
-        if fault_slot >= 0:
-            block[fault_slot] = self._slot.address
-        x, y, z = (*reversed(axes), 1, 1)[:3]
+    def frame(self, bound: Any) -> Any:
+        block = list(bound.values)
+        if bound.fault_slot >= 0:
+            block[bound.fault_slot] = self._slot.address
+        x, y, z = (*reversed(bound.axes), 1, 1)[:3]
         return block, lambda stream: self.launch(block, (x, y, z), stream)
 
     def launch(self, block: list[int], grid: tuple[int, int, int], stream: int) -> None:
@@ -100,12 +101,18 @@ class FakeKernel:
     codes: list[FakeCode] = field(default_factory=list)
     compiled: list[tuple[Any, ...]] = field(default_factory=list)
     interface_: KernelInterface | None = None
+    asked_: Asked | None = None  # of a tile kernel
 
     def __post_init__(self) -> None:
         self.kernel: Launcher = new_kernel(self.plan.kernel, self, self.target, self._load)
 
     def interface(self, name: str) -> KernelInterface:
-        return self.interface_ or KernelInterface.of_plan(name, self.plan.parameters)
+        level = "lane" if self.asked_ is None else "tile"
+        return self.interface_ or KernelInterface.of_plan(name, self.plan.parameters, level)
+
+    def asked(self, name: str, wanted: Any) -> Asked:
+        assert self.asked_ is not None and all(len(e) == 5 for e in wanted if e[0] == "t")
+        return self.asked_
 
     def artifact(self, name: str, wanted: Any, device: int) -> Artifact:
         self.compiled.append((wanted, device))

@@ -1,0 +1,185 @@
+"""Calls of tile kernels on code that only records: facts, results, slots, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.runtime.signature import Asked
+
+from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.target.facts import array_facts, bucket, divisor, size_class
+from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan, ResultPlan, Slot
+from tessera_lang.types.shape import Sym, dim_op
+
+Fake = Any
+M, K, K2, N = (Sym(s) for s in ("A.shape[0]", "A.shape[1]", "B.shape[0]", "B.shape[1]"))
+
+
+def free(name: str, rank: int = 2, mut: bool = False) -> ParameterPlan:
+    """A parameter without annotation."""
+    return ParameterPlan(name, "tensor", "f32", rank, mut=mut)
+
+
+def product(**changes: Any) -> LaunchPlan:
+    """``return A @ B``."""
+    fields: dict[str, Any] = {
+        "kernel": "product",
+        "parameters": (free("A"), free("B")),
+        "slots": (
+            Slot("data", 0), Slot("tensor_map", 0, box=(64, 32), axes=(0, 1)), Slot("data", 1),
+            Slot("data", 2), Slot("size", 2, 1), Slot("stride", 2, 0), Slot("workspace"),
+        ),
+        "group": (128,),
+        "grid": (M, N),
+        "conditions": (Condition(K, "==", K2, "A.shape[1] == B.shape[0]", ("p.tessera", 3, 5)),),
+        "results": (ResultPlan("f32", (M, N)),),
+        "workspace": dim_op("*", M, 4),
+        **changes,
+    }  # fmt: skip
+    return LaunchPlan(**fields)
+
+
+def arrays(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+
+
+def test_plans_survive_as_json() -> None:
+    plan = product(cluster=(2, 1), persistent=True, parameters=(
+        ParameterPlan("A", "tensor", "f32", 2, sizes=(None, 64), divisors=(1, 64), unit=1,
+                      pitches=True, buckets=(None, 128)), free("B"),
+    ))  # fmt: skip
+    assert LaunchPlan.from_json(plan.to_json()) == plan
+
+
+def test_results_are_allocated_and_returned(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    for _ in range(3):  # the general way, then the short one
+        got = k.kernel(*arrays(3, 5, 7))
+        assert got.shape == (3, 7) and got.dtype == np.float32
+        assert got.ctypes.data % 64 == 0
+        (launch,) = k.launches[-1:]
+        assert launch.block[3:6] == [got.ctypes.data, 7, 7]
+        assert launch.grid == (7, 3, 1)
+    assert len(k.codes) == 1
+
+
+def test_a_map_takes_the_address_as_data_does(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    a, b = arrays(3, 5, 7)
+    for _ in range(2):
+        k.kernel(a, b)
+        assert k.launches[-1].block[:3] == [a.ctypes.data, a.ctypes.data, b.ctypes.data]
+
+
+def test_two_results_are_a_tuple(fake: Fake) -> None:
+    plan = product(results=(ResultPlan("f32", (M, N)), ResultPlan("i32", (2,))))
+    k = fake(plan, asked_=Asked())
+    for _ in range(2):
+        one, two = k.kernel(*arrays(2, 2, 2))
+        assert one.shape == (2, 2) and two.dtype == np.int32
+
+
+def test_results_of_empty_arrays(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    assert k.kernel(*arrays(0, 5, 7)).shape == (0, 7)
+    assert not k.launches
+    k.kernel(*arrays(2, 0, 7))
+    assert len(k.launches) == 1  # a product over nothing writes zeros
+
+
+def test_results_lie_beside_the_arguments(fake: Fake, torch: Any) -> None:
+    made: list[Any] = []
+
+    def device(kind: str, index: int = 0) -> tuple[str, int]:
+        return kind, index
+
+    torch.float32, torch.device = "torch.float32", device
+
+    def empty(shape: tuple[int, ...], dtype: str, device: Any) -> Any:
+        assert device == ("cuda", 0)
+        made.append(torch.Tensor(0x4000 * (len(made) + 1), shape))
+        return made[-1]
+
+    torch.empty = empty
+    k = fake(product(workspace=0), asked_=Asked())
+    from tessera_backend.runtime.results import torch_maker
+
+    torch_maker.cache_clear()
+    a, b = torch.Tensor(0x1000, (3, 5)), torch.Tensor(0x2000, (5, 7))
+    for _ in range(2):
+        got = k.kernel(a, b)
+        assert got is made[-1]
+        assert k.launches[-1].block[3] == got.data_ptr()
+
+
+def test_an_agreement_names_both_arrays(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    a, b = arrays(3, 5, 7)
+    with pytest.raises(TesseraError) as caught:
+        k.kernel(a, b[:4])
+    (found,) = caught.value.diagnostics
+    assert found.code == "T0838"
+    assert "`A.shape[1]` is 5 and `B.shape[0]` is 4" in found.message
+
+
+def test_groups_are_made_by_the_loops(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    with pytest.raises(TesseraError, match="its loops make the groups"):
+        k.kernel[4](*arrays(1, 1, 1))
+
+
+def test_a_bound_launch_keeps_its_results(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked())
+    again = k.kernel.bind(*arrays(3, 5, 7))
+    assert again() is again()
+
+
+def test_code_is_made_for_what_is_asked(fake: Fake) -> None:
+    k = fake(product(), asked_=Asked(needed=(("A", 1),), whole=(("B", 1),)))
+    k.kernel(*arrays(100, 48, 200))
+    k.kernel(*arrays(101, 48, 200))  # of one class, and so of one signature but for divisors
+    k.kernel(*arrays(103, 48, 200))
+    assert len(k.compiled) == 2
+    (_, a), (_, b) = ((e[1], e[5]) for e in k.compiled[0][0])
+    sizes, hints, divisors, unit, pitches, buckets = a
+    assert (sizes, hints, divisors) == ((None, 48), (104, 48), (4, 16))
+    assert (unit, pitches, buckets) == (1, True, (None, None))
+    assert b[5] == (None, 256)
+    k.kernel(*arrays(100, 49, 200))
+    assert len(k.compiled) == 3
+
+
+def test_strided_arguments_say_so(fake: Fake) -> None:
+    k = fake(product(conditions=(), workspace=0), asked_=Asked())
+    a, b = arrays(64, 32, 16)
+    seen: list[tuple[Any, ...]] = []
+    for x in (a.T, a[:, ::2], a[::-1], np.broadcast_to(a[:1], (64, 32)), a[:, 1:]):
+        k.kernel(x, b)
+        entry = k.compiled[-1][0][0]
+        seen.append((entry[3], entry[5][3], entry[5][4]))
+    assert seen == [
+        (False, 0, True), (False, -1, False), (False, 1, False), (False, 1, False),
+        (False, 1, True),
+    ]  # fmt: skip
+
+
+def test_size_classes() -> None:
+    sizes = [*range(1, 5000), 65535, 65536, 65537, 10**9]
+    assert all(size_class(n) == n for n in range(17))
+    for n in sizes:
+        of = size_class(n)
+        assert n <= of <= n * 9 / 8 + 1 and size_class(of) == of
+        assert n % divisor(n) == 0 and divisor(n) <= 128
+    assert len({size_class(n) for n in range(1024, 2048)}) == 9
+    assert (bucket(1), bucket(128), bucket(129), bucket(8192), bucket(8193)) == (
+        128, 128, 256, 8192, None,
+    )  # fmt: skip
+
+
+def test_axes_of_one_element_have_no_pitch() -> None:
+    assert array_facts((1, 64), (3, 1), 4).pitches
+    assert array_facts((64, 1), (1, 1), 4).unit == 0
+    assert array_facts((1, 1), (5, 7), 4).unit == 1
+    assert not array_facts((2, 64), (65, 1), 4).pitches
