@@ -12,7 +12,10 @@ from tessera_lang.record import dataclass
 
 _EXACT = 16  # sizes up to this are a class each
 _DIVISORS = (128, 64, 16, 8, 4, 2)
-_BUCKET, _LARGEST_BUCKET = 128, 8192
+_BUCKET = 128
+HOST_ROW, DEVICE_ROW = 8192, 131072
+"""The longest axis that is a tile as a whole. A row of a device lies in the registers of a group,
+or of a cluster of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,10 @@ class ArrayFacts:
 
 def array_facts(
     shape: Sequence[int], strides: Sequence[int], element_bytes: int,
-    needed: Sequence[int] = (), whole: Sequence[int] = (),
+    needed: Sequence[int] = (), whole: Sequence[int] = (), longest: int = HOST_ROW,
 ) -> ArrayFacts:  # fmt: skip
     """The facts of an array; strides are in elements. ``needed`` are the axes whose size is
-    given, ``whole`` those of which a bound is."""
+    given, ``whole`` those of which a bound is, where they have ``longest`` elements at most."""
     unit = unit_axis(shape, strides)
     return ArrayFacts(
         tuple(n if axis in needed else None for axis, n in enumerate(shape)),
@@ -40,7 +43,7 @@ def array_facts(
         tuple(divisor(n) for n in shape),
         unit,
         _pitches(shape, strides, unit, element_bytes),
-        tuple(bucket(n) if axis in whole else None for axis, n in enumerate(shape)),
+        tuple(bucket(n, longest) if axis in whole else None for axis, n in enumerate(shape)),
     )
 
 
@@ -57,11 +60,16 @@ def divisor(n: int) -> int:
     return next((d for d in _DIVISORS if n % d == 0), 1)
 
 
-def bucket(n: int) -> int | None:
+def bucket(n: int, longest: int = HOST_ROW) -> int | None:
     """The capacity for a whole axis of this size; None for one that is too long for a tile."""
-    if n > _LARGEST_BUCKET:
+    if n > longest:
         return None
-    return max(1, -(-n // _BUCKET)) * _BUCKET
+    return -(-n // _BUCKET) * _BUCKET or 1
+
+
+def size_in_bucket(capacity: int, divides: int) -> int | None:
+    """The size that a bucket and a divisor leave; None where they leave several."""
+    return capacity if capacity % _BUCKET == 0 and divides % _BUCKET == 0 else None
 
 
 def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:

@@ -104,6 +104,32 @@ class ResultPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """A copy of a parameter's array that the runtime makes before each launch, on its stream.
+
+    Its axes are numbered as the parameter's; ``axes`` is their order in memory, outermost
+    first. Elements along the last of them lie next to each other, the lines begin at multiples
+    of ``COPY_ALIGNMENT`` bytes, and what is between lines is nobody's.
+    """
+
+    parameter: int
+    axes: tuple[int, ...]
+
+    def strides(self, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+        """The strides of the copy in elements of ``size`` bytes, by axis."""
+        out = [1] * len(shape)
+        step = -(-shape[self.axes[-1]] * size // COPY_ALIGNMENT) * COPY_ALIGNMENT // size
+        for axis in reversed(self.axes[:-1]):
+            out[axis] = step
+            step *= shape[axis]
+        return tuple(out)
+
+
+COPY_ALIGNMENT = 128
+"""Bytes at whose multiples the lines of a copy begin."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """How a call becomes a launch.
 
@@ -114,7 +140,8 @@ class LaunchPlan:
     the kernel returns (a tuple where there are several). ``cluster``: groups per cluster along
     each axis. ``workspace``: bytes of device memory, zero before the first launch and left zero
     by every launch, given as the ``workspace`` slot. ``persistent``: the groups walk over all
-    tiles, so at most as many are launched as run at once.
+    tiles, so at most as many are launched as run at once. ``copies``: arrays in a form that the
+    code needs, counted behind the results.
     """
 
     kernel: str
@@ -129,6 +156,17 @@ class LaunchPlan:
     cluster: tuple[int, ...] = ()
     workspace: Dim = 0
     persistent: bool = False
+    copies: tuple[CopyPlan, ...] = ()
+
+    @property
+    def first_copy(self) -> int:
+        """The number of the first copy among parameters, results and copies."""
+        return len(self.parameters) + len(self.results)
+
+    def copy_of(self, number: int) -> CopyPlan | None:
+        """The copy of that number; None where it is a parameter or a result."""
+        at = number - self.first_copy
+        return self.copies[at] if 0 <= at < len(self.copies) else None
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -161,6 +199,7 @@ class LaunchPlan:
             "cluster": list(self.cluster),
             "workspace": dim_to_json(self.workspace),
             "persistent": self.persistent,
+            "copies": [[c.parameter, list(c.axes)] for c in self.copies],
         }  # fmt: skip
 
     @staticmethod
@@ -181,6 +220,7 @@ class LaunchPlan:
             cluster=tuple(cast("list[int]", d["cluster"])),
             workspace=dim_from_json(d["workspace"]),
             persistent=bool(d["persistent"]),
+            copies=tuple(_copy(c) for c in d["copies"]),
         )
 
 
@@ -195,6 +235,11 @@ def _slot(s: dict[str, object]) -> Slot:
 def _result(r: list[object]) -> ResultPlan:
     dtype, dims = r
     return ResultPlan(str(dtype), tuple(dim_from_json(x) for x in cast("list[object]", dims)))
+
+
+def _copy(c: object) -> CopyPlan:
+    parameter, axes = cast("tuple[int, list[int]]", c)
+    return CopyPlan(parameter, tuple(axes))
 
 
 def _span(value: object) -> tuple[str, int, int]:

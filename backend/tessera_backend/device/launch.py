@@ -20,6 +20,7 @@ from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import DriverError, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
+from tessera_backend.device.repack import ARGUMENTS, LANES, LOCK, Copy, repack_module, repacker
 from tessera_backend.device.resident import LaunchConfig, resident_groups
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import workspace
@@ -127,19 +128,47 @@ class CudaKernel:
     def launcher(
         self, buffer: LaunchBuffer, gx: int, gy: int, gz: int,
         maps: Mapping[int, MappedArray] | None = None, space: tuple[int, int] | None = None,
+        copies: Sequence[Copy] = (),
     ) -> Callable[[int], None]:  # fmt: skip
         """``fire(stream)`` for one buffer and shape: the least that a launch can cost.
 
         The buffer's values may change between launches; a buffer is for one thread at a time.
         ``maps``: the arrays of the slots that hold a tensor map; ``space``: the slot of the
-        workspace and its bytes. Of a persistent kernel no more groups start than run at once.
+        workspace and its bytes; ``copies``: what is copied before each launch. Of a persistent
+        kernel no more groups start than run at once.
         """
         if self.resident:
             gx = min(gx, self.resident)
         fire = self._launcher(buffer, gx, gy, gz)
-        if not maps and space is None:
+        if copies or maps or space is not None:
+            fire = self._filling(buffer, fire, maps or {}, space)
+        if not copies:
             return fire
-        return self._filling(buffer, fire, maps or {}, space)
+        make, launch = repacker(self.device, buffer.block, copies, self._repack()), fire
+
+        def fire_copied(stream: int) -> None:
+            with LOCK:
+                make(stream)
+                launch(stream)
+
+        return fire_copied
+
+    def _repack(self) -> Callable[[Sequence[int], int, int], None]:
+        """Launches the kernel that copies arrays."""
+        module = repack_module(self.device)
+        buffer = LaunchBuffer(ARGUMENTS, (LANES, 1, 1), 0)
+        function = int(module.function)
+
+        def launch(values: Sequence[int], groups: int, stream: int) -> None:
+            buffer.block[:] = values
+            geometry = (groups, 1, 1, stream)
+            if geometry != buffer.geometry:
+                _reshape(buffer, geometry)
+            status = self._launch(buffer.config_address, function, buffer.pointers_address, None)
+            if status:
+                self._retry(buffer, status, function)
+
+        return launch
 
     def _filling(
         self, buffer: LaunchBuffer, fire: Callable[[int], None],
@@ -215,13 +244,14 @@ class CudaKernel:
         self.pack(buffer.block, 0, *values)
         return functools.partial(self.launcher(buffer, *axes_to_xyz(groups)), stream)
 
-    def _retry(self, buffer: LaunchBuffer, status: int) -> None:
+    def _retry(self, buffer: LaunchBuffer, status: int, function: int = 0) -> None:
         """A thread that has no context yet, or another device's, launches within ours."""
         if status in (_INVALID_CONTEXT, _INVALID_HANDLE):
             with self.device.current():
                 status = self._launch(
-                    buffer.config_address, self._function, buffer.pointers_address, None
-                )
+                    buffer.config_address, function or self._function, buffer.pointers_address,
+                    None,
+                )  # fmt: skip
         if status:
             name = self.device.driver.error_name(status)
             raise DriverError(name, f"launching `{self.entry}`")

@@ -19,6 +19,7 @@ from tessera_lang.target.plan import Slot
 from tessera_lang.types.dtype import DType
 
 MAP_BYTES = 128
+_ALIGNED_STRIDE = 16
 _ALIGNMENT = 64
 _KEPT = 256  # maps of one layout, before they are forgotten
 
@@ -104,8 +105,10 @@ def _layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:
     """Rank, sizes, strides in bytes, box and steps, innermost axis first, as C arrays."""
     axes = tuple(reversed(slot.axes)) or tuple(reversed(range(len(array.shape))))
     rank = len(axes)
-    sizes = [max(array.shape[axis], 1) for axis in axes]
+    sizes = [array.shape[axis] for axis in axes]
     strides = [abs(array.strides[axis]) * array.dtype.bytes for axis in axes[1:]]
+    if 0 in sizes:  # the driver takes no 0, and what strides such an array has means nothing
+        sizes, strides = [1] * rank, [_ALIGNED_STRIDE] * (rank - 1)
     return (
         rank, _c_array(ctypes.c_uint64, sizes), _c_array(ctypes.c_uint64, strides or [0]),
         _c_array(ctypes.c_uint32, list(reversed(slot.box))),

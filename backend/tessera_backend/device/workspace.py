@@ -1,6 +1,7 @@
-"""Workspaces: zeroed memory of a device that launches of one stream share, one after the other.
+"""Workspaces: memory of a device that launches of one stream share, one after the other.
 
-A kernel leaves its workspace as it found it, all zeros. Must not know kernels.
+A kernel leaves its workspace as it found it, all zeros; scratch holds anything. Must not know
+kernels.
 """
 
 from __future__ import annotations
@@ -13,26 +14,36 @@ from tessera_backend.device.memory import DeviceMemory, fill_bytes
 _LEAST = 1 << 16
 
 _lock = threading.Lock()
-_held: dict[tuple[int, int], DeviceMemory] = {}
+_held: dict[tuple[int, int, bool], DeviceMemory] = {}
 _before: list[DeviceMemory] = []
 
 
 def workspace(device: Device, stream: int, size: int) -> int:
-    """Address of at least ``size`` zeroed bytes for work of that stream.
+    """Address of at least ``size`` zeroed bytes for work of that stream."""
+    return _memory(device, stream, size, zeroed=True)
 
-    All are kept: another thread may be about to launch with the one before a larger one. Sizes
+
+def scratch(device: Device, stream: int, size: int) -> int:
+    """Address of at least ``size`` bytes for work of that stream."""
+    return _memory(device, stream, size, zeroed=False)
+
+
+def _memory(device: Device, stream: int, size: int, *, zeroed: bool) -> int:
+    """All are kept: another thread may be about to launch with the one before a larger one. Sizes
     are powers of two, so that they take no more than the largest does.
     """
-    held = _held.get((device.ordinal, stream))
+    key = device.ordinal, stream, zeroed
+    held = _held.get(key)
     if held is not None and held.size >= size:
         return held.pointer
     with _lock:
-        held = _held.get((device.ordinal, stream))
+        held = _held.get(key)
         if held is None or held.size < size:
             if held is not None:
                 _before.append(held)
             bytes_ = max(_LEAST, 1 << (size - 1).bit_length())
             held = DeviceMemory(device, bytes_, stream)
-            fill_bytes(device, held.pointer, 0, bytes_, stream)
-            _held[device.ordinal, stream] = held
+            if zeroed:
+                fill_bytes(device, held.pointer, 0, bytes_, stream)
+            _held[key] = held
     return held.pointer

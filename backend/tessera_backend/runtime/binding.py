@@ -14,7 +14,13 @@ from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.report import Place, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan
+from tessera_lang.target.plan import (
+    COPY_ALIGNMENT,
+    Condition,
+    CopyPlan,
+    LaunchPlan,
+    ParameterPlan,
+)
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
@@ -36,8 +42,8 @@ class Bound:
     slots with what this layout fixes; ``data`` and ``scalars`` name the slots that each call
     writes: (slot, parameter). ``pairs`` are (mut parameter, other). ``results`` are dtype and
     shape of what is to be allocated, counted behind the parameters. ``maps`` are the arrays of
-    slots that hold a map of one (its address is among ``data``), ``workspace`` its slot and
-    bytes.
+    slots that hold a map of one (its address is among ``data``, or is a copy's), ``workspace``
+    its slot and bytes, ``copies`` what is copied before each launch.
     """
 
     grid: tuple[int, int, int]
@@ -51,6 +57,7 @@ class Bound:
     results: tuple[tuple[DType, tuple[int, ...]], ...] = ()
     maps: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     workspace: tuple[int, int] | None = None
+    copies: tuple[BoundCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,24 @@ class MappedArray:
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCopy:
+    """A copy of an array to make before each launch: axes outermost first, the last contiguous.
+
+    ``source`` is the slot of the array, ``targets`` those that take the copy's address;
+    ``element`` are an element's bytes, ``pitch`` those from line to line of the copy, ``at``
+    those before it in the memory of all copies.
+    """
+
+    source: int
+    targets: tuple[int, ...]
+    element: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pitch: int
+    at: int
 
 
 @dataclass(slots=True)
@@ -370,7 +395,43 @@ def bind(plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...
     if found:
         raise error(*found)
     x, y, z = (*reversed(grid), 1, 1, 1)[:3]
-    return _slots(plan, (*arguments, *results), sizes, (x, y, z), grid, pairs)
+    arrays = (*arguments, *results)
+    given = (*arrays, *(_copied(c, arrays) for c in plan.copies))
+    bound = _slots(plan, given, sizes, (x, y, z), grid, pairs)
+    bound.copies = _copies(plan, given)
+    return bound
+
+
+def _copied(copy: CopyPlan, arguments: Sequence[Argument]) -> ArrayView:
+    """A copy of an array as a view, without an address yet."""
+    source = arguments[copy.parameter]
+    assert isinstance(source, ArrayView)
+    strides = copy.strides(source.shape, source.dtype.bytes)
+    return ArrayView(source.dtype, source.shape, strides, 0, source.device, False, None)
+
+
+def _copies(plan: LaunchPlan, arguments: Sequence[Argument]) -> tuple[BoundCopy, ...]:
+    out: list[BoundCopy] = []
+    at = 0
+    for number, copy in enumerate(plan.copies, plan.first_copy):
+        source, made = arguments[copy.parameter], arguments[number]
+        assert isinstance(source, ArrayView) and isinstance(made, ArrayView)
+        lines = 1
+        for axis in copy.axes[:-1]:
+            lines *= source.shape[axis]
+        # Where there is one line only its stride counts for nothing, its length does.
+        pitch = CopyPlan(0, (0, 1)).strides((1, source.shape[copy.axes[-1]]), made.dtype.bytes)[0]
+        pitch *= made.dtype.bytes
+        out.append(BoundCopy(
+            next(i for i, s in enumerate(plan.slots)
+                 if s.kind == "data" and s.parameter == copy.parameter),
+            tuple(i for i, s in enumerate(plan.slots)
+                  if s.kind in ("data", "tensor_map") and s.parameter == number),
+            made.dtype.bytes, tuple(source.shape[a] for a in copy.axes),
+            tuple(source.strides[a] for a in copy.axes), pitch, at,
+        ))  # fmt: skip
+        at += max(pitch * lines, COPY_ALIGNMENT)
+    return tuple(out)
 
 
 def _results(plan: LaunchPlan, sizes: _Sizes, found: list[Diagnostic]) -> tuple[ArrayView, ...]:
@@ -392,13 +453,15 @@ def _slots(
 ) -> Bound:  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     bound = Bound(grid, axes, [0] * len(plan.slots), [], [], pairs, -1, total == 0)
-    made = (a for a in arguments[len(plan.parameters) :] if isinstance(a, ArrayView))
+    made = (a for a in arguments[len(plan.parameters) : plan.first_copy]
+            if isinstance(a, ArrayView))  # fmt: skip
     bound.results = tuple((a.dtype, a.shape) for a in made)
     for at, slot in enumerate(plan.slots):
         value = arguments[slot.parameter] if slot.parameter >= 0 else None
         match slot.kind:
             case "data":
-                bound.data.append((at, slot.parameter))
+                if plan.copy_of(slot.parameter) is None:
+                    bound.data.append((at, slot.parameter))
             case "size":
                 assert isinstance(value, ArrayView)
                 bound.values[at] = value.shape[slot.axis]
@@ -415,7 +478,8 @@ def _slots(
                 bound.fault_slot = at
             case "tensor_map":
                 assert isinstance(value, ArrayView)
-                bound.data.append((at, slot.parameter))
+                if plan.copy_of(slot.parameter) is None:
+                    bound.data.append((at, slot.parameter))
                 bound.maps[at] = MappedArray(value.dtype, value.shape, value.strides)
             case "workspace":
                 bound.workspace = at, evaluate_dim(plan.workspace, sizes.values)

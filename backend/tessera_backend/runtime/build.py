@@ -16,7 +16,7 @@ from pathlib import Path
 from tessera_backend.runtime.built import MANIFEST, SCHEMA, suffix_of
 from tessera_lang import __version__
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.plan import COPY_ALIGNMENT, LaunchPlan, ParameterPlan, Slot
 
 
 def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
@@ -190,13 +190,25 @@ def _slot_name(plan: LaunchPlan, slot: Slot, at: int) -> str:
 
 def _array_name(plan: LaunchPlan, slot: Slot) -> str:
     """A parameter, or a result, which the caller of a C interface passes behind them."""
+    copy = plan.copy_of(slot.parameter)
+    if copy is not None:
+        return f"{plan.parameters[copy.parameter].name}_copy"
     result = slot.parameter - len(plan.parameters)
     return plan.parameters[slot.parameter].name if result < 0 else f"result{result}"
 
 
 def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
     name = _array_name(plan, slot) if slot.parameter >= 0 else ""
+    copy = plan.copy_of(slot.parameter)
     match slot.kind:
+        case "data" if copy is not None:
+            p = plan.parameters[copy.parameter]
+            order = ", ".join(map(str, copy.axes))
+            return (
+                f"const {_SCALARS[p.dtype]} *: first element of a copy of {p.name} that the caller "
+                f"makes: its axes {order}, outermost first, lines at multiples of "
+                f"{COPY_ALIGNMENT} bytes"
+            )
         case "data" if slot.parameter >= len(plan.parameters):
             result = plan.results[slot.parameter - len(plan.parameters)]
             shape = " x ".join(map(str, result.dims))

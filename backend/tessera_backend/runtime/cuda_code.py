@@ -41,6 +41,6 @@ class CudaCode:
         if bound.fault_slot >= 0:
             buffer.block[bound.fault_slot] = self._fault.address
         fire = self._kernel.launcher(
-            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace
+            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace, bound.copies
         )  # fmt: skip
         return buffer.block, fire

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tessera_backend.runtime.arrays import ArrayView
+from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.interface import ConstantValue
 from tessera_lang.record import dataclass
-from tessera_lang.target.facts import array_facts
+from tessera_lang.target.facts import DEVICE_ROW, HOST_ROW, array_facts
 
 Entry = tuple[Any, ...]
 Signature = tuple[Entry, ...]
@@ -56,7 +56,8 @@ def with_facts(
                 tuple([axis for owner, axis in axes if owner == name])
                 for axes in (asked.needed, asked.whole)
             )
-            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole)
+            longest = HOST_ROW if value.device == HOST else DEVICE_ROW
+            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, longest)
             facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
             entry = (*entry[:5], facts)
         entries.append(entry)
