@@ -7,221 +7,22 @@ module's; which pass serves it is nobody's here.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from tests.fuzz.tile_programs_parts import DEPTHS, TILES, Axis, Operands, Parameter, TileProgram
+
+__all__ = ["Axis", "Parameter", "TileProgram", "generate", "sizes_of"]
 
 
-@dataclass(frozen=True)
-class Axis:
-    """An axis of the program: the name of its size, the variable that walks it, its tile.
-
-    ``tile`` 0: the axis is taken whole."""
-
-    size: str
-    var: str
-    tile: int
-
-    @property
-    def slice(self) -> str:
-        return f"{self.var}:{self.var}+{self.tile}" if self.tile else ":"
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An array. ``kind``: values (numbers around 0), rows (numbers below the size ``of``),
-    count (up to the size ``of``), flag (0 or 1), scale (0.25 to 1)."""
-
-    name: str
-    dtype: str
-    dims: tuple[str, ...]
-    kind: str = "values"
-    of: str = ""
-    mut: bool = False
-
-
-@dataclass
-class TileProgram:
-    """A kernel: its parameters, its body, the axes, and what it is made of, in words."""
-
-    seed: int
-    parameters: list[Parameter] = field(default_factory=list[Parameter])
-    body: list[str] = field(default_factory=list[str])
-    axes: dict[str, Axis] = field(default_factory=dict[str, Axis])
-    words: list[str] = field(default_factory=list[str])
-    dtype: str = "f32"
-    products: int = 0
-
-    def text(self, name: str = "kernel") -> str:
-        given = ", ".join(
-            f"{p.name}: {'mut ' if p.mut else ''}{p.dtype}[{', '.join(p.dims)}]"
-            for p in self.parameters
-        )
-        lines = [f"    {line}" for line in self.body]
-        return "\n".join(["@op.kernel", f"def {name}({given}):", *lines]) + "\n"
-
-
-TILES = (16, 32, 64, 64, 64, 128, 128, 24, 40, 48, 80, 96)
-DEPTHS = (16, 32, 32, 64, 64, 64, 24, 48, 80)
-SMALL = (8, 16, 24, 32)
-
-
-class Tiles:
+class Tiles(Operands):
     """Writes the text of one program."""
-
-    def __init__(self, seed: int, plain: bool = False) -> None:
-        self.r = random.Random(seed)
-        self.p = TileProgram(seed)
-        self.depth = 0
-        self.batch: Axis | None = None
-        self.names = 0
-        self.plain = plain
-
-    # --- text --------------------------------------------------------------------------------
-
-    def line(self, text: str) -> None:
-        self.p.body.append("    " * self.depth + text)
-
-    def name(self, stem: str) -> str:
-        self.names += 1
-        return f"{stem}{self.names}"
-
-    def word(self, word: str) -> None:
-        if word not in self.p.words:
-            self.p.words.append(word)
-
-    def array(self, dtype: str, dims: tuple[str, ...], kind: str = "values", of: str = "", mut: bool = False) -> str:
-        name = self.name({"values": "A", "rows": "rows", "count": "count"}.get(kind, "S"))
-        self.p.parameters.append(Parameter(name, dtype, dims, kind, of, mut))
-        return name
-
-    def axis(self, size: str, var: str, tile: int) -> Axis:
-        made = Axis(size, var, tile)
-        self.p.axes[size] = made
-        return made
-
-    # --- operands ----------------------------------------------------------------------------
-
-    def read(self, dtype: str, *axes: Axis, batched: bool = True, kind: str = "values") -> str:
-        """A slice of a new array along these axes."""
-        where, dims = [a.slice for a in axes], tuple(a.size for a in axes)
-        if self.batch and batched:
-            where, dims = [self.batch.var, *where], (self.batch.size, *dims)
-        return f"{self.array(dtype, dims, kind)}[{', '.join(where)}]"
-
-    def matrix(self, rows: Axis, columns: Axis, dtype: str, simple: bool = False) -> str:
-        """A tile of these axes as an operand of a product."""
-        choices: list[tuple[Callable[[Axis, Axis, str], str], int]] = [
-            (lambda r, c, t: self.read(t, r, c), 4),
-            (self.transposed, 4),
-        ]
-        if not simple:
-            choices += [(self.gathered, 1), (self.computed, 2), (self.staged, 2)]
-            if dtype in ("f16", "bf16"):
-                choices.append((self.dequantized, 2))
-        makers, weights = zip(*choices, strict=True)
-        return self.r.choices(makers, weights)[0](rows, columns, dtype)
-
-    def transposed(self, rows: Axis, columns: Axis, dtype: str) -> str:
-        self.word("transposed")
-        return f"{self.read(dtype, columns, rows)}.T"
-
-    def gathered(self, rows: Axis, columns: Axis, dtype: str) -> str:
-        if self.batch or not rows.tile:
-            return self.read(dtype, rows, columns)
-        self.word("gathered")
-        if self.r.random() < 0.3 and columns.tile:
-            index = self.array("i32", (columns.size,), "rows", "g")
-            data = self.array(dtype, ("g", rows.size))
-            return f"{data}[{index}[{columns.slice}], {rows.slice}].T"
-        index = self.array("i32", (rows.size,), "rows", "g")
-        data = self.array(dtype, ("g", columns.size))
-        return f"{data}[{index}[{rows.slice}], {columns.slice}]"
-
-    def dequantized(self, rows: Axis, columns: Axis, dtype: str) -> str:
-        self.word("dequantized")
-        turned = self.r.random() < 0.3
-        r, c = (columns, rows) if turned else (rows, columns)
-        codes = self.read("i8", r, c)
-        scale_dtype = self.r.choice((dtype, "f32"))
-        along = self.r.choice(("rows", "columns", "one"))
-        if along == "rows":
-            scale = f"{self.read(scale_dtype, r, batched=False, kind='scale')}[:, None]"
-        elif along == "columns":
-            scale = f"{self.read(scale_dtype, c, batched=False, kind='scale')}[None, :]"
-        else:
-            scale = "0.0625"
-        wide = self.r.choice((dtype, "f32")) if along != "one" else dtype
-        text = f"({codes}.to({wide}) * {scale})"
-        return f"{text}.T" if turned else text
-
-    def computed(self, rows: Axis, columns: Axis, dtype: str) -> str:
-        self.word("computed")
-        x = self.matrix(rows, columns, dtype, simple=True)
-        how = self.r.randrange(6)
-        if how == 0:
-            return f"({x} * {self.matrix(rows, columns, dtype, simple=True)})"
-        if how == 1:
-            return f"op.relu({x})"
-        if how == 2:
-            return f"({x} + {self.read(dtype, columns, batched=False)}[None, :])"
-        if how == 3:
-            return f"({x} * {self.read(dtype, rows, batched=False)}[:, None])"
-        if how == 4:
-            return f"op.tanh({x})"
-        return f"(1.0 - {x})"
-
-    def staged(self, rows: Axis, columns: Axis, dtype: str) -> str:
-        if not rows.tile or not columns.tile:
-            return self.read(dtype, rows, columns)
-        self.word("buffer")
-        turned = self.r.random() < 0.3
-        r, c = (columns, rows) if turned else (rows, columns)
-        buffer = self.name("buf")
-        self.p.body.insert(0, f"{buffer} = op.shared(({r.tile}, {c.tile}), dtype={dtype})")
-        value = self.read(dtype, r, c)
-        if self.r.random() < 0.5:
-            self.line(f"{buffer}[:] = {value}")
-        else:
-            self.line(f"op.prefetch({buffer}, {value})")
-            if self.r.random() < 0.5:
-                self.line("op.barrier()")
-        return f"{buffer}.T" if turned else buffer
-
-    # --- element-wise ------------------------------------------------------------------------
-
-    def touched(self, value: str, rows: Axis, columns: Axis, most: int = 2) -> str:
-        """Zero and more element-wise operations on a tile of f32."""
-        for _ in range(self.r.randrange(most + 1)):
-            self.word("element-wise")
-            how = self.r.randrange(9)
-            if how == 0:
-                value = f"op.relu({value})"
-            elif how == 1:
-                value = f"op.tanh({value})"
-            elif how == 2:
-                value = f"({value} * 0.5)"
-            elif how == 3:
-                value = f"({value} + {self.read(self.narrow(), columns, batched=False)}[None, :])"
-            elif how == 4:
-                value = f"({value} * {self.read('f32', rows, batched=False)}[:, None])"
-            elif how == 5:
-                value = f"({value} + {self.read(self.narrow(), rows, columns)})"
-            elif how == 6:
-                value = f"op.sigmoid({value})"
-            elif how == 7:
-                value = f"min({value}, 1.5)"
-            else:
-                value = f"max({value}, {self.read('f32', rows, columns)})"
-        return value
-
-    def narrow(self) -> str:
-        return self.r.choice(("f32", self.p.dtype)) if self.p.dtype != "i8" else "f32"
 
     # --- loops -------------------------------------------------------------------------------
 
     def contraction(self, k: Axis, rows: Axis) -> None:
         """The head of the loop over ``k``; the depth is one more afterwards."""
-        how = self.r.choices(("tile", "range", "triangle", "data", "span"), (5, 3, 1.5, 1.5, 0.7))[0]
+        how = self.r.choices(("tile", "range", "triangle", "data", "span"), (5, 3, 1.5, 1.5, 0.7))[
+            0
+        ]
         if how in ("triangle", "data", "span") and not rows.tile:
             how = "range"
         if how == "tile":
@@ -294,7 +95,9 @@ class Tiles:
         """The name of an array to store into; whether it is to be returned."""
         dims = (self.batch.size, *dims) if self.batch else dims
         if self.r.random() < 0.5:
-            self.line(f"out = op.empty(({', '.join(dims)}{',' if len(dims) == 1 else ''}), {dtype})")
+            self.line(
+                f"out = op.empty(({', '.join(dims)}{',' if len(dims) == 1 else ''}), {dtype})"
+            )
             return "out", True
         name = self.name("O")
         self.p.parameters.append(Parameter(name, dtype, dims, "values", "", True))
@@ -329,9 +132,10 @@ class Tiles:
         how = self.r.randrange(4)
         if how == 0:
             a1, b1 = self.name("a"), self.name("b")
-            self.line(f"{a1} = {a}")
-            self.line(f"{b1} = {b}")
-            a, b = a1, b1
+            for name, value in ((a1, a), (b1, b)):
+                if not value.startswith("buf"):  # which has one name
+                    self.line(f"{name} = {value}")
+            a, b = (v if v.startswith("buf") else n for n, v in ((a1, a), (b1, b)))
         product = f"op.matmul({a}, {b})" if how == 1 else f"{a} @ {b}"
         self.line(f"{acc} += {product}" if self.r.random() < 0.8 else f"{acc} = {acc} + {product}")
 
@@ -340,7 +144,9 @@ class Tiles:
         self.line(f"{acc} = op.zeros(({m.tile}, {n.tile}), {self.wide()})")
         return acc
 
-    def finished(self, out: str, returned: bool, depth: int, value: str, dtype: str, *axes: Axis) -> None:
+    def finished(
+        self, out: str, returned: bool, depth: int, value: str, dtype: str, *axes: Axis
+    ) -> None:
         self.line(f"{out}[{self.at(*axes)}] = {self.cast(value, dtype)}")
         self.depth -= depth
         if returned:
@@ -348,7 +154,11 @@ class Tiles:
 
     def epilogue(self, acc: str, m: Axis, n: Axis) -> str:
         if self.p.dtype == "i8":
-            return acc if self.r.random() < 0.5 else f"({acc} + {self.read('i32', n, batched=False)}[None, :])"
+            return (
+                acc
+                if self.r.random() < 0.5
+                else f"({acc} + {self.read('i32', n, batched=False)}[None, :])"
+            )
         return self.touched(acc, m, n)
 
     def single(self) -> None:
@@ -356,7 +166,8 @@ class Tiles:
         m, n, k = self.mnk()
         dtype = self.output_dtype()
         if self.r.random() < 0.2:
-            return self.into_array(m, n, k, dtype)
+            self.into_array(m, n, k, dtype)
+            return
         out, returned = self.result(("m", "n"), dtype)
         depth = self.grid(m, n)
         acc = self.zeros(m, n)
@@ -396,9 +207,12 @@ class Tiles:
         inner = self.maybe_if(m, k)
         if self.r.random() < 0.5:
             self.p.products += 2
-            self.line(f"a = {self.matrix(m, k, self.p.dtype)}")
-            self.line(f"{x} += a @ {self.matrix(k, n, self.p.dtype)}")
-            self.line(f"{y} += a @ {self.matrix(k, n, self.p.dtype)}")
+            a = self.matrix(m, k, self.p.dtype)
+            if not a.startswith("buf"):
+                self.line(f"a = {a}")
+                a = "a"
+            self.line(f"{x} += {a} @ {self.matrix(k, n, self.p.dtype)}")
+            self.line(f"{y} += {a} @ {self.matrix(k, n, self.p.dtype)}")
         else:
             self.product(x, m, n, k)
             self.product(y, m, n, k)
@@ -412,7 +226,7 @@ class Tiles:
         """Several products into one accumulator: in one loop, or in loops one behind the other."""
         self.word("summed")
         m, n, k = self.mnk()
-        l = self.axis("l", "q", self.r.choice(DEPTHS))
+        other = self.axis("l", "q", self.r.choice(DEPTHS))
         dtype = self.output_dtype()
         out, returned = self.result(("m", "n"), dtype)
         depth = self.grid(m, n)
@@ -427,8 +241,8 @@ class Tiles:
         else:
             self.depth -= 1
             around = self.maybe_if(m, Axis("", "", 0))
-            self.contraction(l, m)
-            self.product(acc, m, n, l)
+            self.contraction(other, m)
+            self.product(acc, m, n, other)
             self.depth -= 1 + around
         self.finished(out, returned, depth, self.epilogue(acc, m, n), dtype, m, n)
 
@@ -447,7 +261,8 @@ class Tiles:
         depth = self.grid(m)
         q = ""
         if self.r.random() < 0.6:
-            self.line(f"q = {self.matrix(m, d, dtype)}")
+            q = self.matrix(m, d, dtype)
+            self.line(f"q = {q}")
             q = "q"
         online = self.r.random() < 0.35
         if online:
@@ -601,7 +416,9 @@ class Tiles:
             self.line("v = op.mean(c * c, axis=1)")
             value = "c / op.sqrt(v + 0.01)[:, None]"
         else:
-            value = f"x * {self.read('f32', m, batched=False)}[:, None] + op.max(x, axis=1)[:, None]"
+            value = (
+                f"x * {self.read('f32', m, batched=False)}[:, None] + op.max(x, axis=1)[:, None]"
+            )
         self.finished(out, returned, depth, value, dtype, m, n)
 
 

@@ -125,7 +125,8 @@ class Value:
     def made(self, value: Any, error: Any, unit: float = 1.0) -> Value:
         """A result of my dtype: with the error of rounding it."""
         if not is_float(self.dtype):
-            return self.like(value, 0)
+            kind = DTYPES.get(self.dtype, np.dtype(np.int64))  # integers wrap
+            return self.like(np.asarray(value).astype(kind).astype(np.int64), 0)
         narrow = "f32" if self.wide else self.dtype
         return self.like(value, error + unit * _rounding(value, narrow))
 
@@ -138,8 +139,9 @@ class Value:
             return self, Value(np.asarray(other, kind), 0, self.dtype, self.wide)
         a, b = self, other
         if len(a.shape) == len(b.shape):
-            a, b = a.cut(b.shape, tuple(x or y for x, y in zip(b.ones, b.open, strict=True))), b.cut(
-                a.shape, tuple(x or y for x, y in zip(a.ones, a.open, strict=True))
+            a, b = (
+                a.cut(b.shape, tuple(x or y for x, y in zip(b.ones, b.open, strict=True))),
+                b.cut(a.shape, tuple(x or y for x, y in zip(a.ones, a.open, strict=True))),
             )
             pairs = zip(a.open, a.ones, b.open, b.ones, strict=True)
             joint = tuple((ao or a1) and (bo or b1) and (ao or bo) for ao, a1, bo, b1 in pairs)
@@ -161,10 +163,13 @@ class Value:
     def __iadd__(self, other: Value) -> Value:
         if not self.summed:
             return self + other
-        total = Value(self.value, self.error, "f32") + Value(other.value, other.error, "f32") \
-            if is_float(self.dtype) else self + other
+        total = self.as_sum() + other.as_sum() if is_float(self.dtype) else self + other
         total.summed, total.dtype = True, self.dtype
         return total
+
+    def as_sum(self) -> Value:
+        """As a term of a sum into an array, which is kept in f32."""
+        return self.flagged(Value(self.value, self.error, "f32"))
 
     def __sub__(self, other: Any) -> Value:
         a, b = self.met(other)
@@ -197,6 +202,8 @@ class Value:
     def __matmul__(self, other: Value) -> Value:
         a, b = self.operand(other.dtype), other.operand(self.dtype)
         assert a.dtype == b.dtype, (a.dtype, b.dtype)
+        rows, columns = a.open[-2], b.open[-1]
+        a, b = a.inner(b.shape[-2], -1), b.inner(a.shape[-1], -2)
         assert a.shape[-1] == b.shape[-2], (a.shape, b.shape)
         if not is_float(a.dtype):
             return Value(a.value.astype(np.int64) @ b.value.astype(np.int64), 0, "i32")
@@ -204,7 +211,16 @@ class Value:
         error = x @ b.error + a.error @ y + a.error @ b.error
         unit = UNIT["f64"] if a.dtype == "f64" else SUM
         error = error + unit * (a.shape[-1] + 8) * (x @ y)
-        return Value(a.value @ b.value, error, a.dtype, a.dtype in NARROW)
+        found = Value(a.value @ b.value, error, a.dtype, a.dtype in NARROW)
+        found.open = (*found.open[:-2], rows, columns)
+        return found
+
+    def inner(self, extent: int, axis: int) -> Value:
+        """With so many elements along the axis of a contraction, where that was open."""
+        if not self.open[axis]:
+            return self
+        box = (..., slice(0, extent)) if axis == -1 else (..., slice(0, extent), slice(None))
+        return Value(self.value[box], self.error[box], self.dtype, self.wide)
 
     # --- of numbers and comparisons: exact values only ------------------------------------------
 
@@ -237,7 +253,9 @@ class Value:
 class _Met(Value):
     """An operand: what is made of it and of the other has these flags."""
 
-    def __init__(self, v: Value, dtype: str, wide: bool, open: tuple[bool, ...], ones: tuple[bool, ...]) -> None:
+    def __init__(
+        self, v: Value, dtype: str, wide: bool, open: tuple[bool, ...], ones: tuple[bool, ...]
+    ) -> None:
         super().__init__(v.value, v.error, dtype, wide)
         self.joint = (open, ones)
 
@@ -268,9 +286,10 @@ def _rounding(value: Array, dtype: str) -> Any:
 class Tensor(Value):
     """An array in memory: it has a dtype, and what is stored is rounded to it."""
 
-    def __init__(self, value: Array, dtype: str) -> None:
+    def __init__(self, value: Array, dtype: str, written: bool = True) -> None:
         super().__init__(value.astype(np.float64 if is_float(dtype) else np.int64), 0, dtype)
-        self.value, self.error = self.value.copy(), np.zeros(self.value.shape)
+        self.value = self.value.copy()
+        self.error = np.full(self.value.shape, 0.0 if written else np.inf)
         self.owed = np.zeros(self.value.shape, bool)
 
     def __getitem__(self, at: Any) -> Value:
@@ -380,9 +399,7 @@ def _where(condition: Value, a: Any, b: Any) -> Value:
     x, y = big.met(b if big is a else a)
     x, y = (x, y) if big is a else (y, x)
     pick = condition.cut(x.shape or y.shape, (False,) * len(condition.shape)).value
-    return big.met(0.0)[0].like(
-        np.where(pick, x.value, y.value), np.where(pick, x.error, y.error)
-    )
+    return big.met(0.0)[0].like(np.where(pick, x.value, y.value), np.where(pick, x.error, y.error))
 
 
 def _opened(value: Value) -> Value:
@@ -417,7 +434,7 @@ OP = SimpleNamespace(
     zeros=lambda shape, dtype: _full(shape, 0, dtype),
     full=_full,
     shared=Buffer,
-    empty=lambda shape, dtype: Tensor(np.zeros(shape), dtype),
+    empty=lambda shape, dtype: Tensor(np.zeros(shape), dtype, written=False),
     barrier=lambda: None,
     matmul=lambda a, b: a @ b,
     exp=_exp,
@@ -485,6 +502,7 @@ def wrong(tensor: Tensor, found: Array) -> str:
         return ""
     if not is_float(tensor.dtype):
         off = found.astype(np.int64) != tensor.value.astype(np.int64)
+        off &= np.isfinite(tensor.error)
     else:
         got = found.astype(np.float64)
         with np.errstate(all="ignore"):
@@ -496,4 +514,7 @@ def wrong(tensor: Tensor, found: Array) -> str:
     at = tuple(int(x) for x in np.argwhere(off)[0])
     bound = f" within {2 * float(tensor.error[at]):.3g}" if is_float(tensor.dtype) else ""
     right = float(tensor.value[at])
-    return f"{int(off.sum())} of {off.size} are wrong: {at} is {found[at]}, and {right:.8g}{bound} is right"
+    return (
+        f"{int(off.sum())} of {off.size} are wrong: {at} is {found[at]}, "
+        f"and {right:.8g}{bound} is right"
+    )
