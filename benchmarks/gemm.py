@@ -102,10 +102,10 @@ def _measure_f8(report: Report, linalg: object, size: int) -> None:
 
     a = torch.randn(size, size, device="cuda").to(torch.float8_e4m3fn)
     b = torch.randn(size, size, device="cuda").to(torch.float8_e4m3fn).t()
-    one = torch.ones((), device="cuda")
+    one, ones = torch.ones((), device="cuda"), torch.ones(size, device="cuda")
     name = f"f8e4m3 {size} tn"
     try:
-        got = torch.as_tensor(linalg.matmul_f8(a, b), device="cuda")
+        got = torch.as_tensor(linalg.matmul_f8(a, b, ones, ones), device="cuda")
         want = a[:64].double() @ b.double()
         error = (got[:64].double() - want).norm() / want.norm()
         assert error < 2e-2, f"relative error {error:.2e}"
@@ -113,7 +113,7 @@ def _measure_f8(report: Report, linalg: object, size: int) -> None:
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
     times = median_device_seconds({
-        "tessera": lambda: linalg.matmul_f8(a, b),
+        "tessera": lambda: linalg.matmul_f8(a, b, ones, ones),
         "cublas": lambda: torch._scaled_mm(
             a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
         ),

@@ -8,18 +8,16 @@ launch. Afterwards no size is a name.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
 from tessera_lang.opt.schedule.context import COST, USER, Context, with_decisions, with_kernel
-from tessera_lang.opt.schedule.cost import Product, Work, cycles
+from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, pitch_reason
+from tessera_lang.opt.schedule.cost import cycles
 from tessera_lang.opt.schedule.cpu_tiles import cpu_tile_sizes
 from tessera_lang.opt.schedule.facts import (
-    FOR,
     PARAMETER,
-    Dot,
     Estimate,
     Facts,
     facts_of,
@@ -27,12 +25,30 @@ from tessera_lang.opt.schedule.facts import (
     numbers,
     open_names,
 )
-from tessera_lang.opt.schedule.units import accumulator_registers, element_bits, has_matrix_dtype
+from tessera_lang.opt.schedule.room import MOST_REGISTERS, dot_registers, shared_bytes
+from tessera_lang.opt.schedule.units import (
+    consumer_groups,
+    element_bits,
+    has_matrix_dtype,
+    is_imprecise,
+)
+from tessera_lang.opt.schedule.work import numbers_of, store_bytes, work_of
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX
 
 _ROWS, _COLUMNS, _DEPTH = "rows", "columns", "depth"
+
+_GROUP_LANES, _LANE_VECTORS = 128, 4
+"""Lanes of a group that works element by element, and vectors of 16 bytes that each reads."""
+_WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
+"""Elements along an axis: of an array of one, of rows (so that what a column needs is read once
+for several of them), of a square."""
+
+_THREE_HOLD = (96, 64)
+"""Registers of a lane for accumulators where three warp groups compute beside one that moves data,
+where results leave by TMA and where lanes write them: code is assembled for 128 of each lane,
+however they move between groups."""
 
 
 def choose_tiles(program: Program, context: Context) -> Program:
@@ -107,14 +123,15 @@ def _best(
     parts = _parts(facts)
     bits = max(element_bits(d) for d in facts.dots)
     options = [
-        (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine) for n in names
+        (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
+        for n in names
     ]
     best: tuple[float, dict[str, int]] | None = None
     for combination in itertools.product(*options):
         sizes = dict(zip(names, combination, strict=True))
         if best is not None and not _fits(facts, sizes, machine):
             continue
-        price = _price(facts, sizes, machine)
+        price = cycles(work_of(facts, sizes, machine), machine)
         if not _fits(facts, sizes, machine):
             price += 1e18  # what the user said may not fit: refused later, with the reason
         if best is None or price < best[0]:
@@ -133,15 +150,19 @@ def _parts(facts: Facts) -> dict[str, tuple[str, ...]]:
     return out
 
 
-def _candidates(parts: Sequence[str], bits: int, machine: Machine) -> tuple[int, ...]:
+def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts) -> tuple[int, ...]:
     line = 1024 // bits  # elements of 128 bytes: one line of the widest swizzle
-    sizes = {
+    sizes: dict[str, tuple[int, ...]] = {
         _ROWS: (64, 128, 192, 256) if machine.has("wgmma") else (64, 128),
-        _COLUMNS: (64, 96, 128, 160, 192, 256) if machine.has("wgmma") else (64, 128, 256),
+        _COLUMNS: (8, 16, 32, 64, 96, 128, 160, 192, 256)
+        if machine.has("wgmma")
+        else (64, 128, 256),
         _DEPTH: (line, 2 * line) if machine.has("wgmma") else (line // 2, line),
     }
-    if machine.target == "cpu":
-        sizes = {_ROWS: (64,), _COLUMNS: (64, 128), _DEPTH: (64, 256)}
+    if any(is_imprecise(d) for d in facts.dots) and machine.has("wgmma"):
+        sizes[_DEPTH] = (line,)  # what the unit adds up by itself
+    if not any(has_matrix_dtype(d) for d in facts.dots):
+        sizes = {_ROWS: (64, 128, 256), _COLUMNS: (64, 128, 256), _DEPTH: (8, 16)}
     common = [sizes[p] for p in parts]
     found = tuple(n for n in common[0] if all(n in c for c in common[1:])) if common else (1,)
     return found or (64,)
@@ -151,67 +172,16 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> bool:
     """Whether three stages and the accumulators have room; the exact tables decide later."""
     if machine.target == "cpu":
         return True
-    shared, registers = 0, 0
+    shared, registers = store_bytes(facts, sizes) if machine.has("tma") else 0, 0
+    shared += shared_bytes(facts, sizes)
     for dot in facts.dots:
-        m, n, k = _numbers(dot, sizes)
-        bits = element_bits(dot)
-        shared += 3 * k * bits // 8 * ((m if dot.a.load else 0) + (n if dot.b.load else 0))
-        registers += accumulator_registers(m, n, machine)
-    return shared <= machine.shared_limit and registers <= 200
-
-
-def _numbers(dot: Dot, sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    m, n, k = (sizes.get(s, 64) if isinstance(s, str) else s for s in dot.shape)
-    return m, n, k
-
-
-def _price(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> float:
-    estimate = Estimate(facts, sizes)
-    tiles = (estimate.trips(facts.grid) if facts.grid else 1) or machine.units * 8
-    products = tuple(_product(dot, sizes, estimate, machine, facts) for dot in facts.dots)
-    stores = [_elements(o.operands[0].type, sizes) for o, _ in facts.stores]
-    cluster = 2 if machine.has("cluster") and tiles >= 2 * machine.units else 1
-    work = Work(tiles, products, sum(stores), _traffic(facts, estimate), cluster)
-    return cycles(work, machine)
-
-
-def _traffic(facts: Facts, estimate: Estimate) -> int:
-    """Bytes of all arrays that are read, where their sizes are known."""
-    total = 0
-    for view in {x.view: None for x in facts.loads}:
-        t = view.type
-        assert isinstance(t, ViewType)
-        sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
-        known = [n for n in sizes if n is not None]
-        total += math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else 0
-    return total
-
-
-def _product(
-    dot: Dot, sizes: Mapping[str, int], estimate: Estimate, machine: Machine, facts: Facts
-) -> Product:
-    m, n, k = _numbers(dot, sizes)
-    trips = 1
-    for around in dot.inside:
-        if around is not facts.grid and around.name in (FOR, "tile.for"):
-            trips *= estimate.trips(around) or 16
-    bits = element_bits(dot)
-    unit = (
-        "fma"
-        if not has_matrix_dtype(dot)
-        else "wgmma"
-        if machine.has("wgmma") and m % 64 == 0
-        else "mma"
-    )
-    return Product(m, n, k, bits, trips, unit, (dot.a.load is not None, dot.b.load is not None))
-
-
-def _elements(t: object, sizes: Mapping[str, int]) -> int:
-    assert isinstance(t, TileType)
-    product = t.dtype.bytes
-    for n in t.shape:
-        product *= sizes.get(n, 1) if isinstance(n, str) else n
-    return product
+        m = numbers_of(dot, sizes)[0]
+        registers += dot_registers(dot, sizes, facts, machine)
+        if machine.has("wgmma") and consumer_groups(m) > 2:
+            lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
+            if registers > _THREE_HOLD[lanes]:
+                return False
+    return shared <= machine.shared_limit and registers <= MOST_REGISTERS
 
 
 # --- without products ------------------------------------------------------------------------
@@ -220,20 +190,44 @@ def _elements(t: object, sizes: Mapping[str, int]) -> int:
 def _element_wise(
     facts: Facts, names: Sequence[str], said: Mapping[str, int], machine: Machine
 ) -> dict[str, int]:
-    """Whole vectors along the last axis: enough of them to keep loads in flight, and groups
-    enough for every multiprocessor."""
-    total = 16384 if machine.target == "cpu" else 4096
+    """Vectors of 16 bytes along the axis that lies next to each other, several for each lane, so
+    that enough loads are in flight; groups enough for every multiprocessor. Where one access
+    runs along one axis and another along another, squares: both touch whole lines."""
     order = list(_innermost_first(facts, names))
+    along = _contiguous_names(facts)
     sizes = dict(said)
-    rest = total
+    rest = _GROUP_LANES * _LANE_VECTORS * max(1, 16 // _access_bytes(facts))
+    if len(along) > 1:
+        rest = max(rest, _SQUARE ** len(along))
     for n in sizes.values():
         rest = max(1, rest // n)
-    for name in order:
-        if name in sizes:
-            continue
-        sizes[name] = max(1, min(rest, 4096 if machine.target == "cpu" else 1024))
+    for name in (n for n in order if n not in sizes):
+        wide = _WIDE_ROW if len(order) > 1 else _WIDEST
+        most = _SQUARE if len(along) > 1 and name in along else wide
+        sizes[name] = max(1, min(rest, most))
         rest = max(1, rest // sizes[name])
-    return sizes if machine.target == "cpu" else _spread(facts, sizes, said, order, machine)
+    return _spread(facts, sizes, said, order, machine)
+
+
+def _access_bytes(facts: Facts) -> int:
+    """Bytes of the narrowest element that is read or written in tiles."""
+    tiles = [x.tile for x in facts.loads]
+    tiles += [t for o, _ in facts.stores for t in (o.operands[0].type,) if isinstance(t, TileType)]
+    return min((t.dtype.bytes for t in tiles), default=4)
+
+
+def _contiguous_names(facts: Facts) -> tuple[str, ...]:
+    """The open sizes along which some matrix lies in memory."""
+    found: list[str] = []
+    accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
+    for operation in accesses:
+        tile = (operation.results or operation.operands)[0].type
+        assert isinstance(tile, TileType)
+        unit = contiguous_axis(access_of(operation), facts)
+        name = tile.shape[unit] if unit >= 0 and len(tile.shape) > 1 else None
+        if isinstance(name, str) and name not in found:
+            found.append(name)
+    return tuple(found)
 
 
 def _innermost_first(facts: Facts, names: Sequence[str]) -> Iterator[str]:

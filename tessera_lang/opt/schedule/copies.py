@@ -51,15 +51,19 @@ def array_name(facts: Facts, view: Value) -> str:
 
 def contiguous_axis(access: Access, facts: Facts) -> int:
     """The axis of the tile along which the array is contiguous; -1 where none is."""
-    view = access.view.type
-    assert isinstance(view, ViewType)
-    if view.contiguous:
-        unit = len(view.shape) - 1
-    else:
-        strides = facts.definitions[access.view].operands[1 + len(view.shape) :]
-        units = [i for i, s in enumerate(strides) if facts.constant(s) == 1]
-        unit = units[-1] if units else -1
+    unit = unit_axis(access.view, facts)
     return access.dims.index(unit) if unit in access.dims else -1
+
+
+def unit_axis(view: Value, facts: Facts) -> int:
+    """The axis of a view whose elements lie next to each other; -1 where that is not known."""
+    t = view.type
+    assert isinstance(t, ViewType)
+    if t.contiguous:
+        return len(t.shape) - 1
+    strides = facts.definitions[view].operands[1 + len(t.shape) :]
+    units = [i for i, s in enumerate(strides) if facts.constant(s) == 1]
+    return units[-1] if units else -1
 
 
 def shared_layout(tile: TileType, axis: int) -> SharedLayout | None:
@@ -75,12 +79,13 @@ def shared_layout(tile: TileType, axis: int) -> SharedLayout | None:
     return None
 
 
-def tma_reason(access: Access, facts: Facts, what: str) -> str:
-    """Why the tensor memory accelerator cannot move a tile; empty where it can."""
+def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) -> str:
+    """Why the tensor memory accelerator cannot move a tile; empty where it can. ``repacked``:
+    of a copy of the array whose lines are contiguous and aligned."""
     tile, view = access.tile, access.view.type
     assert isinstance(view, ViewType)
     rank = len(view.shape)
-    axis = contiguous_axis(access, facts)
+    axis = line_axis(access, facts) if repacked else contiguous_axis(access, facts)
     if rank > 5:
         return f"`{what}` has {rank} axes, a tensor map at most 5"
     if any(s != 1 for s in access.steps):
@@ -93,10 +98,24 @@ def tma_reason(access: Access, facts: Facts, what: str) -> str:
         return f"the tile of `{what}` has more than two axes"
     if shared_layout(tile, axis) is None:
         return f"a line of {tile.sizes[axis]} {tile.dtype} of `{what}` is no multiple of 32 bytes"
-    return _pitch_reason(access, facts, what) or _extent_reason(access, facts, what)
+    pitch = "" if repacked else pitch_reason(access, facts, what)
+    return pitch or _extent_reason(access, facts, what)
 
 
-def _pitch_reason(access: Access, facts: Facts, what: str) -> str:
+def line_axis(access: Access, facts: Facts) -> int:
+    """The axis of the tile along the lines of a copy of the array: the contiguous one, else the
+    last of the array; -1 where the tile does not run along it."""
+    axis = contiguous_axis(access, facts)
+    if axis >= 0 or unit_axis(access.view, facts) >= 0:
+        return axis
+    view = access.view.type
+    assert isinstance(view, ViewType)
+    last = len(view.shape) - 1
+    return access.dims.index(last) if last in access.dims else -1
+
+
+def pitch_reason(access: Access, facts: Facts, what: str) -> str:
+    """Why lines of an array do not begin at multiples of 16 bytes; empty where they do."""
     view = access.view.type
     assert isinstance(view, ViewType)
     size = view.dtype.bytes

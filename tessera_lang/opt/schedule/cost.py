@@ -1,8 +1,15 @@
-"""What a schedule costs: cycles of a multiprocessor, from sizes alone.
+"""What a schedule costs: cycles of a device, from sizes alone.
 
-Owns the rates of the machines and the model: a tile takes as long as the slowest of matrix
-units, shared memory and second-level cache; a launch as long as its waves, and no less than
-the main memory needs. Good enough to rank; must not know operations.
+Owns the rates of the machines and the model:
+
+- a turn of a pipeline takes as long as the slowest of matrix units, shared memory, and the
+  second-level cache (what one multiprocessor can take from it, and its share of what the cache
+  gives to all), no less than it takes to ask for it; with few buffers it waits in between;
+- a tile is its turns, behind the time until its first buffer is full, and before the time that
+  its result needs to leave; of groups that stay, only the overhead of a tile remains;
+- a launch is as long as its waves, and no less than main memory needs.
+
+Good enough to rank; must not know operations.
 """
 
 from __future__ import annotations
@@ -14,30 +21,36 @@ from tessera_lang.target.machine import Machine
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Per multiprocessor and cycle: multiply-adds of 16-bit operands on matrix units, and
-    without them; bytes of shared memory and of the second-level cache. ``memory`` bytes of the
-    whole device per cycle."""
+    without them; bytes of shared memory, and of the second-level cache: all together, and
+    all together where lines lie across those of the cache. ``memory`` bytes of the whole device
+    per cycle."""
 
     matrix: int
     scalar: int
     shared: int
     cache: int
+    split: int
     memory: int
 
 
 _RATES = {
-    "sm_80": Rates(1024, 64, 128, 32, 1100),
-    "sm_86": Rates(512, 128, 128, 24, 520),
-    "sm_87": Rates(512, 128, 128, 24, 150),
-    "sm_89": Rates(512, 128, 128, 32, 400),
-    "sm_90": Rates(2048, 128, 128, 38, 1714),
-    "sm_90a": Rates(2048, 128, 128, 38, 1714),
-    "sm_100": Rates(4096, 128, 128, 48, 4000),
-    "sm_120": Rates(512, 128, 128, 32, 900),
+    "sm_80": Rates(1024, 64, 128, 32, 20, 1100),
+    "sm_86": Rates(512, 128, 128, 24, 16, 520),
+    "sm_87": Rates(512, 128, 128, 24, 16, 150),
+    "sm_89": Rates(512, 128, 128, 32, 20, 400),
+    "sm_90": Rates(2048, 128, 128, 64, 25, 1714),
+    "sm_90a": Rates(2048, 128, 128, 64, 25, 1714),
+    "sm_100": Rates(4096, 128, 128, 64, 25, 4000),
+    "sm_120": Rates(512, 128, 128, 32, 20, 900),
 }
 _SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
-TILE_OVERHEAD = 1200.0  # cycles until the pipeline of a tile is full and its last bytes are out
+_TILE = 1200.0  # cycles between two tiles of a group that stays
 _TURN = 60.0  # cycles of one turn of a pipeline: barriers, and the edges of the matrix unit
+_ISSUE = 300.0  # cycles in which one lane waits for a buffer, and asks for its next content
 _LATENCY = 900.0  # cycles of one access to main memory
+_FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
+_WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
+_HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +65,82 @@ class Product:
     unit: str
     loaded: tuple[bool, bool] = (True, True)
 
+    @property
+    def rows(self) -> int:
+        """With those that the unit adds."""
+        block = 64 if self.unit == "wgmma" else 16
+        return -(-self.m // block) * block
+
+    def bytes(self, cluster: int = 1) -> float:
+        """What a turn brings from the second-level cache; neighbours in a cluster share columns."""
+        rows, columns = self._operands()
+        return rows + columns / cluster
+
+    def read(self) -> float:
+        """What a turn reads of shared memory: each 64 rows all columns."""
+        rows, columns = self._operands()
+        return rows + columns * max(1, self.rows // 64)
+
+    def _operands(self) -> tuple[float, float]:
+        size = self.k * self.bits / 8
+        return (self.rows * size if self.loaded[0] else 0.0,
+                self.n * size if self.loaded[1] else 0.0)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """A launch: ``tiles`` of it, each with these products; bytes of a tile that are written,
-    and bytes that go through main memory at least."""
+    and bytes that go through main memory at least. ``split``: lines of its tiles lie across
+    lines of the cache; ``room``: bytes of shared memory for buffers."""
 
     tiles: int
     products: tuple[Product, ...]
     written: int
     traffic: int
     cluster: int = 1
+    split: bool = False
+    room: int = 1 << 20
 
 
 def rates_of(machine: Machine) -> Rates:
     return _RATES.get(machine.arch, _RATES["sm_80"])
 
 
-def product_cycles(product: Product, machine: Machine, cluster: int = 1) -> float:
-    """Cycles that one multiprocessor needs for a product, all trips."""
+def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
+    """Cycles of one turn of a product on every multiprocessor that has one of these tiles."""
     rates = rates_of(machine)
-    m = -(-product.m // 64) * 64 if product.unit == "wgmma" else -(-product.m // 16) * 16
-    adds = m * product.n * product.k
+    adds = product.rows * product.n * product.k
     if product.unit == "fma":
-        cycles = adds / (rates.scalar * 0.7)
+        computing = adds / (rates.scalar * 0.7)
     else:
-        share = _SYNCHRONOUS_SHARE if product.unit == "mma" and machine.has("wgmma") else 1.0
-        cycles = adds / (rates.matrix * 16 / product.bits * share)
-    size = product.bits / 8
-    rows = m * product.k * size if product.loaded[0] else 0.0
-    columns = product.n * product.k * size if product.loaded[1] else 0.0
-    read = rows + columns * max(1, m // 64)
-    fetched = rows + columns / cluster
-    return product.trips * (max(cycles, read / rates.shared, fetched / rates.cache) + _TURN)
+        slow = product.unit == "mma" and machine.has("wgmma")
+        share = _SYNCHRONOUS_SHARE if slow else 1.0
+        computing = adds / (rates.matrix * 16 / product.bits * share)
+    busy = min(work.tiles, machine.units) / machine.units
+    brought = product.bytes(work.cluster)
+    alone = brought / rates.cache
+    together = brought * busy / (rates.split if work.split else rates.cache)
+    reading = product.read() / rates.shared
+    parts = (computing, reading, alone, together)
+    longest = max(parts)
+    asked = _ISSUE if product.unit == "wgmma" else 0.0
+    seen = longest + _TURN + _HIDDEN * (reading if reading < longest else 0.0)
+    return max(seen, asked) * _waiting(product, work)
+
+
+def _waiting(product: Product, work: Work) -> float:
+    buffers = work.room // max(1, int(product.bytes()))
+    return _WAITING.get(max(1, min(buffers, product.trips)), 1.0) if product.trips > 1 else 1.0
 
 
 def cycles(work: Work, machine: Machine) -> float:
     """Cycles of the whole launch."""
     rates = rates_of(machine)
-    one = sum(product_cycles(p, machine, work.cluster) for p in work.products)
-    one += TILE_OVERHEAD + work.written / rates.cache
     waves = -(-work.tiles // machine.units)
-    return max(waves * one, work.traffic / rates.memory) + _LATENCY
+    turns = sum(p.trips * turn_cycles(p, work, machine) for p in work.products)
+    leaving = work.written / rates.cache
+    begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    tile = turns + (_TILE + leaving if waves > 1 else 0.0)
+    body = waves * tile + begin
+    memory = work.traffic / rates.memory + _LATENCY
+    return max(body, memory) + _HIDDEN * min(body, memory)

@@ -12,14 +12,19 @@ from tessera_lang.opt.passes import Pass
 from tessera_lang.opt.schedule.choose_tiles import choose_tiles
 from tessera_lang.opt.schedule.context import Context, Decide
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
+from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
 from tessera_lang.opt.schedule.pipeline import pipeline
+from tessera_lang.opt.schedule.promote import promote
 from tessera_lang.opt.schedule.roles import assign_roles
+from tessera_lang.opt.schedule.rows import split_rows
 from tessera_lang.opt.schedule.separate import separate
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.schedule.stage import stage
 from tessera_lang.opt.schedule.subtile import subtile
+from tessera_lang.opt.schedule.swap import swap_operands
 from tessera_lang.opt.schedule.units import assign_units
+from tessera_lang.opt.schedule.unroll import unroll
 from tessera_lang.target.machine import Machine
 
 
@@ -29,8 +34,9 @@ def normalise(program: Program, context: Context) -> Program:
 
 
 _DECISIONS: tuple[Decide, ...] = (
-    normalise, choose_tiles, assign_units, stage, assign_roles, cluster, subtile,
-    pipeline, order_grid, persistent, check_fit,
+    normalise, swap_operands, choose_tiles, split_rows, assign_units, promote, stage,
+    assign_roles, cluster, subtile, pipeline, order_grid, persistent, unroll,
+    settle_staging, check_fit,
 )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 Owns three decisions on the loop that became the grid. ``cluster``: neighbours along the rows
 that read the same columns get them with one copy. ``order``: blocks of rows, so that what
 neighbours read stays in the second-level cache. ``persistent``: a group takes tile after tile,
-so that the end of one overlaps the beginning of the next.
+so that the end of one overlaps the beginning of the next; where every tile has a multiprocessor
+of its own there is no next, and the walk would only be in the way.
 """
 
 from __future__ import annotations
@@ -16,8 +17,17 @@ from tessera_lang.opt.schedule.context import (
     with_decisions,
     with_kernel,
 )
+from tessera_lang.opt.schedule.copies import (
+    Access,
+    access_of,
+    contiguous_axis,
+    is_clipped,
+    known_divisor,
+    tma_reason,
+)
 from tessera_lang.opt.schedule.facts import (
     LOOPS,
+    STORE,
     Estimate,
     Facts,
     facts_of,
@@ -27,13 +37,15 @@ from tessera_lang.opt.schedule.facts import (
     numbers_or_names,
 )
 from tessera_lang.opt.schedule.producer import depends_on
-from tessera_lang.opt.schedule.rings import is_staged
+from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
 
 GROUP_ROWS = 8
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
 
 
 def cluster(program: Program, context: Context) -> Program:
+    if context.machine.target == "cpu":
+        return program
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     said = numbers(kernel, "cluster")
@@ -51,8 +63,8 @@ def cluster(program: Program, context: Context) -> Program:
     if rows is not None and (rows < 2 or (rows % 2 and rows < 16)):
         return program
     tiles = Estimate(facts, {}).trips(grid)
-    if tiles is not None and tiles <= context.machine.units // 2:
-        return program  # few tiles have the cache for themselves, and clusters start later
+    if tiles is not None and tiles <= context.machine.units:
+        return program  # one wave has the cache for itself, and clusters start and end later
     return with_kernel(program, with_decisions(kernel, {"cluster": (2, 1)}))
 
 
@@ -89,12 +101,71 @@ def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     staged = [x for x in facts.loads if is_staged(x)]
     if all(depends_on(x.starts, variable, facts) for x in staged):
         return "no staged tile is the same for neighbours"
+    if not whole_clusters(facts, shape) and touches_beyond(facts, shape):
+        return (
+            "a tile beyond the edge would be read or written by lanes, and the number of tiles is "
+            "not known to be a multiple of the cluster"
+        )
     for load in staged:
         for around in load.inside:
             bounds = [v for v in around.operands if around.name in (*LOOPS, "tile.if")]
             if not is_grid(around) and depends_on(_uniform(around, bounds), variable, facts):
                 return "its loops differ between neighbours"
     return ""
+
+
+def whole_clusters(facts: Facts, shape: tuple[int, ...]) -> bool:
+    """Whether the tiles along the cluster's axis are surely a multiple of its groups: else the
+    last cluster has groups whose tile lies beyond the array."""
+    grid = facts.grid
+    assert grid is not None
+    axes, arguments = len(numbers_or_names(grid, "axes")), facts.kernel.regions[0].arguments
+    for variable, size in cluster_variables(grid, shape):
+        axis = grid.regions[0].arguments.index(variable)
+        low, high, by = (grid.operands[axis + part * axes] for part in range(3))
+        step, first = facts.constant(by), facts.constant(low)
+        if step is None or first is None or first % (step * size):
+            return False
+        slot = next((i for i, v in enumerate(arguments) if v is high), None)
+        if known_divisor(facts, slot, high) % (step * size):
+            return False
+    return True
+
+
+def touches_beyond(facts: Facts, shape: tuple[int, ...]) -> bool:
+    """Whether lanes read or write arrays themselves in a tile beyond the edge; the copy engine
+    clips by itself."""
+    for load in facts.loads:
+        if not is_staged(load) and _reaches(access_of(load.operation), facts, shape):
+            return True
+    for store, _ in facts.stores:
+        access = access_of(store)
+        if not _reaches(access, facts, shape):
+            continue
+        last = len(access.tile.shape) - 1
+        if store.name != STORE or last < 1 or contiguous_axis(access, facts) != last:
+            return True
+        if tma_reason(access, facts, "") or not subtile_columns(access.tile):
+            return True
+    return False
+
+
+def _reaches(access: Access, facts: Facts, shape: tuple[int, ...]) -> bool:
+    """Whether lanes may touch something in a tile beyond the last of the cluster's axis: its
+    extent there is not clipped to nothing, though the tile depends on the axis."""
+    grid = facts.grid
+    assert grid is not None
+    axes = len(numbers_or_names(grid, "axes"))
+    for variable, _ in cluster_variables(grid, shape):
+        if not depends_on(access.starts, variable, facts):
+            continue
+        high = grid.operands[axes + grid.regions[0].arguments.index(variable)]
+        if not any(
+            is_clipped(facts, extent, capacity, high, variable)
+            for extent, capacity in zip(access.extents, access.tile.sizes, strict=True)
+        ):
+            return True
+    return False
 
 
 def _uniform(around: Operation, operands: list[Value]) -> list[Value]:
@@ -155,9 +226,14 @@ def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
 
 
 def persistent(program: Program, context: Context) -> Program:
+    if context.machine.target == "cpu":
+        return program
     kernel = kernel_of(program)
     if "roles" in kernel.attributes:
-        return with_kernel(program, with_decisions(kernel, {"persistent": True}))
+        facts = facts_of(kernel)
+        tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
+        stays = tiles is None or tiles > context.machine.units
+        return with_kernel(program, with_decisions(kernel, {"persistent": stays}))
     if kernel.attributes.get("persistent") and said_by_user(kernel, "persistent"):
         reason = "the kernel is not split into producer and consumers"
         return with_kernel(program, overruled(kernel, "persistent", False, context, reason))

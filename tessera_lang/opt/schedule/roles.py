@@ -19,8 +19,15 @@ from tessera_lang.opt.schedule.context import (
 )
 from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.producer import producer_reason
+from tessera_lang.opt.schedule.promote import is_promoted
 from tessera_lang.opt.schedule.rings import is_staged
-from tessera_lang.opt.schedule.units import consumer_groups
+from tessera_lang.opt.schedule.rows import row_warps
+from tessera_lang.opt.schedule.units import (
+    by_registers,
+    consumer_groups,
+    element_bits,
+    promoted_parts,
+)
 
 PRODUCER_WARPS = 4
 _REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 120)}
@@ -50,7 +57,10 @@ def assign_roles(program: Program, context: Context) -> Program:
         else:
             reason = f"warp groups of 4 share rows of 64, which {warps} warps do not"
             kernel = overruled(kernel, "warps", 4 * groups, context, reason)
-    registers = HEAVY if accumulators(facts, groups) > _HEAVY_FROM else _REGISTERS
+    heavy = accumulators(facts, groups) > _HEAVY_FROM
+    if any(is_promoted(d.operation, facts) for d in facts.dots):
+        heavy = False  # a part of an accumulator is gone before the next is made
+    registers = HEAVY if heavy else _REGISTERS
     decisions: dict[str, Attribute] = {
         "roles": (PRODUCER_WARPS, 4 * groups),
         "registers": registers.get(groups, _REGISTERS[groups]),
@@ -97,14 +107,17 @@ def accumulators(facts: Facts, groups: int) -> int:
     total = 0
     for dot in facts.dots:
         m, n, k = (int(s) for s in dot.shape)
-        total += m * n // (128 * groups)
-        if dot.a.load is None:
-            total += m * k // (256 * groups)
+        held = m * n // (128 * groups)
+        total += held
+        if is_promoted(dot.operation, facts):
+            total += held // promoted_parts(m, n)
+        if dot.a.load is None or by_registers(dot, facts):
+            total += m * k * element_bits(dot) // (4096 * groups)
     return total
 
 
 def _plain_warps(facts: Facts) -> int:
     if not facts.dots:
-        return 4
+        return row_warps(facts)
     largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
     return 8 if largest >= 128 * 128 else 4

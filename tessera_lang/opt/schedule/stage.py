@@ -15,9 +15,17 @@ from tessera_lang.opt.schedule.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.copies import access_of, array_name, async_reason, tma_reason
+from tessera_lang.opt.schedule.copies import (
+    access_of,
+    array_name,
+    async_reason,
+    pitch_reason,
+    tma_reason,
+)
 from tessera_lang.opt.schedule.facts import DOT, PREFETCH, Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.repack import repacked_copy
 from tessera_lang.opt.schedule.rings import tile_bytes
+from tessera_lang.target.plan import COPY_ALIGNMENT
 
 _LEAST = 2048  # bytes of a tile that is worth a place in a ring
 
@@ -42,8 +50,7 @@ def stage(program: Program, context: Context) -> Program:
                              " writes that array", load.operation.span)  # fmt: skip
                 decisions[load.operation] = {"stage": "shared", "copy": "plain"}
                 continue
-            copy = _copy(load, facts, context)
-            decisions[load.operation] = {"stage": "shared", "copy": copy}
+            decisions[load.operation] = {"stage": "shared", **_copy(load, facts, context)}
         else:
             decisions[load.operation] = {"stage": "registers"}
     return with_kernel(program, _without_padding(with_attributes(kernel, decisions), context))
@@ -69,12 +76,12 @@ def _worth_staging(load: Load, facts: Facts, context: Context) -> bool:
         return False
     if any(_unit(d.operation) != "wgmma" for d in facts.dots):
         return False
-    if facts.kernel.attributes.get("async_copy") is False or not _feeds(load, facts):
+    if facts.kernel.attributes.get("async_copy") is False or not feeds(load, facts):
         return False
     return not tma_reason(access_of(load.operation), facts, "")
 
 
-def _feeds(load: Load, facts: Facts) -> bool:
+def feeds(load: Load, facts: Facts) -> bool:
     """Whether element-wise work leads from a load to an operand of a product."""
     waiting, seen = [load.operation.result], set[Value]()
     while waiting:
@@ -107,23 +114,30 @@ def _unit(dot: Operation) -> object:
     return dot.attributes.get("unit", "fma")
 
 
-def _copy(load: Load, facts: Facts, context: Context) -> str:
+def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     name = array_name(facts, load.view)
     machine, span = context.machine, load.operation.span
     if facts.kernel.attributes.get("async_copy") is False:
-        return "plain"
+        return {"copy": "plain"}
     reason = ""
     if machine.has("tma"):
         reason = tma_reason(access_of(load.operation), facts, name)
         if not reason:
-            return "tma"
+            return {"copy": "tma"}
+    better = repacked_copy(load, facts, machine)
+    if better:
+        reason = reason or pitch_reason(access_of(load.operation), facts, name)
+        context.note("T0743", f"`{name}` is copied once before the launch, to lines that begin at"
+                     f" multiples of {COPY_ALIGNMENT} bytes: {reason}", span)  # fmt: skip
+        return {"copy": better, "repack": True}
+    if reason:
         context.note("T0743", f"not TMA: {reason}", span)
     if machine.has("cp_async"):
         reason = async_reason(load, facts, name)
         if not reason:
-            return "async"
+            return {"copy": "async"}
     context.note("T0743", f"not asynchronous: {reason or 'the machine has no such copies'}", span)
-    return "plain"
+    return {"copy": "plain"}
 
 
 def _without_padding(kernel: Operation, context: Context) -> Operation:

@@ -1,7 +1,8 @@
-"""How a result leaves: in columns that fit two small buffers, by the copy engine.
+"""How a result leaves: in columns that fit two small buffers, by the copy engine
+where it can.
 
-Owns the width of a subtile. Stores whose array a tensor map cannot show go from registers;
-the remark says why. Must not know how they are lowered.
+Owns the width of a subtile. Stores whose array a tensor map cannot show are written by lanes,
+line by line; the remark says why. Must not know how they are lowered.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def subtile(program: Program, context: Context) -> Program:
             reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 128 bytes"
         if reason:
             context.note("T0743", f"not stored by TMA: {reason}", store.span)
+        if contiguous_axis(access, facts) != len(access.tile.shape) - 1:
+            continue
+        if not subtile_columns(access.tile):
             continue
         widths.append(subtile_columns(access.tile))
     if not widths:

@@ -15,6 +15,7 @@ from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, I8, DType
 
 SIXTEEN = (BF16, F16)
+_TWICE = 160  # registers of two accumulators, of the most that a lane has
 _EIGHT = (F8E4M3, F8E5M2, I8)
 
 
@@ -64,6 +65,8 @@ def mma_reason(dot: Dot) -> str:
 
 def wgmma_reason(dot: Dot, facts: Facts) -> str:
     """Why the asynchronous matrix unit cannot do a product that ``mma`` can."""
+    if facts.kernel.attributes.get("use_shared_memory") is False:
+        return "`schedule.use_shared_memory(False)` keeps its operands out of shared memory"
     a, _ = _dtypes(dot)
     m, n, k = (int(s) for s in dot.shape)
     if m % 64:
@@ -79,6 +82,8 @@ def wgmma_reason(dot: Dot, facts: Facts) -> str:
                 and shared_layout(_type(operand), _along(operand, dot)) is None
             ):
                 return f"its {which} operand is computed, and has no place in shared memory"
+        elif operand is dot.a and by_registers(dot, facts):
+            continue
         elif a not in SIXTEEN and not _contiguous_along(operand, contraction, facts):
             return f"the contraction of its {which} operand is not contiguous, and {a} needs it"
     return ""
@@ -131,11 +136,52 @@ def has_matrix_dtype(dot: Dot) -> bool:
     return tf32 or (a in (*SIXTEEN, *_EIGHT) and (a == b or b in _EIGHT))
 
 
+def by_registers(dot: Dot, facts: Facts) -> bool:
+    """Whether lanes read the first operand of an asynchronous product from its buffer: it lies
+    in another order than the unit reads from memory, and registers may lie in any."""
+    return (
+        dot.a.load is not None and _dtypes(dot)[0] not in SIXTEEN
+        and not _contiguous_along(dot.a, -1, facts)
+    )  # fmt: skip
+
+
+def is_better_swapped(dot: Dot, facts: Facts) -> bool:
+    """Whether the transpose of a product suits the asynchronous unit better: only a first operand
+    may be in registers, where it lies in another order than the unit reads from memory or is
+    computed."""
+    a, b = dot.a, dot.b
+    if a.load is None or len(_type(a).shape) != 2 or not has_matrix_dtype(dot):
+        return False
+    if _dtypes(dot)[0] in SIXTEEN:
+        return b.load is None
+    return (
+        b.load is not None and _contiguous_along(a, -1, facts)
+        and not _contiguous_along(b, -2, facts)
+    )  # fmt: skip
+
+
+def needs_first(dot: Dot, facts: Facts) -> bool:
+    """Whether the first operand of a product must stay the first: see ``by_registers``."""
+    return dot.a.load is not None and by_registers(dot, facts)
+
+
+def is_imprecise(dot: Dot) -> bool:
+    """Whether the asynchronous unit adds these products less exactly than f32 does."""
+    return all(d in (F8E4M3, F8E5M2) for d in _dtypes(dot))
+
+
 def accumulator_registers(m: int, n: int, machine: Machine) -> int:
     """Registers of a lane that hold an accumulator of m x n, with the most groups there are."""
     if machine.has("wgmma") and m % 64 == 0:
         return m * n // (128 * consumer_groups(m))
     return m * n // 256
+
+
+def promoted_parts(m: int, n: int) -> int:
+    """In how many parts, by columns, a product is added up outside the unit: registers hold its
+    accumulator and one part."""
+    held = m * n // (128 * consumer_groups(m))
+    return 2 if 2 * held > _TWICE and n % 32 == 0 else 1
 
 
 def consumer_groups(m: int) -> int:

@@ -84,24 +84,38 @@ def test_units_and_copies_of_a_machine(arch: str, unit: str, copy: str) -> None:
     assert {c for _, c, _ in staged(kernel)} == {copy}
 
 
-def test_a_pitch_that_tma_cannot_take() -> None:
-    kernel, remarks = decided(matmul(4096, 4096, 4095))
+def copied_for(reason: str) -> str:
+    start = "`a` is copied once before the launch, to lines that begin at multiples of 128 bytes"
+    return f"{start}: {reason}"
+
+
+@pytest.mark.parametrize("k", [4095, 4098])
+def test_a_pitch_that_tma_cannot_take(k: int) -> None:
+    """Each element is moved for many tiles: an aligned copy pays."""
+    kernel, remarks = decided(matmul(4096, 4096, k))
     assert units(kernel) == ["wgmma"]
-    assert {c for _, c, _ in staged(kernel)} == {"plain"}
-    text = "not TMA: the row pitch of `a` is no multiple of 16 bytes"
+    assert {c for _, c, _ in staged(kernel)} == {"tma"}
+    assert all(o.attributes["repack"] for o in kernel.walk() if o.attributes.get("copy"))
+    text = copied_for("the row pitch of `a` is no multiple of 16 bytes")
     assert text in [d.message for d in remarks]
     assert all(d.severity == "note" for d in remarks)
-    assert "roles" not in kernel.attributes
+    assert "roles" in kernel.attributes
 
 
-def test_a_pitch_that_only_small_copies_take() -> None:
-    kernel, _ = decided(matmul(4096, 4096, 4098))
-    assert {c for _, c, _ in staged(kernel)} == {"async"}
+@pytest.mark.parametrize(("n", "copy"), [(4095, "plain"), (4098, "async")])
+def test_a_pitch_of_what_is_read_once(n: int, copy: str) -> None:
+    kernel = matmul(64, n, 4096, transposed=False, attributes={"tile": (64, 128, 64)})
+    found, remarks = decided(kernel)
+    assert [c for _, c, _ in staged(found)] == ["tma", copy]
+    text = "not TMA: the row pitch of `b` is no multiple of 16 bytes"
+    assert text in [d.message for d in remarks]
+    assert "roles" not in found.attributes
 
 
 def test_an_array_that_is_not_aligned() -> None:
     _, remarks = decided(matmul(aligned=2))
-    assert "not TMA: `a` does not begin at a multiple of 16 bytes" in [d.message for d in remarks]
+    text = copied_for("`a` does not begin at a multiple of 16 bytes")
+    assert text in [d.message for d in remarks]
 
 
 def test_shared_memory_is_refused() -> None:
@@ -165,12 +179,14 @@ def test_a_tile_that_matrix_units_cannot_take() -> None:
     assert "100 x 100 x 30 is no multiple of 16 x 8 x 16" in remarks[0].message
 
 
-def test_eight_bits_want_a_contiguous_contraction() -> None:
+def test_eight_bits_in_another_order_are_the_first_operand() -> None:
+    """Which lanes read from shared memory: the unit reads only contiguous contractions."""
     right, _ = decided(matmul(dtype=F8E4M3, out=BF16))
     assert units(right) == ["wgmma"]
-    wrong, remarks = decided(matmul(dtype=F8E4M3, out=BF16, transposed=False))
-    assert units(wrong) == ["mma"]
-    assert "second operand is not contiguous" in remarks[0].message
+    assert "swap" not in right.attributes
+    other, _ = decided(matmul(dtype=F8E4M3, out=BF16, transposed=False))
+    assert units(other) == ["wgmma"]
+    assert other.attributes["swap"] is True
 
 
 def test_chained_products() -> None:

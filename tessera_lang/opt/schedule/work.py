@@ -1,0 +1,99 @@
+"""The work that a kernel would be with these sizes: what the cost model is asked about.
+
+Owns the estimate from the hints of the launch: tiles, products of a tile with their trips, bytes
+that are moved and how well they lie in memory. Must not know rates, and must not choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tessera_lang.ir.core import TileType, ViewType
+from tessera_lang.opt.schedule.copies import known_divisor
+from tessera_lang.opt.schedule.cost import Product, Work
+from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load
+from tessera_lang.opt.schedule.rings import STORE_BUFFERS
+from tessera_lang.opt.schedule.units import element_bits, has_matrix_dtype
+from tessera_lang.target.machine import Machine
+
+_LINE = 128  # bytes of the second-level cache that are fetched together
+_UNKNOWN_TRIPS = 16
+
+
+def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
+    estimate = Estimate(facts, sizes)
+    tiles = (estimate.trips(facts.grid) if facts.grid else 1) or machine.units * 8
+    return Work(
+        tiles,
+        tuple(_product(dot, sizes, estimate, machine, facts) for dot in facts.dots),
+        sum(_bytes(o.operands[0].type, sizes) for o, _ in facts.stores),
+        _traffic(facts, estimate),
+        2 if machine.has("cluster") and tiles >= 2 * machine.units else 1,
+        any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
+        machine.shared_limit - store_bytes(facts, sizes),
+    )
+
+
+def numbers_of(dot: Dot, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    m, n, k = (sizes.get(s, 64) if isinstance(s, str) else s for s in dot.shape)
+    return m, n, k
+
+
+def store_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Bytes of the buffers that results leave through: two of them, a line of each row."""
+    types = [o.operands[0].type for o, _ in facts.stores if o.operands]
+    rows = [sizes.get(n, 64) if isinstance(n, str) else n
+            for t in types if isinstance(t, TileType) and len(t.shape) > 1
+            for n in t.shape[-2:-1]]  # fmt: skip
+    return STORE_BUFFERS * _LINE * max(rows, default=0)
+
+
+def _product(
+    dot: Dot, sizes: Mapping[str, int], estimate: Estimate, machine: Machine, facts: Facts
+) -> Product:
+    m, n, k = numbers_of(dot, sizes)
+    trips = 1
+    for around in dot.inside:
+        if around is not facts.grid and around.name in (FOR, "tile.for"):
+            trips *= estimate.trips(around) or _UNKNOWN_TRIPS
+    unit = "mma"
+    if not has_matrix_dtype(dot):
+        unit = "fma"
+    elif machine.has("wgmma") and m % 64 == 0:
+        unit = "wgmma"
+    loaded = (dot.a.load is not None, dot.b.load is not None)
+    return Product(m, n, k, element_bits(dot), trips, unit, loaded)
+
+
+def _traffic(facts: Facts, estimate: Estimate) -> int:
+    """Bytes of all arrays that are read, where their sizes are known."""
+    total = 0
+    for view in {x.view: None for x in facts.loads}:
+        t = view.type
+        assert isinstance(t, ViewType)
+        sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
+        known = [n for n in sizes if n is not None]
+        total += math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else 0
+    return total
+
+
+def _is_split(load: Load | None, facts: Facts) -> bool:
+    """Whether rows of 128 bytes of an array lie across lines of the cache: its pitch is surely
+    no multiple of them, as far as the launch tells. Sizes are told apart up to 64 bytes and more;
+    strides are not."""
+    if load is None or not isinstance(load.view.type, ViewType) or not load.view.type.contiguous:
+        return False
+    _, numbers, _ = facts.argument_numbers(load.view)
+    sizes = facts.definitions[load.view].operands[1 : 1 + len(numbers)]
+    if len(numbers) < 2:
+        return False
+    return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % _LINE != 0
+
+
+def _bytes(t: object, sizes: Mapping[str, int]) -> int:
+    assert isinstance(t, TileType)
+    product = t.dtype.bytes
+    for n in t.shape:
+        product *= sizes.get(n, 1) if isinstance(n, str) else n
+    return product

@@ -1,0 +1,107 @@
+"""Rows without products: warps, tiles, and rows that a cluster shares, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.nvptx.architecture import architecture_named
+from tessera_backend.nvptx.kernel import emit_kernel
+from tessera_backend.nvptx.ptxas import assemble, find_ptxas
+from tessera_backend.nvptx.translate import translate
+
+from tessera_lang.driver import pipeline
+from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.schedule.builder import ScheduleBuilder
+from tessera_lang.target.machine import MACHINES
+from tessera_lang.types.dtype import F32
+from tests.unit.opt.schedule.programs import Array, Kernel, kernel
+from tests.unit.schedule_to_tile import hopper_machine
+
+M, N = 3, 128
+
+
+def rows(n: int, m: int = M, scanned: bool = False) -> Kernel:
+    """Each row over its sum of absolute values, and its greatest element added."""
+
+    def body(b: ScheduleBuilder, v: Mapping[str, Value]) -> None:
+        zero, one = b.index(0), b.index(1)
+        with b.region(("i", zero.type)) as inside:
+            (i,) = inside.arguments
+            x = b.load_tile(v["x"], (i, zero), (v["n"],), (n,), dims=(1,), steps=(1,))
+            if scanned:
+                x = b.scan("add", x, 0)
+            top = b.reduce("max", x, v["n"], 0)
+            total = b.reduce("add", b.emit("tile.abs", (x,), (x.type,)).result, v["n"], 0)
+            share = b.binary("div", b.constant(1.0, F32), total)
+            scaled = b.binary("mul", x, b.full(share, (n,)))
+            made = b.binary("add", scaled, b.full(top, (n,)))
+            b.store_tile(made, v["y"], (i, zero), (v["n"],), dims=(1,), steps=(1,))
+            b.yield_()
+        b.loops([zero], [v["m"]], [one], (), inside.region, ["i"])
+
+    arrays = [Array("x", F32, ("m", "n")), Array("y", F32, ("m", "n"), mut=True)]
+    return kernel("rows", arrays, {"m": m, "n": n}, body)
+
+
+def decided(made: Kernel, arch: str = "sm_90a") -> ForMachine:
+    program, _ = pipeline.schedule(made.program)
+    return pipeline.for_machine(program, made.plan, MACHINES[arch])
+
+
+def schedule_of(made: ForMachine) -> Operation:
+    (found,) = made.schedule.operations
+    return found
+
+
+@pytest.mark.parametrize(("n", "warps"), [(128, 1), (1024, 1), (8192, 8), (32768, 16)])
+def test_warps_of_a_row(n: int, warps: int) -> None:
+    made = schedule_of(decided(rows(n)))
+    assert made.attributes["warps"] == warps
+    assert "cluster" not in made.attributes
+
+
+@pytest.mark.parametrize(("n", "groups"), [(40000, 8), (65536, 8), (131072, 8)])
+def test_a_long_row_is_shared_by_a_cluster(n: int, groups: int) -> None:
+    made = decided(rows(n))
+    assert schedule_of(made).attributes["cluster"] == (groups,)
+    reductions = [o for o in schedule_of(made).walk() if o.name.endswith("schedule.reduce")]
+    assert [o.attributes["across"] for o in reductions] == [groups, groups]
+    assert made.lowered is not None
+    assert made.lowered[1].cluster == (groups,)
+
+
+def test_what_cannot_be_done_by_parts_stays_whole() -> None:
+    assert "cluster" not in schedule_of(decided(rows(65536, scanned=True))).attributes
+    assert "cluster" not in schedule_of(decided(rows(65536), "sm_80")).attributes
+
+
+@pytest.mark.parametrize("n", [40000, 40001, 65536])
+def test_a_cluster_computes_the_row(n: int) -> None:
+    made = rows(n)
+    program, plan = decided(made).lowered or pytest.fail("not lowered")
+    x = np.random.default_rng(5).standard_normal((M, n)).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    hopper_machine.launch(program, plan, x, y)
+    want = x / np.abs(x).sum(1, keepdims=True) + x.max(1, keepdims=True)
+    np.testing.assert_allclose(y, want, rtol=1e-5)
+
+
+def resources(made: Kernel) -> tuple[Any, str]:
+    program, plan = decided(made).lowered or pytest.fail("not lowered")
+    tool, arch = find_ptxas(), architecture_named("sm_90a")
+    if tool is None:
+        pytest.skip("there is no ptxas")
+    ptx = translate(emit_kernel(program.operations[0], plan, arch).text, arch).ptx
+    return assemble(tool, ptx, "sm_90a").resources, ptx
+
+
+@pytest.mark.parametrize("n", [1024, 8192, 32768, 131072])
+def test_a_row_is_read_once_by_vectors_and_stays_in_registers(n: int) -> None:
+    found, ptx = resources(rows(n))
+    assert found.spill_bytes == 0
+    loads = [line for line in ptx.splitlines() if "ld.global" in line]
+    assert loads and all(".v4" in line for line in loads if "L1" not in line)

@@ -1,0 +1,81 @@
+"""The tiles that the model chooses where there are few: what was measured best on an H100."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_lang.ir.core import Operation
+from tessera_lang.ir.verify import verify
+from tessera_lang.opt.schedule.cost import Product, Work, cycles, turn_cycles
+from tessera_lang.opt.schedule.decisions import decide
+from tessera_lang.opt.schedule.facts import kernel_of
+from tessera_lang.target.machine import machine_named
+from tests.unit.opt.schedule.programs import matmul
+
+HOPPER = machine_named("cuda", "sm_90a")
+
+MEASURED = [
+    ((512, 512, 512), (64, 32, 128)),
+    ((1024, 1024, 1024), (64, 128, 64)),
+    ((1000, 1000, 1000), (128, 128, 64)),
+    ((2048, 2048, 2048), (128, 256, 64)),
+    ((256, 8192, 28672), (128, 128, 64)),
+    ((16, 8192, 8192), (16, 64, 128)),
+    ((1, 8192, 8192), (8, 64, 128)),
+    ((64, 28672, 8192), (64, 256, 64)),
+    ((8192, 8192, 8192), (128, 256, 64)),
+]
+
+
+def decided(*sizes: int) -> Operation:
+    program = matmul(*sizes).program
+    for one in decide(HOPPER):
+        program = verify(one.run(program))
+    return kernel_of(program)
+
+
+@pytest.mark.parametrize(("sizes", "tile"), MEASURED)
+def test_the_best_that_was_measured(sizes: tuple[int, int, int], tile: tuple[int, ...]) -> None:
+    assert decided(*sizes).attributes["tile"] == tile
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048])
+def test_one_wave_neither_stays_nor_clusters(size: int) -> None:
+    found = decided(size, size, size).attributes
+    assert found["persistent"] is False
+    assert "cluster" not in found
+
+
+def test_several_waves_do() -> None:
+    found = decided(4096, 4096, 4096).attributes
+    assert found["persistent"] is True
+    assert found["cluster"] == (2, 1)
+
+
+def work(tiles: int, product: Product, **more: int) -> Work:
+    return Work(tiles, (product,), 0, 0, **more)  # type: ignore[arg-type]
+
+
+def test_a_wave_more_costs_a_wave() -> None:
+    product = Product(128, 128, 64, 16, 64, "wgmma")
+    one, two = (cycles(work(n, product), HOPPER) for n in (132, 133))
+    assert 1.8 < two / one < 2.2
+
+
+def test_lines_across_lines_cost_the_cache_twice() -> None:
+    product = Product(64, 64, 64, 16, 64, "wgmma")
+    aligned = turn_cycles(product, work(132, product), HOPPER)
+    across = turn_cycles(product, Work(132, (product,), 0, 0, split=True), HOPPER)
+    assert across > 1.8 * aligned
+
+
+def test_few_buffers_wait() -> None:
+    product = Product(128, 256, 64, 16, 64, "wgmma")
+    deep, flat = (turn_cycles(product, work(132, product, room=n * 49152), HOPPER) for n in (4, 2))
+    assert flat > 1.2 * deep
+
+
+def test_main_memory_is_a_floor() -> None:
+    product = Product(64, 16, 128, 16, 64, "wgmma")
+    moved = 8192 * 8192 * 2
+    assert cycles(Work(128, (product,), 0, moved), HOPPER) >= moved / 1714

@@ -1,0 +1,82 @@
+"""``schedule.unroll``: bodies in a row and a loop for the rest, with the same results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tessera_lang.driver.session import Session
+from tessera_lang.ir.core import Program
+from tessera_lang.target.machine import machine_named
+
+SUMS = """
+@op.kernel
+def f(A: f32[m, n], o: mut f32[m]):
+    {}
+    for i in op.tile_range(m, step=8):
+        acc = op.zeros((8,), f32)
+        for j in op.tile_range(n, step=16):
+            acc = acc * 0.5 + op.sum(A[i:i+8, j:j+16], axis=1)
+        o[i:i+8] = acc
+"""
+TWO_AXES = """
+@op.kernel
+def f(A: f32[m, n], o: mut f32[1]):
+    {}
+    total = 0.0
+    for i, j in op.tile_range(m, n, step=(4, 8)):
+        total = total * 0.25 + op.sum(A[i:i+4, j:j+8])
+    o[0] = total
+"""
+PRODUCT = """
+@op.kernel
+def f(A: bf16[m, k], B: bf16[k, n]) -> f32[m, n]:
+    {}
+    return A @ B
+"""
+
+
+@pytest.mark.parametrize("source", [SUMS, TWO_AXES], ids=["sums", "two axes"])
+@pytest.mark.parametrize("times", [2, 3, 8])
+def test_results_are_the_same(source: str, times: int) -> None:
+    plain = tessera.compile(source.format("pass"), target="cpu").f
+    said = tessera.compile(source.format(f"schedule.unroll({times})"), target="cpu").f
+    rng = np.random.default_rng(0)
+    for m, n in ((9, 1), (8, 16), (5, 47), (17, 96), (3, 200)):
+        a = rng.uniform(-1, 1, (m, n)).astype(np.float32)
+        found = [np.full(m if source is SUMS else 1, np.nan, np.float32) for _ in range(2)]
+        plain(a, found[0])
+        said(a, found[1])
+        assert np.array_equal(*found), (m, n)
+
+
+def decided(source: str, arch: str) -> tuple[Program, list[str]]:
+    session = Session(overlay={"p.tessera": source})
+    machine = machine_named("cuda" if arch.startswith("sm") else "cpu", arch)
+    signature = session.signature("p.tessera", "f")
+    made = session.for_machine("p.tessera", "f", signature, machine)
+    return made.schedule, [d.message for d in made.remarks if d.code == "T0742"]
+
+
+def loops(program: Program) -> int:
+    return sum(o.name == "tessera.schedule.for" for o in program.walk())
+
+
+@pytest.mark.parametrize("arch", ["native", "sm_80", "sm_90a"])
+def test_a_loop_becomes_two(arch: str) -> None:
+    before, _ = decided(SUMS.format("pass"), arch)
+    after, remarks = decided(SUMS.format("schedule.unroll(4)"), arch)
+    assert loops(after) == loops(before) + 1 and not remarks
+    reduces = [sum(o.name.endswith("schedule.reduce") for o in p.walk()) for p in (before, after)]
+    assert reduces[1] == 5 * reduces[0]
+
+
+def test_a_loop_over_staged_tiles_is_reported() -> None:
+    _, remarks = decided(PRODUCT.format("schedule.unroll(4)"), "sm_90a")
+    assert any("schedule.unroll(4)" in r and "shared memory" in r for r in remarks)
+
+
+def test_bodies_have_a_limit() -> None:
+    _, remarks = decided(SUMS.format("schedule.unroll(1024)"), "sm_80")
+    assert any("4096 operations" in r for r in remarks)
