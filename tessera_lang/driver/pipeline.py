@@ -73,7 +73,7 @@ def for_machine(
 
     remarks: list[Diagnostic] = []
     decided = run_passes(program, decide(machine, remarks), timings)
-    if _refused(remarks):
+    if _refused(remarks) and _asked_for(decided):
         return ForMachine(decided, None, tuple(remarks))
     made, finished = _to_tile_ir(decided, plan, machine, remarks, timings)
     if _refused(remarks):
@@ -87,23 +87,53 @@ def _to_tile_ir(
     timings: list[Timing] | None,
 ) -> Lowered:  # fmt: skip
     """Register tiles on a GPU where the program has a form with them, else loops of lanes."""
-    from tessera_lang.lower.schedule_to_lanes import lower_to_lanes
+    from tessera_lang.lower.schedule_to_lanes import lower_to_lanes, notes_on_directives
     from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
 
-    if machine.target == "cuda":
+    if machine.target == "cuda" and not _refused(remarks):
         try:
-            return _lowered(
+            made = _lowered(
                 "lower_to_tile", lambda: lower_to_tile(decided, plan, machine, remarks), decided,
                 timings,
             )  # fmt: skip
+            if not _refused(remarks) or _asked_for(decided):
+                return made
         except NotTiled as reason:
             remarks.append(Diagnostic(
                 "T0747", f"not lowered to register tiles: {reason.reason}",
                 reason.span or decided.operations[0].span, severity="note",
             ))  # fmt: skip
+    if _refused(remarks):
+        _too_large(remarks)
+    remarks.extend(notes_on_directives(decided.operations[0], machine))
     return _lowered(
         "lower_to_lanes", lambda: lower_to_lanes(decided, plan, machine), decided, timings
     )
+
+
+def _too_large(remarks: list[Diagnostic]) -> None:
+    """Turns a refusal into a warning: nobody asked for a schedule, the tiles are the program's
+    own, and loops of lanes can do with less."""
+    found = [d for d in remarks if d.severity == "error"]
+    remarks[:] = [d for d in remarks if d.severity != "error"]
+    remarks.append(Diagnostic(
+        "T0747", f"not lowered to register tiles: {found[0].message}", found[0].span,
+        notes=found[0].notes, helps=("use smaller tiles: the loops of lanes are slow",),
+        severity="warning",
+    ))  # fmt: skip
+
+
+_SIZES = frozenset(
+    ("tile", "pipeline_stages", "padding", "warps", "warp_specialize", "cluster", "persistent")
+)
+
+
+def _asked_for(decided: Program) -> bool:
+    """Whether a directive of the user takes part in how much a schedule needs."""
+    origins = decided.operations[0].attributes.get("origins", ())
+    assert isinstance(origins, tuple)
+    said = {str(o).partition("=")[0] for o in origins if str(o).endswith("=user")}
+    return bool(said & _SIZES)
 
 
 def _refused(remarks: Sequence[Diagnostic]) -> bool:

@@ -7,95 +7,54 @@ on it. Must not know how an answer is shown, and loads no backend before code is
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline
-from tessera_lang.driver.environment import Environment, Key
+from tessera_lang.driver.environment import Key
 from tessera_lang.driver.fault import InternalFault
-from tessera_lang.driver.pipeline import TILE, UNGUARDED, ForMachine, Timing, run_passes
-from tessera_lang.driver.scopes import Scopes
+from tessera_lang.driver.instances import (
+    Instances,
+    Scheduled,
+    has_errors,
+    kernels_of,
+)
+from tessera_lang.driver.pipeline import TILE, UNGUARDED, ForMachine, run_passes
 from tessera_lang.driver.signatures import (
-    Axes,
     BadSignature,
     complete_signature,
     knows_sizes,
-    plan_with_facts,
     read_signature,
-    with_facts,
     without_facts,
 )  # fmt: skip
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile import finish_plan, lower_kernel
-from tessera_lang.record import dataclass, field, replace
-from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
-from tessera_lang.sema.instance import check_function, needed_sizes
+from tessera_lang.lower.ast_to_tile import finish_plan
+from tessera_lang.record import replace
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations
 from tessera_lang.sema.structure import check_function_structure
-from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
-from tessera_lang.source import Anchor, SourceFile, Span
+from tessera_lang.sema.typed import Signature, TypedFunction
+from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.target.backend import Artifact, TargetOptions, backend_named, backend_names
 from tessera_lang.target.machine import MACHINES, Machine, machine_named
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from tessera_lang.driver.launches import Checked
     from tessera_lang.target.world import World
 
 
-@dataclass(slots=True, eq=False)
-class _Tile:
-    """Tile IR of an instance as lowered, what was found on the way, and the optimized form
-    where code was asked for."""
-
-    program: Program
-    plan: LaunchPlan
-    diagnostics: tuple[Diagnostic, ...]
-    sources: tuple[SourceFile, ...]
-    optimized: tuple[Program, LaunchPlan] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Schedule:
-    """Schedule IR of an instance after the passes that know no machine, what was found on the
-    way, and the rest of the way for each machine that was asked for."""
-
-    program: Program
-    plan: LaunchPlan
-    diagnostics: tuple[Diagnostic, ...]
-    sources: tuple[SourceFile, ...]
-    machines: dict[Machine, ForMachine] = field(default_factory=dict[Machine, ForMachine])
-
-
-@dataclass(slots=True, eq=False)
-class _Instance:
-    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, a
-    tile kernel to ``schedule``."""
-
-    typed: TypedFunction | None
-    diagnostics: tuple[Diagnostic, ...]
-    tile: _Tile | None = None
-    schedule: _Schedule | None = None
-
-
-class Session(Scopes):
+class Session(Instances):
     """Answers about one set of files; ``counts`` says how often work was really done."""
 
     def __init__(
         self, search_paths: Iterable[str] = (), overlay: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(search_paths, overlay)
-        self.timings: list[Timing] = []
         self.faults: list[InternalFault] = []  # for the report of whoever shows them
-        self._environment = Environment(self.scope)
-        self._instances: dict[str, dict[tuple[object, ...], tuple[Key, _Instance]]] = {}
-        self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
         self._structures: dict[str, dict[ast.FunctionDef, tuple[Key, tuple[Diagnostic, ...]]]] = {}
 
     # --- checks ------------------------------------------------------------------------
@@ -140,11 +99,14 @@ class Session(Scopes):
         found.extend(self._import_faults(path))
         for function in parsed.module.functions:
             found.extend(self._structure(path, scope, function))
-        for function in _kernels(parsed.module):
+        for function in kernels_of(parsed.module):
             for signature in self._signatures_of(function, scope, signatures):
                 found.extend(self.instance(path, function.name, signature)[2])
         found.extend(self._check_host(path, given, found))
         self._forget_old(path, parsed.module)
+        kept = self._structures.get(path, {})
+        now = set(parsed.module.functions)
+        self._structures[path] = {f: v for f, v in kept.items() if f in now}
 
     def _import_faults(self, path: str) -> list[Diagnostic]:
         """The faults of files that this one needs."""
@@ -183,112 +145,6 @@ class Session(Scopes):
                 found[completed or signature] = None
         return list(found)
 
-    def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
-        """The axes whose size a tile kernel is compiled for, and those of which it takes a
-        bound; the signature says nothing of sizes."""
-        path = self.files.spelling(path)
-        scope = self.scope(path)
-        symbol = self._function(path, scope, name)
-        key = self._environment.key(symbol.declaration, scope)
-        kept = self._asked.setdefault(path, {})
-        known = kept.get((symbol.declaration, signature))
-        if known is None or known[0] != key:
-            known = (key, needed_sizes(symbol, signature, self.scope))
-            kept[(symbol.declaration, signature)] = known
-        return known[1]
-
-    def completed(
-        self, path: str, function: ast.FunctionDef, signature: Signature
-    ) -> Signature | None:
-        """The signature with the facts that its kernel is compiled for; None where it lacks a
-        size that the kernel needs."""
-        bare = without_facts(signature)
-        if kernel_level(function) != "tile":
-            return bare
-        needed, whole = self.asked(path, function.name, bare)
-        return with_facts(function, signature, needed, whole)
-
-    def instance(self, path: str, name: str, signature: Signature) -> Checked:
-        """A kernel checked for a signature and, without errors, lowered: its types, its plan
-        and all diagnostics."""
-        instance = self._instance(path, name, signature)
-        typed = instance.typed
-        if typed is None or _has_errors(instance.diagnostics):
-            return typed, None, instance.diagnostics
-        if typed.tile is not None:
-            scheduled = self._schedule(path, instance)
-            return typed, scheduled.plan, (*instance.diagnostics, *scheduled.diagnostics)
-        if typed.kernel is None:
-            return typed, None, instance.diagnostics
-        tile = self._tile(path, instance)
-        return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
-
-    def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
-        """Tile IR before the passes of the kernels of a file that checks have lowered, one for
-        each instance that has no error."""
-        kept = self._instances.get(self.files.spelling(path), {})
-        tiles = [instance.tile for _, instance in kept.values() if instance.tile is not None]
-        return [(t.program, t.plan) for t in tiles if not _has_errors(t.diagnostics)]
-
-    def _instance(self, path: str, name: str, signature: Signature) -> _Instance:
-        path = self.files.spelling(path)
-        scope = self.scope(path)
-        symbol = self._function(path, scope, name)
-        key = self._environment.key(symbol.declaration, scope)
-        kept = self._instances.setdefault(path, {})
-        known = kept.get((symbol.declaration, signature))
-        if known is None or known[0] != key:
-            self.counts["check"] += 1
-            typed, diagnostics = check_function(symbol, signature, self.scope)
-            known = (key, _Instance(typed, tuple(diagnostics)))
-            kept[(symbol.declaration, signature)] = known
-        return known[1]
-
-    def _function(self, path: str, scope: ModuleScope, name: str) -> FunctionSymbol:
-        symbol = scope.names.get(name)
-        if isinstance(symbol, FunctionSymbol):
-            return symbol
-        kernels = ", ".join(f"`{f.name}`" for f in _kernels(scope.module))
-        helps = (f"it has {kernels}",) if kernels else ()
-        message = f"{path} has no kernel `{name}`"
-        raise self.error((Diagnostic("T0819", message, helps=helps),))
-
-    def _tile(self, path: str, instance: _Instance, fresh: bool = False) -> _Tile:
-        """Tile IR of an instance without errors. ``fresh``: with the lines as they are now."""
-        typed = instance.typed
-        assert typed is not None
-        known = instance.tile
-        if known is not None and not fresh:
-            return known
-        files = {p: self.source(p) for p in self.closure(path)}
-        if known is None or known.sources != tuple(files.values()):
-            self.counts["lower"] += 1
-            with _faults_of_lowering(typed):
-                known = _Tile(*lower_kernel(typed, files), tuple(files.values()))
-            instance.tile = known
-        return known
-
-    def _schedule(self, path: str, instance: _Instance, fresh: bool = False) -> _Schedule:
-        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
-        from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
-
-        typed, known = instance.typed, instance.schedule
-        assert typed is not None
-        if known is not None and not fresh:
-            return known
-        files = {p: self.source(p) for p in self.closure(path)}
-        if known is None or known.sources != tuple(files.values()):
-            self.counts["lower"] += 1
-            with _faults_of_lowering(typed):
-                program, plan, found = lower_tile_kernel(typed, files)
-            if not _has_errors(found):
-                program, more = pipeline.schedule(program, self.timings)
-                found = (*found, *more)
-            plan = plan_with_facts(plan, typed.signature)
-            known = _Schedule(program, plan, found, tuple(files.values()))
-            instance.schedule = known
-        return known
-
     def _check_host(
         self, path: str, given: frozenset[str], before: list[Diagnostic]
     ) -> list[Diagnostic]:
@@ -312,17 +168,6 @@ class Session(Scopes):
             if not (d.span and (d.span.file, d.span.lo) in places)
             and not (d.code == "T0101" and any(f"`{w}`" in d.message for w in damaged))
         ]
-
-    def _forget_old(self, path: str, module: ast.Module) -> None:
-        """Drop what is kept for declarations that are gone."""
-        now = set(module.functions)
-        kept = self._instances.get(path, {})
-        self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
-        asked = self._asked.get(path, {})
-        self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
-        structures = self._structures.get(path, {})
-        self._structures[path] = {f: v for f, v in structures.items() if f in now}
-        self._environment.keep_only(self.functions())
 
     # --- types and code ----------------------------------------------------------------
 
@@ -349,7 +194,7 @@ class Session(Scopes):
 
     def kernels(self, path: str) -> tuple[ast.FunctionDef, ...]:
         """The kernels that a file declares, of both levels."""
-        return _kernels(self.parsed(path).module)
+        return kernels_of(self.parsed(path).module)
 
     def tests(self, path: str) -> tuple[ast.FunctionDef, ...]:
         """The tests that a file declares and that can be called; those of its imports are not
@@ -383,23 +228,12 @@ class Session(Scopes):
                 raise self.error(made.remarks)
             return made.lowered
         tile = self._tile(self.files.spelling(path), instance, fresh=True)
-        if _has_errors(tile.diagnostics):
+        if has_errors(tile.diagnostics):
             raise self.error((*instance.diagnostics, *tile.diagnostics))
         if tile.optimized is None:
             program = run_passes(tile.program, TILE, self.timings)
             tile.optimized = program, finish_plan(program, tile.plan)
         return tile.optimized
-
-    def _sound(self, path: str, kernel: str, signature: Signature) -> _Instance:
-        """An instance without errors. Raises TesseraError."""
-        path = self.files.spelling(path)
-        faults = [d for p in self.closure(path) for d in self.parsed(p).diagnostics]
-        if _has_errors(faults):
-            raise self.error(faults)
-        instance = self._instance(path, kernel, signature)
-        if instance.typed is None or _has_errors(instance.diagnostics):
-            raise self.error(instance.diagnostics)
-        return instance
 
     def scheduled(self, path: str, kernel: str, signature: Signature) -> Program:
         """Schedule IR of a tile kernel before the decisions. Raises as ``tile`` does."""
@@ -413,7 +247,7 @@ class Session(Scopes):
         ``tile`` does, but where the schedule is refused."""
         instance = self._sound(path, kernel, signature)
         made = self._schedule(self.files.spelling(path), instance, fresh=True)
-        if _has_errors(made.diagnostics):
+        if has_errors(made.diagnostics):
             raise self.error((*instance.diagnostics, *made.diagnostics))
         return self._made_for(made, machine)
 
@@ -422,10 +256,10 @@ class Session(Scopes):
         instance that has no error; of a kernel that is called, only those of its calls and
         signatures. Raises InternalFault."""
         kept = self._instances.get(self.files.spelling(path), {})
-        scheduled: dict[object, list[tuple[bool, _Schedule]]] = {}
+        scheduled: dict[object, list[tuple[bool, Scheduled]]] = {}
         for (function, signature), (_, instance) in kept.items():
             made = instance.schedule
-            if made is not None and not _has_errors(made.diagnostics):
+            if made is not None and not has_errors(made.diagnostics):
                 sized = knows_sizes(cast("Signature", signature))
                 scheduled.setdefault(function, []).append((sized, made))
         return [
@@ -435,7 +269,7 @@ class Session(Scopes):
             if sized or not any(other for other, _ in instances)
         ]
 
-    def _made_for(self, made: _Schedule, machine: Machine) -> ForMachine:
+    def _made_for(self, made: Scheduled, machine: Machine) -> ForMachine:
         known = made.machines.get(machine)
         if known is None:
             known = pipeline.for_machine(made.program, made.plan, machine, self.timings)
@@ -497,30 +331,9 @@ class Session(Scopes):
         Host(world, self, self.files.spelling(path)).run_test(function)
 
 
-def _kernels(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
-    return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
-
-
-@contextmanager
-def _faults_of_lowering(typed: TypedFunction) -> Generator[None]:
-    try:
-        yield
-    except TesseraError:
-        raise
-    except Exception as error:
-        raise InternalFault(
-            "T0901", f"lowering failed: {type(error).__name__}: {error}",
-            stage="lower", span=typed.declaration.name_span,
-        ) from error  # fmt: skip
-
-
-def _has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    return any(d.severity == "error" for d in diagnostics)
-
-
 def _damaged_words(parsed: ParsedModule) -> frozenset[str]:
     """Words of declarations that could not be read: any of them may be a definition."""
-    texts = [chunk.text for chunk in parsed.chunks if _has_errors(chunk.diagnostics)]
+    texts = [chunk.text for chunk in parsed.chunks if has_errors(chunk.diagnostics)]
     return frozenset(word for text in texts for word in re.findall(r"\w+", text))
 
 

@@ -24,6 +24,7 @@ from tessera_lang.types.type import (
     Scalar,
     Tensor,
     TupleType,
+    Type,
 )
 
 
@@ -240,11 +241,21 @@ def assign_augmented(c: Context, s: ast.AugmentedAssign) -> None:
         )  # fmt: skip
 
 
-def settled_tuple(c: Context, e: ast.TupleExpr) -> Term:
-    """A tuple as a value: its literals meet nothing else."""
-    terms = [settle_default(c, item, c.infer(item)) for item in e.items]
+def settled_tuple(c: Context, e: ast.TupleExpr, wanted: Term | None = None) -> Term:
+    """A tuple as a value: its literals meet nothing else, but the numbers of ``wanted``."""
+    to = wanted.items if isinstance(wanted, TupleType) else ()
+    terms = [
+        _item(c, item, to[i] if len(to) == len(e.items) else None) for i, item in enumerate(e.items)
+    ]
     if any(isinstance(t, (Open, Unknown, OpenBuffer)) for t in terms):
         return Unknown()
     term = TupleType(tuple(t for t in terms if not isinstance(t, (Open, Unknown, OpenBuffer))))
     c.note(e, term)
     return term
+
+
+def _item(c: Context, e: ast.Expr, wanted: Type | None) -> Term:
+    term = c.infer(e)
+    if isinstance(wanted, Scalar) and give(c, e, term, wanted.dtype):
+        return term if is_silent(term) else wanted
+    return settle_default(c, e, term)

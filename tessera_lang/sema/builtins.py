@@ -52,6 +52,8 @@ PLAIN_IDS = (
 ATOMIC_OPERATIONS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 SCOPES = ("tile", "group", "device", "mesh")
 ORDERS = ("relaxed", "acquire", "release", "acq_rel")
+FAST_MATH = ("fast.exp", "fast.exp2")
+"""The machine's approximations, of tiles."""
 FLOAT_MATH = ("math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.round")
 
 WARP_NUMBERS = ("warp_sum", "warp_max", "warp_min")
@@ -98,6 +100,7 @@ DIRECTIVES = (
 
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(f"op.{n}", "x") for n in _ONE),
+    *(_info(n, "x") for n in FAST_MATH),
     *(_info(f"op.{n}", "x axis", 1) for n in _REDUCTIONS),
     _info("op.cumsum", "x axis", 1),
     _info("op.softmax", "x axis", 1),

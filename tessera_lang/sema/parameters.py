@@ -32,7 +32,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
-from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, Type, Weak
+from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, TupleType, Type, Weak
 
 GRID_GROUPS = "grid_groups"
 
@@ -48,7 +48,8 @@ class Parameters:
     cells: list[Cell] = field(default_factory=list[Cell])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     returns: Type | None = None
-    result: tuple[DType, tuple[Dim, ...]] | None = None  # the array a tile kernel returns
+    # What a tile kernel is declared to return; None where it does not say.
+    results: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
 
     @property
     def binds_grid(self) -> bool:
@@ -112,7 +113,7 @@ def bind_parameters(
             binder.parameter(p, binding)
     binder.check_dims()
     if is_tile:
-        binder.result()
+        binder.results()
     else:
         binder.returns()
     return result
@@ -277,39 +278,55 @@ class _Binder:
         if dim != actual:
             self._unequal(p, axis, e, dim, actual)
 
-    def result(self) -> None:
-        """The annotated result of a tile kernel."""
+    def results(self) -> None:
+        """The annotated results of a tile kernel."""
         a = self._declaration.returns
-        dtype = self._lookup(a.base.id) if a is not None and isinstance(a.base, ast.Name) else None
-        if a is None or dtype is None or not self._is_kernel:
+        if a is None or not self._is_kernel:
             return
+        found: list[tuple[DType, tuple[Dim, ...]]] = []
+        for one in a.items or (a,):
+            made = self._declared_result(one)
+            if made is None:
+                return
+            found.append(made)
+        self._result.results = tuple(found)
+
+    def _declared_result(self, a: ast.TypeExpr) -> tuple[DType, tuple[Dim, ...]] | None:
+        dtype = self._lookup(a.base.id) if isinstance(a.base, ast.Name) else None
+        if dtype is None:
+            return None
         dims: list[Dim] = []
         for e in a.shape or ():
             try:
                 dim = read_size(e, self._name_size)
             except BadSize as bad:
                 self._result.problems.append(Diagnostic("T0303", bad.reason, bad.span))
-                return
+                return None
             free = sorted(symbols_of(dim) - set(self._sizes))
             if free:
                 self._result.problems.append(Diagnostic(
                     "T0312", f"the size `{free[0]}` is never bound", e.span,
                     helps=("the sizes of a result are made of those of the parameters",),
                 ))  # fmt: skip
-                return
+                return None
             dims.append(dim)
-        self._result.result = (dtype, tuple(dims))
+        return dtype, tuple(dims)
 
     def returns(self) -> None:
-        """The annotated result."""
+        """The annotated result of a plain function: a number, or several."""
         a = self._declaration.returns
-        if a is None or not isinstance(a.base, ast.Name):
+        if a is None:
             return
-        dtype = self._lookup(a.base.id)
-        if dtype is not None and a.shape is None:
-            self._result.returns = Scalar(dtype)
-        elif dtype is not None:
-            self._result.problems.append(Diagnostic(
-                "T0114", "not built yet: arrays returned from lanes", a.span,
-                helps=("write the result to a `mut` parameter",),
-            ))  # fmt: skip
+        found: list[Type] = []
+        for one in a.items or (a,):
+            dtype = self._lookup(one.base.id) if isinstance(one.base, ast.Name) else None
+            if dtype is None:
+                return
+            if one.shape is not None:
+                self._result.problems.append(Diagnostic(
+                    "T0114", "not built yet: arrays returned from lanes", one.span,
+                    helps=("write the result to a `mut` parameter",),
+                ))  # fmt: skip
+                return
+            found.append(Scalar(dtype))
+        self._result.returns = TupleType(tuple(found)) if a.items else found[0]

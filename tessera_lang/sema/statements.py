@@ -177,7 +177,7 @@ def _return(c: Context, s: ast.Return) -> None:
         )  # fmt: skip
         return
     if isinstance(s.value, ast.TupleExpr):
-        term = settled_tuple(c, s.value)
+        term = settled_tuple(c, s.value, c.returns.type)
     else:
         term = c.infer(s.value)
     if term == NONE:

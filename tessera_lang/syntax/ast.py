@@ -348,13 +348,15 @@ class TypeExpr:
     """An annotation: ``mut f32[n, k]``, ``const f32[64]``, ``int``, ``f32``.
 
     ``qualifier`` is ``mut``, ``const`` or empty; ``base`` the name (possibly dotted) and
-    ``shape`` the sizes, or None where there are no brackets.
+    ``shape`` the sizes, or None where there are no brackets. ``items``: the types of several
+    results, ``(f32[m], f32[n])``, whose base is an empty tuple.
     """
 
     span: Span
     qualifier: Literal["", "mut", "const"]
     base: Expr
     shape: tuple[Expr, ...] | None
+    items: tuple[TypeExpr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -133,6 +133,8 @@ def _parameter(p: ast.Parameter) -> str:
 
 def type_text(t: ast.TypeExpr) -> str:
     """A type as it is written."""
+    if t.items:
+        return f"({', '.join(map(type_text, t.items))})"
     qualifier = f"{t.qualifier} " if t.qualifier else ""
     shape = "" if t.shape is None else f"[{', '.join(source_text(e) for e in t.shape)}]"
     return f"{qualifier}{source_text(t.base)}{shape}"

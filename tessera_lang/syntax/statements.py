@@ -159,6 +159,12 @@ class Actions(ExpressionActions):
         name = self.token_span(c[0])
         return ast.Parameter(self.span(start, end), c[0][1], name, c[2], default)
 
+    def types(self, c: Values, start: int, end: int) -> ast.TypeExpr:
+        """The types of several results; ``start`` is the arrow's place."""
+        items = (*flat(c[2]), c[4])
+        span = self.span(start, end)
+        return ast.TypeExpr(span, "", ast.TupleExpr(span, ()), None, items)
+
     def type_plain(self, c: Values, start: int, end: int) -> ast.TypeExpr:
         return ast.TypeExpr(self.span(start, end), "", c[0], None)
 

@@ -310,6 +310,6 @@ _INTEGERS: dict[str, Callable[..., int]] = {
 _FLOATS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b, "min": np.minimum, "max": np.maximum, "neg": lambda a: -a,
-    "abs": abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "round": np.rint,
+    "abs": abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
+    "trunc": np.trunc, "round": np.rint,
 }  # fmt: skip

@@ -21,7 +21,7 @@ _PURE = frozenset(
     for name in (
         "constant lane_linear lane_index group_linear group_index group_count view shared.alloc "
         "add sub mul div min max and or xor shl shr neg not abs sqrt floor ceil trunc round fma "
-        "cmp select cast bitcast"
+        "exp2 cmp select cast bitcast"
     ).split()
 )
 _DIVISIONS = ("tile.floordiv", "tile.mod")

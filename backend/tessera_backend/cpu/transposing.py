@@ -48,7 +48,18 @@ square.body:
   call void {square}(ptr %at.b, ptr %at.p)
   %t.next = add nuw nsw i64 %t, {lanes}
   br label %square.head
-single.head:
+{_one_by_one(kind, dtype, pitch, packed)}
+rows.next:
+  br label %rows.head
+done:
+  ret void
+}}""")  # fmt: skip
+    return name
+
+
+def _one_by_one(kind: str, dtype: DType, pitch: int, packed: int) -> str:
+    """The blocks that move what no square of vectors covers, element by element."""
+    return f"""single.head:
   %u = phi i64 [ %squares, %square.head ], [ %u.next, %single.next ]
   %u.some = icmp slt i64 %u, %k
   br i1 %u.some, label %single.body, label %rows.next
@@ -68,13 +79,7 @@ single.body:
   br i1 %i.more, label %single.body, label %single.next
 single.next:
   %u.next = add nuw nsw i64 %u, 1
-  br label %single.head
-rows.next:
-  br label %rows.head
-done:
-  ret void
-}}""")  # fmt: skip
-    return name
+  br label %single.head"""
 
 
 def _square(module: ModuleText, unit: VectorUnit, dtype: DType, pitch: int, packed: int) -> str:

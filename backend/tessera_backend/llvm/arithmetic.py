@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
 from tessera_backend.llvm import narrow
-from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
+from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule, scalar_type
 from tessera_backend.llvm.types import integer_constant, is_bits, register_type
 from tessera_lang.ir.core import Operation
 from tessera_lang.types.dtype import F32, F64, DType
@@ -214,6 +216,51 @@ def _fma_in_doubles(e: LaneEmitter, operands: list[str], dtype: DType) -> str:
     return narrow.narrow_double(e, f.value(f"bitcast i64 {chosen} to double"), dtype)
 
 
+# --- powers of two --------------------------------------------------------------------------
+
+_WHOLE = 12582912.0  # 1.5 * 2**23: what is added to it is rounded to an integer, in the last bits
+_POLYNOMIAL = (
+    1.52973244e-05, 0.000154614449, 0.0013333502, 0.00961805694, 0.0555041097, 0.240226507,
+    0.693147182, 1.0,
+)  # fmt: skip
+
+
+def _exp2(e: LaneEmitter, op: Operation) -> None:
+    """The machine's own, or a polynomial of what is left of an integer."""
+    dtype = scalar_type(op.result)
+    a, kind = narrow.to_computing(e, e.operand(op.operands[0]), dtype)
+    if kind != "float":
+        raise NotLowered(op.name, str(dtype), e.dialect.name)
+    own = e.dialect.lowers("exp2", kind)
+    found = e.call("exp2", kind, a) if own else _exp2_by_polynomial(e, a)
+    e.bind(op.result, narrow.from_computing(e, found, dtype))
+
+
+def _exp2_by_polynomial(e: LaneEmitter, x: str) -> str:
+    f = e.f
+    low = f.value(f"fcmp olt float {x}, {_float(-151.0)}")
+    x = f.value(f"select i1 {low}, float {_float(-151.0)}, float {x}")
+    high = f.value(f"fcmp ogt float {x}, {_float(129.0)}")
+    x = f.value(f"select i1 {high}, float {_float(129.0)}, float {x}")
+    whole = f.value(f"fadd float {x}, {_float(_WHOLE)}")
+    rest = f.value(f"fsub float {x}, {f.value(f'fsub float {whole}, {_float(_WHOLE)}')}")
+    p = _float(_POLYNOMIAL[0])
+    for term in _POLYNOMIAL[1:]:
+        p = f.value(f"fadd float {f.value(f'fmul float {p}, {rest}')}, {_float(term)}")
+    bits = f.value(f"bitcast float {whole} to i32")
+    half = f.value(f"lshr i32 {bits}, 1")
+    for part in (half, f.value(f"sub i32 {bits}, {half}")):  # in two steps: the last one rounds
+        power = f.value(f"add i32 {f.value(f'shl i32 {part}, 23')}, 1065353216")
+        p = f.value(f"fmul float {p}, {f.value(f'bitcast i32 {power} to float')}")
+    return p
+
+
+def _float(value: float) -> str:
+    """A constant as LLVM writes a float: in the bits of a double."""
+    nearest = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', nearest))[0]:016X}"
+
+
 # --- comparison -----------------------------------------------------------------------------
 
 
@@ -251,5 +298,6 @@ RULES: dict[str, Rule] = {
     "tile.trunc": _intrinsic("trunc"),
     "tile.round": _intrinsic("roundeven"),
     "tile.fma": _fma,
+    "tile.exp2": _exp2,
     "tile.cmp": _cmp,
 }

@@ -11,7 +11,8 @@ from tessera_lang.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """``ptx`` is the lowest PTX ISA with this target, ten times its number: 78 is 7.8.
+    """``ptx`` is the lowest PTX ISA with this target and with what tile kernels use (hints of
+    loads: 7.4), ten times its number: 78 is 7.8.
 
     ``shared_limit`` is the shared memory that one group can have, in bytes.
     """
@@ -35,8 +36,8 @@ class Architecture:
 ARCHITECTURES: dict[str, Architecture] = {
     a.name: a
     for a in (
-        Architecture("sm_80", (8, 0), 70, 163 << 10),
-        Architecture("sm_86", (8, 6), 71, 99 << 10),
+        Architecture("sm_80", (8, 0), 74, 163 << 10),
+        Architecture("sm_86", (8, 6), 74, 99 << 10),
         Architecture("sm_87", (8, 7), 74, 163 << 10),
         Architecture("sm_89", (8, 9), 78, 99 << 10),
         Architecture("sm_90", (9, 0), 78, 227 << 10),

@@ -21,6 +21,7 @@ _INTEGERS = frozenset({"i8", "i16", "i32", "i64"})
 LOWERS: dict[str, frozenset[str]] = {
     "fma": _FLOATS,
     "sqrt": _FLOATS,
+    "exp2": frozenset({"float"}),
     "floor": _FLOATS,
     "ceil": _FLOATS,
     "trunc": _FLOATS,

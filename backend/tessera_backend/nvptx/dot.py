@@ -7,6 +7,7 @@ not know addresses.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from tessera_backend.llvm.cast import convert
@@ -33,6 +34,9 @@ Values = dict[Coordinates, str]
 
 _MOST_UNROLLED = 4096
 """Multiply-adds of a lane in a row; more make a loop."""
+
+_HELD = 216
+"""Registers of a lane for accumulator and operands; what is left holds addresses."""
 
 _A_TURN = 1024
 """Multiply-adds of a lane in one turn of the loop."""
@@ -123,6 +127,17 @@ def _by_steps(side: Side) -> bool:
     return (side.along == 1) == (major == 1)
 
 
+def _registers(sides: Sequence[Side], layout: RegisterLayout, steps: int) -> int:
+    """Registers of a lane for both operands of ``steps`` terms, those of one term where each is
+    read when it is needed."""
+    total = 0
+    for side in sides:
+        held = registers_at(_lane_layout(layout, side, 1), 2)
+        terms = steps if _by_steps(side) else 1
+        total += len(held) * terms * side.dtype.bytes // 4
+    return total
+
+
 def _multiply_add(
     e: LaneEmitter, a: Side, b: Side, depth: int, tile: TileType, accumulator: Values
 ) -> Values:
@@ -132,6 +147,8 @@ def _multiply_add(
     for side in (a, b):
         if _by_steps(side):
             steps = max(steps, gcd(depth, 16 // side.dtype.bytes))
+    while steps > 1 and _registers((a, b), layout, steps) + count * a.dtype.bytes // 4 > _HELD:
+        steps //= 2
     if depth * count <= _MOST_UNROLLED or a.memory is None or b.memory is None:
         return _turn(e, a, b, (0, depth), steps, tile, accumulator)
     turn = steps

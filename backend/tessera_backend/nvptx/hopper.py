@@ -6,12 +6,14 @@ Must not know a single operation.
 from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
-from tessera_backend.nvptx import mbarriers, roles, tma, wgmma
+from tessera_backend.nvptx import clusters, mbarriers, roles, tma, wgmma
 from tessera_backend.nvptx.architecture import Architecture, architecture_named
 from tessera_lang.ir.core import Operation, TensorMapType
 from tessera_lang.ir.tile.tile_ops import HOPPER
 
-RULES: dict[str, Rule] = {**roles.RULES, **mbarriers.RULES, **tma.RULES, **wgmma.RULES}
+RULES: dict[str, Rule] = {
+    **roles.RULES, **clusters.RULES, **mbarriers.RULES, **tma.RULES, **wgmma.RULES,
+}  # fmt: skip
 
 ARCHITECTURE = "sm_90a"
 _OPERATIONS = frozenset(d.name for d in HOPPER)

@@ -216,7 +216,7 @@ def _join(e: LaneEmitter, op: Operation) -> None:
 
 _ELEMENT_WISE = (
     "add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or", "xor", "shl", "shr",
-    "neg", "not", "abs", "sqrt", "floor", "ceil", "trunc", "round", "fma", "cmp", "select",
+    "neg", "not", "abs", "sqrt", "floor", "ceil", "trunc", "round", "fma", "exp2", "cmp", "select",
     "bitcast",
 )  # fmt: skip
 

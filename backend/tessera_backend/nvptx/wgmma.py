@@ -204,7 +204,8 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
     assert isinstance(c.type, TileType)
     blocks = product.result
     kind = register_type(c.type.dtype)
-    text = _Assembly([(kind, r) for r in e.tiles[c]])
+    fresh = e.operand(accumulate) == "false"  # what was there counts as 0: no register is filled
+    text = _Assembly([(kind, "undef" if fresh else r) for r in e.tiles[c]])
     try:
         right = _descriptor(
             e, b, product.right, product.starts_right, [n for _, n in blocks.groups]
@@ -294,13 +295,16 @@ def _loop(rule: Rule) -> Rule:
     """
 
     def settled(e: LaneEmitter, op: Operation) -> None:
+        before: dict[Value, tuple[str, ...]] = {}
         if any(inner.name == "tile.mma.async" for inner in op.walk()):
             for value in op.operands:
                 if isinstance(value.type, TileType):
                     kind = register_type(value.type.dtype)
                     if kind in _CONSTRAINTS:
+                        before[value] = e.tiles[value]
                         e.tiles[value] = _through(e, [(kind, r) for r in e.tiles[value]], "")
         rule(e, op)
+        e.tiles.update(before)  # the loop may lie in a branch, and another one use the value
 
     return settled
 

@@ -36,6 +36,7 @@ _STAGING = (
     _optional("stage", "str", STAGES_IN),  # where a load is staged
     _optional("stages", "int"),  # buffers of the ring
     _optional("copy", "str", ("tma", "async", "plain")),  # what moves it
+    _optional("repack", "bool"),  # from a copy of the array with aligned lines
 )
 
 _OPS = [
@@ -84,7 +85,10 @@ _OPS = [
     OpDef("iota", (), "schedule_iota", attributes=(AttributeDef("axis", "int"),)),
     OpDef(
         "reduce", ("tile", "extent"), "schedule_reduce",
-        attributes=(AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int")),
+        attributes=(
+            AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int"),
+            _optional("across", "int"),  # groups of a cluster that hold a part each
+        ),
     ),
     OpDef(
         "scan", ("tile",), "schedule_same",

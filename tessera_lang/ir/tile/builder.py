@@ -165,7 +165,7 @@ class Builder:
         return self._one("tile.group_count", (), INDEX, name, axis=axis)
 
     def unary(self, name: str, a: Value, hint: str = "") -> Value:
-        """``neg not abs sqrt floor ceil trunc round``."""
+        """``neg not abs sqrt exp2 floor ceil trunc round``."""
         return self._one(f"tile.{name}", (a,), a.type, hint)
 
     def binary(self, name: str, a: Value, b: Value, site: int = -1, hint: str = "") -> Value:

@@ -18,7 +18,7 @@ from tessera_lang.ir.core import (
     VerifyError,
 )
 from tessera_lang.ir.layout import SharedLayout
-from tessera_lang.types.dtype import BOOL, F32, I32, INDEX
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
 
 Rule = Callable[[Operation], None]
 
@@ -71,6 +71,16 @@ def _named_barrier(operation: Operation) -> None:
         0 <= number < _NAMED_BARRIERS, f"there are {_NAMED_BARRIERS} named barriers", operation
     )
     _require(lanes > 0 and lanes % 32 == 0, "whole warps meet", operation)
+
+
+def _cluster_reduce(operation: Operation) -> None:
+    value, buffer = operation.operands
+    holds = isinstance(value.type, DType) and value.type.bytes in (4, 8)
+    _require(holds, "combines numbers of 4 or 8 bytes", operation)
+    _require(operation.result.type == value.type, "gives such a number", operation)
+    t = buffer.type
+    holds = isinstance(t, BufferType) and t.dtype == value.type and len(t.shape) == 1
+    _require(holds, "takes a buffer with a place for each group of the cluster", operation)
 
 
 # --- copies ----------------------------------------------------------------------------------
@@ -190,6 +200,7 @@ def _mma_wait(operation: Operation) -> None:
 
 
 RULES: dict[str, Rule] = {
+    "cluster_reduce": _cluster_reduce,
     "mbarrier_alloc": _mbarrier_alloc,
     "mbarrier": _mbarrier,
     "named_barrier": _named_barrier,

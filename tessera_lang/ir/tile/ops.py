@@ -113,6 +113,7 @@ _ARITHMETIC = [
     *_elementwise("neg abs", "a", "number"),
     *_elementwise("not", "a", "bits"),
     *_elementwise("sqrt floor ceil trunc round", "a", "float"),
+    *_elementwise("exp2", "a", "float"),
     *_elementwise("fma", "a b c", "float"),
     OpDef(
         "tile.cmp", ("a", "b"), "compare",

@@ -37,7 +37,8 @@ from tessera_lang.types.type import Tile
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
            "op.trunc": "trunc", "op.abs": "abs", "abs": "abs", "math.sqrt": "sqrt",
            "math.floor": "floor", "math.ceil": "ceil", "math.round": "round",
-           "math.trunc": "trunc"}  # fmt: skip
+           "math.trunc": "trunc", "fast.exp2": "exp2"}  # fmt: skip
+_LOG2_E = 1.4426950408889634
 _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min", "any": "any",
           "all": "all", "argmax": "argmax", "argmin": "argmin"}  # fmt: skip
 
@@ -61,6 +62,8 @@ def call(s: State, e: ast.Call) -> Node | None:
         return _cast(s, e, e.arguments[0])
     if name in ("min", "max"):
         return _extreme(s, e, name)
+    if name == "fast.exp":
+        return _fast_exp(s, e)
     if name in _NATIVE:
         return _native(s, e, _NATIVE[name])
     if name.startswith("op.") and name.removeprefix("op.") in (*_KINDS, "var"):
@@ -182,6 +185,15 @@ def _cast_call(s: State, e: ast.Call) -> Node:
 def _native(s: State, e: ast.Call, name: str) -> Node:
     x = s.node(needed(s, e, "x"))
     return combine.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
+
+
+def _fast_exp(s: State, e: ast.Call) -> Node:
+    """e to the power of x, by a power of two in f32: the error grows with the magnitude of x."""
+    x = s.node(needed(s, e, "x"))
+    wide = combine.cast(s, x, F32)
+    scaled = combine.mapped(s, "mul", (wide, combine.constant(s, _LOG2_E, F32)), F32)
+    power = combine.mapped(s, "exp2", (scaled,), F32, s.typed.types.get(e), e.span)
+    return combine.cast(s, power, x.dtype)
 
 
 def _extreme(s: State, e: ast.Call, name: str) -> Node:
@@ -330,7 +342,8 @@ def _softmax(s: State, e: ast.Call) -> Node:
     total = reduced(s, "add", power, axis, e.span)
     empty = combine.compared(s, "eq", total, zero)
     total = combine.select(s, empty, unit, total)
-    return combine.mapped(s, "div", (power, back(total)), dtype, s.typed.types.get(e), e.span)
+    share = combine.mapped(s, "div", (unit, total), dtype)  # one division a row
+    return combine.mapped(s, "mul", (power, back(share)), dtype, s.typed.types.get(e), e.span)
 
 
 def _causal(s: State, e: ast.Call) -> Node:

@@ -20,7 +20,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 from tessera_lang.types.type import Tensor, Tile, TileAxis, Type
 
-MOST_ELEMENTS = 1 << 16
+MOST_ELEMENTS = 1 << 17
 """More than this is cut into tiles by the schedule, even where every size is known."""
 
 

@@ -46,6 +46,8 @@ def lower_to_lanes(
     program: Program, plan: LaunchPlan, machine: Machine
 ) -> tuple[Program, LaunchPlan]:
     """The kernel as lane operations. Every size of a tile is chosen; ``accumulate`` is gone."""
+    if any(o.attributes.get("across", 1) != 1 for o in program.operations[0].walk()):
+        raise ValueError("loops of lanes have no axis that several groups share")
     made = _lowered(program, plan, machine, lean=False)
     if machine.target != "cpu" and shared_bytes(made[0].operations[0]) > machine.shared_limit:
         return _lowered(program, plan, machine, lean=True)

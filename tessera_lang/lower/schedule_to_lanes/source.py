@@ -90,8 +90,16 @@ class Source:
             place = self.place[op]
             at = self.index_in(use, place)
             if at is not None:
-                return at <= self.index[op]
+                return at <= self.index[op] and not self._repeats(place, home)
             if place == home or place[0].name in LOOPS:
                 return False
             op = place[0]
+        return False
+
+    def _repeats(self, place: Place, home: Place) -> bool:
+        """Whether a loop inside of ``home`` runs what stands in ``place`` again."""
+        while place != home:
+            if place[0].name in LOOPS:
+                return True
+            place = self.place[place[0]]
         return False

@@ -325,12 +325,15 @@ class Layouts:
 
     def wish(self, values: Sequence[Value]) -> tuple[Value, RegisterLayout]:
         """The layout that suits the greatest access to one of the values; else row-major."""
-        best: tuple[int, Value, RegisterLayout] | None = None
+        best: tuple[tuple[int, int], Value, RegisterLayout] | None = None
         for value in values:
             for operation in self._accesses.get(value, ()):
-                weight = self._weight(value, operation)
+                access = access_of(operation)
+                # Of equal ones the narrowest: in its layout neighbouring lanes fill lines, and
+                # the wider ones do too.
+                weight = (self._weight(value, operation), -self._vector(value, access))
                 if best is None or weight > best[0]:
-                    best = (weight, value, self._blocked(value, access_of(operation)))
+                    best = (weight, value, self._blocked(value, access))
         if best is not None:
             return best[1:]
         value = max(values, key=lambda v: prod(self.shape(v)))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.facts import FOR, Dot, Facts, numbers_or_names
 from tessera_lang.opt.schedule.rings import Ring
+from tessera_lang.opt.schedule.units import by_registers
 from tessera_lang.record import dataclass
 
 
@@ -48,7 +49,7 @@ def chains_of(facts: Facts, rings: Sequence[Ring]) -> tuple[Chain, ...]:
 
 def _is_chained(dot: Dot, loop: Operation, facts: Facts) -> bool:
     accumulator, result = dot.operation.operands[2], dot.operation.result
-    if dot.a.load is None or dot.b.load is None:
+    if dot.a.load is None or dot.b.load is None or by_registers(dot, facts):
         return False
     if accumulator not in loop.regions[0].arguments[_axes(loop) :]:
         return False

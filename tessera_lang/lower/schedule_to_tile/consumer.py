@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.layouts import wgmma_a
-from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.analysis.layouts import canonical, transposed, wgmma_a, wgmma_c
+from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.assign import Layouts
 from tessera_lang.lower.schedule_to_tile.body import Body
@@ -24,8 +24,14 @@ from tessera_lang.lower.schedule_to_tile.ring import RingUse, Turns
 from tessera_lang.lower.schedule_to_tile.roles import Pipeline
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch
 from tessera_lang.opt.schedule.facts import DOT, Dot, Operand
-from tessera_lang.opt.schedule.units import computed_layout, through_shared
-from tessera_lang.record import dataclass, field
+from tessera_lang.opt.schedule.promote import is_promoted
+from tessera_lang.opt.schedule.units import (
+    by_registers,
+    computed_layout,
+    promoted_parts,
+    through_shared,
+)
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 
 
@@ -66,8 +72,13 @@ class Consumer(Body):
         super().__init__(builder, facts, layouts, engine, scratch)
         self.pipeline = pipeline
         self._state = _State()
+        self._added: set[int] = set()
         self._computed: dict[tuple[int, bool], Value] = {}
         self._late = {n for t in pipeline.threaded.turns for n in t.chain.late}
+        self._read = {
+            d.a.load.operation.result for d in pipeline.schedule.dots
+            if d.a.load is not None and by_registers(d, pipeline.schedule)
+        }  # fmt: skip
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
         self._ends = {id(u.end): u for u in pipeline.threaded.uses}
         self._loops = {id(t.loop): t for t in pipeline.threaded.turns}
@@ -123,6 +134,8 @@ class Consumer(Body):
             pass
         elif operation.name == DOT:
             self._product(operation)
+        elif id(operation) in self._added:
+            pass
         elif operation.regions:
             self._nested(operation)
         elif operation.name in ("tile.yield", "tile.condition"):
@@ -182,6 +195,8 @@ class Consumer(Body):
             made = b.emit("tile.read_tile", (buffer, *at), (t,), None, (), (load.result.name,))
             self.bind(load.result, made.result)
             self._state.reading[use.number].by_lanes = True
+        if load.result in self._read:
+            self._state.reading[use.number].by_lanes = True
 
     def _last_reader(self, use: RingUse) -> Operation:
         """The last operation of the ring's region that reads a buffer of it."""
@@ -205,9 +220,14 @@ class Consumer(Body):
             if any(number in p.rings for p in self._state.issued):
                 continue
             if reading.by_lanes:
-                self.builder.barrier()
+                self._meet()
             reading.released = True
             self._release(number, self.scalar(reading.use.slot))
+
+    def _meet(self) -> None:
+        """The lanes of a warp group have read: one of them frees the slot for all."""
+        attributes = {"id": 0, "lanes": 128, "wait": True, "each": "warp_group"}
+        self.builder.emit("tile.named_barrier", (), (), attributes)
 
     def _release(self, number: int, slot: Value) -> None:
         ring = self.pipeline.rings[number]
@@ -221,29 +241,65 @@ class Consumer(Body):
         a, right, accumulator = operation.operands
         result = self.layouts.type_of(operation.result)
         assert result.layout is not None
-        flag = self._accumulates(operation, accumulator)
         rings: list[int] = []
         left, left_at = self._left(dot, a, result, rings)
         buffer, right_at = self._right(dot, right, rings)
+        if is_promoted(operation, self.pipeline.schedule):
+            self._promoted(dot, result, (left, buffer), (left_at, right_at))
+            return
+        flag = self._accumulates(operation, accumulator)
         start = self.demand(accumulator, result.layout)
-        attributes = {
-            "transpose_a": dot.a.load is not None and dot.a.swapped,
-            "transpose_b": dot.b.swapped, "precision": operation.attributes["precision"],
-        }  # fmt: skip
         made = b.emit(
             "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
-            attributes, (), (operation.result.name or "acc",),
+            _instruction(dot, left), (), (operation.result.name or "acc",),
         )  # fmt: skip
         b.emit("tile.mma.commit")
         self.bind(operation.result, made.result)
         chained = id(operation) in self._chained
         self._state.issued.append(_Issued(operation.result, tuple(rings), chained))
 
+    def _promoted(
+        self, dot: Dot, result: TileType, operands: tuple[Value, Value],
+        at: tuple[Sequence[Value], Sequence[Value]],
+    ) -> None:  # fmt: skip
+        """A product whose sum is added outside the unit, columns by columns where registers hold
+        no second accumulator. Another warp group multiplies while this one adds."""
+        b, operation = self.builder, dot.operation
+        (add,) = self.pipeline.schedule.users[operation.result]
+        total = next(v for v in add.operands if v is not operation.result)
+        held = self.demand(total, result.layout)
+        self._complete(len(self._state.issued))
+        parts = promoted_parts(*result.sizes)
+        width = result.sizes[1] // parts
+        layout = canonical(wgmma_c((result.sizes[0], width), self.engine.warps // 4))
+        part = replace(result, shape=(result.sizes[0], width), layout=layout)
+        nothing = b.emit("tile.splat", (b.constant(0.0, result.dtype),), (part,)).result
+        sums: list[Value] = []
+        for number in range(parts):
+            places = [*at[0], *_moved(b, at[1], -2 if dot.b.swapped else -1, number * width)]
+            operand = (nothing, *operands, b.constant(False, BOOL), *places)
+            made = b.emit("tile.mma.async", operand, (part,), _instruction(dot, operands[0]), (),
+                          ("part",))  # fmt: skip
+            b.emit("tile.mma.commit")
+            made = b.emit("tile.mma.wait", made.results, (part,), {"pending": 0}, (), ("part",))
+            before = held
+            if parts > 1:
+                starts = {"starts": (0, number * width)}
+                before = b.emit("tile.slice_tile", (held,), (part,), starts).result
+            sums.append(b.emit("tile.add", (before, made.result), (part,)).result)
+        if parts > 1:
+            sums = [b.emit("tile.join_tiles", sums, (result,), {"axis": 1}).result]
+        self.bind(add.result, sums[0])
+        self._added.add(id(add))
+
     def _left(
         self, dot: Dot, value: Value, result: TileType, rings: list[int]
     ) -> tuple[Value, list[Value]]:
         if dot.a.load is not None:
-            return self._buffer(dot.a.load.operation, rings)
+            buffer, at = self._buffer(dot.a.load.operation, rings)
+            if by_registers(dot, self.pipeline.schedule):
+                return self._read_left(dot, buffer, at), []
+            return buffer, at
         if through_shared(dot, dot.a):
             return self._written(dot, dot.a)
         t = value.type
@@ -251,6 +307,20 @@ class Consumer(Body):
         groups = self.engine.warps // 4
         shape = (result.sizes[0], t.sizes[1])
         return self.demand(value, wgmma_a(shape, groups, t.dtype)), []
+
+    def _read_left(self, dot: Dot, buffer: Value, at: Sequence[Value]) -> Value:
+        """A first operand in registers, from a buffer in which it lies in another order."""
+        t = dot.a.value.type
+        assert isinstance(t, TileType)
+        t = replace(t, layout=wgmma_a(t.sizes, self.engine.warps // 4, t.dtype))
+        if not dot.a.swapped:
+            return self.builder.emit("tile.read_tile", (buffer, *at), (t,)).result
+        assert t.layout is not None
+        layout = canonical(transposed(t.layout, (1, 0)))
+        lying = replace(t, shape=(t.sizes[1], t.sizes[0]), layout=layout)
+        read = self.builder.emit("tile.read_tile", (buffer, *at), (lying,)).result
+        attributes = {"permutation": (1, 0)}
+        return self.builder.emit("tile.transpose_tile", (read,), (t,), attributes).result
 
     def _right(self, dot: Dot, value: Value, rings: list[int]) -> tuple[Value, list[Value]]:
         if dot.b.load is None:
@@ -345,3 +415,18 @@ class Consumer(Body):
 
     def _use(self, number: int) -> RingUse:
         return self.pipeline.threaded.uses[number]
+
+
+def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
+    """The attributes of a product: which of its operands lie the other way round."""
+    turned = isinstance(left.type, BufferType) and dot.a.load is not None and dot.a.swapped
+    precision = dot.operation.attributes["precision"]
+    return {"transpose_a": turned, "transpose_b": dot.b.swapped, "precision": precision}
+
+
+def _moved(b: Builder, at: Sequence[Value], axis: int, by: int) -> list[Value]:
+    """Starts in a buffer, ``by`` further along an axis."""
+    out = list(at)
+    if by:
+        out[axis] = b.index(by)  # matrices begin at their first line
+    return out

@@ -1,8 +1,10 @@
-"""Results on their way out: in parts of a few columns, through two small buffers, by TMA.
+"""Results on their way out: in parts of a few columns, through two small buffers.
 
-While one part is on its way the next is written. Nobody waits for the last ones before the
-next tile begins; what is waited for is that a buffer may be written again. Owns the plan of
-the stores and their operations. Must not know what is stored.
+Where a tensor map can show the array, by TMA: while one part is on its way the next is written.
+Nobody waits for the last ones before the next tile begins; what is waited for is that a buffer
+may be written again. Elsewhere (lines at no multiple of 16 bytes) by lanes: each warp writes
+lines, its lanes neighbours. Owns the plan of the stores and their operations. Must not know
+what is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from tessera_lang.analysis.layouts import canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, digits
 from tessera_lang.lower.schedule_to_tile.maps import Boxes, Maps, buffer_starts, coordinates
-from tessera_lang.opt.schedule.copies import Access, access_of, contiguous_axis, tma_reason
+from tessera_lang.opt.schedule.copies import (
+    Access,
+    access_of,
+    contiguous_axis,
+    shared_layout,
+    tma_reason,
+)
 from tessera_lang.opt.schedule.facts import LOAD, LOOPS, STORE, Facts, is_grid
 from tessera_lang.opt.schedule.rings import STORE_BUFFERS, subtile_columns
 from tessera_lang.record import dataclass, replace
@@ -26,17 +34,20 @@ if TYPE_CHECKING:
     from tessera_lang.lower.schedule_to_tile.scratch import Scratch
 
 _GROUP = 4  # warps of a warp group
+_WARP = 32
+_LEAST_ROWS = 64  # a row for each warp of the largest role
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaving:
-    """One store by TMA. ``parts`` subtiles of ``columns``; ``steady``: the only one of its
+    """One store. ``parts`` subtiles of ``columns``; ``steady``: the only one of its
     kernel, with an even number of parts, so that buffers alternate from tile to tile.
-    ``groups``: warp groups that send their rows each on its own; 1: all together."""
+    ``groups``: warp groups that send their rows each on its own; 1: all together. Without
+    ``boxes`` it is written by lanes."""
 
     access: Access
     buffer: Value
-    boxes: Boxes
+    boxes: Boxes | None
     layout: RegisterLayout
     columns: int
     parts: int
@@ -44,13 +55,14 @@ class Leaving:
     groups: int
 
 
-def stores_by_tma(
+def stores_in_parts(
     facts: Facts, maps: Maps, scratch: Scratch, layouts: Layouts
 ) -> dict[Operation, Leaving]:
     """The stores that leave through buffers, with these. Warp groups go each its own way where
     they can for all stores: buffers are shared."""
     wanted = facts.kernel.attributes.get("subtile", 0)
-    able = [o for o, inside in facts.stores if wanted and _can_leave(o, inside, facts)]
+    by_tma = {o for o, inside in facts.stores if wanted and _can_leave(o, inside, facts)}
+    able = [o for o, _ in facts.stores if wanted and (o in by_tma or _in_lines(o, facts))]
     parts_of = {o: _part_layout(layouts, o) for o in able}
     found = [o for o in able if parts_of[o] is not None]
     groups = layouts.engine.warps // _GROUP
@@ -58,23 +70,25 @@ def stores_by_tma(
         _apart(layouts.of(o.operands[0]), access_of(o).tile.sizes[0], groups) for o in found
     ):
         groups = 1
-    buffers: dict[BufferType, Value] = {}
+    buffers: dict[tuple[BufferType, bool], Value] = {}
     out: dict[Operation, Leaving] = {}
     for store in found:
         access = access_of(store)
         width = subtile_columns(access.tile)
         rows, whole = access.tile.sizes[-2:]
         part = replace(access.tile, shape=(rows // groups, width))
-        boxes = maps.boxes(access, part)
-        t = BufferType(part.dtype, (STORE_BUFFERS, rows, width), layout=boxes.layout)
-        if t not in buffers:
+        boxes = maps.boxes(access, part) if store in by_tma else None
+        lines = shared_layout(part, 1)
+        t = BufferType(part.dtype, (STORE_BUFFERS, rows, width), layout=lines)
+        key = t, boxes is None
+        if key not in buffers:
             name = f"{access.view.name or 'out'}.tiles"
-            buffers[t] = scratch.allocate(t.dtype, t.shape, name, "stores", t.layout)
+            buffers[key] = scratch.allocate(t.dtype, t.shape, name, "stores", t.layout)
         parts = whole // width
         steady = len(found) == 1 and parts % STORE_BUFFERS == 0
         layout = parts_of[store]
         assert layout is not None
-        out[store] = Leaving(access, buffers[t], boxes, layout, width, parts, steady, groups)
+        out[store] = Leaving(access, buffers[key], boxes, layout, width, parts, steady, groups)
     return out
 
 
@@ -133,6 +147,18 @@ def _can_leave(store: Operation, inside: Sequence[Operation], facts: Facts) -> b
     return rows and not tma_reason(access, facts, "")
 
 
+def _in_lines(store: Operation, facts: Facts) -> bool:
+    """Whether lanes write lines: the rows of the tile are those of the array, next to each
+    other, and no tensor map shows them."""
+    access = access_of(store)
+    tile = access.tile
+    if store.name != STORE or len(tile.shape) != 2 or not subtile_columns(tile):
+        return False
+    if tile.sizes[0] % _LEAST_ROWS or contiguous_axis(access, facts) != 1:
+        return False
+    return bool(tma_reason(access, facts, ""))
+
+
 def _is_last(store: Operation, access: Access, facts: Facts) -> bool:
     """Whether nothing of an iteration touches the array of a store behind it: other iterations
     are independent, so what is under way then meets nobody."""
@@ -151,8 +177,13 @@ def leave(body: Body, store: Operation, leaving: Leaving) -> None:
     tile = body.demand(store.operands[0], t.layout)
     part_type = replace(t, shape=(t.sizes[0], leaving.columns), layout=leaving.layout)
     starts = body.scalars(leaving.access.starts)
+    if leaving.boxes is None:
+        body.write(leaving.access.view, store)
     for number in range(leaving.parts):
         column = number * leaving.columns
+        if leaving.boxes is None:
+            _write_lines(body, store, leaving, tile, part_type, number)
+            continue
         part = tile if leaving.parts == 1 else _part(body, tile, part_type, column)
         again = STORE_BUFFERS - 1 if leaving.steady or number else 0
         _wait(body, again, leaving.groups > 1)
@@ -163,6 +194,43 @@ def leave(body: Body, store: Operation, leaving: Leaving) -> None:
         b.emit("tile.fence_async")
         _meet(body, leaving)
         _send(body, leaving, starts, slot, column)
+
+
+def _write_lines(
+    body: Body, store: Operation, leaving: Leaving, tile: Value, part_type: TileType, number: int
+) -> None:
+    """One part, by lanes. Where it is written again, whoever read it has met the others since."""
+    b, access = body.builder, leaving.access
+    column = number * leaving.columns
+    part = tile if leaving.parts == 1 else _part(body, tile, part_type, column)
+    if number == 0:
+        _meet(body, leaving)
+    slot, zero = b.index(number % STORE_BUFFERS), b.index(0)
+    b.emit("tile.write_tile", (part, leaving.buffer, slot, zero, zero))
+    _meet(body, leaving)
+    lines = replace(part_type, layout=_lines(part_type, body.engine.warps))
+    read = b.emit("tile.read_tile", (leaving.buffer, slot, zero, zero), (lines,)).result
+    starts, extents = body.scalars(access.starts), body.scalars(access.extents)
+    along = access.dims[1]
+    starts[along] = b.binary("add", starts[along], b.index(column))
+    rest = b.binary("max", b.binary("sub", extents[1], b.index(column)), zero)
+    extents[1] = b.binary("min", rest, b.index(leaving.columns))
+    attributes = {
+        "dims": access.dims, "steps": access.steps, "vector": access.tile.dtype.bytes,
+        "whole": True,
+    }  # fmt: skip
+    view = body.scalar(access.view)
+    b.emit("tile.store_tile", (read, view, *starts, *extents), (), attributes)
+
+
+def _lines(part: TileType, warps: int) -> RegisterLayout:
+    """Each warp holds lines, one behind the other, its lanes neighbours on each; warp groups
+    hold rows as they do of any product."""
+    rows, columns = part.sizes
+    return canonical(RegisterLayout(
+        (Mode(columns // _WARP, 1, _WARP), Mode(rows // warps, 0, 1)), (Mode(_WARP, 1, 1),),
+        (Mode(warps, 0, rows // warps),),
+    ))  # fmt: skip
 
 
 def _part(body: Body, tile: Value, part: TileType, column: int) -> Value:
@@ -181,6 +249,7 @@ def _meet(body: Body, leaving: Leaving) -> None:
 
 def _send(body: Body, leaving: Leaving, starts: Sequence[Value], slot: Value, column: int) -> None:
     b, boxes = body.builder, leaving.boxes
+    assert boxes is not None
     along = b.binary("add", starts[boxes.dims[0]], b.index(column))
     with b.region() as region:
         first = _first_line(body, leaving)
@@ -206,7 +275,9 @@ def _first_line(body: Body, leaving: Leaving) -> Value:
 
 def all_gone(body: Body, leaving: Iterable[Leaving]) -> None:
     """Before a role ends its buffers have been read."""
-    _wait(body, 0, any(x.groups > 1 for x in leaving))
+    sent = [x for x in leaving if x.boxes is not None]
+    if sent:
+        _wait(body, 0, any(x.groups > 1 for x in sent))
 
 
 def _wait(body: Body, pending: int, each: bool) -> None:

@@ -200,9 +200,10 @@ class _Lowering:
         b, grid = self.builder, self.threaded.grid
         rows = self.threaded.kernel.attributes.get("group_rows", 1)
         assert isinstance(rows, int)
-        walk = walk_of(b, grid, top.scalar, self.cluster, rows)
+        stays = bool(self.threaded.kernel.attributes.get("persistent"))
+        walk = walk_of(b, grid, top.scalar, self.cluster, rows, stays)
         rings = [self._ring(u) for u in self.threaded.uses]
-        self.engine.leaving = epilogue.stores_by_tma(
+        self.engine.leaving = epilogue.stores_in_parts(
             self.schedule, self.maps, self.scratch, self.layouts
         )
         pipeline = Pipeline(self.threaded, self.schedule, rings, walk.rank, self.cluster.size)

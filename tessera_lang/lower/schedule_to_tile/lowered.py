@@ -31,6 +31,7 @@ class Lowered:
         self.scratch = scratch
         self.order = Order(facts)
         self.values: dict[Value, Value] = {}
+        self.met = False  # whether all groups of the cluster have met
 
     # --- values -----------------------------------------------------------------------------
 
@@ -67,6 +68,10 @@ class Lowered:
             return tile
         operands = [tile, *self.scratch.buffer(convert_scratch(t, layout))]
         return self.builder.emit("tile.convert", operands, (replace(t, layout=layout),)).result
+
+    def repeats(self, operation: Operation) -> bool:
+        """Whether one group may run an operation more than once."""
+        return True
 
     def type_of(self, value: Value) -> IRType:
         """The type a Schedule value takes in Tile IR."""

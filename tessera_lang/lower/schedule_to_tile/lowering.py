@@ -25,6 +25,7 @@ from tessera_lang.lower.schedule_to_tile.matrix import MatrixEngine
 from tessera_lang.lower.schedule_to_tile.memory_plan import plan_memory
 from tessera_lang.lower.schedule_to_tile.notes import notes_on_directives
 from tessera_lang.lower.schedule_to_tile.operands import products_of
+from tessera_lang.lower.schedule_to_tile.repack import repacked
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch, Taken
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.tile.shared_memory import shared_bytes
@@ -44,7 +45,7 @@ def lower_to_tile(
     Raises NotTiled where there is no form with register tiles. ``remarks`` takes notes, and an
     error where shared memory does not suffice: then the program is not to be compiled.
     """
-    program = squeeze(program)
+    program, plan = repacked(squeeze(program), plan)
     (kernel,) = program.operations
     if "roles" in kernel.attributes:
         try:
@@ -63,7 +64,8 @@ def lower_to_tile(
         remarks.append(_too_much(made.kernel, total, machine, made.table))
     groups = made.grid.groups if made.grid is not None else 1
     done = replace(
-        plan, group=(32 * made.warps,), grid=(groups,), cluster=(), shared_bytes=total,
+        plan, group=(32 * made.warps,), grid=(groups,), cluster=lowering.cluster,
+        shared_bytes=total,
         persistent=made.grid is not None and made.grid.stays,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done
@@ -85,11 +87,12 @@ class _Lowering:
         self.numbers = Numbers(Source(kernel), plan)
         self.facts = Facts(kernel, self.numbers.key)
         self.grid = grid_of(kernel, self.numbers, machine.units)
+        self.cluster = _cluster_of(kernel)
 
     def attempt(self, direct: bool) -> tuple[_Made, list[Diagnostic]]:
         kernel, facts = self.kernel, self.facts
-        notes = notes_on_directives(kernel, facts)
         warps = warps_of(kernel)
+        notes = notes_on_directives(kernel, facts, warps)
         stays = self.grid is not None and self.grid.stays
         engine = MatrixEngine(self.machine, warps, kernel, facts, notes, stays)
         vector = kernel.attributes.get("vectorize", 0)
@@ -116,6 +119,8 @@ class _Lowering:
         attributes = dict(made.attributes)
         if "divisors" in kernel.attributes:
             attributes["divisors"] = kernel.attributes["divisors"]
+        if self.cluster:
+            attributes["cluster"] = self.cluster
         made = plan_memory(replace(made, attributes=attributes, span=kernel.span))
         return _Made(made, warps, self.grid, scratch.table()), notes
 
@@ -132,6 +137,13 @@ class _Lowering:
 
         body.engine.before_control(body, operation)
         build_grid(body.builder, self.grid, body.scalar, inside)
+
+
+def _cluster_of(kernel: Operation) -> tuple[int, ...]:
+    """The groups that share an axis; empty where none do."""
+    across = [o.attributes.get("across", 1) for o in kernel.walk()]
+    groups = max((n for n in across if isinstance(n, int)), default=1)
+    return (groups,) if groups > 1 else ()
 
 
 def warps_of(kernel: Operation) -> int:

@@ -84,7 +84,7 @@ class Maps:
             for panel in range(panels) for line in range(0, lines, height)
         ]  # fmt: skip
         dims = (access.dims[axis], access.dims[across])
-        array, axes = self._array(access.view)
+        array, axes = self.array(access.view)
         order = self._order(axes, dims[0])
         box = tuple(layout.panel if d == dims[0] else height if d == dims[1] else 1 for d in order)
         slot = Slot(
@@ -101,7 +101,7 @@ class Maps:
         """The view's axes, the contiguous one last."""
         return (*(d for d in range(len(axes)) if d != unit), unit)
 
-    def _array(self, view: Value) -> tuple[int, tuple[int, ...]]:
+    def array(self, view: Value) -> tuple[int, tuple[int, ...]]:
         """The parameter a view shows, and the parameter's axis for each of the view's."""
         pointer, sizes, strides = self.facts.argument_numbers(view)
         slots = self.plan.slots
@@ -122,6 +122,9 @@ class Maps:
         return number, axes
 
     def _rank(self, number: int) -> int:
+        copy = self.plan.copy_of(number)
+        if copy is not None:
+            return len(copy.axes)
         parameters = self.plan.parameters
         if number < len(parameters):
             return parameters[number].rank or len(parameters[number].dims)
@@ -131,6 +134,9 @@ class Maps:
         self, number: int, dim: int, sizes: Sequence[int | None], strides: Sequence[int | None]
     ) -> int:
         """The parameter's axis behind one of the view's, by its stride or its size."""
+        copy = self.plan.copy_of(number)
+        if copy is not None and strides[dim] is None:
+            return copy.axes[-1]
         for candidates in (strides, sizes):
             found = candidates[dim] if dim < len(candidates) else None
             slot = self.plan.slots[found] if found is not None else None

@@ -312,8 +312,9 @@ class _Side:
     def _fitting(self, tile: Value) -> Value:
         """In the dtype of the fragments."""
         t = tile_of(tile)
-        if self.dtype is None or t.dtype == self.dtype:
-            return tile
+        mixed = t.dtype.bits == 8 and self.dtype is not None and self.dtype.bits == 8
+        if self.dtype is None or t.dtype == self.dtype or mixed:
+            return tile  # an instruction takes 8-bit floats of two kinds
         to = replace(t, dtype=self.dtype)
         return self.body.builder.emit("tile.cast", (tile,), (to,)).result
 

@@ -15,9 +15,10 @@ _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
 _WIDEST = 16
 
 
-def notes_on_directives(kernel: Operation, facts: Facts) -> list[Diagnostic]:
-    """Why ``vectorize`` and ``unroll`` are not honoured, where they are not."""
-    found = [*_vectorize(kernel, facts), *_unroll(kernel)]
+def notes_on_directives(kernel: Operation, facts: Facts, warps: int) -> list[Diagnostic]:
+    """Why ``vectorize`` and ``warps`` are not honoured, where they are not; ``warps``: how many
+    there are."""
+    found = [*_vectorize(kernel, facts), *_warps(kernel, warps)]
     return list({(d.code, d.message): d for d in found}.values())
 
 
@@ -46,12 +47,11 @@ def _not_vectorized(access: Access, facts: Facts, said: int) -> str:
     return ""
 
 
-def _unroll(kernel: Operation) -> Iterator[Diagnostic]:
-    for operation in kernel.walk():
-        said = operation.attributes.get("unroll")
-        if isinstance(said, int) and said > 1:
-            reason = "the steps of a tile are unrolled already, and each iteration has a barrier"
-            yield _note(f"`schedule.unroll({said})`", reason, operation)
+def _warps(kernel: Operation, warps: int) -> Iterator[Diagnostic]:
+    said = kernel.attributes.get("warps")
+    if isinstance(said, int) and said > 0 and said != warps:
+        reason = f"tiles are spread over a power of two up to 16; the group has {warps}"
+        yield _note(f"`schedule.warps({said})`", reason, kernel)
 
 
 def _note(what: str, reason: str, operation: Operation) -> Diagnostic:

@@ -173,6 +173,9 @@ def _reduce(body: Lowered, operation: Operation) -> None:
         fill = body.builder.constant(_identity(kind, t.dtype), t.dtype)
         tile = masked(body, tile, fill, [(axis, body.scalar(extent))])
     made = _reduced(body, tile, kind, axis, operation.result.type)
+    groups = operation.attributes.get("across", 1)
+    if isinstance(groups, int) and groups > 1:
+        made = _across_groups(body, made, operation, groups)
     if is_tile(operation.result):
         made = body.convert(made, body.layouts.of(operation.result))
     body.bind(operation.result, made)
@@ -191,6 +194,18 @@ def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -
     return body.builder.emit(
         "tile.reduce_tile", operands, (to,), {"kind": kind, "axis": axis}
     ).result
+
+
+def _across_groups(body: Lowered, value: Value, operation: Operation, groups: int) -> Value:
+    """The results of all groups of the cluster, each for its part of the axis."""
+    assert isinstance(value.type, DType)
+    if not body.met:  # before one writes into the memory of another, which has begun by then
+        body.builder.emit("tile.cluster_barrier")
+        body.met = True
+    buffer = body.scratch.allocate(value.type, (groups,), "cluster", "results of a cluster")
+    attributes = {"kind": operation.attributes["kind"], "again": body.repeats(operation)}
+    operands = (value, buffer)
+    return body.builder.emit("tile.cluster_reduce", operands, (value.type,), attributes).result
 
 
 def _scan(body: Lowered, operation: Operation) -> None:

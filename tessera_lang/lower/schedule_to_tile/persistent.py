@@ -1,4 +1,4 @@
-"""Groups that walk over the tiles of a grid: how many there are, and where each one lies.
+"""Groups that walk over the tiles of a grid, or have one each: how many, and where each one lies.
 
 Owns the arithmetic of the walk: numbers of tiles along the axes, the place of a tile in an
 order of blocks of rows, clusters as neighbours along one axis. A tile's number counts clusters;
@@ -27,7 +27,8 @@ class Cluster:
 @dataclass(slots=True, eq=False)
 class Walk:
     """The tiles of a grid. ``lowers`` and ``steps`` are values of Tile IR, one an axis;
-    ``counts`` the tiles along each axis (u32), along the cluster's axis the clusters."""
+    ``counts`` the tiles along each axis (u32), along the cluster's axis the clusters. Where a
+    group does not stay (``stays``), there are as many groups as tiles, and each has one."""
 
     builder: Builder
     lowers: Sequence[Value]
@@ -36,6 +37,7 @@ class Walk:
     cluster: Cluster
     rank: Value | None
     group_rows: int
+    stays: bool = True
 
     def first(self) -> Value:
         """The first tile of this group's cluster."""
@@ -110,7 +112,7 @@ class Walk:
 
 def walk_of(
     builder: Builder, grid: Operation, scalar: Callable[[Value], Value], cluster: Cluster,
-    group_rows: int,
+    group_rows: int, stays: bool = True,
 ) -> Walk:  # fmt: skip
     """The walk over a grid whose bounds are known by now; ``scalar`` gives their values."""
     axes = axes_of(grid)
@@ -128,7 +130,7 @@ def walk_of(
     rank = None
     if cluster.size > 1:
         rank = builder.emit("tile.cluster_rank", (), (INDEX,), names=("rank",)).result
-    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows)
+    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows, stays)
 
 
 def over_tiles(
@@ -137,6 +139,8 @@ def over_tiles(
 ) -> tuple[Value, ...]:  # fmt: skip
     """``body(variables, carried)`` for every tile of this group; gives what is carried on."""
     b = walk.builder
+    if not walk.stays:
+        return tuple(body(walk.variables(walk.first()), carried))
     arguments = [("tile", INDEX), *((v.name, v.type) for v in carried)]
     with b.region(*arguments) as region:
         tile, *inner = region.arguments

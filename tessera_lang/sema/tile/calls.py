@@ -184,7 +184,7 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
             pass
     if kind in reductions.REDUCTIONS:
         return reductions.reduction(c, e, name, bound)
-    if name.startswith("op.") and len(bound) == 1 and "x" in bound:
+    if name.startswith(("op.", "fast.")) and len(bound) == 1 and "x" in bound:
         return functions.elementwise(c, e, name, bound["x"])
     _all(c, e)  # a statement: `op.prefetch`, a directive, a loop
     return c.report("T0607", f"`{name}` cannot stand here", e.span, helps=(_where(name),))

@@ -82,6 +82,7 @@ class Kernel:
     fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
     needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
     whole: dict[tuple[str, int], None] = field(default_factory=dict[tuple[str, int], None])
+    parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     changed: bool = False
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
     callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
@@ -121,7 +122,7 @@ class TileContext(Context):
     products: int = 0
     ranks: list[int] = field(default_factory=list[int])
     returned: ast.Return | None = None
-    returns_declared: tuple[DType, tuple[Dim, ...]] | None = None
+    returns_declared: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
     branches: int = 0  # run-time branches around the statement
     outer: frozenset[str] = frozenset()  # loop variables of the caller
 

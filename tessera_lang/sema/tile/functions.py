@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.record import replace
 from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, silent, source_of
@@ -28,7 +29,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, DType
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
 
-NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc")
+NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc", *FAST_MATH)
 """Functions of floats that are operations."""
 OWN = ("silu", "rsqrt")
 """Functions that ``std.math`` has for tiles only."""
@@ -58,6 +59,11 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             else (),
         )  # fmt: skip
     result = o.term
+    if name in FAST_MATH and result.dtype == F64:
+        return c.report(
+            "T0207", f"`{name}` takes floats of at most 32 bits, not f64", x.span,
+            helps=(f"write `{name.removeprefix('fast.')}({source_of(x)})`",),
+        )  # fmt: skip
     if name not in NATIVE:
         compute = F64 if result.dtype == F64 else F32
         axes = result.axes if isinstance(result, Tile) else ()

@@ -39,6 +39,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.sema.whole import is_whole
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.target.facts import size_in_bucket
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import (
     ERROR,
@@ -127,7 +128,7 @@ def _context(
         scope, declaration, typed, shared, True, Cells(list(parameters.cells)), variables,
         parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
-    c.returns_declared = parameters.result
+    c.returns_declared = parameters.results
     attach(c)
     typed.sizes = dict(parameters.sizes)
     return c
@@ -159,6 +160,9 @@ def _learn_sizes(c: TileContext, signature: Signature) -> None:
                 facts.bound[dim.name] = bound if old is None else min(old, bound)
             if axis < len(sizes.divisors):
                 facts.divides(dim.name, max(1, sizes.divisors[axis]))
+                exact = size_in_bucket(facts.bound.get(dim.name, 0), sizes.divisors[axis])
+                if exact:
+                    facts.learn(dim.name, exact)
 
 
 def _learn_conditions(c: TileContext) -> None:

@@ -20,6 +20,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, broadcast, meet_axes
+from tessera_lang.sema.tile.slices import takes_parts
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, DType
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis
@@ -33,6 +34,7 @@ PAIRS = (
 
 def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
     """``a @ b`` over the last axis of ``a`` and the last but one of ``b``."""
+    takes_parts(c)
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
     a, b = value_of_operand(c, a), value_of_operand(c, b)

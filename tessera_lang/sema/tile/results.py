@@ -6,6 +6,8 @@ not know how a runtime allocates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.arguments import bind_builtin
 from tessera_lang.sema.assigned import (
@@ -36,6 +38,7 @@ from tessera_lang.types.dtype import F32, DType
 from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
+_Declared = tuple[DType, tuple[Dim, ...]]
 MAKERS = tuple(
     f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")
 )
@@ -179,11 +182,16 @@ def check_return(c: TileContext, s: ast.Return) -> None:
     if c.inlined:
         _inlined(c, s.value, terms)
         return
-    found = [_result(c, e, t) for e, t in zip(items, terms, strict=True)]
+    wanted: Sequence[_Declared | None] = c.returns_declared or [None] * len(items)
+    if len(wanted) != len(items):
+        _other_count(c, s.value, len(wanted), len(items))
+        wanted = [None] * len(items)
+    found = [_result(c, e, t, w) for e, t, w in zip(items, terms, wanted, strict=True)]
     if c.final:
         c.kernel.results = tuple(f for f in found if f is not None)
-    if len(found) == 1 and found[0] is not None:
-        _declared(c, items[0], found[0])
+    for e, made, one in zip(items, found, wanted, strict=True):
+        if made is not None and one is not None:
+            _declared(c, e, made, one)
     c.returns.type = terms[0] if len(terms) == 1 else TupleType(tuple(terms))
 
 
@@ -198,7 +206,21 @@ def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
     c.returns.since = value.span
 
 
-def _result(c: TileContext, e: ast.Expr, term: Type) -> tuple[DType, tuple[Dim, ...]] | None:
+def _other_count(c: TileContext, e: ast.Expr, declared: int, made: int) -> None:
+    at = c.declaration.returns
+    c.report(
+        "T0208", f"`{c.declaration.name}` returns {_arrays(declared)}, and this is {made}", e.span,
+        labels=(Label(at.span, "declared here"),) if at is not None else (),
+    )  # fmt: skip
+
+
+def _arrays(count: int) -> str:
+    return "1 array" if count == 1 else f"{count} arrays"
+
+
+def _result(
+    c: TileContext, e: ast.Expr, term: Type, wanted: _Declared | None
+) -> _Declared | None:  # fmt: skip
     if is_silent(term):
         return None
     if isinstance(term, Tensor) and isinstance(e, ast.Name) and e.id in result_names(c):
@@ -214,7 +236,7 @@ def _result(c: TileContext, e: ast.Expr, term: Type) -> tuple[DType, tuple[Dim, 
     if is_waiting(o.term):
         return None
     c.ranks.append(len(o.term.axes))
-    dtype = _wanted_dtype(c) or o.term.dtype
+    dtype = wanted[0] if wanted is not None else o.term.dtype
     if not give_tile(c, e, o.term, dtype, False):
         at = c.declaration.returns
         c.report(
@@ -231,16 +253,10 @@ def _result(c: TileContext, e: ast.Expr, term: Type) -> tuple[DType, tuple[Dim, 
     return None if shape is None else (dtype, shape)
 
 
-def _wanted_dtype(c: TileContext) -> DType | None:
-    returns = c.returns_declared
-    return returns[0] if returns is not None else None
-
-
-def _declared(c: TileContext, e: ast.Expr, found: tuple[DType, tuple[Dim, ...]]) -> None:
+def _declared(c: TileContext, e: ast.Expr, found: _Declared, wanted: _Declared) -> None:
     """``-> bf16[m, n]``: what is returned has this dtype and these sizes."""
-    at, wanted = c.declaration.returns, c.returns_declared
-    if at is None or wanted is None:
-        return
+    at = c.declaration.returns
+    assert at is not None
     dtype, dims = wanted
     if dtype != found[0]:
         c.report(

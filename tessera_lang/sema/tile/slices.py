@@ -31,14 +31,22 @@ def whole_axis(c: TileContext, size: Dim, *, room: bool = True) -> TileAxis:
     now = facts.resolve(size)
     if not room:
         return TileAxis(None, now)
+    names = [n.name for n in (size, now) if isinstance(n, Sym)]
+    for name in names:
+        if name in c.kernel.origins:
+            c.kernel.whole.setdefault(c.kernel.origins[name])
+    bound = next((facts.bound[name] for name in names if name in facts.bound), None)
+    if bound is not None and bound > MOST_BUCKET and c.kernel.parts:
+        bound = None
     if isinstance(now, int):
-        return TileAxis(max(1, now) if now <= MOST_BUCKET else None, now)
-    if isinstance(now, Sym):
-        origin = c.kernel.origins.get(now.name)
-        if origin is not None:
-            c.kernel.whole.setdefault(origin)
-        return TileAxis(facts.bound.get(now.name), now)
-    return TileAxis(None, now)
+        return TileAxis(max(1, now) if now <= max(MOST_BUCKET, bound or 0) else None, now)
+    return TileAxis(bound, now)
+
+
+def takes_parts(c: TileContext) -> None:
+    """From now on an axis that is longer than most is no tile as a whole."""
+    if not c.kernel.parts:
+        c.kernel.parts = c.kernel.changed = True
 
 
 def as_tile(c: TileContext, e: ast.Expr, term: Tensor) -> Tile:
@@ -139,6 +147,7 @@ def _of_array(
         if is_whole(item):
             axes.append(whole_axis(c, size, room=room))
         elif isinstance(item, ast.SliceExpr):
+            takes_parts(c)
             axis = slice_axis(c, item, size, position, e)
             good = good and axis is not None
             if axis is not None:
@@ -152,6 +161,8 @@ def _of_array(
             _check_index(c, e, item, size, position)
         position += 1
     axes.extend(whole_axis(c, size, room=room) for size in base.shape[position:])
+    if sum(a.capacity != 1 for a in axes) > 1:
+        takes_parts(c)
     if not target:
         read(c, e)
     if not good:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin, IntegerType, f32
-from xdsl.parser import Parser
-
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program, same_program
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.types.dtype import DTYPES, F32
+from tessera_lang.types.dtype import DTYPES
 from tests.house.places import ROOT
+from tests.unit.ir.other_parser import names_read, types_read
 
 BLOCK = re.compile(r"^```tessera(?: right)?\n(.*?)^```", re.S | re.M)
 
@@ -27,15 +24,6 @@ def sources() -> dict[str, str]:
         for i, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
             found[f"{page.stem}-{i}"] = match[1]
     return {name: text for name, text in found.items() if "@kernel" in text}
-
-
-def read(text: str) -> list[str]:
-    """Names of the operations that xDSL finds, outermost first."""
-    context = Context(allow_unregistered=True)
-    context.load_dialect(Builtin)
-    module = Parser(context, text).parse_module()
-    module.verify()
-    return [o.attributes["op_name__"].data for o in module.walk() if o is not module]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
 
 
 def kernels(source: str, path: str) -> list[Program]:
@@ -56,7 +44,7 @@ def test_real_kernels(tmp_path: Path) -> None:
     for name, source in sources().items():
         for program in kernels(source, str(tmp_path / f"{name}.tessera")):
             text = print_program(program)
-            assert read(text) == [o.name for o in program.walk()]
+            assert names_read(text) == [o.name for o in program.walk()]
             assert same_program(parse_program(text), program)
             seen += 1
     assert seen >= 5
@@ -71,10 +59,7 @@ def test_every_type_and_number() -> None:
         for value in values:
             b.constant(value, dtype, dtype.name)
     text = print_program(b.program())
-    assert set(read(text)) == {"tile.constant"}
-    context = Context(allow_unregistered=True)
-    context.load_dialect(Builtin)
-    types = {r.type for o in Parser(context, text).parse_module().walk() for r in o.results}
+    assert set(names_read(text)) == {"tile.constant"}
+    types = types_read(text)
     assert len(types) == len(DTYPES)
-    assert {f32, IntegerType(1), IntegerType(32)} <= types
-    assert F32.name == str(f32)
+    assert {"f32", "i1", "i32"} <= types

@@ -572,8 +572,8 @@ def scalar_operation(o: Operation, kind: str, v: list[Any]) -> Any:
 _SIMPLE: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "neg": operator.neg,
-    "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor,
-    "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
+    "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
 }  # fmt: skip
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,

@@ -34,7 +34,7 @@ from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import evaluate_dim
 from tests.unit.schedule import reference
 from tests.unit.schedule.reference import garbage, numpy_type
-from tests.unit.schedule_to_tile.machine import Machine, Memory
+from tests.unit.schedule_to_tile.machine import Machine, Memory, with_copies
 
 Array = np.ndarray[Any, Any]
 _PASSING = ("mma.async", "mma.wait", "yield", "for", "if", "once", "roles")
@@ -236,6 +236,7 @@ class HopperMachine(Machine):
     leader: int | None = None
     dirty: dict[Any, str] = field(default_factory=dict[Any, str])
     arrived: int = 0
+    given: list[Any] = field(default_factory=list[Any])
     role: str = ""
     ended: bool = False
 
@@ -288,6 +289,19 @@ class HopperMachine(Machine):
 
     def _op_cluster_rank(self, o: Operation) -> Any:
         return (np.int64(self.peers.index(self)),)
+
+    def _op_cluster_reduce(self, o: Operation) -> Any:
+        assert self.arrived, "a group writes the memory of one that may not have begun"
+        self.given.append(self.get(o.operands)[0])
+        turn = len(self.given)
+        self.tasks.block(lambda: all(len(p.given) >= turn for p in self.peers))
+        parts = [p.given[turn - 1] for p in self.peers]
+        combine = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+        while len(parts) > 1:
+            paired = [combine[str(o.attributes["kind"])](a, b)
+                      for a, b in zip(parts[::2], parts[1::2], strict=False)]  # fmt: skip
+            parts = paired + parts[len(parts) - len(parts) % 2 :]
+        return (parts[0],)
 
     def _op_cluster_barrier(self, o: Operation) -> Any:
         self.arrived += 1
@@ -497,8 +511,9 @@ def launch(program: Program, plan: LaunchPlan, *arguments: Any, most: int = 3) -
     assert groups % cluster == 0
     if plan.persistent:
         groups = min(groups, most * cluster)
+    arrays = with_copies(plan, [*arguments, *results])
     for first in range(0, groups, cluster):
-        _run_cluster(program, plan, [*arguments, *results], sizes, (first, cluster, groups))
+        _run_cluster(program, plan, arrays, sizes, (first, cluster, groups))
     return tuple(results)
 
 

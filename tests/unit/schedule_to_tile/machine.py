@@ -68,7 +68,9 @@ class Memory:
         for name in ("data", "written", "read"):
             array = getattr(self, name)
             steps = [s * array.itemsize for s in strides]
-            setattr(made, name, np.lib.stride_tricks.as_strided(array, sizes, steps))
+            plain = array.view(f"V{array.itemsize}")  # NumPy knows no strides of some dtypes
+            strided = np.lib.stride_tricks.as_strided(plain, sizes, steps)
+            setattr(made, name, strided.view(array.dtype))
         return made
 
 
@@ -480,6 +482,22 @@ class Machine:
         return ()
 
 
+def with_copies(plan: LaunchPlan, arrays: Sequence[Any]) -> list[Any]:
+    """The arrays and the copies of them that a plan asks for, with poison between lines."""
+    out = list(arrays)
+    for copy in plan.copies:
+        array = arrays[copy.parameter]
+        strides = copy.strides(array.shape, array.itemsize)
+        span = max((n * s for n, s in zip(array.shape, strides, strict=True)), default=0)
+        flat = np.full(max(1, span), garbage(array.dtype.type), array.dtype)
+        made = np.lib.stride_tricks.as_strided(
+            flat, array.shape, [s * array.itemsize for s in strides]
+        )
+        made[...] = array
+        out.append(made)
+    return out
+
+
 def launch(program: Program, plan: LaunchPlan, *arguments: Any) -> tuple[Array, ...]:
     """Runs every group; the results. Arrays are written in place."""
     sizes = reference._bound(plan, arguments)  # pyright: ignore[reportPrivateUsage]
@@ -494,7 +512,7 @@ def launch(program: Program, plan: LaunchPlan, *arguments: Any) -> tuple[Array, 
     groups = int(np.prod([evaluate_dim(d, sizes) for d in plan.grid]))
     if plan.persistent:
         groups = min(groups, 3)
-    arrays = [*arguments, *results]
+    arrays = with_copies(plan, [*arguments, *results])
     for group in range(groups):
         given: list[Any] = []
         memories: list[Memory] = []

@@ -19,7 +19,7 @@ from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, DTYPES, F32, DType
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 from tests.unit.schedule import reference
-from tests.unit.schedule_to_tile import hopper_machine
+from tessera_backend.cpu.asynchronous import launch as machine
 from tests.unit.schedule_to_tile import hopper_programs as forms
 
 RANDOM = np.random.default_rng(11)
@@ -44,7 +44,7 @@ def lowered(kernel: Kernel) -> tuple[Program, LaunchPlan, Program]:
 def check(kernel: Kernel, *arrays: np.ndarray[Any, Any], rtol: float = 0.0) -> Operation:
     tiled, plan, decided = lowered(kernel)
     ours, theirs = [a.copy() for a in arrays], [a.copy() for a in arrays]
-    hopper_machine.launch(tiled, plan, *ours)
+    machine.launch(tiled, plan, *ours)
     reference.launch(decided, kernel.plan, *theirs)
     for x, y in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(x.astype(np.float64), y.astype(np.float64), rtol=rtol, atol=rtol)
@@ -164,14 +164,14 @@ PLANTED = [
 @pytest.mark.parametrize(("name", "place"), PLANTED)
 def test_a_planted_fault_is_found(name: str, place: int) -> None:
     kernel = matmul(256, 512, 512, attributes={
-        "tile": (128, 128, 64), "pipeline_stages": 2, "cluster": (1, 1)
+        "tile": (128, 128, 64), "pipeline_stages": 2, "cluster": (1, 1), "persistent": True,
     })  # fmt: skip
     tiled, plan, _ = lowered(kernel)
     a, b = numbers((256, 512)), numbers((512, 512))
     right, wrong = np.full((256, 512), np.nan, a.dtype), np.full((256, 512), np.nan, a.dtype)
-    hopper_machine.launch(tiled, plan, a, b, right, most=1)
+    machine.launch(tiled, plan, a, b, right, most=1)
     try:
-        hopper_machine.launch(without(tiled, name, place), plan, a, b, wrong, most=1)
+        machine.launch(without(tiled, name, place), plan, a, b, wrong, most=1)
     except AssertionError:
         return
     assert not np.array_equal(right, wrong)

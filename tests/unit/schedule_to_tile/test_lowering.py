@@ -15,7 +15,7 @@ from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import BF16, F16, F32, F64, DType
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 from tests.unit.schedule import reference
-from tests.unit.schedule_to_tile import machine
+from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(7)
 

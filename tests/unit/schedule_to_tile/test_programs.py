@@ -18,7 +18,7 @@ from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, I8, I32, INDEX, DType
 from tests.unit.lower.lanes import ArrayBuilder, build, clip
 from tests.unit.schedule import reference
-from tests.unit.schedule_to_tile import machine
+from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(11)
 Body = Callable[[ArrayBuilder, list[Value]], None]

@@ -15,7 +15,7 @@ from tessera_lang.target.machine import MACHINES
 from tests.unit.lower.random_schedule import ARRAYS, random_kernel
 from tests.unit.schedule import reference
 from tests.unit.schedule.reference import Leak
-from tests.unit.schedule_to_tile import machine
+from tessera_backend.cpu.asynchronous import launch as machine
 
 
 def directives(random: Random) -> dict[str, Any]:

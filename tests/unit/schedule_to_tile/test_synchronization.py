@@ -17,7 +17,7 @@ from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16
 from tests.unit.opt.schedule.programs import matmul
 from tests.unit.schedule import reference
-from tests.unit.schedule_to_tile import machine
+from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(3)
 

@@ -1,0 +1,85 @@
+"""Rules of copies by lanes that complete later (``cp.async``), and of barriers of one strand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tessera_backend.cpu.asynchronous.accesses import (
+    check_vector,
+    part_of,
+    place_in,
+    take,
+    taken,
+    touch,
+)
+from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
+from tessera_backend.cpu.asynchronous.memory import Memory
+from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.strand import Rule, Strand
+from tessera_lang.ir.core import Operation
+
+
+def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
+    view, target = s.get(o.operands[:2])
+    dims: Any = o.attributes["dims"]
+    rank = len(dims)
+    shape = target.data.shape[target.data.ndim - rank :]
+    part = part_of(s, o, 2, rank, view)
+    vector = o.attributes["vector"]
+    if not isinstance(vector, int) or vector < max(4, view.data.itemsize):
+        raise AsynchronousFault(f"{o.name} copies pieces of {vector} bytes", o)
+    check_vector(o, view, part)
+    starts = s.numbers(o.operands[2 + view.data.ndim + rank :])
+    at, box = place_in(o, starts, shape, target)
+    touch(s, o, view, "read", part.box, ("view", "copy", part.box, part.dims))
+    access = Access(
+        "write", o, s.clock, box, target.frame, ("copy", s.anew()), s.leader,
+        s.copies.key, s.copies.count,
+    )  # fmt: skip
+    _write(s, target, access)
+    found = taken(view, part, shape)
+    target.poison(at)
+
+    def land() -> None:
+        """For the lanes that copied it is there; for others it is behind the next barrier."""
+        target.data[at] = found
+        access.agent, access.time = None, s.clock.time
+
+    s.copies.issue(o, land)
+    return ()
+
+
+def _write(s: Strand, target: Memory, access: Access) -> None:
+    take(s, target, access)
+    if target.history is not None:
+        target.history.add(access)
+
+
+def _commit(s: Strand, o: Operation) -> Sequence[Any]:
+    s.copies.commit()
+    return ()
+
+
+def pending_of(o: Operation) -> int:
+    pending = o.attributes["pending"]
+    assert isinstance(pending, int)
+    return pending
+
+
+def _wait(s: Strand, o: Operation) -> Sequence[Any]:
+    s.copies.wait(pending_of(o))
+    return ()
+
+
+def _barrier(s: Strand, o: Operation) -> Sequence[Any]:
+    s.clock.barrier()
+    return ()
+
+
+RULES: dict[str, Rule] = {
+    "tile.memcpy.async": _memcpy_async,
+    "tile.memcpy.commit": _commit,
+    "tile.memcpy.wait": _wait,
+    "tile.barrier": _barrier,
+}

@@ -1,0 +1,199 @@
+"""Numbers of Tile IR in NumPy: element types, poison, and the operations on elements.
+
+Every operation is done as docs/ir.md says, on scalars and arrays alike. Must not know tiles,
+layouts or memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.types.dtype import DType
+
+Array = np.ndarray[Any, Any]
+
+_NUMPY: dict[str, Any] = {
+    "bool": np.bool_, "index": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
+    "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
+    **{f"i{b}": getattr(np, f"int{b}") for b in (8, 16, 32, 64)},
+    **{f"u{b}": getattr(np, f"uint{b}") for b in (8, 16, 32, 64)},
+}  # fmt: skip
+_SMALL_FLOATS = ("f16", "bf16", "f8e4m3", "f8e5m2")
+
+
+def numpy_type(dtype: DType) -> Any:
+    return _NUMPY[dtype.name]
+
+
+def strided(data: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
+    """A view of an array by sizes and strides in bytes; NumPy knows no strides of some dtypes."""
+    plain = data.view(f"V{data.itemsize}")
+    return np.lib.stride_tricks.as_strided(plain, sizes, strides).view(data.dtype)
+
+
+def garbage(dtype: Any) -> Any:
+    """What stands where nothing is promised."""
+    kind = np.dtype(dtype)
+    if kind == np.bool_:
+        return True
+    if kind.kind in "iu":
+        return kind.type(77)
+    return kind.type(np.nan)
+
+
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+
+
+def combined(kind: str, a: Any, b: Any) -> Any:
+    """Two numbers, or arrays, reduced to one."""
+    return _REDUCE[kind](a, b)
+
+
+def identity(kind: str, dtype: Any) -> Any:
+    kind_of: Any = np.dtype(dtype)
+    if kind in ("add", "any"):
+        return kind_of.type(0)
+    if kind in ("mul", "all"):
+        return kind_of.type(1)
+    if kind_of.kind in "iu":
+        limits = np.iinfo(kind_of)
+        return kind_of.type(limits.min if kind == "max" else limits.max)
+    return kind_of.type(-np.inf if kind == "max" else np.inf)
+
+
+def reduced(data: Array, axis: int, kind: str) -> Array:
+    """A reduction as the language means it."""
+    if kind in ("any", "all"):
+        return np.asarray(getattr(data, kind)(axis=axis))
+    if kind in ("argmax", "argmin"):
+        if data.shape[axis] == 0:
+            return np.zeros(data.shape[:axis] + data.shape[axis + 1 :], np.int64)
+        wide = data.astype(np.float64) if data.dtype.kind not in "iub" else data
+        return np.asarray(getattr(np, kind)(wide, axis=axis)).astype(np.int64)
+    step: Any = _REDUCE[kind]
+    found = step.reduce(data, axis=axis, dtype=data.dtype, initial=identity(kind, data.dtype))
+    return np.asarray(found).astype(data.dtype)
+
+
+def scanned(data: Array, axis: int, kind: str, inclusive: bool) -> Array:
+    out = data.copy()
+    rows = np.moveaxis(out, axis, 0)
+    for i in range(1, len(rows)):
+        rows[i] = _REDUCE[kind](rows[i - 1], rows[i])
+    if not inclusive:
+        rows[1:] = rows[:-1].copy()
+        rows[:1] = identity(kind, out.dtype)
+    return out
+
+
+def scalar_operation(o: Operation, kind: str, v: Sequence[Any]) -> Any:
+    """One element-wise operation; the result may be wider than its type."""
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        return simple(*v)
+    rule = _RULES.get(kind)
+    if rule is None:
+        raise AssertionError(f"no {o.name} at this level")
+    return rule(o, *v)
+
+
+def _floordiv(o: Operation, x: Any, y: Any) -> Any:
+    a, b = np.asarray(x), np.asarray(y)
+    if a.dtype.kind in "iu":
+        safe = np.where(b == 0, b.dtype.type(1), b)
+        return np.where(b == 0, a.dtype.type(0), a // safe)
+    return np.floor(a / b)
+
+
+def _mod(o: Operation, x: Any, y: Any) -> Any:
+    a, b = np.asarray(x), np.asarray(y)
+    if a.dtype.kind in "iu":
+        safe = np.where(b == 0, b.dtype.type(1), b)
+        return np.where(b == 0, a.dtype.type(0), a % safe)
+    return a - np.floor(a / b) * b
+
+
+def _shl(o: Operation, x: Any, y: Any) -> Any:
+    a, n, far = _shifted(x, y)
+    return np.where(far, a.dtype.type(0), a << n)
+
+
+def _shr(o: Operation, x: Any, y: Any) -> Any:
+    a, n, far = _shifted(x, y)
+    sign = np.where(a < 0, a.dtype.type(-1), 0) if a.dtype.kind == "i" else 0
+    return np.where(far, sign, a >> n)
+
+
+def _shifted(x: Any, y: Any) -> tuple[Array, Array, Array]:
+    a, n = np.asarray(x), np.asarray(y)
+    far = (n < 0) | (n >= a.dtype.itemsize * 8)
+    return a, np.where(far, 0, n).astype(a.dtype), far
+
+
+def _fma(o: Operation, *v: Any) -> Any:
+    a, b, c = (np.asarray(x) for x in v)
+    if a.dtype == np.float64:
+        return (a.astype(np.longdouble) * b + c).astype(np.float64)
+    return (a.astype(np.float64) * b + c).astype(a.dtype)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "floordiv": _floordiv, "mod": _mod, "shl": _shl, "shr": _shr, "fma": _fma,
+    "cast": lambda o, x: cast_to(x, dtype_of(o.operands[0]), dtype_of(o.result)),
+    "bitcast": lambda o, x: np.asarray(x).view(numpy_type(dtype_of(o.result))),
+    "cmp": lambda o, a, b: _COMPARE[str(o.attributes["predicate"])](a, b),
+    "select": lambda o, c, a, b: np.where(c, a, b),
+    "not": lambda o, x: ~np.asarray(x),
+}  # fmt: skip
+_SIMPLE: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "neg": operator.neg,
+    "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
+}  # fmt: skip
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+    "ge": operator.ge,
+}  # fmt: skip
+
+
+def dtype_of(value: Value) -> DType:
+    t = value.type
+    dtype = t.dtype if isinstance(t, TileType) else t
+    assert isinstance(dtype, DType)
+    return dtype
+
+
+def cast_to(data: Any, source: DType, target: DType) -> Any:
+    """Floats to integers saturate; f8 saturates to its largest finite value."""
+    data, to = np.asarray(data), numpy_type(target)
+    if target.kind == "bool":
+        return data != 0
+    if source.is_float and target.is_integer:
+        limits = np.iinfo(to)
+        wide = np.trunc(
+            np.nan_to_num(data.astype(np.float64), nan=0.0, posinf=2.0**70, neginf=-(2.0**70))
+        )
+        low, high = wide <= limits.min, wide >= limits.max
+        middle = np.where(low | high, 0, wide).astype(to)
+        return np.where(low, to(limits.min), np.where(high, to(limits.max), middle))
+    if target.name.startswith("f8"):
+        most = float(ml_dtypes.finfo(to).max)
+        return np.clip(data.astype(np.float32), -most, most).astype(to)
+    if source.name in _SMALL_FLOATS and target.name in _SMALL_FLOATS:
+        return data.astype(np.float32).astype(to)
+    return data.astype(to)
+
+
+def without_low_bits(data: Array) -> Array:
+    """f32 as the matrix units take it for ``tf32``: the lower 13 bits are dropped."""
+    bits = np.ascontiguousarray(data, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32)

@@ -1,0 +1,70 @@
+"""What a strand has issued: copies, products and stores in groups, and what they do at last.
+
+Must not know clocks: the count of finished groups is what others learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tessera_backend.cpu.asynchronous.numbers import Array
+from tessera_backend.cpu.asynchronous.order import Key
+from tessera_lang.ir.core import Operation
+from tessera_lang.record import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Issued:
+    """A product on its way."""
+
+    operation: Operation
+    compute: Callable[[], Array]
+    shape: tuple[int, ...]
+    dtype: Any
+    found: Array | None = None
+
+    def value(self) -> Array:
+        if self.found is None:
+            self.found = self.compute()
+        return self.found
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """Something issued, and what happens when it is over."""
+
+    operation: Operation
+    happen: Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """Groups of what was issued: ``key`` names the agent, ``done`` counts its finished groups."""
+
+    key: Key
+    open: list[Late] = field(default_factory=list[Late])
+    groups: list[list[Late]] = field(default_factory=list[list[Late]])
+    done: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of the group that is open."""
+        return self.done + len(self.groups) + 1
+
+    def issue(self, operation: Operation, happen: Callable[[], None]) -> None:
+        self.open.append(Late(operation, happen))
+
+    def commit(self) -> None:
+        self.groups.append(self.open)
+        self.open = []
+
+    def wait(self, pending: int) -> None:
+        """All but the last ``pending`` groups happen."""
+        while len(self.groups) > pending:
+            for late in self.groups.pop(0):
+                late.happen()
+            self.done += 1
+
+    def left(self) -> list[Operation]:
+        return [late.operation for group in (*self.groups, self.open) for late in group]

@@ -1,0 +1,229 @@
+"""Remembered instances: kernels checked for signatures, and lowered where asked for.
+
+Owns what an instance is kept under, so that an edit computes again only what depends on it.
+Must not know checks of whole files, hosts or backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.driver import pipeline
+from tessera_lang.driver.environment import Environment, Key
+from tessera_lang.driver.fault import InternalFault
+from tessera_lang.driver.pipeline import ForMachine, Timing
+from tessera_lang.driver.scopes import Scopes
+from tessera_lang.driver.signatures import Axes, plan_with_facts, with_facts, without_facts
+from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.ir.core import Program
+from tessera_lang.lower.ast_to_tile import lower_kernel
+from tessera_lang.record import dataclass, field
+from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.instance import check_function, needed_sizes
+from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
+from tessera_lang.source import SourceFile
+from tessera_lang.syntax import ast
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from tessera_lang.driver.launches import Checked
+
+
+@dataclass(slots=True, eq=False)
+class LoweredTile:
+    """Tile IR of an instance as lowered, what was found on the way, and the optimized form
+    where code was asked for."""
+
+    program: Program
+    plan: LaunchPlan
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[SourceFile, ...]
+    optimized: tuple[Program, LaunchPlan] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scheduled:
+    """Schedule IR of an instance after the passes that know no machine, what was found on the
+    way, and the rest of the way for each machine that was asked for."""
+
+    program: Program
+    plan: LaunchPlan
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[SourceFile, ...]
+    machines: dict[Machine, ForMachine] = field(default_factory=dict[Machine, ForMachine])
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, a
+    tile kernel to ``schedule``."""
+
+    typed: TypedFunction | None
+    diagnostics: tuple[Diagnostic, ...]
+    tile: LoweredTile | None = None
+    schedule: Scheduled | None = None
+
+
+class Instances(Scopes):
+    """The instances of the kernels of a set of files."""
+
+    def __init__(
+        self, search_paths: Iterable[str] = (), overlay: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(search_paths, overlay)
+        self.timings: list[Timing] = []
+        self._environment = Environment(self.scope)
+        self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
+        self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
+
+    def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
+        """The axes whose size a tile kernel is compiled for, and those of which it takes a
+        bound; the signature says nothing of sizes."""
+        path = self.files.spelling(path)
+        scope = self.scope(path)
+        symbol = self._function(path, scope, name)
+        key = self._environment.key(symbol.declaration, scope)
+        kept = self._asked.setdefault(path, {})
+        known = kept.get((symbol.declaration, signature))
+        if known is None or known[0] != key:
+            known = (key, needed_sizes(symbol, signature, self.scope))
+            kept[(symbol.declaration, signature)] = known
+        return known[1]
+
+    def completed(
+        self, path: str, function: ast.FunctionDef, signature: Signature
+    ) -> Signature | None:
+        """The signature with the facts that its kernel is compiled for; None where it lacks a
+        size that the kernel needs."""
+        bare = without_facts(signature)
+        if kernel_level(function) != "tile":
+            return bare
+        needed, whole = self.asked(path, function.name, bare)
+        return with_facts(function, signature, needed, whole)
+
+    def instance(self, path: str, name: str, signature: Signature) -> Checked:
+        """A kernel checked for a signature and, without errors, lowered: its types, its plan
+        and all diagnostics."""
+        instance = self._instance(path, name, signature)
+        typed = instance.typed
+        if typed is None or has_errors(instance.diagnostics):
+            return typed, None, instance.diagnostics
+        if typed.tile is not None:
+            scheduled = self._schedule(path, instance)
+            return typed, scheduled.plan, (*instance.diagnostics, *scheduled.diagnostics)
+        if typed.kernel is None:
+            return typed, None, instance.diagnostics
+        tile = self._tile(path, instance)
+        return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
+
+    def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
+        """Tile IR before the passes of the kernels of a file that checks have lowered, one for
+        each instance that has no error."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        tiles = [instance.tile for _, instance in kept.values() if instance.tile is not None]
+        return [(t.program, t.plan) for t in tiles if not has_errors(t.diagnostics)]
+
+    def _instance(self, path: str, name: str, signature: Signature) -> Instance:
+        path = self.files.spelling(path)
+        scope = self.scope(path)
+        symbol = self._function(path, scope, name)
+        key = self._environment.key(symbol.declaration, scope)
+        kept = self._instances.setdefault(path, {})
+        known = kept.get((symbol.declaration, signature))
+        if known is None or known[0] != key:
+            self.counts["check"] += 1
+            typed, diagnostics = check_function(symbol, signature, self.scope)
+            known = (key, Instance(typed, tuple(diagnostics)))
+            kept[(symbol.declaration, signature)] = known
+        return known[1]
+
+    def _function(self, path: str, scope: ModuleScope, name: str) -> FunctionSymbol:
+        symbol = scope.names.get(name)
+        if isinstance(symbol, FunctionSymbol):
+            return symbol
+        kernels = ", ".join(f"`{f.name}`" for f in kernels_of(scope.module))
+        helps = (f"it has {kernels}",) if kernels else ()
+        message = f"{path} has no kernel `{name}`"
+        raise self.error((Diagnostic("T0819", message, helps=helps),))
+
+    def _tile(self, path: str, instance: Instance, fresh: bool = False) -> LoweredTile:
+        """Tile IR of an instance without errors. ``fresh``: with the lines as they are now."""
+        typed = instance.typed
+        assert typed is not None
+        known = instance.tile
+        if known is not None and not fresh:
+            return known
+        files = {p: self.source(p) for p in self.closure(path)}
+        if known is None or known.sources != tuple(files.values()):
+            self.counts["lower"] += 1
+            with _faults_of_lowering(typed):
+                known = LoweredTile(*lower_kernel(typed, files), tuple(files.values()))
+            instance.tile = known
+        return known
+
+    def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:
+        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
+        from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
+
+        typed, known = instance.typed, instance.schedule
+        assert typed is not None
+        if known is not None and not fresh:
+            return known
+        files = {p: self.source(p) for p in self.closure(path)}
+        if known is None or known.sources != tuple(files.values()):
+            self.counts["lower"] += 1
+            with _faults_of_lowering(typed):
+                program, plan, found = lower_tile_kernel(typed, files)
+            if not has_errors(found):
+                program, more = pipeline.schedule(program, self.timings)
+                found = (*found, *more)
+            plan = plan_with_facts(plan, typed.signature)
+            known = Scheduled(program, plan, found, tuple(files.values()))
+            instance.schedule = known
+        return known
+
+    def _sound(self, path: str, kernel: str, signature: Signature) -> Instance:
+        """An instance without errors. Raises TesseraError."""
+        path = self.files.spelling(path)
+        faults = [d for p in self.closure(path) for d in self.parsed(p).diagnostics]
+        if has_errors(faults):
+            raise self.error(faults)
+        instance = self._instance(path, kernel, signature)
+        if instance.typed is None or has_errors(instance.diagnostics):
+            raise self.error(instance.diagnostics)
+        return instance
+
+    def _forget_old(self, path: str, module: ast.Module) -> None:
+        """Drop what is kept for declarations that are gone."""
+        now = set(module.functions)
+        kept = self._instances.get(path, {})
+        self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
+        asked = self._asked.get(path, {})
+        self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
+        self._environment.keep_only(self.functions())
+
+
+def kernels_of(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
+    return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
+
+
+@contextmanager
+def _faults_of_lowering(typed: TypedFunction) -> Generator[None]:
+    try:
+        yield
+    except TesseraError:
+        raise
+    except Exception as error:
+        raise InternalFault(
+            "T0901", f"lowering failed: {type(error).__name__}: {error}",
+            stage="lower", span=typed.declaration.name_span,
+        ) from error  # fmt: skip
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(d.severity == "error" for d in diagnostics)

@@ -1,0 +1,77 @@
+"""The arguments of the kernel that copies arrays to aligned lines, by doing what it does."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from tessera_backend.device import repack
+from tessera_backend.nvptx.ptxas import assemble, find_ptxas
+from tessera_backend.runtime.binding import BoundCopy
+
+
+def copied(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """What the launch copies, line by line, into bytes that were 255."""
+    size = array.itemsize
+    shape = tuple(array.shape[a] for a in axes)
+    strides = tuple(array.strides[a] // size for a in axes)
+    pitch = -(-shape[-1] * size // 128) * 128
+    copy = BoundCopy(0, (1,), size, shape, strides, pitch, 0)
+    groups, values = repack._geometry(copy)  # pyright: ignore[reportPrivateUsage]
+    low, high, total, chunks, line, step, *rest = values
+    assert groups * repack.LANES >= total
+    assert len(values) + 2 == repack.ARGUMENTS
+    sizes, jumps = rest[: repack.OUTER], rest[repack.OUTER :]
+    base = array.ctypes.data
+    out = np.full(step * (total // max(chunks, 1)), 255, np.uint8)
+    for piece in range(total):
+        number, chunk = divmod(piece, chunks)
+        to = number * step + chunk * repack.CHUNK
+        at = base + chunk * repack.CHUNK
+        for n, jump in zip(sizes, jumps, strict=True):
+            at += number % n * jump
+            number //= n
+        count = min(repack.CHUNK, line - chunk * repack.CHUNK)
+        assert base + low <= at and at + count <= base + high
+        out[to : to + count] = np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(at))
+    lines = out.reshape(-1, step)[:, : shape[-1] * size]
+    return np.ascontiguousarray(lines).view(array.dtype).reshape(shape)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (3, 5, 33), (2, 3, 4, 9), (2, 3, 2, 2, 11), (1, 1)])
+def test_every_element_goes_to_its_place(shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
+    order = tuple(range(len(shape)))
+    np.testing.assert_array_equal(copied(array, order), array)
+    sliced = np.zeros([n + 3 for n in shape], np.int16)[tuple(slice(2, -1) for _ in shape)]
+    sliced[...] = array
+    np.testing.assert_array_equal(copied(sliced, order), array)
+    np.testing.assert_array_equal(copied(sliced[::-1], order), array[::-1])
+
+
+def test_the_contiguous_axis_is_the_last_of_a_copy() -> None:
+    array = np.arange(21, dtype=np.float32).reshape(3, 7)
+    np.testing.assert_array_equal(copied(array.T, (1, 0)), array)
+
+
+def test_axes_that_follow_each_other_are_one() -> None:
+    array = np.zeros((4, 5, 6, 3), np.int8)
+    copy = BoundCopy(0, (), 1, array.shape, array.strides, 128, 0)
+    _, values = repack._geometry(copy)  # pyright: ignore[reportPrivateUsage]
+    assert values[6:] == [120, 1, 1, 1, 3, 0, 0, 0]
+
+
+def test_no_elements_are_no_groups() -> None:
+    copy = BoundCopy(0, (1,), 2, (0, 5), (5, 1), 128, 0)
+    assert repack._geometry(copy)[0] == 0  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_the_kernel_is_assembled(arch: str) -> None:
+    tool = find_ptxas()
+    if tool is None:
+        pytest.skip("no ptxas")
+    made = assemble(tool, repack.ptx(), arch, 3)
+    assert made.cubin
+    assert made.resources.spill_bytes == 0
