@@ -11,20 +11,17 @@ from __future__ import annotations
 import ast as python_ast
 import os
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.dialects.builtin import Builtin
-from xdsl.parser import Parser
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program, same_program
+from tests.unit.ir.other_parser import module_read
 
 FOLDER = Path(
     os.environ.get("TESSERA_CONFORMANCE")
@@ -53,14 +50,18 @@ BUILT = {
 }  # fmt: skip
 
 
-def cases(target: str) -> Iterator[Any]:
+def cases() -> list[Any]:
     if not CASES:
-        yield pytest.param("", marks=pytest.mark.skip(reason=f"no conformance folder at {FOLDER}"))
-    for name in CASES:
-        marks: list[pytest.MarkDecorator] = []
-        if name in PENDING:
-            marks.append(pytest.mark.xfail(reason=PENDING[name], strict=True))
-        yield pytest.param(name, marks=marks, id=name)
+        skip = pytest.mark.skip(reason=f"no conformance folder at {FOLDER}")
+        return [pytest.param("", marks=skip)]
+    return [
+        pytest.param(name, marks=_expected_failure(name) if name in PENDING else (), id=name)
+        for name in CASES
+    ]
+
+
+def _expected_failure(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(reason=PENDING[name], strict=True)
 
 
 def case_of(name: str) -> dict[str, Any]:
@@ -209,18 +210,16 @@ def run_ir_case(name: str) -> None:
     (prefetch,) = (o for o in program.walk() if o.name == "tessera.schedule.prefetch")
     assert prefetch.result.type == prefetch.operands[0].type
     assert same_program(parse_program(printed), program)
-    context = Context(allow_unregistered=True)
-    context.load_dialect(Builtin)
-    Parser(context, printed).parse_module().verify()
+    module_read(printed)
 
 
-@pytest.mark.parametrize("name", cases("cpu"))
+@pytest.mark.parametrize("name", cases())
 def test_on_the_cpu(name: str, tmp_path: Path) -> None:
     run_case(name, "cpu", tmp_path)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", cases("cuda"))
+@pytest.mark.parametrize("name", cases())
 def test_on_the_gpu(name: str, tmp_path: Path) -> None:
     run_case(name, "cuda", tmp_path)
 

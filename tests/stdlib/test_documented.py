@@ -20,6 +20,8 @@ PUBLIC = {
     "math",
     "scan",
     "histogram",
+    "linalg",
+    "nn",
     "random",
     "sparse",
     "stencil",

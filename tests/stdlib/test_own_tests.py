@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTED = {
     "elementwise",
     "histogram",
+    "linalg",
+    "nn",
     "random",
     "reduce",
     "scan",
