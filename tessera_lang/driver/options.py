@@ -29,10 +29,12 @@ class Options:
     bounds: str = "guard"
     optimize: int = 3
     time_passes: bool = False
+    arch_as: str = ""
 
     def for_target(self, target: str, arch: str) -> TargetOptions:
         """What a backend is told; ``target`` and ``arch`` are decided."""
-        return TargetOptions(target, arch, self.bounds, self.optimize)
+        arch_as = self.arch_as if target == "cpu" else ""
+        return TargetOptions(target, arch, self.bounds, self.optimize, arch_as)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Options:
@@ -53,4 +55,5 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         bounds=bounds,
         optimize=int(optimize),
         time_passes=env.get("TESSERA_TIME_PASSES", "") not in ("", "0"),
+        arch_as=env.get("TESSERA_ARCH_AS", ""),
     )

@@ -283,8 +283,11 @@ class Session(Instances):
         """Code of a kernel for a target. Raises TesseraError, InternalFault."""
         machine: Machine | None = None
         if kernel_level(self._function(path, self.scope(path), name).declaration) == "tile":
-            machine = self.machine(options.target, options.arch)
-            options = replace(options, arch=machine.arch)
+            if options.arch_as:
+                machine = self.machine("cuda", options.arch_as)
+            else:
+                machine = self.machine(options.target, options.arch)
+                options = replace(options, arch=machine.arch)
         try:
             program, plan = self.tile(path, name, signature, machine)
         except InternalFault as error:

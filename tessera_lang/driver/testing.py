@@ -81,15 +81,18 @@ def find_tests(session: Session, paths: Iterable[str], words: str = "") -> Found
     return found
 
 
-def run_tests(session: Session, tests: Iterable[Test], targets: Iterable[str]) -> Iterator[Result]:
-    """Each test on each target; a fault of the program becomes a result."""
+def run_tests(
+    session: Session, tests: Iterable[Test], targets: Iterable[str], arch_as: str = ""
+) -> Iterator[Result]:
+    """Each test on each target; a fault of the program becomes a result. ``arch_as``: the
+    architecture whose code of tile kernels the CPU runs."""
     targets = tuple(targets)
     for test in tests:
         for target in targets:
-            yield _run(session, test, target)
+            yield _run(session, test, target, arch_as)
 
 
-def _run(session: Session, test: Test, target: str) -> Result:
+def _run(session: Session, test: Test, target: str, arch_as: str) -> Result:
     from tessera_lang.evaluate.fault import HostFault
     from tessera_lang.target.runtime import runtime
     from tessera_lang.target.world import WorldFault
@@ -98,7 +101,7 @@ def _run(session: Session, test: Test, target: str) -> Result:
     diagnostics: tuple[Diagnostic, ...] = ()
     start = time.perf_counter()
     try:
-        world = runtime().host_world(session, target, output.append)
+        world = runtime().host_world(session, target, output.append, arch_as)
         session.run_test(test.path, test.function, world)
         world.finish()
     except (HostFault, TesseraError) as error:

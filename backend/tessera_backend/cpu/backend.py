@@ -53,6 +53,13 @@ class CpuBackend:
         from tessera_backend.llvm.fault import reporting_plan
 
         _check_arch(options.arch)
+        if options.arch_as:
+            from tessera_backend.cpu.asynchronous.kernel import KIND, encode, has_tiles
+
+            if has_tiles(program):
+                kept = dict.fromkeys(stages, "")
+                code = encode(program)
+                return Artifact(KIND, code, plan.kernel, plan, options, Resources(), kept)
         kernel = _kernel_of(program)
         plan = reporting_plan(plan, kernel)
         target = code_target(options.arch)

@@ -87,16 +87,28 @@ class Module:
 
 def load(
     path: str | os.PathLike[str], target: Target = "auto",
-    paths: Sequence[str | os.PathLike[str]] = (),
+    paths: Sequence[str | os.PathLike[str]] = (), arch_as: str = "",
 ) -> Module:  # fmt: skip
     """The module of a ``.tessera`` file, or of the standard library (``std.reduce``).
 
-    ``paths`` are folders for its imports. The file is read now; what is compiled, when a
-    kernel is first called. Raises TesseraError.
+    ``paths`` are folders for its imports. ``arch_as`` (``sm_90a``): code of tile kernels for
+    that architecture is run on the CPU, operation by operation, and checked. The file is read
+    now; what is compiled, when a kernel is first called. Raises TesseraError.
     """
     _check_target(target)
     name = _find(os.fspath(path))
-    return Module(name, _provider(name, target, paths), target)
+    if arch_as:
+        target = _target_as(target, arch_as)
+    return Module(name, _provider(name, target, paths, arch_as=arch_as), target)
+
+
+def _target_as(target: Target, arch_as: str) -> Target:
+    from tessera_lang.driver.arch_as import refused_as
+
+    refused = refused_as(target, arch_as)
+    if refused is not None:
+        raise error(refused)
+    return "cpu"
 
 
 def compile(
@@ -152,13 +164,16 @@ def _find(path: str) -> str:
 
 def _provider(
     path: str, target: Target, paths: Sequence[str | os.PathLike[str]],
-    text: str | None = None, arch: str = "",
+    text: str | None = None, arch: str = "", arch_as: str = "",
 ) -> SessionProvider:  # fmt: skip
     from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
     options = options_from_environment()
     folders = (*(os.fspath(p) for p in paths), *options.path)
-    options = replace(options, target=target, arch=arch or options.arch, path=folders)
+    options = replace(
+        options, target=target, arch=arch or options.arch, path=folders,
+        arch_as=arch_as or options.arch_as,
+    )  # fmt: skip
     if target == "cuda":
         _require("cuda")
     provider = SessionProvider(path, options, text=text)
@@ -214,11 +229,20 @@ def synchronize(device: int | None = None) -> None:
 # --- what the command line asks (tessera_lang.target.runtime.Runtime) ----------------------
 
 
-def host_world(session: KernelCompiler, target: str, write: Callable[[str], None]) -> World:
+def host_world(
+    session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = ""
+) -> World:
     """A world of arrays and launches for ``tesserac run``."""
     from tessera_backend.runtime.world import HostWorld
 
-    return HostWorld(session, target, write)
+    return HostWorld(session, target, write, arch_as=arch_as)
+
+
+def asynchronous_report(arch_as: str) -> tuple[str, ...]:
+    """What was run with ``--as``, and what that says."""
+    from tessera_backend.runtime.asynchronous_code import asynchronous_report as report
+
+    return report(arch_as)
 
 
 def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:

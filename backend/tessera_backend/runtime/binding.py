@@ -6,7 +6,8 @@ know how code is launched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from tessera_backend.runtime import overlap
 from tessera_backend.runtime.arrays import HOST, ArrayView
@@ -41,9 +42,11 @@ class Bound:
     ``axes`` are the groups as the language counts them, last axis fastest; ``values`` the
     slots with what this layout fixes; ``data`` and ``scalars`` name the slots that each call
     writes: (slot, parameter). ``pairs`` are (mut parameter, other). ``results`` are dtype and
-    shape of what is to be allocated, counted behind the parameters. ``maps`` are the arrays of
-    slots that hold a map of one (its address is among ``data``, or is a copy's), ``workspace``
-    its slot and bytes, ``copies`` what is copied before each launch.
+    shape of what is to be allocated, counted behind the parameters. ``arrays`` are those of
+    ``data`` slots, ``maps`` those of slots that hold a map of one (its address is among
+    ``data``, or is a copy's), ``workspace`` its slot and bytes, ``copies`` what is copied before
+    each launch, and ``zeroed`` the slots of results that are filled with zeros then, with their
+    bytes.
     """
 
     grid: tuple[int, int, int]
@@ -55,9 +58,11 @@ class Bound:
     fault_slot: int
     empty: bool
     results: tuple[tuple[DType, tuple[int, ...]], ...] = ()
+    arrays: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     maps: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     workspace: tuple[int, int] | None = None
     copies: tuple[BoundCopy, ...] = ()
+    zeroed: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +465,8 @@ def _slots(
         value = arguments[slot.parameter] if slot.parameter >= 0 else None
         match slot.kind:
             case "data":
+                assert isinstance(value, ArrayView)
+                bound.arrays[at] = MappedArray(value.dtype, value.shape, value.strides)
                 if plan.copy_of(slot.parameter) is None:
                     bound.data.append((at, slot.parameter))
             case "size":
@@ -483,4 +490,16 @@ def _slots(
                 bound.maps[at] = MappedArray(value.dtype, value.shape, value.strides)
             case "workspace":
                 bound.workspace = at, evaluate_dim(plan.workspace, sizes.values)
+    bound.zeroed = tuple(_zeroed(plan, bound))
     return bound
+
+
+def _zeroed(plan: LaunchPlan, bound: Bound) -> Iterator[tuple[int, int]]:
+    """The slot and the bytes of each result that begins as zeros."""
+    for number, ((dtype, shape), result) in enumerate(
+        zip(bound.results, plan.results, strict=True), len(plan.parameters)
+    ):
+        if result.zeroed:
+            at = next(i for i, s in enumerate(plan.slots)
+                      if s.kind == "data" and s.parameter == number)  # fmt: skip
+            yield at, math.prod(shape) * dtype.bytes

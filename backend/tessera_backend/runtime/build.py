@@ -212,7 +212,8 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
         case "data" if slot.parameter >= len(plan.parameters):
             result = plan.results[slot.parameter - len(plan.parameters)]
             shape = " x ".join(map(str, result.dims))
-            return f"{_SCALARS[result.dtype]} *: first element of {name}, {shape}, row-major"
+            zeros = ", all 0 when the kernel begins" if result.zeroed else ""
+            return f"{_SCALARS[result.dtype]} *: first element of {name}, {shape}, row-major{zeros}"
         case "data":
             p = plan.parameters[slot.parameter]
             return f"{'' if p.mut else 'const '}{_SCALARS[p.dtype]} *: first element of {name}"

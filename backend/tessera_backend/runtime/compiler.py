@@ -204,7 +204,8 @@ class SessionProvider:
         identity = backend(options.target).identity(options)
         return key_of((
             "artifact", compiler_identity(), name, repr(wanted), options.target, options.arch,
-            options.bounds, str(options.optimize), *identity, "texts", *self.closure().parts(),
+            options.bounds, str(options.optimize), options.arch_as, *identity, "texts",
+            *self.closure().parts(),
         ))  # fmt: skip
 
     def _is_current(self) -> bool:

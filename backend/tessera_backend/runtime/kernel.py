@@ -29,6 +29,10 @@ _LAYOUTS = 4096
 
 def load_code(artifact: Artifact, device: int) -> Code:
     """An artifact made ready to launch. Raises TesseraError where the device refuses it."""
+    if artifact.kind == "tile":
+        from tessera_backend.runtime.asynchronous_code import AsynchronousCode
+
+        return AsynchronousCode(artifact)
     if device == HOST:
         from tessera_backend.runtime.host_code import HostCode
 

@@ -15,6 +15,7 @@ from tessera_backend.runtime.binding import Argument, Bound, bind, check_overlap
 from tessera_backend.runtime.code import Code, Frame
 from tessera_backend.runtime.report import error
 from tessera_backend.runtime.scalars import encoder
+from tessera_backend.runtime.zeros import zeros_first
 from tessera_lang.target.plan import LaunchPlan
 
 
@@ -48,8 +49,11 @@ class Prepared:
     def frame(self) -> Frame:
         """A block with what the layout decides."""
         if self.empty:
-            return [0] * len(self.values), _launch_nothing
-        return self.code.frame(self.bound)
+            frame: Frame = [0] * len(self.values), _launch_nothing
+        else:
+            frame = self.code.frame(self.bound)
+        zeroed = self.bound.zeroed
+        return zeros_first(frame, zeroed, self.code.device) if zeroed else frame
 
     def run(self, arguments: Sequence[Argument], stream: int) -> None:
         """Launch with these addresses and numbers; the layout must be this one's."""

@@ -24,6 +24,7 @@ from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.record import replace
 from tessera_lang.target.world import (
     Filling,
     Index,
@@ -40,9 +41,10 @@ class HostWorld:
 
     def __init__(
         self, session: KernelCompiler, target: str, write: Callable[[str], None],
-        provider: Callable[[str], SessionProvider] | None = None,
+        provider: Callable[[str], SessionProvider] | None = None, arch_as: str = "",
     ) -> None:  # fmt: skip
         self._session = session
+        self._arch_as = arch_as
         self._write = write
         self._provider_of = provider or self._provider
         self._device = 0 if target == "cuda" else HOST
@@ -313,6 +315,7 @@ class HostWorld:
     def _provider(self, path: str) -> SessionProvider:
         if path not in self._providers:
             options = options_from_environment()
+            options = replace(options, arch_as=self._arch_as or options.arch_as)
             self._providers[path] = SessionProvider(path, options, session=self._session)
         return self._providers[path]
 

@@ -55,6 +55,14 @@ def arch_option(function: _Function) -> _Function:
     )(function)  # fmt: skip
 
 
+def as_option(function: _Function) -> _Function:
+    return click.option(
+        "--as", "arch_as", default="", envvar="TESSERA_ARCH_AS", metavar="ARCH",
+        help="On the CPU, run the code of tile kernels for this GPU (sm_90a, sm_80), operation by "
+        "operation, and look for what its asynchronous copies and products do wrong.",
+    )(function)  # fmt: skip
+
+
 def bounds_option(function: _Function) -> _Function:
     return click.option(
         "--bounds", type=click.Choice(["guard", "off"]), default="guard",

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tessera_lang.driver.commands.flags import color_option, examples, path_option
+from tessera_lang.driver.commands.flags import as_option, color_option, examples, path_option
 from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
 from tessera_lang.driver.commands.output import show
 from tessera_lang.driver.exit_codes import FAILED_RUN, OUR_FAULT
+from tessera_lang.record import dataclass
 
 if TYPE_CHECKING:
     from tessera_lang.diagnostics import Diagnostic
@@ -26,6 +27,7 @@ DATA = (".npy", ".npz", ".csv")
     epilog=examples(
         "tesserac run examples/measurements.tessera",
         "tesserac run sum.tessera --set x=data.npy --set repeat=3 --target cpu",
+        "tesserac run product.tessera --as sm_90a",
     ),
 )
 @click.argument("file")
@@ -38,11 +40,13 @@ DATA = (".npy", ".npz", ".csv")
     "--target", default="auto", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
     help="Where kernels run; auto takes cuda where a device works.",
 )  # fmt: skip
+@as_option
 @path_option
 @color_option
 def command(
-    file: str, settings: tuple[str, ...], target: str, search: tuple[str, ...], color: str
-) -> int:
+    file: str, settings: tuple[str, ...], target: str, arch_as: str, search: tuple[str, ...],
+    color: str,
+) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
     path = source_path(session, file)
@@ -54,7 +58,7 @@ def command(
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
     show(session, found, color=color)
-    return _run(session, path, given, target, color)
+    return _run(session, path, given, Where(target, arch_as), color)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -83,7 +87,46 @@ def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[
     return found
 
 
-def _run(session: Session, path: str, given: dict[str, str], target: str, color: str) -> int:
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A target as it is named, and the architecture whose code the CPU runs."""
+
+    target: str
+    arch_as: str = ""
+
+    def decided(self) -> str:
+        """The target to run on, which is said. Raises TesseraError."""
+        from tessera_lang.diagnostics import TesseraError
+
+        chosen, why = decided_target("cpu" if self._as_cpu() else self.target)
+        refused = refusal(chosen)
+        if refused is not None:
+            raise TesseraError((refused,))
+        why = f"as {self.arch_as}" if self.arch_as else why
+        sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
+        return chosen
+
+    def _as_cpu(self) -> bool:
+        """Raises TesseraError where ``--as`` cannot be had."""
+        if not self.arch_as:
+            return False
+        from tessera_lang.diagnostics import TesseraError
+        from tessera_lang.driver.arch_as import refused_as
+
+        refused = refused_as(self.target, self.arch_as)
+        if refused is not None:
+            raise TesseraError((refused,))
+        return True
+
+    def report(self) -> None:
+        """What a run with ``--as`` says of itself."""
+        from tessera_lang.target.runtime import runtime
+
+        for line in runtime().asynchronous_report(self.arch_as) if self.arch_as else ():
+            sys.stderr.write(f"{line}\n")
+
+
+def _run(session: Session, path: str, given: dict[str, str], where: Where, color: str) -> int:
     from tessera_lang.diagnostics import Diagnostic, TesseraError
     from tessera_lang.driver.fault import InternalFault
     from tessera_lang.evaluate.fault import HostFault
@@ -91,15 +134,11 @@ def _run(session: Session, path: str, given: dict[str, str], target: str, color:
     from tessera_lang.target.world import WorldFault
 
     try:
-        chosen, why = decided_target(target)
-        refused = refusal(chosen)
-        if refused is not None:
-            raise TesseraError((refused,))
-        sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
-        world = runtime().host_world(session, chosen, _write)
+        world = runtime().host_world(session, where.decided(), _write, where.arch_as)
         values = {name: _value(text, world) for name, text in given.items()}
         session.run(path, world, values)
         world.finish()
+        where.report()
         return 0
     except (HostFault, TesseraError) as error:
         diagnostics = error.diagnostics

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tessera_lang.driver.commands.flags import color_option, examples, format_option, path_option
-from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.flags import (
+    as_option,
+    color_option,
+    examples,
+    format_option,
+    path_option,
+)
+from tessera_lang.driver.commands.inputs import session_for, source_path
 from tessera_lang.driver.commands.output import show
-from tessera_lang.driver.commands.run import refusal
+from tessera_lang.driver.commands.run import Where
 from tessera_lang.driver.exit_codes import DIAGNOSTICS, FAILED_RUN, OUR_FAULT, USAGE
 
 if TYPE_CHECKING:
@@ -39,19 +45,21 @@ if TYPE_CHECKING:
 @click.option("--junit", "junit_file", default="", metavar="FILE.xml",
               help="Write the results as JUnit XML too.")  # fmt: skip
 @click.option("-x", "--exit-first", is_flag=True, help="End at the first test that fails.")
+@as_option
 @path_option
 @format_option
 @color_option
 def command(
     names: tuple[str, ...], words: str, target: str, junit_file: str, exit_first: bool,
-    search: tuple[str, ...], format_: str, color: str,
+    arch_as: str, search: tuple[str, ...], format_: str, color: str,
 ) -> int:  # fmt: skip
     """Run the `@test` functions of FILES and of the files in DIRS."""
     from tessera_lang.driver.discovery import source_files
     from tessera_lang.driver.testing import find_tests, run_tests
 
     session = session_for(search)
-    targets = _targets(target)
+    where = Where(target, arch_as)
+    targets = _targets(where)
     paths = [source_path(session, name) for name in source_files(names)]
     found = find_tests(session, paths, words)
     view = _View(session, found, format_, color, len(targets) > 1)
@@ -60,32 +68,27 @@ def command(
         sys.stderr.write(f"error: there is no test{what} in {', '.join(names)}\n")
         return USAGE
     start = time.perf_counter()
-    for result in run_tests(session, found.tests, targets):
+    for result in run_tests(session, found.tests, targets, arch_as):
         view.add(result)
         if exit_first and not result.passed:
             break
+    where.report()
     if junit_file:
         _write_junit(junit_file, view.results, found, session)
     return view.end(time.perf_counter() - start)
 
 
-def _targets(name: str) -> tuple[str, ...]:
+def _targets(where: Where) -> tuple[str, ...]:
     """The targets to run on. Raises TesseraError where one cannot be had."""
-    from tessera_lang.diagnostics import TesseraError
     from tessera_lang.target.backend import backend_named, backend_names
 
-    if name == "all":
+    if where.target == "all" and not where.arch_as:
         works = [n for n in sorted(backend_names()) if not backend_named(n).available()]
         for missing in sorted(set(backend_names()) - set(works)):
             why = backend_named(missing).available()
             sys.stderr.write(f"target: not {missing} ({why})\n")
         return tuple(works)
-    chosen, why = decided_target(name)
-    refused = refusal(chosen)
-    if refused is not None:
-        raise TesseraError((refused,))
-    sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
-    return (chosen,)
+    return (where.decided(),)
 
 
 def _write_junit(file: str, results: list[Result], found: Found, session: Session) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tessera_backend.cpu.asynchronous.launch import lone_strand
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BufferType, Operation
@@ -18,7 +19,6 @@ from tessera_lang.opt.tile.shared_memory import buffer_bytes, shared_bytes
 from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import BF16, F32, INDEX
 from tests.unit.opt.schedule.programs import matmul
-from tests.unit.schedule_to_tile.machine import Machine
 
 
 def lowered(arch: str = "sm_80", **said: Any) -> tuple[Operation, Any, list[Diagnostic]]:
@@ -53,13 +53,10 @@ def test_every_iteration_has_one_group(shape: tuple[int, ...], rows: int) -> Non
     made: list[Any] = []
     build_grid(b, Grid(loop, total, False, rows), lambda v: v, made.extend)
     for group in range(total):
-        machine = Machine({}, group, total)
+        strand = lone_strand(group, total)
         for operation in b.program().operations:
-            name = operation.name.removeprefix("tile.")
-            method = getattr(machine, f"_op_{name}", None)
-            values = method(operation) if method else (machine.elementwise(operation, name),)
-            machine.put(operation.results, values)
-        found.append(tuple(int(machine.values[v]) for v in made))
+            strand.operation(operation, operation.name.removeprefix("tile."))
+        found.append(tuple(strand.numbers(made)))
     everything = {tuple(3 + 2 * i for i in at) for at in np.ndindex(*shape)}
     assert set(found) == everything and len(found) == len(everything)
 

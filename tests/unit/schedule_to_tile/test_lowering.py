@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.verify import verify
@@ -15,7 +16,6 @@ from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import BF16, F16, F32, F64, DType
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 from tests.unit.schedule import reference
-from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(7)
 

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
@@ -18,7 +19,6 @@ from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, I8, I32, INDEX, DType
 from tests.unit.lower.lanes import ArrayBuilder, build, clip
 from tests.unit.schedule import reference
-from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(11)
 Body = Callable[[ArrayBuilder, list[Value]], None]

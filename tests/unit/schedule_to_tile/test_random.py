@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
@@ -15,7 +16,8 @@ from tessera_lang.target.machine import MACHINES
 from tests.unit.lower.random_schedule import ARRAYS, random_kernel
 from tests.unit.schedule import reference
 from tests.unit.schedule.reference import Leak
-from tessera_backend.cpu.asynchronous import launch as machine
+
+pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
 
 
 def directives(random: Random) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
@@ -16,7 +17,6 @@ from tessera_lang.target.plan import CopyPlan, LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.opt.schedule.programs import Kernel, matmul
 from tests.unit.schedule import reference
-from tessera_backend.cpu.asynchronous import launch as machine
 
 RANDOM = np.random.default_rng(5)
 

@@ -74,9 +74,9 @@ def part_of(s: Strand, o: Operation, first: int, rank: int, memory: Memory) -> P
     """By the starts and extents that are operands from ``first``."""
     numbers = s.numbers(o.operands[first:])
     axes = memory.data.ndim
-    starts, extents = numbers[:axes], numbers[axes:][:rank]
-    dims: Any = o.attributes["dims"]
-    steps: Any = o.attributes["steps"]
+    starts, extents = numbers[:axes], [max(0, n) for n in numbers[axes:][:rank]]
+    dims: tuple[int, ...] = o.attributes["dims"]  # type: ignore[assignment]
+    steps: tuple[int, ...] = o.attributes["steps"]  # type: ignore[assignment]
     at: list[Any] = list(starts)
     counts, by = [1] * axes, [1] * axes
     for d, e, k in zip(dims, extents, steps, strict=True):
@@ -164,7 +164,7 @@ def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
     t, dims = o.result.type, o.attributes["dims"]
     assert isinstance(t, TileType) and isinstance(dims, tuple)
     axes = memory.data.ndim
-    extents = [int(n) for n in numbers[axes:]]
+    extents = [max(0, int(n)) for n in numbers[axes:]]
     places: list[Array] = []
     for d, start in enumerate(numbers[:axes]):
         along = np.zeros(extents, np.int64)

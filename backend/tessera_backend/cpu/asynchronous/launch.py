@@ -16,7 +16,13 @@ from tessera_backend.cpu.asynchronous.barriers import Meeting
 from tessera_backend.cpu.asynchronous.bulk import Map
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.memory import History, Memory
-from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type, strided
+from tessera_backend.cpu.asynchronous.numbers import (
+    Array,
+    garbage,
+    is_array,
+    numpy_type,
+    strided,
+)
 from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
@@ -35,7 +41,7 @@ Reports = list[tuple[int, ...]]
 
 def run(
     program: Program, plan: LaunchPlan, values: Sequence[Any], groups: int,
-    most: int = _MOST_CLUSTERS,
+    most: int = _MOST_CLUSTERS, seed: int | None = None,
 ) -> Reports:  # fmt: skip
     """Run all groups; ``values`` are one a slot: an array for what holds an address or a map.
 
@@ -49,18 +55,19 @@ def run(
         groups = min(groups, most * cluster)
     reports: Reports = []
     for first in range(0, groups, cluster):
-        reports += _Cluster(kernel, plan, groups, first, cluster).run(values)
+        reports += _Cluster(kernel, plan, groups, first, cluster, seed).run(values)
     return reports
 
 
 class _Cluster:
     def __init__(
-        self, kernel: Operation, plan: LaunchPlan, groups: int, first: int, size: int
-    ) -> None:
+        self, kernel: Operation, plan: LaunchPlan, groups: int, first: int, size: int,
+        seed: int | None,
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.plan = plan
         self.lanes = int(np.prod(plan.group))
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(seed)
         self.groups: list[Group] = []
         meeting = Meeting(self.lanes * size)
         for number in range(first, first + size):
@@ -88,7 +95,7 @@ class _Cluster:
         memories: dict[int, Memory] = {}
         arguments = self.kernel.regions[0].arguments
         for argument, value, slot in zip(arguments, values, self.plan.slots, strict=False):
-            if isinstance(value, np.ndarray):
+            if is_array(value):
                 written = _is_written(self.plan, slot.parameter)
                 memory = memories.get(slot.parameter)
                 if memory is None:
@@ -102,6 +109,13 @@ class _Cluster:
                 if isinstance(argument.type, DType):
                     held = numpy_type(argument.type)(value)
             group.values[argument] = held
+
+
+def lone_strand(number: int, count: int) -> Strand:
+    """A group of which nothing is asked but what it computes."""
+    group = Group(number, count, _WARP, Scheduler(), [], RULES)
+    group.peers.append(group)
+    return Strand(group, "all lanes", 1)
 
 
 def _whole(s: Strand, group: Group, region: Region) -> None:
@@ -132,21 +146,26 @@ def _is_written(plan: LaunchPlan, parameter: int) -> bool:
 
 
 def launch(
-    program: Program, plan: LaunchPlan, *arguments: Any, most: int = _MOST_CLUSTERS
-) -> tuple[Array, ...]:
-    """Run a kernel on the arguments of a call; the results. Arrays are written in place."""
+    program: Program, plan: LaunchPlan, *arguments: Any, most: int = _MOST_CLUSTERS,
+    seed: int | None = None,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Run a kernel on the arguments of a call; the results. Arrays are written in place.
+    ``seed``: in another order of events than the latest one."""
     sizes = bound_sizes(plan, arguments)
     results = [
         poisoned(tuple(evaluate_dim(d, sizes) for d in r.dims), numpy_type(DTYPES[r.dtype]))
         for r in plan.results
     ]
+    for result, array in zip(plan.results, results, strict=True):
+        if result.zeroed:
+            array[...] = 0
     arrays = [*arguments, *results]
     arrays += [copied(plan, number, arrays) for number in range(len(plan.copies))]
     if plan.grid is None:
         raise ValueError("the plan does not say how many groups there are")
     groups = int(np.prod([evaluate_dim(d, sizes) for d in plan.grid]))
     values = [_value(slot, arrays, sizes) for slot in plan.slots]
-    run(program, plan, values, groups, most)
+    run(program, plan, values, groups, most, seed)
     return tuple(results)
 
 

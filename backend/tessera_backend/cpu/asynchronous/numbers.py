@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -24,11 +24,16 @@ _NUMPY: dict[str, Any] = {
     **{f"i{b}": getattr(np, f"int{b}") for b in (8, 16, 32, 64)},
     **{f"u{b}": getattr(np, f"uint{b}") for b in (8, 16, 32, 64)},
 }  # fmt: skip
+_MOST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 _SMALL_FLOATS = ("f16", "bf16", "f8e4m3", "f8e5m2")
 
 
 def numpy_type(dtype: DType) -> Any:
     return _NUMPY[dtype.name]
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    return isinstance(value, np.ndarray)
 
 
 def strided(data: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
@@ -105,6 +110,28 @@ def scalar_operation(o: Operation, kind: str, v: Sequence[Any]) -> Any:
     return rule(o, *v)
 
 
+def _cast(o: Operation, x: Any) -> Any:
+    return cast_to(x, dtype_of(o.operands[0]), dtype_of(o.result))
+
+
+def _bitcast(o: Operation, x: Any) -> Any:
+    return np.asarray(x).view(numpy_type(dtype_of(o.result)))
+
+
+def _cmp(o: Operation, a: Any, b: Any) -> Any:
+    return _COMPARE[str(o.attributes["predicate"])](a, b)
+
+
+def _select(o: Operation, condition: Any, a: Any, b: Any) -> Any:
+    found: Any = np.invert(data)  # pyright: ignore[reportUnknownVariableType]
+    return found
+
+
+def _not(o: Operation, x: Any) -> Any:
+    data: Array = np.asarray(x)
+    return np.invert(data)
+
+
 def _floordiv(o: Operation, x: Any, y: Any) -> Any:
     a, b = np.asarray(x), np.asarray(y)
     if a.dtype.kind in "iu":
@@ -147,15 +174,11 @@ def _fma(o: Operation, *v: Any) -> Any:
 
 _RULES: dict[str, Callable[..., Any]] = {
     "floordiv": _floordiv, "mod": _mod, "shl": _shl, "shr": _shr, "fma": _fma,
-    "cast": lambda o, x: cast_to(x, dtype_of(o.operands[0]), dtype_of(o.result)),
-    "bitcast": lambda o, x: np.asarray(x).view(numpy_type(dtype_of(o.result))),
-    "cmp": lambda o, a, b: _COMPARE[str(o.attributes["predicate"])](a, b),
-    "select": lambda o, c, a, b: np.where(c, a, b),
-    "not": lambda o, x: ~np.asarray(x),
+    "cast": _cast, "bitcast": _bitcast, "cmp": _cmp, "select": _select, "not": _not,
 }  # fmt: skip
 _SIMPLE: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "neg": operator.neg,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": np.true_divide,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": operator.neg,
     "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
 }  # fmt: skip
@@ -186,7 +209,7 @@ def cast_to(data: Any, source: DType, target: DType) -> Any:
         middle = np.where(low | high, 0, wide).astype(to)
         return np.where(low, to(limits.min), np.where(high, to(limits.max), middle))
     if target.name.startswith("f8"):
-        most = float(ml_dtypes.finfo(to).max)
+        most = _MOST[target.name]
         return np.clip(data.astype(np.float32), -most, most).astype(to)
     if source.name in _SMALL_FLOATS and target.name in _SMALL_FLOATS:
         return data.astype(np.float32).astype(to)

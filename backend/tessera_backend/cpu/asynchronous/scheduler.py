@@ -1,11 +1,14 @@
 """Tasks that run one at a time, in a fixed order, and what happens late.
 
 A task that waits hands over. Where none can go on, the next late thing happens (a copy lands);
-where there is nothing late either, the program is stuck. Must not know what tasks do.
+where there is nothing late either, the program is stuck. With a seed the order is another one:
+any task that can go on may be next, and what is late may happen, in any order, before it has to.
+Must not know what tasks do.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -59,7 +62,8 @@ def _always() -> bool:
 class Scheduler:
     """The tasks of one cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = None if seed is None else random.Random(seed)
         self.turn = threading.Condition()
         self.tasks: list[Task] = []
         self.running: Task | None = None
@@ -114,6 +118,11 @@ class Scheduler:
 
     def _next(self, order: list[Task]) -> Task | None:
         while order:
+            if self._random is not None:
+                self._random.shuffle(order)
+                if self.late and self._random.random() < 0.5:
+                    self.late.rotate(self._random.randrange(len(self.late)))
+                    self.late.popleft()()
             following = next((t for t in order if t.ready()), None)
             if following is not None:
                 following.ready, following.waits_in = _always, None

@@ -79,6 +79,10 @@ class Strand:
         self.products = Agent(("mma", *key))
         self.stores: dict[int, Agent] = {}
         self.touched = 0
+        self._structure: dict[str, Callable[[Operation], Left]] = {
+            "if": self._if, "scope": self._scope, "for": self._for, "while": self._while,
+            "once": self._once, "roles": self._roles,
+        }  # fmt: skip
 
     # --- values -----------------------------------------------------------------------------
 
@@ -128,9 +132,11 @@ class Strand:
                     raise AsynchronousFault(
                         f"{o.name} uses a product that nobody has waited for", o, held.operation
                     )
-        structure = _STRUCTURE.get(kind)
-        if structure is not None:
-            return structure(self, o)
+        if o.regions:
+            structure = self._structure.get(kind)
+            if structure is None:
+                raise Unsupported(f"{o.name} is not run under --as", o)
+            return structure(o)
         rule = self.group.rules.get(o.name)
         self.put(o.results, rule(self, o) if rule else (self.elementwise(o, kind),))
         return None
@@ -243,9 +249,3 @@ class Strand:
             raise AsynchronousFault(
                 f"{self.name} ends while {left[0].name} is under way", None, left[0]
             )
-
-
-_STRUCTURE: dict[str, Callable[[Strand, Operation], Left]] = {
-    "if": Strand._if, "scope": Strand._scope, "for": Strand._for, "while": Strand._while,
-    "once": Strand._once, "roles": Strand._roles,
-}  # fmt: skip  # pyright: ignore[reportPrivateUsage]

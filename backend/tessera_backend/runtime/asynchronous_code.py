@@ -1,0 +1,93 @@
+"""Code for a GPU on the CPU: its argument blocks, its faults, and what a run of it says.
+
+Must not know arguments, nor what the machine looks at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from math import prod
+
+from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, shown
+from tessera_backend.cpu.asynchronous.kernel import AsynchronousKernel, Finding
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.faults import WORDS, fault_diagnostic
+from tessera_backend.runtime.report import diagnostic, error, source_of
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.record import replace
+from tessera_lang.target.backend import Artifact
+
+SCOPE = (
+    "looked at: every access of a group and its cluster to shared memory, and those of a group to "
+    "the arrays it writes, for these arguments; completions come as late as they may",
+    "not looked at: warps of a warp group apart from each other, groups of different clusters in "
+    "global memory, the code that ptxas makes",
+)
+_OTHERS = "lane kernels, and tile kernels that become loops of lanes, run as on any CPU"
+
+_launches: Counter[str] = Counter()
+"""How often each kernel was run as Tile IR in this process."""
+
+
+class AsynchronousCode:
+    """A kernel as Tile IR for a GPU; a launch returns when it has run."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.plan = artifact.plan
+        self.device = HOST
+        self.flags = self.quiet = None
+        self.arch = artifact.options.arch_as
+        try:
+            self._kernel = AsynchronousKernel(artifact)
+        except (ValueError, KeyError, TypeError) as fault:
+            raise error(diagnostic(
+                "T0849", f"the code of `{artifact.plan.kernel}` cannot be loaded: {fault}",
+                helps=("`tesserac cache clear` empties the cache",),
+            )) from fault  # fmt: skip
+
+    def frame(self, bound: Bound) -> Frame:
+        block = (ctypes.c_int64 * max(1, len(self.plan.slots)))(*bound.values)
+        groups = prod(bound.axes)
+        arrays = {**bound.arrays, **bound.maps}
+
+        def fire(_: int) -> None:
+            _launches[self.plan.kernel] += 1
+            try:
+                reports = self._kernel.launch(list(block), groups, arrays)
+            except AsynchronousFault as fault:
+                raise error(self._shown(self._kernel.finding(fault))) from fault
+            if reports:
+                raise error(fault_diagnostic(self.plan, [*reports[0], *[0] * (WORDS - 6)]))
+
+        return block, fire
+
+    def report(self) -> None:
+        """Faults are raised by the launch that has them."""
+
+    def _shown(self, found: Finding) -> Diagnostic:
+        operations = [o for o in (found.operation, found.other) if o is not None]
+        notes = [f"the operation: {shown(o)}" for o in operations[:1]]
+        notes += [f"and before it: {shown(o)}" for o in operations[1:]]
+        labels: tuple[Label, ...] = ()
+        other = found.other_span
+        if other is not None and source_of(other.file) is not None:
+            labels = (Label(other, "the other operation is of this"),)
+        made = diagnostic(
+            "T0904", f"`{self.plan.kernel}` as {self.arch}: {found.message}",
+            notes=(*notes, *SCOPE),
+        )  # fmt: skip
+        span = found.span
+        known = span is not None and source_of(span.file) is not None
+        return replace(made, span=span if known else None, labels=labels)
+
+
+def asynchronous_report(arch: str) -> tuple[str, ...]:
+    """What a run as ``arch`` has looked at, and what not."""
+    if not _launches:
+        return (f"as {arch}: no kernel ran as Tile IR", _OTHERS)
+    kernels = ", ".join(f"`{name}` {count}x" for name, count in sorted(_launches.items()))
+    return (f"as {arch}: {kernels} ran as Tile IR, without a fault of the asynchronous model",
+            *SCOPE, _OTHERS)  # fmt: skip

@@ -1,0 +1,46 @@
+"""Code for Hopper on the CPU: random schedules, and kernels with one ordering operation less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tessera_backend.cpu.asynchronous import kernel as asynchronous_kernel
+
+from tests.fuzz.asynchronous import BEGIN, CASES, DOCUMENT, END, Planted, measured, table
+from tests.fuzz.asynchronous_schedules import compared
+
+
+def test_random_schedules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 that are not refused; most of them split into roles."""
+    monkeypatch.setenv("TESSERA_CACHE", "off")
+    split: list[bool] = []
+    run = asynchronous_kernel.run
+
+    def noted(program: Any, *rest: Any) -> Any:
+        split.append(any(o.name == "tile.roles" for o in program.walk()))
+        return run(program, *rest)
+
+    monkeypatch.setattr(asynchronous_kernel, "run", noted)
+    outcomes = [compared(seed) for seed in range(62)]
+    assert not [o for o in outcomes if o not in ("equal", "refused")]
+    assert outcomes.count("equal") >= 60
+    assert len(split) >= 60 and sum(split) >= 30
+
+
+@pytest.mark.parametrize("planted", CASES, ids=lambda p: f"{p.kernel}-{p.arch}")
+def test_what_is_removed_is_found(planted: Planted) -> None:
+    """Without a report the bits stay those of the whole kernel, in every order of events tried."""
+    row = measured(planted)
+    assert not row.wrong
+    assert sum(row.reported.values()) + len(row.harmless) == sum(row.removed.values())
+    assert sum(row.reported.values()) > len(row.harmless)
+    if "stay" in planted.title or planted.arch == "sm_80":
+        assert not row.harmless  # every buffer is used again and again
+
+
+@pytest.mark.slow
+def test_the_table_is_the_documents() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    found = text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip()
+    assert found == table([measured(p) for p in CASES])
