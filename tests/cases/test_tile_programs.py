@@ -334,3 +334,82 @@ def test_many_signatures_are_a_warning_that_names_what_varies() -> None:
 
     with pytest.warns(TesseraWarning, match="the size of axis 0 of `A`"):
         calls()
+
+
+SUMS_WITH_HELPERS = """
+def rows(a):
+    return a.shape[0]
+
+def scaled(a, x):
+    return x * f32(rows(a))
+
+def first(a):
+    return op.sum(a[0:4])
+
+@op.kernel
+def sums(out: mut f32[m], a: f32[m, n]):
+    for i, j in op.tile_range(m, n, step=16):
+        out[i:i+16] += op.sum(scaled(out, a[i:i+16, j:j+16]), axis=1) * {}
+"""
+
+
+def test_an_array_that_is_summed_into_is_given_to_functions(target: str) -> None:
+    """Only what a function reads of an argument counts as read."""
+    a, out = random(37, 50), random(37, seed=1)
+    want = out + a.astype(np.float64).sum(1) * 37
+    module(SUMS_WITH_HELPERS.format("1.0"), target).sums(out, a)
+    near(out, want, 1e-5, 50 * 37)
+
+
+def test_a_function_that_reads_what_is_summed_into() -> None:
+    source = SUMS_WITH_HELPERS.format("first(out)")
+    found = Session(overlay={"p.tessera": source}).check("p.tessera")
+    assert [d.code for d in found] == ["T0621"]
+
+
+ZEROS = """
+@op.kernel
+def columns(a: f32[m, n]) -> f32[n]:
+    y = op.zeros((n,), f32)
+    for i, j in op.tile_range(m, n, step=16):
+        y[j:j+16] += op.sum(a[i:i+16, j:j+16], axis=0)
+    return y
+
+@op.kernel
+def corner(a: f32[m, n]) -> (f32[m, n], i32[m]):
+    y = op.zeros((m, n), f32)
+    z = op.zeros((m,), i32)
+    y[0:2, 0:3] = a[0:2, 0:3]
+    return y, z
+
+def both(a):
+    return columns(a), columns(a)
+"""
+
+
+def test_results_that_begin_as_zeros(target: str) -> None:
+    """Whatever lay in the memory they are given."""
+    m = module(ZEROS, target)
+    a = random(37, 50)
+    want = np.zeros((37, 50), np.float32)
+    want[:2, :3] = a[:2, :3]
+    for _ in range(3):
+        y, z = m.corner(a)
+        assert np.array_equal(y, want) and not z.any()
+        y[...] = z[...] = 7
+        sums = m.columns(a)
+        near(sums, a.astype(np.float64).sum(0), 1e-5, 37)
+        sums[...] = 7
+        del y, z, sums
+    for sums in m.both(a):
+        near(sums, a.astype(np.float64).sum(0), 1e-5, 37)
+    assert not m.columns(np.zeros((0, 5), np.float32)).any()
+
+
+def test_a_sum_into_zeros_is_spread_over_groups() -> None:
+    session = Session(overlay={"p.tessera": ZEROS})
+    assert not session.check("p.tessera")
+    signature = session.signature("p.tessera", "columns")
+    _, plan = session.tile("p.tessera", "columns", signature)
+    assert plan.results[0].zeroed and str(plan.grid) != "(1,)"
+    assert type(plan).from_json(plan.to_json()) == plan

@@ -64,7 +64,7 @@ def lower_tile_kernel(
             typed.declaration.name, region, [slot_name(typed, slot) for slot in frame.slots],
             {**_directives(info), **_facts(typed, frame)},
         )  # fmt: skip
-    return builder.program(), _plan(lowering, frame, info), tuple(lowering.sink.items)
+    return builder.program(), _plan(lowering, frame, info, state.zeroed), tuple(lowering.sink.items)
 
 
 def _equal_sizes(info: TileInfo) -> dict[str, str]:
@@ -185,7 +185,9 @@ def _divisor(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
 # --- the plan --------------------------------------------------------------------------------
 
 
-def _plan(lowering: Lowering, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
+def _plan(
+    lowering: Lowering, frame: KernelFrame, info: TileInfo, zeroed: frozenset[int]
+) -> LaunchPlan:  # fmt: skip
     agreed = tuple(
         Condition(a.left, "==", a.right, a.text, lowering.position(a.span)) for a in info.agreements
     )
@@ -197,5 +199,8 @@ def _plan(lowering: Lowering, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
         grid=None,
         sites=tuple(lowering.sites),
         conditions=(*conditions.conditions(lowering, info.conditions), *agreed),
-        results=tuple(ResultPlan(dtype.name, dims) for dtype, dims in info.results),
+        results=tuple(
+            ResultPlan(dtype.name, dims, i in zeroed)
+            for i, (dtype, dims) in enumerate(info.results)
+        ),
     )

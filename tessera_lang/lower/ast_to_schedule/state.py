@@ -35,7 +35,8 @@ class Write:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """``results`` are views of what the kernel returns, ``result_of`` variables that are one."""
+    """``results`` are views of what the kernel returns, ``result_of`` variables that are one,
+    ``zeroed`` the numbers of those that are 0 when the kernel begins."""
 
     low: Lowering
     b: Emitter
@@ -46,6 +47,7 @@ class State:
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
+    zeroed: frozenset[int] = frozenset()
     below: dict[Value, tuple[Value, Value]] = field(
         default_factory=dict[Value, tuple[Value, Value]]
     )  # loop variables with their bounds

@@ -170,7 +170,10 @@ def _makes_result(s: State, target: ast.Name, value: ast.Expr) -> bool:
     made = s.typed.symbols.get(value.function) if isinstance(value, ast.Call) else None
     if not isinstance(value, ast.Call) or not isinstance(made, Builtin):
         raise Unsupported(value.span, "this as an array that is returned")
-    if not made.name.startswith("op.empty"):
+    if made.name.startswith("op.zeros"):
+        # Zeros of the runtime, which no loop of this kernel has to come behind.
+        s.zeroed |= {next(i for i, v in enumerate(s.results) if v is view)}
+    elif not made.name.startswith("op.empty"):
         stores.fill(s, view, _fill_of(s, value, made.name, view), value.span)
     return True
 
@@ -180,7 +183,7 @@ def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     if name.startswith("op.full"):
         given = s.node(functions.needed(s, call, "value"))
         return combine.cast(s, given, dtype)
-    return combine.constant(s, 1 if name.startswith("op.ones") else 0, dtype)
+    return combine.constant(s, 1, dtype)
 
 
 def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:

@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.nests import bounds_of, names_of
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 
-_MOST = 4096  # operations of a body
+_MOST = 1024  # operations of a body
 _STAGED = "the loop moves tiles through shared memory, and the steps of each are unrolled already"
 
 

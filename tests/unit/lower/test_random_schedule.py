@@ -9,6 +9,8 @@ from tests.unit.lower.lanes import CPU, GPU, check_made, compiled
 from tests.unit.lower.random_schedule import ARRAYS, random_kernel
 from tests.unit.schedule.reference import Leak
 
+pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
+
 
 @pytest.mark.parametrize("seed", range(64))
 def test_random_kernels(seed: int) -> None:

@@ -120,7 +120,7 @@ def launch(
     for r in plan.results:
         dtype = numpy_type(DTYPES[r.dtype])
         shape = tuple(evaluate_dim(d, sizes) for d in r.dims)
-        results.append(np.full(shape, garbage(dtype), dtype))
+        results.append(np.full(shape, 0 if r.zeroed else garbage(dtype), dtype))
     arrays = [*arguments, *results]
     given: list[Any] = []
     for slot in plan.slots:

@@ -113,7 +113,8 @@ class Kernel:
                        b.binary("and", rest, b.index(form.band - 1)))  # fmt: skip
         row = b.binary("mul", row, b.index(across))
         row = b.binary("add", row, b.binary("mul", self.rank, b.index(form.rows)))
-        column = b.binary("mul", b.binary("shr", rest, b.index(form.band.bit_length() - 1)), b.index(form.columns))
+        block = b.binary("shr", rest, b.index(form.band.bit_length() - 1))
+        column = b.binary("mul", block, b.index(form.columns))
         part = b.binary("mul", self.rank, b.index(form.columns // form.cluster))
         return row, column, b.binary("add", column, part)
 

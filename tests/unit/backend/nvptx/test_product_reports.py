@@ -1,0 +1,42 @@
+"""What ptxas says of products of every dtype and order at full size: nothing to complain about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.nvptx.backend import CudaBackend
+
+from tessera_lang.target.backend import TargetOptions
+from tessera_lang.types.dtype import DTYPES
+from tests.unit.backend.nvptx.kernels import needs_ptxas
+from tests.unit.schedule.reference import numpy_type
+from tests.unit.schedule_to_tile.test_dtypes import PLAIN, SCALED, TF32, WEIGHTS, compiled
+
+N = 4096
+CASES = [
+    ("f8e4m3", "f8e4m3", SCALED), ("f8e4m3", "f8e5m2", SCALED), ("i8", "i8", PLAIN),
+    ("f32", "f32", TF32), ("f32", "f32", PLAIN), ("bf16", "f32", PLAIN), ("f32", "bf16", PLAIN),
+    ("bf16", "i8", WEIGHTS), ("bf16", "bf16", PLAIN),
+]  # fmt: skip
+
+
+def empty(dtype: str) -> np.ndarray[Any, Any]:
+    return np.empty((N, N), numpy_type(DTYPES[dtype]))
+
+
+@needs_ptxas
+@pytest.mark.parametrize("orders", [(1, 0), (1, 1), (0, 0)], ids=["tn", "nn", "tt"])
+@pytest.mark.parametrize(("left", "right", "text"), CASES)
+def test_no_spills_and_no_waits(left: str, right: str, text: str, orders: tuple[int, int]) -> None:
+    a, b = (
+        empty(d) if along else empty(d).T
+        for d, along in zip((left, right), orders, strict=True)
+    )  # fmt: skip
+    vectors = {SCALED: 2, WEIGHTS: 1}.get(text, 0)
+    found = compiled(text, a, b, *[np.empty(N, np.float32)] * vectors)
+    assert found.lowered is not None, found.remarks
+    made = CudaBackend().compile(*found.lowered, TargetOptions("cuda", "sm_90a"), ())
+    assert not [d.message for d in made.diagnostics]
+    assert made.resources.spill_bytes == 0
