@@ -1,4 +1,4 @@
-"""Products of matrices from the standard library beside cuBLAS (torch), Triton where it is asked for.
+"""Products of matrices from the standard library beside cuBLAS (torch), and Triton if asked for.
 
 Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, small, f8, tf32, f32
 Every result is checked against float64 (a sample of rows) over a poisoned output before timing.
@@ -54,7 +54,7 @@ def main() -> None:
         if name in ("tf32", "f32"):
             for size in (4096, 8192):
                 torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-                a, b = torch.randn(size, size, device="cuda"), torch.randn(size, size, device="cuda")
+                a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
                 product = linalg.matmul_tf32 if name == "tf32" else linalg.matmul
                 _measure(report, f"{name} {size}", linalg, a, b, ">= 1.0x", product)
     if report.rows:
@@ -72,7 +72,7 @@ def _measure(
     try:
         got = torch.as_tensor(product(a, b), device="cuda")
         _check(name, got, a, b)
-    except Exception as error:  # noqa: BLE001  # one row that fails must not end the others
+    except Exception as error:  # one row that fails must not end the others
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
     contenders = {"tessera": lambda: product(a, b), "cublas": lambda: torch.matmul(a, b)}
@@ -109,7 +109,7 @@ def _measure_f8(report: Report, linalg: object, size: int) -> None:
         want = a[:64].double() @ b.double()
         error = (got[:64].double() - want).norm() / want.norm()
         assert error < 2e-2, f"relative error {error:.2e}"
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
     times = median_device_seconds({

@@ -1,6 +1,7 @@
 """Kernels that memory limits, in tiles: element-wise work, softmax and norms of rows, transposes.
 
-Run: python -m benchmarks.rows [name ...]     names: elements, softmax, rmsnorm, layernorm, transpose
+Run: python -m benchmarks.rows [name ...]     names: elements, softmax, rmsnorm, layernorm,
+transpose
 Beside torch eager, torch.compile and quack where they are there; every row says which share it is
 of a copy of as many bytes in the same run. Results are checked over a poisoned output.
 """
@@ -46,7 +47,8 @@ def main() -> None:
     kernels, nn = tessera.compile(SOURCE), tessera.load("std.nn")
     if "elements" in names:
         x, y = (torch.randn(1 << 28, device="cuda") for _ in range(2))
-        _measure(report, "vec_add f32 2^28", lambda: kernels.vec_add(x, y), {"torch": lambda: x + y},
+        others = {"torch": lambda: x + y}
+        _measure(report, "vec_add f32 2^28", lambda: kernels.vec_add(x, y), others,
                  3 * 4 << 28, ">= 0.99 of copy", 0.0)  # fmt: skip
         del x, y
         _gelu(report, kernels)
@@ -55,8 +57,9 @@ def main() -> None:
             _rows(report, name, nn, shape)
     if "transpose" in names:
         x = torch.randn(16384, 16384, device="cuda", dtype=torch.bfloat16)
-        _measure(report, "transpose bf16 16384", lambda: kernels.transposed(x),
-                 {"torch": lambda: x.t().contiguous()}, 2 * 2 << 28, ">= 0.92 of copy", 0.0)  # fmt: skip
+        others = {"torch": lambda: x.t().contiguous()}
+        _measure(report, "transpose bf16 16384", lambda: kernels.transposed(x), others,
+                 2 * 2 << 28, ">= 0.92 of copy", 0.0)  # fmt: skip
     if report.rows:
         report.save("rows")
 
@@ -108,7 +111,7 @@ def _compiled(f: Make) -> dict[str, Make]:
     try:
         made = torch.compile(f)
         made()
-    except Exception:  # noqa: BLE001  # no compiler, no Triton: the row has one peer less
+    except Exception:  # no compiler, no Triton: the row has one peer less
         return {}
     return {"compile": made}
 
@@ -141,7 +144,7 @@ def _measure(
         target = torch.empty_like(source)
         contenders = {"tessera": ours, **peers, "copy": lambda: target.copy_(source)}
         times = median_device_seconds(contenders, runs=20)
-    except Exception as error:  # noqa: BLE001  # one row that fails must not end the others
+    except Exception as error:  # one row that fails must not end the others
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
     report.add(Row(name, times, moved, goal))
