@@ -31,7 +31,8 @@ class Mode:
     stride: int = 0
 
     def __str__(self) -> str:
-        return f"{self.extent}@_" if self.axis is None else f"{self.extent}@{self.axis}*{self.stride}"
+        place = "_" if self.axis is None else f"{self.axis}*{self.stride}"
+        return f"{self.extent}@{place}"
 
 
 @dataclass(frozen=True, slots=True)

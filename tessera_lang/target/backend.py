@@ -21,13 +21,15 @@ class TargetOptions:
     """What code is made for and how. All of it is part of a cache key.
 
     ``arch``: ``sm_80`` ... for cuda, ``native`` or an LLVM CPU name for cpu.
-    ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3.
+    ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3. ``arch_as``: on the CPU the
+    architecture whose code of tile kernels is run there, operation by operation; empty for none.
     """
 
     target: str
     arch: str = "native"
     bounds: str = "guard"
     optimize: int = 3
+    arch_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ class Resources:
 class Artifact:
     """Compiled code of one kernel and signature.
 
-    ``kind``: ``object`` (ELF, CPU), ``ptx`` or ``cubin``. ``texts``: stages asked for by
-    name (``llvm``, ``asm``, ``ptx``, ``sass``). ``diagnostics``: warnings of the tools.
+    ``kind``: ``object`` (ELF, CPU), ``tile`` (Tile IR, CPU), ``ptx`` or ``cubin``. ``texts``:
+    stages asked for by name (``llvm``, ``asm``, ``ptx``, ``sass``). ``diagnostics``: warnings of
+    the tools.
     """
 
     kind: str

@@ -97,10 +97,12 @@ class Condition:
 @dataclass(frozen=True, slots=True)
 class ResultPlan:
     """An array that a tile kernel returns: the runtime allocates it, row-major, and passes it
-    behind the parameters."""
+    behind the parameters. ``zeroed``: all of its bytes are 0 when the kernel begins; the runtime
+    sees to it on the stream of the launch."""
 
     dtype: str
     dims: tuple[Dim, ...]
+    zeroed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,9 @@ class LaunchPlan:
                 [dim_to_json(c.left), c.comparison, dim_to_json(c.right), c.text, list(c.span)]
                 for c in self.conditions
             ],
-            "results": [[r.dtype, [dim_to_json(d) for d in r.dims]] for r in self.results],
+            "results": [
+                [r.dtype, [dim_to_json(d) for d in r.dims], r.zeroed] for r in self.results
+            ],
             "cluster": list(self.cluster),
             "workspace": dim_to_json(self.workspace),
             "persistent": self.persistent,
@@ -233,8 +237,9 @@ def _slot(s: dict[str, object]) -> Slot:
 
 
 def _result(r: list[object]) -> ResultPlan:
-    dtype, dims = r
-    return ResultPlan(str(dtype), tuple(dim_from_json(x) for x in cast("list[object]", dims)))
+    dtype, dims, zeroed = r
+    sizes = tuple(dim_from_json(x) for x in cast("list[object]", dims))
+    return ResultPlan(str(dtype), sizes, bool(zeroed))
 
 
 def _copy(c: object) -> CopyPlan:

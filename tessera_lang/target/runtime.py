@@ -22,9 +22,14 @@ class Runtime(Protocol):
     """The functions of a runtime module that the driver calls."""
 
     def host_world(
-        self, session: KernelCompiler, target: str, write: Callable[[str], None]
+        self, session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = ""
     ) -> World:
-        """A world whose kernels run on ``target``; ``write`` takes what ``print`` says."""
+        """A world whose kernels run on ``target``; ``write`` takes what ``print`` says.
+        ``arch_as``: the architecture whose code of tile kernels the CPU runs."""
+        ...
+
+    def asynchronous_report(self, arch_as: str) -> tuple[str, ...]:
+        """What was run with ``arch_as``, and what that says."""
         ...
 
     def write_build(self, directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.fuzz.tile_programs import Products, tried
 
+pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
+
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 
 

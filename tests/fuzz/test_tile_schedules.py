@@ -6,6 +6,8 @@ import pytest
 
 from tests.fuzz.tile_schedules import case_of, tried
 
+pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
+
 TARGETS = {"cpu": 24, "sm_80": 40, "sm_90a": 60}
 
 

@@ -120,15 +120,15 @@ def compiled(program: TileProgram, target: str) -> Any:
 
 
 class Interpreted:
-    """A program as Tile IR for a GPU, run by the interpreters of the tests: no GPU needed. They
-    see races, missing waits and what reads poison, too."""
+    """A program as Tile IR for a GPU, run on the CPU: no GPU needed. The
+    machine sees races, missing waits and what reads poison, too."""
 
     def __init__(self, program: TileProgram, arch: str) -> None:
         self.program, self.arch = program, arch
         self.session = Session(overlay={"kernel.tessera": program.text()})
 
     def kernel(self, *arrays: Array) -> Any:
-        from tests.unit.schedule_to_tile import hopper_machine, machine
+        from tessera_backend.cpu.asynchronous.launch import launch
 
         path, sizes = "kernel.tessera", dict[str, int]()
         for p, a in zip(self.program.parameters, arrays, strict=True):
@@ -141,7 +141,6 @@ class Interpreted:
             raise tessera.TesseraError([d for d in made.remarks if d.severity == "error"])
         if any("not lowered to register tiles" in d.message for d in made.remarks):
             raise Skipped("lanes")
-        launch = hopper_machine.launch if self.arch == "sm_90a" else machine.launch
         found = launch(*made.lowered, *arrays)
         return found if len(found) != 1 else found[0]
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from tessera_lang.ir.core import (
     Attribute,
+    BarrierType,
     BufferType,
     IRType,
     Operation,
@@ -27,7 +28,9 @@ from tessera_lang.types.dtype import BOOL, INDEX, U32, DType
 
 def element_type(value: Value) -> DType:
     """The dtype of a scalar, or of the elements of a pointer, view or buffer."""
-    return value.type if isinstance(value.type, DType) else value.type.dtype
+    t = value.type
+    assert not isinstance(t, BarrierType)
+    return t if isinstance(t, DType) else t.dtype
 
 
 @dataclass(slots=True, eq=False)

@@ -155,6 +155,11 @@ _CONTROL = [
 TILE_OPS: dict[str, OpDef] = {
     definition.name: definition
     for definition in (
-        *_GEOMETRY, *_MEMORY, *_WARP, *_ARITHMETIC, *_CONTROL, *TILE_LEVEL_OPS,
-    )  # fmt: skip
+        *_GEOMETRY,
+        *_MEMORY,
+        *_WARP,
+        *_ARITHMETIC,
+        *_CONTROL,
+        *TILE_LEVEL_OPS,
+    )
 }

@@ -27,7 +27,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.products import product
-from tessera_lang.sema.tile.slices import read
+from tessera_lang.sema.tile.slices import read, written
 from tessera_lang.sema.typed import (
     Builtin,
     Constant,
@@ -248,13 +248,25 @@ def _function(
         return _of_numbers(c, e, symbol, brackets)
     if _is_math(c, symbol) and all(isinstance(t, (Tile, Tensor)) for t in terms):
         return _mapped(c, e, symbol, terms)
-    for a, t in zip((*e.arguments, *(k.value for k in e.keywords)), terms, strict=True):
-        if isinstance(t, Tensor):
-            read(c, a)
     c.kernel.callers.append(c)
     term = call_function(c, e, symbol, brackets)
     c.kernel.callers.pop()
+    _touched(c, e)
     return term
+
+
+def _touched(c: TileContext, e: ast.Call) -> None:
+    """What an inlined function reads and writes of its arguments is read and written here."""
+    instance = c.typed.calls.get(e)
+    if instance is None or not c.final:
+        return
+    reads, writes = c.kernel.touched[instance]
+    names = [p.name for p in instance.declaration.parameters]
+    for name, argument in zip(names, c.typed.arguments[e], strict=True):
+        if argument is not None and name in reads:
+            read(c, argument)
+        if argument is not None and name in writes:
+            written(c, argument)
 
 
 def _of_numbers(

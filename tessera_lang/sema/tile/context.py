@@ -11,7 +11,7 @@ from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
 from tessera_lang.sema.terms import Term
 from tessera_lang.sema.tile.facts import Facts
-from tessera_lang.sema.typed import Agreement, Directive
+from tessera_lang.sema.typed import Agreement, Directive, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, DType
@@ -85,6 +85,10 @@ class Kernel:
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     changed: bool = False
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
+    # Of an inlined function: the parameters that it reads, and those that it writes.
+    touched: dict[TypedFunction, tuple[frozenset[str], frozenset[str]]] = field(
+        default_factory=dict[TypedFunction, tuple[frozenset[str], frozenset[str]]]
+    )
     callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
 
 

@@ -367,6 +367,9 @@ def _inlined(
     _walks(c)
     caller.products += c.products
     _finish(c, parameters, ())
+    sums = {x.array for x in c.sums}
+    reads, writes = ({x.array for x in found} | sums for found in (c.reads, c.writes))
+    c.kernel.touched[typed] = frozenset(reads), frozenset(writes)
     reports = tuple(dict.fromkeys((*generic, *_flow(c, parameters), *c.reports)))
     typed.complete = not any(d.severity == "error" for d in reports) and is_whole(typed)
     return typed, reports

@@ -43,9 +43,9 @@ def broadcast(
         return None
     axes: list[TileAxis] = []
     for i, (x, y) in enumerate(zip(a.axes, b.axes, strict=True)):
-        if x.capacity == 1 and y.capacity != 1 and x.extent == 1:
+        if _stretches(c, x, y):
             axes.append(y)
-        elif y.capacity == 1 and x.capacity != 1 and y.extent == 1:
+        elif _stretches(c, y, x):
             axes.append(x)
         else:
             axis = meet_axes(c, span, (a, i), (b, i), what)
@@ -53,6 +53,14 @@ def broadcast(
                 return None
             axes.append(axis)
     return tuple(axes)
+
+
+def _stretches(c: TileContext, one: TileAxis, other: TileAxis) -> bool:
+    """Whether an axis of one element is as long as the other, which may have room for one too."""
+    if one.capacity != 1 or one.extent != 1:
+        return False
+    now = _now(c, other.extent)
+    return other.capacity != 1 or not (now is None or c.is_open(now))
 
 
 def _ranks(c: TileContext, span: Span, a: Side, b: Side, what: str) -> None:

@@ -77,6 +77,13 @@ def read(c: TileContext, e: ast.Expr) -> None:
         c.reads.append(Access(name, e.span, tuple(x.statement for x in c.loops)))
 
 
+def written(c: TileContext, e: ast.Expr) -> None:
+    """Remember that an array is written here."""
+    name = root_name(c, e)
+    if c.final and name is not None:
+        c.writes.append(Access(name, e.span, tuple(x.statement for x in c.loops)))
+
+
 def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: bool) -> Term:
     """``base[...]``, read or named as a place."""
     rank = len(base.shape) if isinstance(base, Tensor) else len(base.axes)

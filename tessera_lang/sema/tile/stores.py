@@ -13,7 +13,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, cast_fix, operate, source_of
 from tessera_lang.sema.ranges import fits_by_range
 from tessera_lang.sema.terms import Term
-from tessera_lang.sema.tile.context import Access, Accumulation, TileContext
+from tessera_lang.sema.tile.context import Accumulation, TileContext
 from tessera_lang.sema.tile.forms import described
 from tessera_lang.sema.tile.operators import (
     give_tile,
@@ -24,7 +24,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
-from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript
+from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -42,7 +42,7 @@ def store(c: TileContext, target: ast.Subscript, value: ast.Expr, term: Term) ->
         place = _place(c, target, base)
         if isinstance(place, (Tile, Scalar)):
             writable(c, target, base)
-            _write(c, target)
+            written(c, target)
             _into_array(c, target, place, value, term)
     elif isinstance(base, Tile):
         into_buffer(c, target, base, value, term)
@@ -54,12 +54,6 @@ def _place(c: TileContext, target: ast.Subscript, base: Tensor | Tile) -> Term:
     place = subscript(c, target, base, target=True)
     c.note(target, place)
     return place
-
-
-def _write(c: TileContext, target: ast.Subscript) -> None:
-    name = root_name(c, target)
-    if c.final and name is not None:
-        c.writes.append(Access(name, target.span, tuple(x.statement for x in c.loops)))
 
 
 def _into_array(
@@ -298,7 +292,7 @@ def _remember(c: TileContext, target: ast.Subscript, outermost: ast.Stmt | None)
         return
     if outermost is None:
         read(c, target)
-        _write(c, target)
+        written(c, target)
     else:
         c.sums.append(Accumulation(name, target, target.span, outermost))
 
