@@ -123,8 +123,8 @@ def _cmp(o: Operation, a: Any, b: Any) -> Any:
 
 
 def _select(o: Operation, condition: Any, a: Any, b: Any) -> Any:
-    found: Any = np.invert(data)  # pyright: ignore[reportUnknownVariableType]
-    return found
+    where: Any = np.where
+    return where(condition, a, b)
 
 
 def _not(o: Operation, x: Any) -> Any:
