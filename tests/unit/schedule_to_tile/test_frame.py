@@ -110,8 +110,6 @@ def test_remarks() -> None:
     assert all(r.severity == "note" for r in remarks)
     _, _, remarks = lowered(dtype=F32, use_shared_memory=False)
     assert any("use_shared_memory(False)" in r.message for r in remarks)
-    _, _, remarks = lowered(unroll=4)
-    assert any("schedule.unroll(4)" in r.message for r in remarks)
 
 
 def test_an_open_size_is_no_tile() -> None:
