@@ -12,6 +12,7 @@ import tessera_lang as tessera
 from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, module, near, same, wide
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Sizes = list[tuple[int, int, int]]
 SLOW = pytest.mark.slow
 PAIRS: list[Any] = [
     ("f32", "f32", "f32"), ("bf16", "bf16", "bf16"), ("f32", "bf16", "bf16"),
@@ -30,6 +31,12 @@ SIZES = [
     (32, 32, 32), (33, 31, 67), (63, 64, 65), (64, 65, 63), (127, 128, 129), (128, 131, 128),
     (101, 7, 211), (5, 300, 1),
 ]  # fmt: skip
+
+
+@pytest.fixture(params=["some", pytest.param("all", marks=SLOW)])
+def sizes(request: pytest.FixtureRequest) -> Sizes:
+    """For what is done with a product; of the product itself all sizes are tried."""
+    return SIZES if request.param == "all" else SIZES[::3]
 
 
 @pytest.fixture(params=TARGETS)
@@ -129,15 +136,15 @@ def test_odd_and_long(std: Any) -> None:
         near(std.matmul(a, b), wide(a) @ wide(b), bound(a, b, "f32"))
 
 
-def test_tf32(std: Any) -> None:
-    for m, n, k in SIZES:
+def test_tf32(std: Any, sizes: Sizes) -> None:
+    for m, n, k in sizes:
         a, b = uniform("f32", m, k), uniform("f32", k, n, seed=1)
         near(std.matmul_tf32(a, b), wide(a) @ wide(b), 2**-9 * (np.abs(a) @ np.abs(b)) + 1e-45)
 
 
 @pytest.mark.parametrize("right", ["f8e4m3", "f8e5m2"])
-def test_scales(std: Any, right: str) -> None:
-    for m, n, k in SIZES:
+def test_scales(std: Any, right: str, sizes: Sizes) -> None:
+    for m, n, k in sizes:
         a, b = uniform("f8e4m3", m, k), uniform(right, k, n, seed=1)
         rows, columns = uniform("f32", m, seed=2), uniform("f32", n, seed=3)
         scale = wide(rows)[:, None] * wide(columns)[None, :]
@@ -149,8 +156,8 @@ def test_scales(std: Any, right: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_sum_with_a_matrix(std: Any, dtype: str) -> None:
-    for m, n, k in SIZES:
+def test_sum_with_a_matrix(std: Any, dtype: str, sizes: Sizes) -> None:
+    for m, n, k in sizes:
         a, b = uniform(dtype, m, k), uniform(dtype, k, n, seed=1)
         c = uniform(dtype, m, n, seed=2)
         for alpha, beta in ((1.0, 1.0), (0.5, -2.0), (1.0, 0.0)):
@@ -180,8 +187,8 @@ ACTIVATIONS = {"none": nothing, "relu": relu, "gelu": gelu, "silu": silu}
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("how", sorted(ACTIVATIONS))
-def test_layers(std: Any, how: str, dtype: str) -> None:
-    for m, n, k in SIZES:
+def test_layers(std: Any, how: str, dtype: str, sizes: Sizes) -> None:
+    for m, n, k in sizes:
         x, w = uniform(dtype, m, k), uniform(dtype, n, k, seed=1)
         bias = uniform(dtype, n, seed=2)
         z = wide(x) @ wide(w).T + wide(bias)

@@ -28,8 +28,8 @@ def run_all(tesserac: Command, text: str) -> int:
 
 
 def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
-    (program,) = blocks("tessera", PAGE)
-    (tmp_path / "scale.tessera").write_text(program, encoding="utf-8")
+    for name, program in zip(("scale", "gemm"), blocks("tessera", PAGE), strict=True):
+        (tmp_path / f"{name}.tessera").write_text(program, encoding="utf-8")
     assert run_all(tesserac, PAGE) > 15
     assert (tmp_path / "scale.ptx").is_file()
     assert tesserac("run", "scale.tessera", "--target=cpu", "--set", "factor=2.0").out == "90.0\n"
