@@ -46,13 +46,14 @@ class MatrixOperand:
         return self.lines * self.line_bytes
 
     @property
-    def fixed_bits(self) -> int:
-        """The descriptor without the address."""
-        return (
-            (self.leading >> 4) << 16
-            | (self.stride >> 4) << 32
-            | _LAYOUT_CODE[self.swizzle] << 62
-        )  # fmt: skip
+    def low_bits(self) -> int:
+        """The low word of the descriptor without the address."""
+        return (self.leading >> 4) << 16
+
+    @property
+    def high_bits(self) -> int:
+        """The high word, which the address has no part in."""
+        return self.stride >> 4 | _LAYOUT_CODE[self.swizzle] << 30
 
     def step(self, number: int) -> int:
         """Bytes from the start of the contraction to that of instruction ``number``."""

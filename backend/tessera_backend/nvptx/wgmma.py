@@ -158,27 +158,30 @@ def _descriptor(
     e: LaneEmitter, buffer: Value, side: MatrixOperand, starts: Sequence[Value],
     groups: Sequence[int],
 ) -> str:  # fmt: skip
-    """The descriptor (i64) at the starts, for the rows or columns of this warp group."""
+    """The descriptor at the starts, for the rows or columns of this warp group: its low word
+    (i32), which alone depends on the address."""
     f, t = e.f, buffer.type
     assert isinstance(t, BufferType)
     row, column = (e.constant(start) or 0 for start in starts[-2:])
     side.check_start(row, column)
     offset = offset_of(e, t, starts)
-    place = f.value(f"ptrtoint ptr addrspace(3) {e.places[buffer].pointer} to i64")
-    fixed = side.fixed_bits - (1 << 64) if side.fixed_bits >> 63 else side.fixed_bits
-    place = f.value(f"and i64 {place}, {_WINDOW}")
-    value = f.value(f"lshr exact i64 {place}, 4")
-    value = f.value(f"add i64 {value}, {fixed + offset.constant // _UNIT}")
+    place = f.value(f"ptrtoint ptr addrspace(3) {e.places[buffer].pointer} to i32")
+    place = f.value(f"and i32 {place}, {_WINDOW}")
+    value = f.value(f"lshr exact i32 {place}, 4")
+    value = f.value(f"add i32 {value}, {side.low_bits + offset.constant // _UNIT}")
     steps = (offset.units(e, _UNIT), _group_step(e, [side.across(g) // _UNIT for g in groups]))
     for step in steps:
         if step:
-            wide = f.value(f"zext nneg i32 {step} to i64")
-            value = f.value(f"add i64 {value}, {wide}")
+            value = f.value(f"add i32 {value}, {step}")
     return value
 
 
-def _at(e: LaneEmitter, descriptor: str, bytes_: int) -> str:
-    return e.f.value(f"add i64 {descriptor}, {bytes_ // _UNIT}") if bytes_ else descriptor
+def _at(e: LaneEmitter, descriptor: str, side: MatrixOperand, bytes_: int) -> str:
+    """The whole descriptor (i64), so many bytes further. Its high word is a constant that no
+    addition carries into: of a sum of 64 bits ptxas 13.0 has lost the high word."""
+    low = e.f.value(f"add i32 {descriptor}, {bytes_ // _UNIT}") if bytes_ else descriptor
+    words = e.f.value(f"insertelement <2 x i32> <i32 0, i32 {side.high_bits}>, i32 {low}, i32 0")
+    return e.f.value(f"bitcast <2 x i32> {words} to i64")
 
 
 def _word(e: LaneEmitter, registers: Sequence[str], dtype: DType) -> str:
@@ -219,7 +222,7 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
                 first = block * blocks.registers
                 results = ",".join(f"${first + i}" for i in range(blocks.registers))
                 bytes_ = product.right.step(k) + product.right.across(column)
-                where = text.input("i64", _at(e, right, bytes_))
+                where = text.input("i64", _at(e, right, product.right, bytes_))
                 lines.append(f"{name} {{{results}}}, {left[k][block]}, {where}, {predicate}{tail};")
     except (NoDescriptor, NoFragment) as error:
         raise _no(e, op, error) from error
@@ -234,7 +237,10 @@ def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[s
         groups = [m for m, _ in p.result.groups]
         base = _descriptor(e, a, p.left, p.starts_left, groups)
         return [
-            [text.input("i64", _at(e, base, p.left.step(k) + p.left.across(row))) for row in rows]
+            [
+                text.input("i64", _at(e, base, p.left, p.left.step(k) + p.left.across(row)))
+                for row in rows
+            ]
             for k in range(p.instructions)
         ]
     t = a.type

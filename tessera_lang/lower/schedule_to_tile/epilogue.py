@@ -24,7 +24,7 @@ from tessera_lang.opt.schedule.copies import (
     tma_reason,
 )
 from tessera_lang.opt.schedule.facts import LOAD, LOOPS, STORE, Facts, is_grid
-from tessera_lang.opt.schedule.rings import STORE_BUFFERS, has_parts, subtile_columns
+from tessera_lang.opt.schedule.rings import STORE_BUFFERS, subtile_columns
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import INDEX
 
@@ -61,9 +61,9 @@ def stores_in_parts(
     """The stores that leave through buffers, with these. Warp groups go each its own way where
     they can for all stores: buffers are shared."""
     wanted = facts.kernel.attributes.get("subtile", 0)
-    several = [(o, inside) for o, inside in facts.stores if wanted and has_parts(o)]
-    by_tma = {o for o, inside in several if _can_leave(o, inside, facts)}
-    able = [o for o, _ in several if o in by_tma or _in_lines(o, facts)]
+    stores = facts.stores if wanted else ()
+    by_tma = {o for o, inside in stores if _can_leave(o, inside, facts)}
+    able = [o for o, _ in stores if o in by_tma or _in_lines(o, facts)]
     parts_of = {o: _part_layout(layouts, o) for o in able}
     found = [o for o in able if parts_of[o] is not None]
     groups = layouts.engine.warps // _GROUP

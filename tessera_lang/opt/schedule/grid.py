@@ -37,7 +37,7 @@ from tessera_lang.opt.schedule.facts import (
     numbers_or_names,
 )
 from tessera_lang.opt.schedule.producer import depends_on
-from tessera_lang.opt.schedule.rings import has_parts, is_staged
+from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
 
 GROUP_ROWS = 8
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
@@ -145,7 +145,7 @@ def touches_beyond(facts: Facts, shape: tuple[int, ...]) -> bool:
         last = len(access.tile.shape) - 1
         if store.name != STORE or last < 1 or contiguous_axis(access, facts) != last:
             return True
-        if tma_reason(access, facts, "") or not has_parts(store):
+        if tma_reason(access, facts, "") or not subtile_columns(access.tile):
             return True
     return False
 

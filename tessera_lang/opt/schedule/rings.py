@@ -97,14 +97,6 @@ def subtile_columns(tile: TileType) -> int:
     return columns if tile.sizes[-1] % columns == 0 else 0
 
 
-def has_parts(store: Operation) -> bool:
-    """Whether a store leaves in several parts. A tile of one part is written by lanes: in one
-    program of two chained products its copy by TMA was wrong on a device, and why is not known."""
-    tile = access_of(store).tile
-    columns = subtile_columns(tile)
-    return bool(columns) and tile.sizes[-1] > columns
-
-
 def shared_use(facts: Facts) -> list[SharedUse]:
     """What the staged loads and the stores of a schedule take, in order."""
     uses = [

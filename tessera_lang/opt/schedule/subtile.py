@@ -11,7 +11,7 @@ from tessera_lang.ir.core import Program
 from tessera_lang.opt.schedule.context import Context, with_decisions, with_kernel
 from tessera_lang.opt.schedule.copies import access_of, array_name, contiguous_axis, tma_reason
 from tessera_lang.opt.schedule.facts import STORE, facts_of, kernel_of
-from tessera_lang.opt.schedule.rings import has_parts, subtile_columns
+from tessera_lang.opt.schedule.rings import subtile_columns
 
 
 def subtile(program: Program, context: Context) -> Program:
@@ -30,13 +30,11 @@ def subtile(program: Program, context: Context) -> Program:
             reason = f"the rows of the tile of `{name}` are not contiguous"
         if not reason and not subtile_columns(access.tile):
             reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 128 bytes"
-        if not reason and not has_parts(store):
-            reason = f"the {access.tile.sizes[-1]} columns of a tile of `{name}` are one part"
         if reason:
             context.note("T0743", f"not stored by TMA: {reason}", store.span)
         if contiguous_axis(access, facts) != len(access.tile.shape) - 1:
             continue
-        if not has_parts(store):
+        if not subtile_columns(access.tile):
             continue
         widths.append(subtile_columns(access.tile))
     if not widths:

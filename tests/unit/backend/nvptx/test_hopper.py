@@ -101,6 +101,16 @@ def test_descriptors_move_by_constants_along_the_contraction() -> None:
     assert "mul" not in loop
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_no_addition_carries_into_the_high_word_of_a_descriptor(name: str) -> None:
+    """ptxas 13.0 lost that word of a sum of 64 bits, and the rows of a tile were wrong."""
+    text = ptx(product(CASES[name]))
+    used = re.findall(r"%rd\d+", " ".join(re.findall(r"wgmma\.mma_async[^;]*;", text)))
+    assert used
+    made = {to: word for word, to in re.findall(r"^\s*([\w.]+)\s+(%rd\d+),", text, re.M)}
+    assert {made[register] for register in used} <= {"or.b64", "mov.b64"}
+
+
 def test_an_accumulator_made_on_several_ways_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ptxas says of a serialised product is a warning that says why."""
     monkeypatch.setitem(hopper.RULES, "tile.for", flow.RULES["tile.for"])
