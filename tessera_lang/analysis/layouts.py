@@ -76,22 +76,6 @@ def transposed(layout: RegisterLayout, permutation: Sequence[int]) -> RegisterLa
     return RegisterLayout(renamed(layout.registers), renamed(layout.lanes), renamed(layout.warps))
 
 
-def is_bijection(layout: RegisterLayout, shape: Sequence[int]) -> bool:
-    """Whether every element is held, and apart from copies held once."""
-    rank = len(shape)
-    free = 1
-    for modes in (layout.registers, layout.lanes, layout.warps):
-        free *= prod(m.extent for m in modes if m.axis is not None)
-    seen = {
-        layout.coordinates(r, lane, warp, rank)
-        for r in range(layout.register_count)
-        for lane in range(WARP)
-        for warp in range(layout.warp_count)
-    }
-    inside = all(c < n for at in seen for c, n in zip(at, shape, strict=True))
-    return inside and len(seen) == free == prod(shape)
-
-
 def covers(layout: RegisterLayout, shape: Sequence[int]) -> bool:
     """Whether the modes of each axis cover 0 .. size-1, each once; cheap."""
     for axis, size in enumerate(shape):
@@ -166,12 +150,6 @@ def mma_b(shape: Sequence[int], warps_m: int, warps_n: int, dtype: DType) -> Reg
     return canonical(RegisterLayout(registers, (Mode(4, 0, word), Mode(8, 1, 1)), warps))
 
 
-def mma_fits(m: int, n: int, k: int, warps_m: int, warps_n: int, dtype: DType) -> bool:
-    """Whether whole fragments fill the tiles."""
-    whole = m % (16 * warps_m) == 0 and n % (8 * warps_n) == 0 and k % mma_depth(dtype) == 0
-    return whole and min(m, n, k) > 0
-
-
 def _group_warps(rows: int, groups: int) -> tuple[Mode, ...]:
     return (Mode(4, 0, 16), Mode(groups, 0, rows // groups))
 
@@ -186,10 +164,6 @@ def wgmma_a(shape: Sequence[int], groups: int, dtype: DType) -> RegisterLayout:
     """The left operand of ``wgmma`` in registers, ``m x k``."""
     rows = shape[0]
     return _fragment_rows(shape, dtype, _group_warps(rows, groups), rows // groups, 64)
-
-
-def wgmma_fits(m: int, n: int, k: int, groups: int, dtype: DType) -> bool:
-    return m % (64 * groups) == 0 and n % 8 == 0 and k % mma_depth(dtype) == 0 and min(m, n, k) > 0
 
 
 # --- blocked tiles ----------------------------------------------------------------------------
@@ -238,11 +212,6 @@ def blocked(
 
 
 # --- queries ----------------------------------------------------------------------------------
-
-
-def holds_copies(layout: RegisterLayout) -> bool:
-    """Whether some element is held by several lanes or warps."""
-    return any(m.axis is None and m.extent > 1 for m in (*layout.lanes, *layout.warps))
 
 
 def vector_width(layout: RegisterLayout, axis: int, rank: int, most: int = VECTOR_BYTES) -> int:
@@ -399,11 +368,3 @@ def convert_scratch(tile: TileType, to: RegisterLayout) -> int:
     buffer = staging(tile.layout, to, tile.sizes, tile.dtype)
     layout = buffer.layout or SharedLayout()
     return layout.bytes(buffer.shape, max(tile.dtype.bytes, 1))
-
-
-def registers_of(tile: TileType) -> int:
-    """32-bit registers that a tile takes of each lane; copies in one lane count once."""
-    if tile.layout is None:
-        return 0
-    held = len(registers_at(tile.layout, len(tile.shape)))
-    return -(-held * max(tile.dtype.bits, 1) // 32)

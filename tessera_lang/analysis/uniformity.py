@@ -60,10 +60,6 @@ class Uniformity:
         """Whether all lanes that compute the value together get the same one."""
         return self.level(value) < Level.VARYING
 
-    def is_control_uniform(self, operation: Operation) -> bool:
-        """Whether either every lane of the group gets to the operation or none does."""
-        return operation not in self.divergent
-
     def origin(self, value: Value) -> Value:
         """The source that makes a varying value vary."""
         seen: set[Value] = set()

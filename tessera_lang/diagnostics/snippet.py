@@ -97,11 +97,6 @@ class Excerpt:
     def _lane_text(self, lanes: str) -> str:
         return paint(lanes, self._style, self._color) if lanes.strip() else lanes
 
-    def _focus(self, line: int) -> int:
-        columns = [m.column for m in self._marks if m.line == line]
-        columns += [m.end_column for m in self._long if m.end_line == line]
-        return min(columns, default=0)
-
     def _source(self, line: int) -> Shown:
         columns = [m.column for m in self._marks if m.line == line]
         columns += [m.end_column for m in self._long if m.end_line == line]

@@ -135,8 +135,3 @@ def _value_dtype(operation: Operation) -> DType | None:
         t = operation.results[0].type
         return t if isinstance(t, DType) else None
     return None
-
-
-def same_program(a: Program, b: Program) -> bool:
-    """Whether two programs are equal but for names of values and spans."""
-    return a.level == b.level and print_program(a, names=False) == print_program(b, names=False)

@@ -6,7 +6,7 @@ nothing gives back the program it got. Must not know any operation set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.record import dataclass, field, replace
@@ -141,12 +141,3 @@ def clone_region(region: Region, to: MutableMapping[Value, Value] | None = None)
     known: MutableMapping[Value, Value] = {} if to is None else to
     arguments = tuple(clone_value(v, known) for v in region.arguments if v not in known)
     return Region(arguments, clone_operations(region.operations, known))
-
-
-def used_values(operations: Sequence[Operation]) -> frozenset[Value]:
-    """Every value that these operations, nested ones included, read."""
-    used: set[Value] = set()
-    for operation in operations:
-        for inner in operation.walk():
-            used.update(inner.operands)
-    return frozenset(used)

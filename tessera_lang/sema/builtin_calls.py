@@ -22,7 +22,6 @@ from tessera_lang.types.type import (
     ERROR,
     NONE,
     Buffer,
-    Opaque,
     Scalar,
     Tensor,
     TupleType,
@@ -255,7 +254,3 @@ def _length(c: Context, e: ast.Call, x: ast.Expr) -> Term:
         c.set_value(e, len(term.items))
         return Weak("int")
     return c.report("T0207", f"`len` takes an array, not `{text_of(term)}`", x.span)
-
-
-def is_dtype(term: Term) -> bool:
-    return term == Opaque("dtype")

@@ -13,7 +13,7 @@ from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.terms import LiteralKind, Open, Term, Unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, I64, INDEX, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, I64, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, ErrorType, Opaque, Scalar, Weak
 
 MOST_POWER = 64
@@ -287,8 +287,3 @@ def _power(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         return not_numbers(c, span, a)
     settle(c, b.e, b.term, INDEX)
     return a.term
-
-
-def dtype_names() -> tuple[str, ...]:
-    """Names of the scalar types, for suggestions."""
-    return tuple(DTYPES)

@@ -20,8 +20,9 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.parser import parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tests.unit.ir.other_parser import module_read
+from tests.unit.same_program import same_program
 
 FOLDER = Path(
     os.environ.get("TESSERA_CONFORMANCE")

@@ -7,11 +7,12 @@ from hypothesis import assume, given
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.parser import IRParseError, parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.rewrite import clone_region, rewrite_program
 from tessera_lang.ir.verify import verify
 from tests.unit.ir.other_parser import names_read
 from tests.unit.ir.programs import programs
+from tests.unit.same_program import same_program
 
 
 @given(programs())

@@ -70,7 +70,3 @@ class OpDef:
     @property
     def is_terminator(self) -> bool:
         return self.effect == "exit"
-
-    @property
-    def touches_memory(self) -> bool:
-        return self.effect in ("read", "write", "update", "sync")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tessera_lang.ir.core import TileType, Value, ViewType
+from tessera_lang.ir.core import TileType, Value
 from tessera_lang.ir.schedule.builder import Size, tile_type
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter, Key
 from tessera_lang.lower.ast_to_schedule.nodes import (
@@ -355,7 +355,3 @@ def _windows(found: Sequence[AnyWindow]) -> Windows:
     if len(made) != len(found):
         raise ValueError("a window is still open")
     return made
-
-
-def is_mut(view: Value) -> bool:
-    return isinstance(view.type, ViewType) and view.type.mut

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import Operation, Value, ViewType
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.source import Source, is_tile, tile_type
@@ -240,12 +240,6 @@ def _axis(op: Operation) -> int:
     axis = op.attributes["axis"]
     assert isinstance(axis, int)
     return axis
-
-
-def view_rank(view: Value) -> int:
-    if not isinstance(view.type, ViewType):
-        raise TypeError("an array was expected")
-    return len(view.type.shape)
 
 
 def carried_values(op: Operation) -> tuple[list[Sequence[Value]], Sequence[Value]]:

@@ -100,9 +100,6 @@ class Facts:
         found = [o for o, _ in self.loops if is_grid(o)]
         return found[0] if len(found) == 1 else None
 
-    def load_of(self, operation: Operation) -> Load | None:
-        return next((x for x in self.loads if x.operation is operation), None)
-
     def argument_numbers(
         self, view: Value
     ) -> tuple[int, tuple[int | None, ...], tuple[int | None, ...]]:

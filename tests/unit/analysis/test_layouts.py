@@ -17,27 +17,24 @@ from tessera_lang.analysis.layouts import (
     convert_scratch,
     covers,
     crosses_warps,
-    is_bijection,
     mma_a,
     mma_b,
     mma_c,
     mma_depth,
-    mma_fits,
     reduce_scratch,
     register_coordinates,
     registers_at,
-    registers_of,
     shared_vector,
     staging,
     transposed,
     vector_width,
     wgmma_a,
     wgmma_c,
-    wgmma_fits,
 )
 from tessera_lang.ir.core import BufferType, TileType
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout, register_layout
-from tessera_lang.types.dtype import BF16, DTYPES, F32, F64, I8, DType
+from tessera_lang.types.dtype import BF16, DTYPES, F32, I8, DType
+from tests.unit.register_layouts import is_bijection
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=3).filter(lambda n: prod(n) <= 300)
 FEW = settings(deadline=None, max_examples=30)
@@ -67,7 +64,6 @@ def test_fragments_of_mma_are_bijections(
     m: int, n: int, k: int, warps_m: int, warps_n: int, dtype: DType
 ) -> None:
     rows, columns, depth = 16 * m * warps_m, 8 * n * warps_n, mma_depth(dtype) * k
-    assert mma_fits(rows, columns, depth, warps_m, warps_n, dtype)
     for layout, shape in (
         (mma_c((rows, columns), warps_m, warps_n), (rows, columns)),
         (mma_a((rows, depth), warps_m, warps_n, dtype), (rows, depth)),
@@ -82,7 +78,6 @@ def test_fragments_of_mma_are_bijections(
 @given(st.integers(1, 2), st.integers(1, 4), st.integers(1, 2), st.integers(1, 2))
 def test_fragments_of_wgmma_are_bijections(m: int, n: int, k: int, groups: int) -> None:
     rows, columns, depth = 64 * m * groups, 8 * n, 16 * k
-    assert wgmma_fits(rows, columns, depth, groups, BF16)
     assert is_bijection(wgmma_c((rows, columns), groups), (rows, columns))
     assert is_bijection(wgmma_a((rows, depth), groups, BF16), (rows, depth))
 
@@ -184,9 +179,3 @@ def test_scratch_is_asked_for_where_warps_meet() -> None:
     turned = blocked((8, 64), 4, 4, (0, 1))
     assert convert_scratch(by_rows, turned) >= 8 * 64 * 4
     assert not convert_scratch(by_rows, blocked((8, 64), 4, 4))
-
-
-def test_registers_that_hold_copies_count_once() -> None:
-    layout = RegisterLayout((Mode(4, 0, 1), Mode(8, None)), (Mode(32, 0, 4),), ())
-    assert registers_of(TileType(F64, (128,), layout)) == 8
-    assert registers_of(TileType(BF16, (128,), layout)) == 2

@@ -16,11 +16,12 @@ from tessera_lang.ir.core import (
     ViewType,
 )
 from tessera_lang.ir.parser import IRParseError, parse_program
-from tessera_lang.ir.printer import print_operations, print_program, same_program
+from tessera_lang.ir.printer import print_operations, print_program
 from tessera_lang.ir.spelling import attribute_text, string_text, string_value, type_text
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.source import Anchor, Span
 from tessera_lang.types.dtype import BF16, BOOL, F8E4M3, F16, F32, F64, INDEX, U8, U64
+from tests.unit.same_program import same_program
 
 
 def loop() -> Program:

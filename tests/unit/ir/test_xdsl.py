@@ -8,11 +8,12 @@ from pathlib import Path
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.types.dtype import DTYPES
 from tests.house.places import ROOT
 from tests.unit.ir.other_parser import names_read, types_read
+from tests.unit.same_program import same_program
 
 BLOCK = re.compile(r"^```tessera(?: right)?\n(.*?)^```", re.S | re.M)
 

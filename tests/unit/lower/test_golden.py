@@ -8,9 +8,10 @@ import pytest
 
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.lower import finish_plan
 from tests.unit.lowering import lower_source, optimized
+from tests.unit.same_program import same_program
 
 KERNELS = {
     "sum_reduce": (

@@ -7,10 +7,11 @@ import pytest
 
 from tessera_lang.ir.core import PointerType, Program, Value
 from tessera_lang.ir.parser import parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.types.dtype import F32, INDEX
+from tests.unit.same_program import same_program
 from tests.unit.schedule.reference import Leak, Run, evaluate
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from tessera_lang.ir.core import PointerType, Program, TileType, Value, VerifyError
 from tessera_lang.ir.parser import parse_program
-from tessera_lang.ir.printer import print_program, same_program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.ir.verify import verify
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, INDEX
+from tests.unit.same_program import same_program
 
 LINE = """%smemA = "tessera.schedule.prefetch"(%A)
            {scope="shared", double_buffer=true}

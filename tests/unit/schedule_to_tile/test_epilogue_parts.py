@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.analysis.layouts import canonical, is_bijection, transposed, wgmma_c
+from tessera_lang.analysis.layouts import canonical, transposed, wgmma_c
 from tessera_lang.lower.schedule_to_tile.epilogue import sliced
+from tests.unit.register_layouts import is_bijection
 
 
 @pytest.mark.parametrize(("rows", "groups"), [(64, 1), (128, 2), (192, 3), (256, 2)])
