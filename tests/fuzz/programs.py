@@ -1,20 +1,25 @@
 """Generated programs against plain Python, bit for bit.
 
 ``python -m tests.fuzz.programs --seconds 60 --seed 1 [--target cuda]`` runs until the time is
-over and prints what differs, with the smallest program it finds.
+over and prints what differs, with the smallest program it finds; ``--count 10000 --jobs 16
+--target both`` runs so many on both targets.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
 import math
 import os
 import random
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -318,23 +323,66 @@ def _blocks(kernel: p.Kernel) -> Iterator[list[p.Stmt]]:
 # --- the command -----------------------------------------------------------------------------
 
 
+def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, int]:
+    """How many programs ran, and how many differences were found and printed."""
+    until, seed, found, done = time.monotonic() + chosen.seconds, chosen.seed, 0, 0
+    levels = tuple(int(x) for x in chosen.levels)
+    while (done < chosen.count) if chosen.count else (time.monotonic() < until):
+        cases = [generate(seed + k) for k in range(8)]
+        seed, done = seed + 8, done + 8
+        for target in targets:
+            for difference in run_cases(cases, target, levels):
+                found += 1
+                print(reduced(difference, target), flush=True)
+                print("-" * 80)
+    return done, found
+
+
+def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, int]:
+    """The same in several processes: the seeds of one follow on those of the one before."""
+    each = -(-chosen.count // (chosen.jobs * 8)) * 8
+    command = [sys.executable, "-m", "tests.fuzz.programs", "--target", chosen.target]
+    command += ["--levels", chosen.levels, "--count", str(each)]
+    running = [
+        subprocess.Popen(
+            [*command, "--seed", str(chosen.seed + job * each)],
+            stdout=sys.stdout, stderr=subprocess.PIPE, text=True,
+        )
+        for job in range(chosen.jobs)
+    ]  # fmt: skip
+    done = found = 0
+    for job, process in enumerate(running):
+        said = process.communicate()[1]
+        counts = re.search(r"(\d+) programs, (\d+) differences", said)
+        if not counts:
+            raise SystemExit(f"process {job} ended with {process.returncode}: {said[-2000:]}")
+        done, found = done + int(counts[1]), found + int(counts[2])
+    return done, found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--target", choices=("cpu", "cuda", "both"), default="cpu")
+    parser.add_argument("--levels", default="03", help="levels of optimisation, a digit each")
     parser.add_argument("--count", type=int, default=0, help="programs, whatever the time")
+    parser.add_argument("--jobs", type=int, default=1, help="processes; needs --count")
+    parser.add_argument("--json", type=Path, help="where to write what was counted")
     chosen = parser.parse_args()
+    if chosen.jobs > 1 and not chosen.count:
+        parser.error("--jobs needs --count")
     os.environ.setdefault("TESSERA_CACHE", "off")
-    until, seed, found, done = time.monotonic() + chosen.seconds, chosen.seed, 0, 0
-    levels = (0, 3)
-    while (done < chosen.count) if chosen.count else (time.monotonic() < until):
-        cases = [generate(seed + k) for k in range(8)]
-        seed, done = seed + 8, done + 8
-        for difference in run_cases(cases, chosen.target, levels):
-            found += 1
-            print(reduced(difference, chosen.target), flush=True)
-            print("-" * 80)
+    began = time.monotonic()
+    targets = ("cpu", "cuda") if chosen.target == "both" else (chosen.target,)
+    done, found = (divided if chosen.jobs > 1 else search)(chosen, targets)
+    if chosen.json:
+        said = {
+            "programs": done, "differences": found, "first seed": chosen.seed,
+            "targets": list(targets), "levels": chosen.levels, "jobs": chosen.jobs,
+            "seconds": round(time.monotonic() - began, 1),
+        }  # fmt: skip
+        chosen.json.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     print(f"{done} programs, {found} differences", file=sys.stderr)
     return 1 if found else 0
 
