@@ -19,6 +19,7 @@ PUBLIC = {
     "group",
     "math",
     "scan",
+    "sort",
     "histogram",
     "linalg",
     "nn",
@@ -34,9 +35,11 @@ INTERNAL = {
     "two",
     "combined",
     "identity",
-    "scan_blocks",
-    "add_before",
+    "joined",
+    "along_warp",
+    "scan_once",
     "scanned",
+    "no_heads",
 }
 
 

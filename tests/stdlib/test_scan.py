@@ -15,6 +15,7 @@ from tests.stdlib.arrays import (
     INTEGERS,
     SIZES,
     TARGETS,
+    few,
     module,
     near,
     numbers,
@@ -104,3 +105,39 @@ def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
              "row": np.ones(3, np.float32)}  # fmt: skip
     with pytest.raises(tessera.TesseraError):
         eval(f"std.{call}", {"std": std, **names})
+
+
+def segments(x: Any, heads: Any) -> Any:
+    """Sums by segment, exact in the dtype given."""
+    at = np.flatnonzero(heads)
+    starts = np.maximum.accumulate(np.where(heads, np.arange(len(x)), 0)) if len(x) else at
+    sums = np.concatenate([np.zeros(1, x.dtype), np.cumsum(x)])
+    return sums[1:] - sums[starts]
+
+
+@pytest.mark.parametrize("dtype", some("i32", "f32"))
+def test_segments(std: Any, dtype: str) -> None:
+    for n in (0, 1, 5, 8192, 8193, 70_000):
+        for share in (0.0, 0.0002, 0.3, 1.0):
+            heads = np.random.default_rng(n).random(n) < share
+            x = (few if dtype in FLOATS else numbers)(dtype, n, seed=n)
+            found = std.segmented(x, heads)
+            exact = x.astype(np.int64 if x.dtype.kind != "u" else np.uint64)
+            if dtype in FLOATS:  # small integers: every sum is exact
+                exact = wide(x)
+            same(found, segments(exact, heads).astype(found.dtype))
+
+
+def test_a_head_for_each_element(std: Any) -> None:
+    with pytest.raises(tessera.TesseraError, match="a head for each element"):
+        std.segmented(np.zeros(3, np.float32), np.zeros(4, np.bool_))
+
+
+def test_many_blocks_of_groups(std: Any) -> None:
+    """More than 256 groups of 8192, so that what whole blocks come to is passed on."""
+    n = 8192 * 600 + 17
+    x = numbers("i32", n, seed=9)
+    same(std.inclusive(x), np.cumsum(x, dtype=np.int64).astype(np.int32))
+    heads = np.zeros(n, np.bool_)
+    heads[[8192 * 100 + 3, 8192 * 300, 8192 * 556 + 8191]] = True
+    same(std.segmented(x, heads), segments(x.astype(np.int64), heads).astype(np.int32))

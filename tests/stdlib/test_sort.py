@@ -1,0 +1,89 @@
+"""std.sort against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.stdlib.arrays import (
+    DTYPES,
+    FLOATS,
+    TARGETS,
+    few,
+    module,
+    numbers,
+    one_thread,
+    same,
+    some,
+    views,
+    wide,
+)
+
+SIZES = (0, 1, 2, 255, 4095, 4096, 4097, 30_001)
+MOST = some("u8", "i16", "f32")
+
+
+@pytest.fixture(params=TARGETS)
+def std(request: pytest.FixtureRequest) -> Any:
+    return module("std.sort", str(request.param))
+
+
+@pytest.mark.parametrize("dtype", MOST)
+def test_every_size(std: Any, dtype: str) -> None:
+    for n in SIZES:
+        for make in (numbers, few):
+            x = make(dtype, n, seed=n)
+            x[wide(x) == 0] = 0  # which of two zeros comes first has its own test
+            same(std.sort(x), np.sort(wide(x), kind="stable").astype(DTYPES[dtype]))
+            found = np.asarray(std.argsort(x))
+            assert found.dtype == np.int64
+            np.testing.assert_array_equal(found, np.argsort(wide(x), kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", some("f32"))
+def test_numbers_that_are_none_come_last(std: Any, dtype: str) -> None:
+    if dtype not in FLOATS:
+        return
+    x = numbers(dtype, 5000, seed=1)
+    x[::7] = np.nan
+    x[3::11] = 0.0
+    x[4::11] = -0.0
+    if dtype != "f8e4m3":
+        x[5::13], x[6::13] = np.inf, -np.inf
+    found = wide(np.asarray(std.sort(x)))
+    expected = np.sort(wide(x))
+    np.testing.assert_array_equal(found, expected)
+    zeros = np.signbit(found[found == 0])
+    assert zeros.sum() == np.signbit(wide(x)[wide(x) == 0]).sum()
+    assert not np.diff(zeros.astype(int)).clip(0).any()
+    np.testing.assert_array_equal(np.asarray(std.argsort(x)), np.argsort(wide(x), kind="stable"))
+
+
+def test_pairs_keep_their_order(std: Any) -> None:
+    keys, values = few("i32", 20_000, seed=3), numbers("f64", 20_000, seed=4)
+    found_keys, found_values = std.sort_pairs(keys, values)
+    order = np.argsort(keys, kind="stable")
+    same(found_keys, keys[order])
+    same(found_values, values[order])
+
+
+def test_other_layouts(std: Any) -> None:
+    for view in views(numbers("i16", 9001, seed=5)).values():
+        same(std.sort(view), np.sort(view))
+
+
+def test_one_worker_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    std, x = module("std.sort", "cpu"), numbers("f32", 50_000, seed=6)
+    several = std.sort(x)
+    one_thread(monkeypatch)
+    same(std.sort(x), several)
+
+
+def test_what_cannot_be_sorted(std: Any) -> None:
+    with pytest.raises(tessera.TesseraError, match="rank 1, not 2"):
+        std.sort(np.zeros((2, 3), np.float32))
+    with pytest.raises(tessera.TesseraError, match="a value for each key"):
+        std.sort_pairs(np.zeros(3, np.int32), np.zeros(4, np.int32))
