@@ -62,15 +62,25 @@ def _show_warning(
     sys.stderr.write(f"{message}\n" if ours else f"warning: {message}\n")
 
 
+def _takes_settings(arguments: list[str]) -> bool:
+    """Whether a project's file counts: help is given without it."""
+    compiles = {"check", "run", "test", "build", "emit", "fix"}
+    return bool(arguments) and arguments[0] in compiles and not {"-h", "--help"} & {*arguments}
+
+
 def _guarded(arguments: list[str]) -> int:
     """Run the command; every exception becomes a message and an exit code."""
     import click
 
     from tessera_lang.driver.commands import group
+    from tessera_lang.driver.project import defaults_of_commands
 
     warnings.showwarning = _show_warning
     try:
-        result = group.main(args=arguments, prog_name="tesserac", standalone_mode=False)
+        defaults = defaults_of_commands() if _takes_settings(arguments) else {}
+        result = group.main(
+            args=arguments, prog_name="tesserac", standalone_mode=False, default_map=defaults
+        )
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as error:

@@ -7,8 +7,8 @@ parses them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import TargetOptions
@@ -30,30 +30,44 @@ class Options:
     optimize: int = 3
     time_passes: bool = False
     arch_as: str = ""
+    checked: bool = False
 
     def for_target(self, target: str, arch: str) -> TargetOptions:
         """What a backend is told; ``target`` and ``arch`` are decided."""
         arch_as = self.arch_as if target == "cpu" else ""
-        return TargetOptions(target, arch, self.bounds, self.optimize, arch_as)
+        checked = self.checked and target == "cpu"
+        return TargetOptions(target, arch, self.bounds, self.optimize, arch_as, checked)
+
+
+def _of_project() -> Mapping[str, Any]:
+    from tessera_lang.driver.project import project
+
+    found = project()
+    return {} if found is None else found.settings
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Options:
-    """Options as the environment sets them. Raises ValueError naming a bad variable."""
+    """Options as the environment sets them, else the project of the working folder, which
+    counts where no ``environment`` is given. Raises ValueError naming a bad variable, and
+    TesseraError for a bad project."""
     env = os.environ if environment is None else environment
-    target = env.get("TESSERA_TARGET", "auto")
-    bounds = env.get("TESSERA_BOUNDS", "guard")
-    optimize = env.get("TESSERA_OPTIMIZE", "3")
+    own: Mapping[str, Any] = _of_project() if environment is None else {}
+    target = env.get("TESSERA_TARGET", str(own.get("target", "auto")))
+    bounds = env.get("TESSERA_BOUNDS", str(own.get("bounds", "guard")))
+    optimize = env.get("TESSERA_OPTIMIZE", str(own.get("optimize", 3)))
     if bounds not in BOUNDS:
         raise ValueError(f"TESSERA_BOUNDS is {bounds!r}; it is `guard` or `off`")
     if optimize not in ("0", "3"):
         raise ValueError(f"TESSERA_OPTIMIZE is {optimize!r}; it is 0 or 3")
-    folders = [p for p in env.get("TESSERA_PATH", "").split(os.pathsep) if p]
+    named = env.get("TESSERA_PATH")
+    folders: Iterable[str] = own.get("path", ()) if named is None else named.split(os.pathsep)
     return Options(
         target=target,
-        arch=env.get("TESSERA_ARCH", ""),
-        path=tuple(folders),
+        arch=env.get("TESSERA_ARCH", str(own.get("arch", ""))),
+        path=tuple(p for p in folders if p),
         bounds=bounds,
         optimize=int(optimize),
         time_passes=env.get("TESSERA_TIME_PASSES", "") not in ("", "0"),
         arch_as=env.get("TESSERA_ARCH_AS", ""),
+        checked=env.get("TESSERA_CHECKED", "") not in ("", "0"),
     )

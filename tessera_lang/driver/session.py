@@ -29,6 +29,7 @@ from tessera_lang.driver.signatures import (
     read_signature,
     without_facts,
 )  # fmt: skip
+from tessera_lang.driver.spills import without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile import finish_plan
@@ -303,7 +304,19 @@ class Session(Instances):
             helps = (f"the installed targets are {known}",)
             raise self.error((Diagnostic("T0814", message, helps=helps),)) from None
         try:
-            return backend.compile(program, plan, options, stages)
+            artifact = backend.compile(program, plan, options, stages)
+            if machine is None or artifact.resources.spill_bytes <= 0:
+                return artifact
+
+            def compiled(program: Program, plan: LaunchPlan) -> Artifact:
+                if options.bounds == "off":
+                    program = run_passes(program, UNGUARDED, self.timings)
+                return backend.compile(program, plan, options, stages)
+
+            made = self._schedule(
+                self.files.spelling(path), self._sound(path, name, signature), fresh=True
+            )
+            return without_spills(made, machine, artifact, compiled, self.timings)
         except TesseraError as error:
             raise self.error(error.diagnostics) from error
 

@@ -82,17 +82,19 @@ def find_tests(session: Session, paths: Iterable[str], words: str = "") -> Found
 
 
 def run_tests(
-    session: Session, tests: Iterable[Test], targets: Iterable[str], arch_as: str = ""
-) -> Iterator[Result]:
+    session: Session, tests: Iterable[Test], targets: Iterable[str], arch_as: str = "",
+    checked: bool = False,
+) -> Iterator[Result]:  # fmt: skip
     """Each test on each target; a fault of the program becomes a result. ``arch_as``: the
-    architecture whose code of tile kernels the CPU runs."""
+    architecture whose code of tile kernels the CPU runs; ``checked``: it looks at every access of
+    lanes."""
     targets = tuple(targets)
     for test in tests:
         for target in targets:
-            yield _run(session, test, target, arch_as)
+            yield _run(session, test, target, arch_as, checked)
 
 
-def _run(session: Session, test: Test, target: str, arch_as: str) -> Result:
+def _run(session: Session, test: Test, target: str, arch_as: str, checked: bool) -> Result:
     from tessera_lang.evaluate.fault import HostFault
     from tessera_lang.target.runtime import runtime
     from tessera_lang.target.world import WorldFault
@@ -101,7 +103,7 @@ def _run(session: Session, test: Test, target: str, arch_as: str) -> Result:
     diagnostics: tuple[Diagnostic, ...] = ()
     start = time.perf_counter()
     try:
-        world = runtime().host_world(session, target, output.append, arch_as)
+        world = runtime().host_world(session, target, output.append, arch_as, checked)
         session.run_test(test.path, test.function, world)
         world.finish()
     except (HostFault, TesseraError) as error:

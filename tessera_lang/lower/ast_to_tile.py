@@ -73,6 +73,7 @@ def lower_kernel(
         grid=info.grid,
         shared_bytes=shared_bytes(kernel.program().operations[0]),
         sites=tuple(lowering.sites),
+        prints=tuple(lowering.prints),
         conditions=conditions.conditions(lowering, info.conditions),
     )
     program = kernel.program()

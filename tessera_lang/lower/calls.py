@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import BufferType, Operation, Value
-from tessera_lang.lower import access, control, operators, statements, warps
+from tessera_lang.lower import access, control, operators, printing, statements, warps
 from tessera_lang.lower.arguments import argument, needed, scalar
 from tessera_lang.lower.context import Bound, Frame, Lowering, Unsupported, flat_types, rebuild
 from tessera_lang.lower.sizes import size_value
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DTYPES, DType, common_dtype
+from tessera_lang.types.dtype import DTYPES, F32, DType, common_dtype
 from tessera_lang.types.type import Buffer, Scalar, TupleType, Type
 
 _MATH = {"sqrt", "floor", "ceil", "trunc", "round"}
@@ -152,6 +152,20 @@ def _fma(lowering: Lowering, node: ast.Call) -> Value:
     return lowering.builder.fma(a, b, c)
 
 
+def _fast_exp(lowering: Lowering, node: ast.Call) -> Value:
+    """By the machine's power of 2, in f32."""
+    b = lowering.builder
+    x = b.cast(scalar(lowering, needed(node, 0, "x")), F32)
+    power = b.unary("exp2", b.binary("mul", x, b.constant(1 / math.log(2), F32)))
+    return b.cast(power, lowering.dtype_of(node))
+
+
+def _machine(lowering: Lowering, node: ast.Call) -> Value:
+    kind = _word(lowering, argument(node, 0, "kind"), "")
+    a, exact = (scalar(lowering, needed(node, i + 1, n)) for i, n in enumerate(("x", "exact")))
+    return lowering.builder.approx(kind, a, exact)
+
+
 def _len(lowering: Lowering, node: ast.Call) -> Value:
     array = lowering.expression(lowering, node.arguments[0])
     if not isinstance(array, Value) or isinstance(array.type, DType):
@@ -187,6 +201,10 @@ _TABLE: dict[str, Callable[[Lowering, ast.Call], Bound]] = {
     "select": _select,
     "bitcast": _bitcast,
     "math.fma": _fma,
+    "print": printing.lower_print,
+    "fast.exp": _fast_exp,
+    "fast.exp2": lambda low, node: low.builder.unary("exp2", scalar(low, needed(node, 0, "x"))),
+    "fast.machine": _machine,
     "len": _len,
 }
 

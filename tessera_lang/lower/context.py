@@ -17,7 +17,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.plan import FaultSite
+from tessera_lang.target.plan import FaultSite, PrintText
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.type import Buffer, Scalar, TupleType, Type, Weak
 
@@ -63,6 +63,7 @@ class Lowering:
     builder: Builder = field(default_factory=Builder)
     sink: Sink = field(default_factory=Sink)
     sites: list[FaultSite] = field(default_factory=list[FaultSite])
+    prints: list[PrintText] = field(default_factory=list[PrintText])
     loops: list[tuple[Local, ...]] = field(default_factory=list[tuple[Local, ...]])
     allocations: list[Operation] = field(default_factory=list[Operation])
     sizes: dict[Value, tuple[Value, ...]] = field(default_factory=dict[Value, tuple[Value, ...]])

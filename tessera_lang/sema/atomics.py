@@ -18,12 +18,17 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Tensor
 
-_INTEGERS = ("i32", "u32", "i64", "u64", "index")
+_INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "index")
 _FLOATS = ("f16", "bf16", "f32", "f64")
+_SHORT_FLOATS = ("f8e4m3", "f8e5m2")
 SUPPORTED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("add", "sub", "min", "max"), (*_INTEGERS, *_FLOATS)),
-    **dict.fromkeys(("and", "or", "xor"), _INTEGERS),
-    **dict.fromkeys(("exchange", "cas", "load", "store"), (*_INTEGERS, "f32", "f64")),
+    # A sum of 8-bit floats would be rounded to 2 or 3 bits at every step.
+    **dict.fromkeys(("add", "sub"), (*_INTEGERS, *_FLOATS)),
+    **dict.fromkeys(("min", "max"), (*_INTEGERS, *_FLOATS, *_SHORT_FLOATS)),
+    **dict.fromkeys(("and", "or", "xor"), (*_INTEGERS, "bool")),
+    **dict.fromkeys(
+        ("exchange", "cas", "load", "store"), (*_INTEGERS, "bool", *_FLOATS, *_SHORT_FLOATS)
+    ),
 }
 _ORDERS = {"load": ("relaxed", "acquire"), "store": ("relaxed", "release")}
 

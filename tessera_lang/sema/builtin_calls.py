@@ -13,6 +13,7 @@ from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.lanes import builtin_problem
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
 from tessera_lang.sema.operators import Operand, meet, not_numbers, silent, source_of
+from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.warps import infer_warp
@@ -67,6 +68,14 @@ def _typed(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
     match name:
         case "tbarrier":
             return NONE
+        case "fast.exp" | "fast.exp2":
+            return _fast(c, e, name, bound)
+        case "fast.machine":
+            c.infer(bound["kind"])
+            one_of(c, bound["kind"], builtins.APPROXIMATIONS, "a function of the machine")
+            return _fast(c, e, name, {"x": bound["x"], "exact": bound["exact"]})
+        case "print":
+            return infer_print(c, e)
         case "tfence":
             scope = bound.get("scope")
             if scope is not None:
@@ -150,6 +159,16 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
             settle(c, o.e, o.term, F32)
         return Scalar(F32)
     return result
+
+
+def _fast(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
+    """The machine approximates in f32; narrower floats go through it."""
+    term = _float_math(c, e, name, bound)
+    least = 32 if name == "fast.machine" else 16
+    if isinstance(term, Scalar) and not least <= term.dtype.bits <= 32:
+        allowed = "f32" if name == "fast.machine" else "f16, bf16 and f32"
+        return c.report("T0207", f"`{name}` takes {allowed}, not `{term}`", e.span)
+    return term
 
 
 def _meet_all(c: Context, e: ast.Call, operands: list[Operand]) -> Term:

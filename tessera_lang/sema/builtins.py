@@ -53,7 +53,9 @@ ATOMIC_OPERATIONS = ("add", "sub", "min", "max", "and", "or", "xor", "exchange")
 SCOPES = ("tile", "group", "device", "mesh")
 ORDERS = ("relaxed", "acquire", "release", "acq_rel")
 FAST_MATH = ("fast.exp", "fast.exp2")
-"""The machine's approximations, of tiles."""
+"""The machine's approximations; the others of ``fast`` are functions of ``std.fast``."""
+APPROXIMATIONS = ("log2", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal")
+"""What ``fast.machine`` names."""
 FLOAT_MATH = ("math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.round")
 
 WARP_NUMBERS = ("warp_sum", "warp_max", "warp_min")
@@ -75,6 +77,8 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("tshared.alloc", "shape dtype", 2),
     *(_info(n, "x", place="both") for n in FLOAT_MATH),
     _info("math.fma", "a b c", place="both"),
+    *(_info(n, "x") for n in FAST_MATH),
+    _info("fast.machine", "kind x exact"),
     _info("abs", "x", place="both"),
     _info("min", "a b", 1, "both", variadic=True),
     _info("max", "a b", 1, "both", variadic=True),
@@ -161,8 +165,6 @@ LATER: dict[str, str] = {
 }  # fmt: skip
 """Names the language has and this compiler has not yet, with what they belong to."""
 
-HOST_ONLY_IN_LANES = {"print": "`print` in lanes", "len": ""}
-
 OP_BUILT = (
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
     "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min", "max",
@@ -180,7 +182,7 @@ OP_LATER = (
 
 NAMESPACES_LATER: dict[str, str] = {
     "schedule": "schedules", "tile": "tile operations", "dist": "distribution",
-    "graph": "graph functions", "fast": "fast mathematics",
+    "graph": "graph functions",
 }  # fmt: skip
 
 TOP_LEVEL: tuple[str, ...] = tuple(
@@ -196,6 +198,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
         n.removeprefix("schedule.") for n in TILE_FUNCTIONS if n.startswith("schedule.")
     ),
     "tile": ("mma_sync",),
+    "fast": tuple(n.removeprefix("fast.") for n in FUNCTIONS if n.startswith("fast.")),
 }
 
 

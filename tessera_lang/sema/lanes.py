@@ -123,8 +123,6 @@ def builtin_problem(name: str, span: Span) -> Diagnostic | None:
         return not_built(f"`{name}` ({what})", span)
     if name.startswith("op."):
         return not_built(f"`{name}` in lanes (tile operations)", span)
-    if name == "print":
-        return not_built("`print` in lanes", span)
     return None
 
 

@@ -89,8 +89,8 @@ class ModuleScope:
             return None
         if name in builtins.MEMBERS.get(module.name, ()):
             return Builtin(dotted)
-        if module.name == "math":
-            scope = self.scope_named("std.math")
+        if module.name in _IN_LIBRARY:
+            scope = self.scope_named(f"std.{module.name}")
             return None if scope is None else scope.names.get(name)
         if module.name in builtins.NAMESPACES_LATER:
             return Builtin(dotted)
@@ -102,7 +102,7 @@ class ModuleScope:
             scope = self.scope_named(module.name)
             return () if scope is None else tuple(scope.names)
         known = builtins.MEMBERS.get(module.name, ())
-        if module.name == "math" and (scope := self.scope_named("std.math")) is not None:
+        if module.name in _IN_LIBRARY and (scope := self.scope_named(f"std.{module.name}")):
             named = (n for n, s in scope.names.items() if is_public(s) and n[0] != "_")
             return (*known, *named)
         return known
@@ -111,6 +111,10 @@ class ModuleScope:
         """Names in sight, for suggestions; those of the language only where there are very many."""
         own = self.names if len(self.names) <= MAX_CANDIDATES else ()
         return (*own, *builtins.TOP_LEVEL, *builtins.GROUP_OPERATIONS)
+
+
+_IN_LIBRARY = ("math", "fast")
+"""Namespaces of the language whose functions are written in the language."""
 
 
 def is_public(symbol: Symbol) -> bool:

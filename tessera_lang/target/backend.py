@@ -23,6 +23,7 @@ class TargetOptions:
     ``arch``: ``sm_80`` ... for cuda, ``native`` or an LLVM CPU name for cpu.
     ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3. ``arch_as``: on the CPU the
     architecture whose code of tile kernels is run there, operation by operation; empty for none.
+    ``checked``: on the CPU every access of lanes is looked at.
     """
 
     target: str
@@ -30,6 +31,7 @@ class TargetOptions:
     bounds: str = "guard"
     optimize: int = 3
     arch_as: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

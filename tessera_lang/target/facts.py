@@ -10,12 +10,18 @@ from collections.abc import Sequence
 
 from tessera_lang.record import dataclass
 
-_EXACT = 16  # sizes up to this are a class each
+_FEW = (1, 8, 16)  # classes of the small sizes: what units of a machine take at a time
 _DIVISORS = (128, 64, 16, 8, 4, 2)
+_FEW_DIVISORS = (16, 8, 4)
+_COARSE = (16, 4)
 _BUCKET = 128
 HOST_ROW, DEVICE_ROW = 8192, 131072
 """The longest axis that is a tile as a whole. A row of a device lies in the registers of a group,
 or of a cluster of them."""
+
+
+ArrayClasses = tuple[tuple[int, ...], tuple[int, ...]]
+"""A size of the class and a divisor, for each axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +54,40 @@ def array_facts(
 
 
 def size_class(n: int) -> int:
-    """A size of the same class: exact up to 16, else rounded up to an eighth of an octave."""
-    if n <= _EXACT:
-        return n
+    """A size of the same class: few up to 16, where every launch is short, and then rounded up to
+    an eighth of an octave."""
+    for few in _FEW:
+        if n <= few:
+            return few
     step = 1 << ((n - 1).bit_length() - 4)
     return -(-n // step) * step
 
 
 def divisor(n: int) -> int:
-    """A power of two that divides a size. Few are told apart: each makes code of its own."""
-    return next((d for d in _DIVISORS if n % d == 0), 1)
+    """A power of two that divides a size. Few are told apart: each makes code of its own. Of no
+    elements it is 1: nothing is whole."""
+    if n <= 0:
+        return 1
+    among = _FEW_DIVISORS if n <= _FEW[-1] else _DIVISORS
+    return next((d for d in among if n % d == 0), 1)
+
+
+def coarser(hints: Sequence[int], divisors: Sequence[int], level: int) -> ArrayClasses:
+    """Fewer classes of the same sizes, for kernels of which there are many already. Level 0 tells
+    as many apart as there are, 1 octaves and a vector, 2 nothing."""
+    if level == 0:
+        return tuple(hints), tuple(divisors)
+    if level > 1:
+        return (0,) * len(hints), (1,) * len(divisors)
+    octaves = tuple([n if n <= _FEW[-1] else 1 << (n - 1).bit_length() for n in hints])
+    return octaves, tuple([next((d for d in _COARSE if n % d == 0), 1) for n in divisors])
 
 
 def bucket(n: int, longest: int = HOST_ROW) -> int | None:
     """The capacity for a whole axis of this size; None for one that is too long for a tile."""
     if n > longest:
         return None
-    return -(-n // _BUCKET) * _BUCKET or 1
+    return max(1, -(-n // _BUCKET)) * _BUCKET
 
 
 def size_in_bucket(capacity: int, divides: int) -> int | None:

@@ -58,11 +58,13 @@ class Slot:
     the results of a tile kernel behind its parameters. ``tensor_map``: 128 bytes by value, a map
     of the array whose box is ``box`` elements (outermost axis first, one number an axis of the
     array) with that ``swizzle`` in bytes; ``axes`` are the array's axes in the order of the box.
+    ``workspace`` and ``scratch``: the plan's memory of that name. ``print``: see ``PRINT_WORDS``.
     """
 
     kind: Literal[
-        "data", "size", "stride", "symbol", "scalar", "groups", "fault", "tensor_map", "workspace"
-    ]
+        "data", "size", "stride", "symbol", "scalar", "groups", "fault", "tensor_map", "workspace",
+        "scratch", "print",
+    ]  # fmt: skip
     parameter: int = -1
     axis: int = -1
     symbol: str = ""
@@ -81,6 +83,21 @@ class FaultSite:
     file: str
     line: int
     column: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrintText:
+    """A line that lanes print: ``pieces`` of text with a value between each two of them, of
+    ``dtypes`` and shown as ``formats`` say ("" for the usual way)."""
+
+    pieces: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+
+
+PRINT_WORDS = 1 << 17
+"""64-bit words of the buffer that the ``print`` slot gives: the number of words taken, the number
+of lines that found no room, and the lines, each its text + 1, group, lane and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +158,10 @@ class LaunchPlan:
     ``sites`` are numbered from 0; the fault record holds the number. ``results`` are the arrays
     the kernel returns (a tuple where there are several). ``cluster``: groups per cluster along
     each axis. ``workspace``: bytes of device memory, zero before the first launch and left zero
-    by every launch, given as the ``workspace`` slot. ``persistent``: the groups walk over all
+    by every launch, given as the ``workspace`` slot; ``scratch``: bytes that hold anything before
+    and after, given as the ``scratch`` slot. ``persistent``: the groups walk over all
     tiles, so at most as many are launched as run at once. ``copies``: arrays in a form that the
-    code needs, counted behind the results.
+    code needs, counted behind the results. ``prints``: the lines of ``print``, numbered from 0.
     """
 
     kernel: str
@@ -157,8 +175,10 @@ class LaunchPlan:
     results: tuple[ResultPlan, ...] = ()
     cluster: tuple[int, ...] = ()
     workspace: Dim = 0
+    scratch: Dim = 0
     persistent: bool = False
     copies: tuple[CopyPlan, ...] = ()
+    prints: tuple[PrintText, ...] = ()
 
     @property
     def first_copy(self) -> int:
@@ -202,8 +222,10 @@ class LaunchPlan:
             ],
             "cluster": list(self.cluster),
             "workspace": dim_to_json(self.workspace),
+            "scratch": dim_to_json(self.scratch),
             "persistent": self.persistent,
             "copies": [[c.parameter, list(c.axes)] for c in self.copies],
+            "prints": [[list(p.pieces), list(p.dtypes), list(p.formats)] for p in self.prints],
         }  # fmt: skip
 
     @staticmethod
@@ -223,8 +245,10 @@ class LaunchPlan:
             results=tuple(_result(cast("list[object]", r)) for r in d["results"]),
             cluster=tuple(cast("list[int]", d["cluster"])),
             workspace=dim_from_json(d["workspace"]),
+            scratch=dim_from_json(d["scratch"]),
             persistent=bool(d["persistent"]),
             copies=tuple(_copy(c) for c in d["copies"]),
+            prints=tuple(PrintText(*map(tuple, cast("list[list[str]]", p))) for p in d["prints"]),
         )
 
 

@@ -22,10 +22,16 @@ class Runtime(Protocol):
     """The functions of a runtime module that the driver calls."""
 
     def host_world(
-        self, session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = ""
-    ) -> World:
+        self, session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = "",
+        checked: bool = False,
+    ) -> World:  # fmt: skip
         """A world whose kernels run on ``target``; ``write`` takes what ``print`` says.
-        ``arch_as``: the architecture whose code of tile kernels the CPU runs."""
+        ``arch_as``: the architecture whose code of tile kernels the CPU runs.
+        ``checked``: whether the CPU looks at every access of lanes."""
+        ...
+
+    def checked_report(self) -> tuple[str, ...]:
+        """What was run in checked mode, and what that says."""
         ...
 
     def asynchronous_report(self, arch_as: str) -> tuple[str, ...]:

@@ -53,6 +53,13 @@ class CpuBackend:
         from tessera_backend.llvm.fault import reporting_plan
 
         _check_arch(options.arch)
+        if options.checked:
+            from tessera_backend.cpu.asynchronous.kernel import encode
+            from tessera_backend.cpu.checked.kernel import KIND, can_check
+
+            if can_check(program):
+                kept, code = dict.fromkeys(stages, ""), encode(program)
+                return Artifact(KIND, code, plan.kernel, plan, options, Resources(), kept)
         if options.arch_as:
             from tessera_backend.cpu.asynchronous.kernel import KIND, encode, has_tiles
 

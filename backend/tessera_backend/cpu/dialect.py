@@ -94,4 +94,4 @@ class CpuDialect(Dialect):
     def lowers(self, intrinsic: str, llvm_type: str) -> bool:
         if intrinsic in ("fptosi.sat", "fptoui.sat"):
             return self.saturates
-        return intrinsic != "exp2" and (self.has_fma or intrinsic != "fma")
+        return self.has_fma or intrinsic != "fma"

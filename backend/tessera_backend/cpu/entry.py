@@ -104,6 +104,9 @@ def _arguments(e: LaneEmitter, kernel: Operation, plan: LaunchPlan) -> None:
         if slot.kind == "fault" and not e.fault:
             address = e.f.value(f"getelementptr inbounds i64, ptr %slots, i64 {number}")
             e.fault = e.f.value(f"load i64, ptr {address}, align 8")
+        if slot.kind == "print":
+            address = e.f.value(f"getelementptr inbounds i64, ptr %slots, i64 {number}")
+            e.prints = e.f.value(f"load i64, ptr {address}, align 8")
 
 
 def _from_slot(e: LaneEmitter, raw: str, argument: Value) -> str:

@@ -31,7 +31,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL
 
 _ORDERED = ("tile.atomic", "tile.atomic_cas", "tile.atomic_load", "tile.atomic_store",
-            "tile.fence")  # fmt: skip
+            "tile.fence", "tile.print")  # fmt: skip
 
 
 @dataclass(eq=False)

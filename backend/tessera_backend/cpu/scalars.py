@@ -21,7 +21,7 @@ _PURE = frozenset(
     for name in (
         "constant lane_linear lane_index group_linear group_index group_count view shared.alloc "
         "add sub mul div min max and or xor shl shr neg not abs sqrt floor ceil trunc round fma "
-        "exp2 cmp select cast bitcast"
+        "exp2 approx cmp select cast bitcast"
     ).split()
 )
 _DIVISIONS = ("tile.floordiv", "tile.mod")
@@ -31,7 +31,9 @@ AGAIN = frozenset(
 )
 _WRITES = frozenset(
     f"tile.{name}"
-    for name in "store atomic atomic_cas atomic_store fence break continue leave return".split()
+    for name in (
+        "store atomic atomic_cas atomic_store fence print break continue leave return"
+    ).split()
 ) | frozenset(WARP_OPS)
 _COST_LIMIT = 16
 

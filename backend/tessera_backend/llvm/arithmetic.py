@@ -231,9 +231,16 @@ def _exp2(e: LaneEmitter, op: Operation) -> None:
     a, kind = narrow.to_computing(e, e.operand(op.operands[0]), dtype)
     if kind != "float":
         raise NotLowered(op.name, str(dtype), e.dialect.name)
-    own = e.dialect.lowers("exp2", kind)
-    found = e.call("exp2", kind, a) if own else _exp2_by_polynomial(e, a)
+    found = e.dialect.exp2(e, a) or _exp2_by_polynomial(e, a)
     e.bind(op.result, narrow.from_computing(e, found, dtype))
+
+
+def _approx(e: LaneEmitter, op: Operation) -> None:
+    """The machine's own, or what the program gives as exact."""
+    a, exact = map(e.operand, op.operands)
+    dtype = scalar_type(op.result)
+    own = e.dialect.approximate(e, str(op.attributes["kind"]), a) if dtype == F32 else None
+    e.bind(op.result, own or exact)
 
 
 def _exp2_by_polynomial(e: LaneEmitter, x: str) -> str:
@@ -299,5 +306,6 @@ RULES: dict[str, Rule] = {
     "tile.round": _intrinsic("roundeven"),
     "tile.fma": _fma,
     "tile.exp2": _exp2,
+    "tile.approx": _approx,
     "tile.cmp": _cmp,
 }

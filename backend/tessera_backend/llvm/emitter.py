@@ -179,6 +179,14 @@ class Dialect:
         """
         return True
 
+    def exp2(self, e: LaneEmitter, value: str) -> str | None:
+        """2 to the power of an f32 by an instruction of the machine; None for the shared code."""
+        return None
+
+    def approximate(self, e: LaneEmitter, kind: str, value: str) -> str | None:
+        """A function of an f32 as ``tile.approx`` names it, by an instruction of the machine."""
+        return None
+
     def widen(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
         """The f32 of a f16, bf16 or f8 in its register type; None for the shared code."""
         return None
@@ -211,7 +219,8 @@ def register_count(value: Value) -> int:
 class LaneEmitter:
     """State of the emission of one lane's code.
 
-    ``fault`` is the i64 operand of the fault record's address ("" without one); ``targets``
+    ``fault`` is the i64 operand of the fault record's address ("" without one), ``prints`` that of
+    the buffer for printed lines; ``targets``
     are what ``break``, ``continue``, ``leave`` and ``return`` go to, innermost last. ``tiles``
     are register tiles: one operand of the element's register type for each register of the
     layout, in order. ``grouped`` may put operations of a region together before they are emitted.
@@ -222,6 +231,7 @@ class LaneEmitter:
     dialect: Dialect
     kernel: str
     fault: str = ""
+    prints: str = ""
     values: dict[Value, str] = field(default_factory=dict[Value, str])
     places: dict[Value, Place] = field(default_factory=dict[Value, Place])
     tiles: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])

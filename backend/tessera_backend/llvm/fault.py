@@ -25,15 +25,18 @@ def site_of(op: Operation) -> int:
 
 
 def reporting_plan(plan: LaunchPlan, kernel: Operation) -> LaunchPlan:
-    """The plan with a slot for the record at its end, where an operation may report.
+    """The plan with slots for the record and for printed lines at its end, where there are
+    operations that may report or print.
 
     Known only behind the passes, which prove sites away: so the backend adds it.
     """
-    if any(slot.kind == "fault" for slot in plan.slots):
-        return plan
-    if not any(site_of(op) >= 0 for op in kernel.walk()):
-        return plan
-    return replace(plan, slots=(*plan.slots, Slot("fault")))
+    added: list[Slot] = []
+    has_fault = any(slot.kind == "fault" for slot in plan.slots)
+    if not has_fault and any(site_of(op) >= 0 for op in kernel.walk()):
+        added.append(Slot("fault"))
+    if any(op.name == "tile.print" for op in kernel.walk()):
+        added.append(Slot("print"))
+    return replace(plan, slots=(*plan.slots, *added)) if added else plan
 
 
 def report(e: LaneEmitter, site: int, axis: str, index: str, bound: str) -> None:

@@ -20,26 +20,60 @@ from tessera_lang.types.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """One stack slot a value, or register of a tile."""
+    """One stack slot a value, or register of a tile; one for two neighbours of 16 bits, which
+    else took a whole register of the machine each."""
 
     pointers: tuple[str, ...]
     kinds: tuple[str, ...]
+    counts: tuple[int, ...]
 
     def store(self, e: LaneEmitter, values: Sequence[str]) -> None:
-        for pointer, kind, value in zip(self.pointers, self.kinds, values, strict=True):
-            e.f.line(f"store {kind} {value}, ptr {pointer}")
+        at = 0
+        for pointer, kind, count in zip(self.pointers, self.kinds, self.counts, strict=True):
+            if count == 1:
+                e.f.line(f"store {kind} {values[at]}, ptr {pointer}")
+            else:
+                e.f.line(f"store i32 {_word(e, kind, values[at], values[at + 1])}, ptr {pointer}")
+            at += count
 
     def load(self, e: LaneEmitter) -> tuple[str, ...]:
-        return tuple(
-            e.f.value(f"load {kind}, ptr {pointer}")
-            for pointer, kind in zip(self.pointers, self.kinds, strict=True)
-        )
+        out: list[str] = []
+        for pointer, kind, count in zip(self.pointers, self.kinds, self.counts, strict=True):
+            if count == 1:
+                out.append(e.f.value(f"load {kind}, ptr {pointer}"))
+            else:
+                out += _halves(e, kind, e.f.value(f"load i32, ptr {pointer}"))
+        return tuple(out)
+
+
+def _word(e: LaneEmitter, kind: str, low: str, high: str) -> str:
+    """Two registers of 16 bits as one."""
+    bits = [v if kind == "i16" else e.f.value(f"bitcast {kind} {v} to i16") for v in (low, high)]
+    wide = [e.f.value(f"zext i16 {v} to i32") for v in bits]
+    moved = e.f.value(f"shl nuw i32 {wide[1]}, 16")
+    return e.f.value(f"or disjoint i32 {wide[0]}, {moved}")
+
+
+def _halves(e: LaneEmitter, kind: str, word: str) -> list[str]:
+    """The inverse of ``_word``."""
+    moved = e.f.value(f"lshr i32 {word}, 16")
+    bits = [e.f.value(f"trunc i32 {w} to i16") for w in (word, moved)]
+    return [v if kind == "i16" else e.f.value(f"bitcast i16 {v} to {kind}") for v in bits]
 
 
 def slots_for(e: LaneEmitter, values: Sequence[Value]) -> Slots:
-    """Slots of the types of ``values``; one a register for a tile."""
-    kinds = tuple(k for v in values for k in _kinds(v))
-    return Slots(tuple(e.f.slot(kind) for kind in kinds), kinds)
+    """Slots of the types of ``values``; of a tile one a register, or two of 16 bits."""
+    pointers: list[str] = []
+    kinds: list[str] = []
+    counts: list[int] = []
+    for value in values:
+        found = _kinds(value)
+        count = 2 if found[0] in ("i16", "half") and len(found) % 2 == 0 else 1
+        for kind in found[::count]:
+            pointers.append(e.f.slot("i32" if count == 2 else kind))
+            kinds.append(kind)
+            counts.append(count)
+    return Slots(tuple(pointers), tuple(kinds), tuple(counts))
 
 
 def _kinds(value: Value) -> list[str]:

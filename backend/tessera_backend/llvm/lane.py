@@ -6,7 +6,16 @@ Owns constants, ids, ``select`` and ``assert``; the other rules stand in ``arith
 
 from __future__ import annotations
 
-from tessera_backend.llvm import arithmetic, atomics, cast, division, fault, flow, memory
+from tessera_backend.llvm import (
+    arithmetic,
+    atomics,
+    cast,
+    division,
+    fault,
+    flow,
+    memory,
+    printing,
+)
 from tessera_backend.llvm.emitter import Dialect, LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import float_constant, integer_constant, register_type
@@ -95,4 +104,5 @@ RULES: dict[str, Rule] = {
     **memory.RULES,
     **atomics.RULES,
     **flow.RULES,
+    **printing.RULES,
 }

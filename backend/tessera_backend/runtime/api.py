@@ -230,12 +230,20 @@ def synchronize(device: int | None = None) -> None:
 
 
 def host_world(
-    session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = ""
-) -> World:
+    session: KernelCompiler, target: str, write: Callable[[str], None], arch_as: str = "",
+    checked: bool = False,
+) -> World:  # fmt: skip
     """A world of arrays and launches for ``tesserac run``."""
     from tessera_backend.runtime.world import HostWorld
 
-    return HostWorld(session, target, write, arch_as=arch_as)
+    return HostWorld(session, target, write, arch_as=arch_as, checked=checked)
+
+
+def checked_report() -> tuple[str, ...]:
+    """What was run in checked mode, and what that says."""
+    from tessera_backend.runtime.checked_code import checked_report as report
+
+    return report()
 
 
 def asynchronous_report(arch_as: str) -> tuple[str, ...]:

@@ -52,11 +52,12 @@ class AsynchronousCode:
         block = (ctypes.c_int64 * max(1, len(self.plan.slots)))(*bound.values)
         groups = prod(bound.axes)
         arrays = {**bound.arrays, **bound.maps}
+        spaces = dict(s for s in (bound.workspace, bound.scratch) if s is not None)
 
         def fire(_: int) -> None:
             _launches[self.plan.kernel] += 1
             try:
-                reports = self._kernel.launch(list(block), groups, arrays)
+                reports = self._kernel.launch(list(block), groups, arrays, spaces)
             except AsynchronousFault as fault:
                 raise error(self._shown(self._kernel.finding(fault))) from fault
             if reports:

@@ -44,9 +44,9 @@ class Bound:
     writes: (slot, parameter). ``pairs`` are (mut parameter, other). ``results`` are dtype and
     shape of what is to be allocated, counted behind the parameters. ``arrays`` are those of
     ``data`` slots, ``maps`` those of slots that hold a map of one (its address is among
-    ``data``, or is a copy's), ``workspace`` its slot and bytes, ``copies`` what is copied before
-    each launch, and ``zeroed`` the slots of results that are filled with zeros then, with their
-    bytes.
+    ``data``, or is a copy's), ``workspace`` and ``scratch`` their slots and bytes, ``copies`` what
+    is copied before each launch, and ``zeroed`` the slots of results that are filled with zeros
+    then, with their bytes.
     """
 
     grid: tuple[int, int, int]
@@ -61,8 +61,10 @@ class Bound:
     arrays: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     maps: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     workspace: tuple[int, int] | None = None
+    scratch: tuple[int, int] | None = None
     copies: tuple[BoundCopy, ...] = ()
     zeroed: tuple[tuple[int, int], ...] = ()
+    print_slot: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,6 +485,8 @@ def _slots(
                 bound.values[at] = total
             case "fault":
                 bound.fault_slot = at
+            case "print":
+                bound.print_slot = at
             case "tensor_map":
                 assert isinstance(value, ArrayView)
                 if plan.copy_of(slot.parameter) is None:
@@ -490,6 +494,8 @@ def _slots(
                 bound.maps[at] = MappedArray(value.dtype, value.shape, value.strides)
             case "workspace":
                 bound.workspace = at, evaluate_dim(plan.workspace, sizes.values)
+            case "scratch":
+                bound.scratch = at, evaluate_dim(plan.scratch, sizes.values)
     bound.zeroed = tuple(_zeroed(plan, bound))
     return bound
 

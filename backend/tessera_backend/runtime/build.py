@@ -16,7 +16,7 @@ from pathlib import Path
 from tessera_backend.runtime.built import MANIFEST, SCHEMA, suffix_of
 from tessera_lang import __version__
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import COPY_ALIGNMENT, LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, ParameterPlan, Slot
 
 
 def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
@@ -226,6 +226,8 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
             )
         case "workspace":
             return f"void *: {plan.workspace} bytes of zeros, left zero"
+        case "scratch":
+            return f"void *: {plan.scratch} bytes that hold anything"
         case "size":
             return f"int64_t: size of axis {slot.axis} of {name}"
         case "stride":
@@ -236,5 +238,10 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
             return f"{_SCALARS[slot.dtype]}: {name}, in the low bits"
         case "groups":
             return "int64_t: number of groups"
+        case "print":
+            return (
+                f"uint64_t *: {PRINT_WORDS} words, the first two zeroed: words taken, lines lost, "
+                "then the lines: text + 1, group, lane, values"
+            )
         case "fault":
             return "uint64_t *: 8 words, zeroed; the first is not 0 once a fault was reported"

@@ -23,7 +23,9 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
+"""Of the manifest with the plans in it: raised with each change of their fields."""
+
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
 
 
@@ -51,14 +53,26 @@ def _damaged(directory: Path, what: str) -> TesseraError:
     ))  # fmt: skip
 
 
+def _of_another_version(directory: Path, value: Any) -> TesseraError:
+    """A folder that another Tessera built, and says so."""
+    older = int(value["schema"]) < SCHEMA
+    by = f", by tessera {value['tessera']}" if isinstance(value.get("tessera"), str) else ""
+    return error(diagnostic(
+        "T0849",
+        f"{directory} was built for {'an older' if older else 'a newer'} runtime{by}: its manifest "
+        f"is of version {value['schema']}, and this runtime reads version {SCHEMA}",
+        helps=("build it again: tesserac build" if older
+               else "update tessera-lang, or build it again: tesserac build",),
+    ))  # fmt: skip
+
+
 def read_manifest(directory: Path) -> list[BuiltKernel]:
     """The kernels of a folder, their code not read yet. Raises TesseraError."""
     path = directory / MANIFEST
     try:
         value = json.loads(path.read_bytes())
         if value["schema"] != SCHEMA:
-            raise _damaged(directory, f"its manifest is of version {value['schema']}, and this "
-                           f"runtime reads version {SCHEMA}")  # fmt: skip
+            raise _of_another_version(directory, value)
         return [_kernel(item) for item in value["kernels"]]
     except OSError as fault:
         raise _damaged(directory, f"{MANIFEST}: {fault.strerror or fault}") from fault
@@ -119,6 +133,10 @@ class BuiltProvider:
             for kind in ("sizes", "buckets")
         )  # fmt: skip
         return Asked(needed, whole)
+
+    def settled(self, name: str, wanted: Signature) -> Signature:
+        """What a folder holds is found by what is true of a call."""
+        return wanted
 
     def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
         fitting = [

@@ -32,6 +32,9 @@ from tessera_lang.target.backend import (
 from tessera_lang.target.plan import LaunchPlan
 
 _MAX_SIGNATURES = 17
+_VARIANTS = (24, 72)
+"""Signatures of a tile kernel that are told apart by every class of sizes, and by octaves; those
+behind them are compiled for any size."""
 _loaded_backends: dict[str, Backend] = {}
 
 
@@ -76,6 +79,7 @@ class SessionProvider:
         self._functions: tuple[str, ...] = ()
         self._beside: dict[str, SessionProvider] = {}
         self._seen: dict[str, set[Signature]] = {}
+        self._variants: dict[str, dict[Signature, None]] = {}
         self._launchers: dict[tuple[str, str], Launcher] = {}
 
     def beside(self, path: str) -> SessionProvider:
@@ -115,6 +119,19 @@ class SessionProvider:
             raise error(diagnostic("T0819", f"{self.path} has no kernel `{name}`", helps=(
                 f"it has {known}",) if known else ()))  # fmt: skip
         return found
+
+    def settled(self, name: str, wanted: Signature) -> Signature:
+        """Sizes that change at each call make code without end, so few of them are told apart
+        once a kernel has many signatures."""
+        known = self._variants.setdefault(name, {})
+        if wanted in known:
+            return wanted
+        for level, most in enumerate(_VARIANTS):
+            found = signatures.coarser_signature(wanted, level)
+            if found in known or len(known) < most:
+                known[found] = None
+                return found
+        return signatures.coarser_signature(wanted, len(_VARIANTS))
 
     def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
         """Code for a signature: from the cache, or compiled now and kept."""
@@ -204,7 +221,8 @@ class SessionProvider:
         identity = backend(options.target).identity(options)
         return key_of((
             "artifact", compiler_identity(), name, repr(wanted), options.target, options.arch,
-            options.bounds, str(options.optimize), options.arch_as, *identity, "texts",
+            options.bounds, str(options.optimize), options.arch_as,
+            str(options.checked), *identity, "texts",
             *self.closure().parts(),
         ))  # fmt: skip
 

@@ -9,10 +9,13 @@ from typing import Any
 
 from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
+from tessera_backend.device.memory import PinnedMemory
 from tessera_backend.runtime.binding import Bound
 from tessera_backend.runtime.code import Frame
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
+from tessera_backend.runtime.printing import printing
 from tessera_lang.target.backend import Artifact
+from tessera_lang.target.plan import PRINT_WORDS
 
 
 class CudaCode:
@@ -21,7 +24,8 @@ class CudaCode:
     def __init__(self, artifact: Artifact, ordinal: int) -> None:
         self.plan = artifact.plan
         self.device = ordinal
-        self._kernel = CudaKernel(artifact, device(ordinal))
+        self._device = device(ordinal)
+        self._kernel = CudaKernel(artifact, self._device)
         self._faults = cuda_faults(ordinal)
         self._fault: FaultSlot = self._faults.slot(artifact.plan)
         self.report = self._faults.report
@@ -41,6 +45,12 @@ class CudaCode:
         if bound.fault_slot >= 0:
             buffer.block[bound.fault_slot] = self._fault.address
         fire = self._kernel.launcher(
-            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace, bound.copies
+            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace, bound.copies,
+            bound.scratch,
         )  # fmt: skip
+        if bound.print_slot >= 0:
+            memory = PinnedMemory(self._device, 8 * PRINT_WORDS)
+            buffer.block[bound.print_slot] = memory.pointer
+            words = memory.view().cast("q")
+            fire = printing(self.plan, words, fire, self._device.synchronize)
         return buffer.block, fire

@@ -17,6 +17,7 @@ from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.fast import direct_stream
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.reshaping import reshaped
 from tessera_backend.runtime.tape import (
     Allocation,
     Handle,
@@ -115,9 +116,12 @@ class TracedWorld:
                 packed = self.fill("empty", array.shape, array.dtype)
                 self._library("layout", f"pack{len(array.shape)}", array, packed)
                 return packed
-            case "reshape" if array.contiguous:
+            case "reshape":
                 found = _resolved(shape, array)
-                return replace(array, shape=found, strides=row_major(found))
+                strides = reshaped(array.shape, array.strides, found)
+                if strides is not None:
+                    return replace(array, shape=found, strides=strides)
+                return self.view("reshape", self.view("contiguous", array), found)
             case _:
                 raise _not_here(f"`{kind}` of an array that is not contiguous",
                                 "pass x.contiguous()")  # fmt: skip

@@ -14,8 +14,10 @@ from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.binding import Bound
 from tessera_backend.runtime.code import Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
+from tessera_backend.runtime.printing import printing
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.target.backend import Artifact
+from tessera_lang.target.plan import PRINT_WORDS
 
 _ALIGNMENT = 64
 
@@ -67,7 +69,15 @@ class HostCode:
                 block[count : count + WORDS] = [0] * WORDS
                 raise error(fault_diagnostic(plan, words))
 
-        return block, fire
+        if bound.print_slot < 0:
+            return block, fire
+        words = (ctypes.c_int64 * PRINT_WORDS)()
+        block[bound.print_slot] = ctypes.addressof(words)
+        return block, printing(plan, memoryview(words).cast("B").cast("q"), fire, _no_wait)
 
     def report(self) -> None:
         """Faults are raised by the launch that has them."""
+
+
+def _no_wait() -> None:
+    """A launch on the CPU has ended when it returns."""

@@ -33,6 +33,10 @@ def load_code(artifact: Artifact, device: int) -> Code:
         from tessera_backend.runtime.asynchronous_code import AsynchronousCode
 
         return AsynchronousCode(artifact)
+    if artifact.kind == "checked":
+        from tessera_backend.runtime.checked_code import CheckedCode
+
+        return CheckedCode(artifact)
     if device == HOST:
         from tessera_backend.runtime.host_code import HostCode
 
@@ -48,6 +52,10 @@ class Provider(Protocol):
     def interface(self, name: str) -> KernelInterface: ...
     def asked(self, name: str, wanted: Signature) -> Asked:
         """Which sizes code of a tile kernel is made for; ``wanted`` is without facts."""
+        ...
+
+    def settled(self, name: str, wanted: Signature) -> Signature:
+        """The signature to make code for: this one, or one of fewer classes that it belongs to."""
         ...
 
     def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
@@ -87,7 +95,8 @@ class _Family:
         if asked is None:
             asked = self.asked[wanted] = self.provider.asked(self.name, wanted)
         names = [p.name for p in self.interface.parameters]
-        return with_facts(wanted, names, placed.values, asked)
+        facts = with_facts(wanted, names, placed.values, asked)
+        return self.provider.settled(self.name, facts)
 
     def code(self, wanted: Signature, device: int) -> Code:
         """Compiled code; two threads that want the same compile it once."""
@@ -122,7 +131,8 @@ def names_in_sizes(plan: Any) -> frozenset[str]:
 
     dims = [d for p in plan.parameters for d in p.dims]
     dims += [d for c in plan.conditions for d in (c.left, c.right)]
-    dims += [*(plan.grid or ()), *(d for r in plan.results for d in r.dims), plan.workspace]
+    dims += [*(plan.grid or ()), *(d for r in plan.results for d in r.dims)]
+    dims += [plan.workspace, plan.scratch]
     named = frozenset[str]().union(*(symbols_of(d) for d in dims))
     return named | frozenset(s.symbol for s in plan.slots if s.symbol)
 

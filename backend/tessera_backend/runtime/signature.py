@@ -14,7 +14,7 @@ from typing import Any
 from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.interface import ConstantValue
 from tessera_lang.record import dataclass
-from tessera_lang.target.facts import DEVICE_ROW, HOST_ROW, array_facts
+from tessera_lang.target.facts import DEVICE_ROW, HOST_ROW, array_facts, coarser
 
 Entry = tuple[Any, ...]
 Signature = tuple[Entry, ...]
@@ -60,6 +60,16 @@ def with_facts(
             f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, longest)
             facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
             entry = (*entry[:5], facts)
+        entries.append(entry)
+    return tuple(entries)
+
+
+def coarser_signature(signature: Signature, level: int) -> Signature:
+    """The signature with fewer classes of sizes: see ``target.facts.coarser``."""
+    entries: list[Entry] = []
+    for entry in signature:
+        for sizes, hints, divisors, *rest in entry[5:] if entry[0] == "t" else ():
+            entry = (*entry[:5], (sizes, *coarser(hints, divisors, level), *rest))
         entries.append(entry)
     return tuple(entries)
 

@@ -42,9 +42,11 @@ class HostWorld:
     def __init__(
         self, session: KernelCompiler, target: str, write: Callable[[str], None],
         provider: Callable[[str], SessionProvider] | None = None, arch_as: str = "",
+        checked: bool = False,
     ) -> None:  # fmt: skip
         self._session = session
         self._arch_as = arch_as
+        self._checked = checked
         self._write = write
         self._provider_of = provider or self._provider
         self._device = 0 if target == "cuda" else HOST
@@ -315,7 +317,8 @@ class HostWorld:
     def _provider(self, path: str) -> SessionProvider:
         if path not in self._providers:
             options = options_from_environment()
-            options = replace(options, arch_as=self._arch_as or options.arch_as)
+            options = replace(options, arch_as=self._arch_as or options.arch_as,
+                              checked=self._checked or options.checked)  # fmt: skip
             self._providers[path] = SessionProvider(path, options, session=self._session)
         return self._providers[path]
 

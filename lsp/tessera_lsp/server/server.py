@@ -16,8 +16,9 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
 from tessera_lang import __version__
-from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver.advice import Questions, advice
+from tessera_lang.driver.options import from_environment
 from tessera_lang.driver.session import Session
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import SourceFile, Span
@@ -54,6 +55,16 @@ class OpenFile:
             self.timer = None
 
 
+def _search_folders() -> tuple[str, ...]:
+    """Where imports are looked for: as the environment and the project of the folder in which the
+    editor started the server say; nowhere else where those are not usable."""
+    try:
+        return from_environment().path
+    except (ValueError, TesseraError) as error:
+        logger.error("the settings could not be read: %s", error)
+        return ()
+
+
 class TesseraServer(LanguageServer):
     """The server, its session, and the open files by the session's name of each."""
 
@@ -64,7 +75,7 @@ class TesseraServer(LanguageServer):
             text_document_sync_kind=lsp.TextDocumentSyncKind.Incremental,
             protocol_cls=TesseraProtocol,
         )
-        self.session = Session()
+        self.session = Session(_search_folders())
         self.open: dict[str, OpenFile] = {}
         self.ended_well = False
 

@@ -28,6 +28,7 @@ _ROWS = (
     Code("T0817", "no-member", "A host value has no such attribute."),
     Code("T0818", "host-type", "A host value is of a kind that cannot stand here."),
     Code("T0819", "no-kernel", "The file has no kernel, or none of that name."),
+    Code("T0820", "bad-project", "The settings in `tessera.toml` are not usable."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -63,6 +63,14 @@ def as_option(function: _Function) -> _Function:
     )(function)  # fmt: skip
 
 
+def checked_option(function: _Function) -> _Function:
+    return click.option(
+        "--checked", is_flag=True, envvar="TESSERA_CHECKED",
+        help="On the CPU, look at every access of lanes: races, shared memory that nobody wrote, "
+        "barriers.",
+    )(function)  # fmt: skip
+
+
 def bounds_option(function: _Function) -> _Function:
     return click.option(
         "--bounds", type=click.Choice(["guard", "off"]), default="guard",

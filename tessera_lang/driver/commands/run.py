@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tessera_lang.driver.commands.flags import as_option, color_option, examples, path_option
+from tessera_lang.driver.commands.flags import (
+    as_option,
+    checked_option,
+    color_option,
+    examples,
+    path_option,
+)
 from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
 from tessera_lang.driver.commands.output import show
 from tessera_lang.driver.exit_codes import FAILED_RUN, OUR_FAULT
@@ -41,11 +47,12 @@ DATA = (".npy", ".npz", ".csv")
     help="Where kernels run; auto takes cuda where a device works.",
 )  # fmt: skip
 @as_option
+@checked_option
 @path_option
 @color_option
 def command(
-    file: str, settings: tuple[str, ...], target: str, arch_as: str, search: tuple[str, ...],
-    color: str,
+    file: str, settings: tuple[str, ...], target: str, arch_as: str, checked: bool,
+    search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
@@ -58,7 +65,7 @@ def command(
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
     show(session, found, color=color)
-    return _run(session, path, given, Where(target, arch_as), color)
+    return _run(session, path, given, Where(target, arch_as, checked), color)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -89,10 +96,12 @@ def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A target as it is named, and the architecture whose code the CPU runs."""
+    """A target as it is named, the architecture whose code the CPU runs, and whether it looks at
+    every access."""
 
     target: str
     arch_as: str = ""
+    checked: bool = False
 
     def decided(self) -> str:
         """The target to run on, which is said. Raises TesseraError."""
@@ -102,14 +111,17 @@ class Where:
         refused = refusal(chosen)
         if refused is not None:
             raise TesseraError((refused,))
-        why = f"as {self.arch_as}" if self.arch_as else why
+        why = f"as {self.arch_as}" if self.arch_as else "checked" if self.checked else why
         sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
         return chosen
 
     def _as_cpu(self) -> bool:
-        """Raises TesseraError where ``--as`` cannot be had."""
+        """Raises TesseraError where ``--as`` or ``--checked`` cannot be had."""
+        if self.checked and (self.arch_as or self.target not in ("auto", "cpu")):
+            other = "--as" if self.arch_as else f"--target {self.target}"
+            raise click.UsageError(f"--checked runs on the CPU as it is, not with {other}.")
         if not self.arch_as:
-            return False
+            return self.checked
         from tessera_lang.diagnostics import TesseraError
         from tessera_lang.driver.arch_as import refused_as
 
@@ -122,7 +134,8 @@ class Where:
         """What a run with ``--as`` says of itself."""
         from tessera_lang.target.runtime import runtime
 
-        for line in runtime().asynchronous_report(self.arch_as) if self.arch_as else ():
+        lines = runtime().asynchronous_report(self.arch_as) if self.arch_as else ()
+        for line in (*lines, *(runtime().checked_report() if self.checked else ())):
             sys.stderr.write(f"{line}\n")
 
 
@@ -134,7 +147,7 @@ def _run(session: Session, path: str, given: dict[str, str], where: Where, color
     from tessera_lang.target.world import WorldFault
 
     try:
-        world = runtime().host_world(session, where.decided(), _write, where.arch_as)
+        world = runtime().host_world(session, where.decided(), _write, where.arch_as, where.checked)
         values = {name: _value(text, world) for name, text in given.items()}
         session.run(path, world, values)
         world.finish()

@@ -12,6 +12,7 @@ import click
 
 from tessera_lang.driver.commands.flags import (
     as_option,
+    checked_option,
     color_option,
     examples,
     format_option,
@@ -46,19 +47,20 @@ if TYPE_CHECKING:
               help="Write the results as JUnit XML too.")  # fmt: skip
 @click.option("-x", "--exit-first", is_flag=True, help="End at the first test that fails.")
 @as_option
+@checked_option
 @path_option
 @format_option
 @color_option
 def command(
     names: tuple[str, ...], words: str, target: str, junit_file: str, exit_first: bool,
-    arch_as: str, search: tuple[str, ...], format_: str, color: str,
+    arch_as: str, checked: bool, search: tuple[str, ...], format_: str, color: str,
 ) -> int:  # fmt: skip
     """Run the `@test` functions of FILES and of the files in DIRS."""
     from tessera_lang.driver.discovery import source_files
     from tessera_lang.driver.testing import find_tests, run_tests
 
     session = session_for(search)
-    where = Where(target, arch_as)
+    where = Where(target, arch_as, checked)
     targets = _targets(where)
     paths = [source_path(session, name) for name in source_files(names)]
     found = find_tests(session, paths, words)
@@ -68,7 +70,7 @@ def command(
         sys.stderr.write(f"error: there is no test{what} in {', '.join(names)}\n")
         return USAGE
     start = time.perf_counter()
-    for result in run_tests(session, found.tests, targets, arch_as):
+    for result in run_tests(session, found.tests, targets, arch_as, checked):
         view.add(result)
         if exit_first and not result.passed:
             break
@@ -82,7 +84,7 @@ def _targets(where: Where) -> tuple[str, ...]:
     """The targets to run on. Raises TesseraError where one cannot be had."""
     from tessera_lang.target.backend import backend_named, backend_names
 
-    if where.target == "all" and not where.arch_as:
+    if where.target == "all" and not (where.arch_as or where.checked):
         works = [n for n in sorted(backend_names()) if not backend_named(n).available()]
         for missing in sorted(set(backend_names()) - set(works)):
             why = backend_named(missing).available()

@@ -248,6 +248,8 @@ def _function(
         return _of_numbers(c, e, symbol, brackets)
     if _is_math(c, symbol) and all(isinstance(t, (Tile, Tensor)) for t in terms):
         return _mapped(c, e, symbol, terms)
+    if _is_math(c, symbol, "fast"):
+        return c.add(not_built(f"`fast.{declaration.name}` of tiles", e.function.span))
     c.kernel.callers.append(c)
     term = call_function(c, e, symbol, brackets)
     c.kernel.callers.pop()
@@ -310,8 +312,8 @@ def _lane_only(instance: TypedFunction) -> str | None:
     return None
 
 
-def _is_math(c: TileContext, symbol: FunctionSymbol) -> bool:
-    scope = c.scope.scope_named("std.math")
+def _is_math(c: TileContext, symbol: FunctionSymbol, module: str = "math") -> bool:
+    scope = c.scope.scope_named(f"std.{module}")
     return scope is not None and symbol.module == scope.path
 
 

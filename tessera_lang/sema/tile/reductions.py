@@ -141,7 +141,7 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             helps=(f"convert it: `f32({source_of(bound['x'])})`",),
         )  # fmt: skip
     compute = F64 if tile.dtype == F64 else F32
-    if not attach_instance(c, e, "math.exp", [Scalar(compute)]):
+    if not attach_instance(c, e, "math._exp_below", [Scalar(compute)]):
         return ERROR if c.final else Unknown()
     return widened(tile)
 

@@ -110,6 +110,9 @@ class FakeKernel:
         level = "lane" if self.asked_ is None else "tile"
         return self.interface_ or KernelInterface.of_plan(name, self.plan.parameters, level)
 
+    def settled(self, name: str, wanted: Any) -> Any:
+        return wanted
+
     def asked(self, name: str, wanted: Any) -> Asked:
         assert self.asked_ is not None and all(len(e) == 5 for e in wanted if e[0] == "t")
         return self.asked_

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tessera_backend.runtime import cache, closure
+from tessera_backend.runtime.built import SCHEMA
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.target.plan import (
+    Condition,
+    CopyPlan,
+    LaunchPlan,
+    ParameterPlan,
+    ResultPlan,
+    Slot,
+)
 
 HELPER = "def twice(v):\n    return v * 2.0\n"
 KERNEL = """\
@@ -299,6 +309,46 @@ def test_damaged_folders(built: Path) -> None:
         tessera.load_built(built)
     with pytest.raises(TesseraError):
         tessera.load_built(built / "nothing")
+
+
+@pytest.mark.parametrize(("schema", "words"), [
+    (1, ("an older runtime", "version 1", "build it again")),
+    (SCHEMA + 1, ("a newer runtime", f"version {SCHEMA + 1}", "update")),
+])  # fmt: skip
+def test_a_folder_of_another_version_says_so(
+    built: Path, schema: int, words: tuple[str, ...]
+) -> None:
+    """Whatever else is in it: fields of other versions are not looked at."""
+    manifest = built / "manifest.json"
+    value = json.loads(manifest.read_text())
+    value["schema"] = schema
+    for kernel in value["kernels"]:
+        kernel["plan"] = {"from": "another time"}
+    manifest.write_text(json.dumps(value))
+    with pytest.raises(TesseraError) as caught:
+        tessera.load_built(built)
+    said = str(caught.value)
+    assert caught.value.diagnostics[0].code == "T0849"
+    assert all(word in said for word in (*words, str(SCHEMA), tessera.__version__)), said
+
+
+FIELDS = {
+    LaunchPlan: "kernel parameters slots group grid shared_bytes sites conditions results cluster"
+    " workspace scratch persistent copies prints",
+    ParameterPlan: "name kind dtype rank dims mut contiguous aligned span value sizes divisors unit"
+    " pitches buckets",
+    Slot: "kind parameter axis symbol dtype box axes swizzle",
+    ResultPlan: "dtype dims zeroed",
+    CopyPlan: "parameter axes",
+    Condition: "left comparison right text span",
+}
+
+
+def test_the_version_stands_for_the_fields() -> None:
+    """Another set of fields is another version: raise ``built.SCHEMA`` with what stands here."""
+    assert SCHEMA == 2
+    for record, names in FIELDS.items():
+        assert [f.name for f in fields(record)] == names.split(), record.__name__
 
 
 def test_a_built_kernel_says_what_it_lacks(built: Path) -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 from tessera_backend.runtime.signature import Asked
 
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.facts import array_facts, bucket, divisor, size_class
+from tessera_lang.target.facts import (
+    array_facts,
+    bucket,
+    coarser,
+    divisor,
+    size_class,
+    size_in_bucket,
+)
 from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym, dim_op
 
@@ -46,7 +56,8 @@ def arrays(m: int, k: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_plans_survive_as_json() -> None:
-    plan = product(cluster=(2, 1), persistent=True, parameters=(
+    scratch = dim_op("*", N, 128)
+    plan = product(cluster=(2, 1), persistent=True, scratch=scratch, parameters=(
         ParameterPlan("A", "tensor", "f32", 2, sizes=(None, 64), divisors=(1, 64), unit=1,
                       pitches=True, buckets=(None, 128)), free("B"),
     ))  # fmt: skip
@@ -167,15 +178,58 @@ def test_strided_arguments_say_so(fake: Fake) -> None:
 
 def test_size_classes() -> None:
     sizes = [*range(1, 5000), 65535, 65536, 65537, 10**9]
-    assert all(size_class(n) == n for n in range(17))
+    assert {size_class(n) for n in range(17)} == {1, 8, 16}
+    assert len({(size_class(n), divisor(n)) for n in range(17)}) <= 8
     for n in sizes:
         of = size_class(n)
-        assert n <= of <= n * 9 / 8 + 1 and size_class(of) == of
+        assert size_class(of) == of and n <= of
+        assert n <= 16 or of <= n * 9 / 8 + 1
         assert n % divisor(n) == 0 and divisor(n) <= 128
     assert len({size_class(n) for n in range(1024, 2048)}) == 9
-    assert (bucket(1), bucket(128), bucket(129), bucket(8192), bucket(8193)) == (
-        128, 128, 256, 8192, None,
+    assert (bucket(0), bucket(1), bucket(128), bucket(129), bucket(8192), bucket(8193)) == (
+        128, 128, 128, 256, 8192, None,
     )  # fmt: skip
+
+
+def test_an_empty_axis_is_never_whole() -> None:
+    """Every number divides 0: as a fact of a size it would say that a tile is full."""
+    facts = array_facts((0, 0), (0, 1), 4, (), (1,))
+    assert facts.divisors == (1, 1)
+    for capacity in facts.buckets:
+        assert capacity is None or size_in_bucket(capacity, facts.divisors[1]) is None
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_coarser_classes_hold_for_the_same_sizes(level: int) -> None:
+    for n in [*range(2000), 65536, 10**6]:
+        (hint,), (of,) = coarser((size_class(n),), (divisor(n),), level)
+        assert n % of == 0 and (hint == 0 or n <= hint)
+        assert level == 0 or hint & (hint - 1) == 0
+    assert coarser((), (), level) == ((), ())
+
+
+def test_the_number_of_variants_is_bounded(tmp_path: Path) -> None:
+    """However many sizes a kernel is called with."""
+    file = tmp_path / "m.tessera"
+    file.write_text("@op.kernel\ndef f(a, b):\n    return a @ b\n")
+    provider = SessionProvider(str(file), options_from_environment())
+    r, found = random.Random(0), set[Any]()
+    shapes = [tuple(r.randint(0, 3000) for _ in range(3)) for _ in range(3000)]
+    for m, n, k in shapes:
+        found.add(provider.settled("f", signature_of(((m, k), (k, n)))))
+    assert len(found) <= 80
+    first = shapes[0]
+    of = signature_of(((first[0], first[2]), (first[2], first[1])))
+    assert provider.settled("f", of) == of  # those of the begin keep what they have
+
+
+def signature_of(shapes: tuple[tuple[int, int], ...]) -> Any:
+    entries: list[Any] = []
+    for shape in shapes:
+        f = array_facts(shape, (shape[1], 1), 4)
+        facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
+        entries.append(("t", "f32", 2, True, True, facts))
+    return tuple(entries)
 
 
 def test_axes_of_one_element_have_no_pitch() -> None:

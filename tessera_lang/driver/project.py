@@ -1,0 +1,159 @@
+"""The settings of a project: ``tessera.toml`` in the working folder, or the nearest above it.
+
+Owns which keys there are and what they may hold. They stand below the environment, and that below
+the command line. Must not know who uses them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, cast
+
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.record import dataclass, field
+
+NAME = "tessera.toml"
+MOST_BYTES = 1 << 20
+TARGETS = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What the file says; a key that it has not is not there. ``path`` are folders as they lie."""
+
+    file: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    check: Mapping[str, bool] = field(default_factory=dict[str, bool])
+
+
+def project() -> Project | None:
+    """The project of the working folder. Raises TesseraError where its file is not usable."""
+    file = _nearest(os.getcwd())
+    if file is None:
+        return None
+    status = os.stat(file)
+    return _read(file, (status.st_mtime_ns, status.st_size))
+
+
+def _nearest(folder: str) -> str | None:
+    while True:
+        file = os.path.join(folder, NAME)
+        if os.path.isfile(file):
+            return file
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+
+
+@cache
+def _read(file: str, stamp: tuple[int, int]) -> Project:
+    import tomllib
+
+    if stamp[1] > MOST_BYTES:
+        raise _refused(file, "is too large for settings")
+    try:
+        with open(file, "rb") as stream:
+            found = tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _refused(file, f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    except OSError as error:
+        raise _refused(file, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except RecursionError:
+        raise _refused(file, "is nested too deep") from None
+    checks = found.pop("check", {})
+    if not isinstance(checks, dict):
+        raise _refused(file, "`check` is a table: `[check]`")
+    settings = {k: _value(file, k, v, _KEYS, "") for k, v in found.items()}
+    inner = cast("dict[str, object]", checks)
+    flags = {k: _value(file, k, v, _CHECK_KEYS, "check.") for k, v in inner.items()}
+    return Project(file, settings, flags)
+
+
+def _value(
+    file: str, key: str, value: object, keys: Mapping[str, Callable[[str, object], Any]], head: str
+) -> Any:
+    """A setting in the form that options have it. Raises TesseraError."""
+    if key not in keys:
+        from difflib import get_close_matches
+
+        close = get_close_matches(key, keys, n=1)
+        known = ", ".join(f"`{head}{k}`" for k in keys)
+        help_text = f"did you mean `{head}{close[0]}`?" if close else f"the keys are {known}"
+        raise _refused(file, f"has no setting `{head}{key}`", help_text)
+    try:
+        return keys[key](file, value)
+    except ValueError as error:
+        raise _refused(file, f"`{head}{key}` {error}") from None
+
+
+def _one_of(*allowed: object) -> Callable[[str, object], object]:
+    def check(_: str, value: object) -> object:
+        if isinstance(value, bool) or value not in allowed:
+            shown = ", ".join(f"`{a}`" for a in allowed[:-1])
+            raise ValueError(f"is {shown} or `{allowed[-1]}`")
+        return value
+
+    return check
+
+
+def _text(_: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is a string")
+    return value
+
+
+def _flag(_: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is `true` or `false`")
+    return value
+
+
+def _folders(file: str, value: object) -> tuple[str, ...]:
+    """Folders beside the file or below: a project names nothing outside of itself."""
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    root = os.path.dirname(file)
+    found: list[str] = []
+    for item in items:
+        if not isinstance(item, str):
+            raise ValueError('is a list of folders: `["lib"]`')
+        folder = os.path.normpath(os.path.join(root, item))
+        real, real_root = os.path.realpath(folder), os.path.realpath(root)
+        if os.path.isabs(item) or os.path.commonpath((real, real_root)) != real_root:
+            raise ValueError(f"names {item!r}, which is outside of the project's folder")
+        if not os.path.isdir(folder):
+            raise ValueError(f"names {item!r}, which is no folder")
+        found.append(folder)
+    return tuple(found)
+
+
+_KEYS: dict[str, Callable[[str, object], Any]] = {
+    "path": _folders, "target": _one_of(*TARGETS), "arch": _text, "bounds": _one_of("guard", "off"),
+    "optimize": _one_of(0, 3),
+}  # fmt: skip
+_CHECK_KEYS: dict[str, Callable[[str, object], Any]] = {
+    "strict": _flag, "lints": _flag, "explain-guards": _flag, "remarks": _flag,
+}  # fmt: skip
+
+
+def _refused(file: str, what: str, *helps: str) -> TesseraError:
+    """The file is named as it is reached from the working folder."""
+    shown = os.path.relpath(file)
+    return TesseraError((Diagnostic("T0820", f"{shown} {what}", helps=helps),))
+
+
+def defaults_of_commands() -> dict[str, dict[str, Any]]:
+    """What the options of subcommands are where neither line nor environment says. Raises
+    TesseraError."""
+    found = project()
+    if found is None:
+        return {}
+    # `optimize` has no option: ``options.from_environment`` knows it.
+    settings = {k: v for k, v in found.settings.items() if k != "optimize"}
+    if "path" in settings:
+        settings["search"] = settings.pop("path")
+    checks = {k.replace("explain-", ""): v for k, v in found.check.items()}
+    names = ("check", "run", "test", "build", "emit", "fix")
+    return {name: {**settings, **(checks if name == "check" else {})} for name in names}
