@@ -228,4 +228,4 @@ def _bindings() -> Any:
 
 def _text(value: bytes | str) -> str:
     raw = value if isinstance(value, str) else value.decode("utf-8", "replace")
-    return raw.rstrip("\0")
+    return raw.split("\0", 1)[0]  # what is behind the end may be anything

@@ -18,12 +18,12 @@ from typing import Any
 
 from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import DriverError, launch_too_large
-from tessera_backend.device.memory import FaultRecord, fault_record
+from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
 from tessera_backend.device.repack import ARGUMENTS, LANES, LOCK, Copy, repack_module, repacker
 from tessera_backend.device.resident import LaunchConfig, resident_groups
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
-from tessera_backend.device.workspace import workspace
+from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import Slot
 
@@ -31,6 +31,9 @@ GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
 _UNSHAPED = (0, 0, 0, 0)
 _KEPT_LAYOUTS = 256
+
+Space = Callable[[Device, int, int], int]
+"""Memory for work of a stream: of a device, for a stream, so many bytes."""
 
 _CELLS = {"f64": "d", "f32": "f4x", "f16": "e6x"}
 
@@ -128,20 +131,21 @@ class CudaKernel:
     def launcher(
         self, buffer: LaunchBuffer, gx: int, gy: int, gz: int,
         maps: Mapping[int, MappedArray] | None = None, space: tuple[int, int] | None = None,
-        copies: Sequence[Copy] = (),
+        copies: Sequence[Copy] = (), anything: tuple[int, int] | None = None,
     ) -> Callable[[int], None]:  # fmt: skip
         """``fire(stream)`` for one buffer and shape: the least that a launch can cost.
 
         The buffer's values may change between launches; a buffer is for one thread at a time.
         ``maps``: the arrays of the slots that hold a tensor map; ``space``: the slot of the
-        workspace and its bytes; ``copies``: what is copied before each launch. Of a persistent
-        kernel no more groups start than run at once.
+        workspace and its bytes; ``anything``: those of the scratch; ``copies``: what is copied
+        before each launch. Of a persistent kernel no more groups start than run at once.
         """
         if self.resident:
             gx = min(gx, self.resident)
         fire = self._launcher(buffer, gx, gy, gz)
-        if copies or maps or space is not None:
-            fire = self._filling(buffer, fire, maps or {}, space)
+        spaces = [(of, *s) for of, s in ((workspace, space), (scratch, anything)) if s is not None]
+        if copies or maps or spaces:
+            fire = self._filling(buffer, fire, maps or {}, spaces)
         if not copies:
             return fire
         make, launch = repacker(self.device, buffer.block, copies, self._repack()), fire
@@ -172,7 +176,7 @@ class CudaKernel:
 
     def _filling(
         self, buffer: LaunchBuffer, fire: Callable[[int], None],
-        maps: Mapping[int, MappedArray], space: tuple[int, int] | None,
+        maps: Mapping[int, MappedArray], spaces: Sequence[tuple[Space, int, int]],
     ) -> Callable[[int], None]:  # fmt: skip
         """``fire`` with what a launch makes of the values in the block before it."""
         block, pointers, device = buffer.block, buffer.pointers, self.device
@@ -187,8 +191,8 @@ class CudaKernel:
                     tensor_map = of_address(address)
                     pointers[at] = tensor_map.address
                     held[at] = address, tensor_map
-            if space is not None:
-                block[space[0]] = workspace(device, stream, space[1])
+            for memory, at, size in spaces:
+                block[at] = memory(device, stream, size)
             fire(stream)
 
         return fire_filled
@@ -201,7 +205,8 @@ class CudaKernel:
             if len(self._maps) >= _KEPT_LAYOUTS:
                 self._maps.clear()
             slot = self.plan.slots[at]
-            found = self._maps[key] = TensorMaps(self.device, slot, array, self.fault.pointer)
+            spare = spare_zeros(self.device)
+            found = self._maps[key] = TensorMaps(self.device, slot, array, spare)
         return found
 
     def _launcher(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int) -> Callable[[int], None]:

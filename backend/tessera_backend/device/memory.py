@@ -179,3 +179,18 @@ def fault_record(device: Device) -> FaultRecord:
             if found is None:
                 found = _records[device.ordinal] = FaultRecord(device)
     return found
+
+
+_SPARE_BYTES = 256
+_spare: dict[int, PinnedMemory] = {}
+
+
+def spare_zeros(device: Device) -> int:
+    """Address of zeros that nobody writes, for maps of arrays without elements."""
+    found = _spare.get(device.ordinal)
+    if found is None:
+        with _records_lock:
+            found = _spare.get(device.ordinal)
+            if found is None:
+                found = _spare[device.ordinal] = PinnedMemory(device, _SPARE_BYTES)
+    return found.pointer

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
-from tessera_backend.device.workspace import scratch
+from tessera_backend.device.workspace import copies as memory_of_copies
 
 LANES = 256
 CHUNK = 16
@@ -74,7 +74,7 @@ def repacker(
     made = [(c, *_geometry(c)) for c in copies]
 
     def make(stream: int) -> None:
-        base = scratch(device, stream, total)
+        base = memory_of_copies(device, stream, total)
         for copy, groups, values in made:
             address = base + copy.at
             for slot in copy.targets:

@@ -57,7 +57,8 @@ class TensorMap:
 class TensorMaps:
     """The maps of one slot for arrays of one layout, by the array's address.
 
-    ``spare`` is an address of the device for arrays without elements, which nothing reads.
+    ``spare`` is an address of the device for arrays without elements. One element of it may be
+    read (a driver takes no size of 0): it is zero.
     """
 
     def __init__(self, device: Device, slot: Slot, array: MappedArray, spare: int) -> None:

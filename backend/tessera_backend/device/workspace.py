@@ -1,7 +1,7 @@
 """Workspaces: memory of a device that launches of one stream share, one after the other.
 
-A kernel leaves its workspace as it found it, all zeros; scratch holds anything. Must not know
-kernels.
+A kernel leaves its workspace as it found it, all zeros; scratch holds anything, and so does the
+memory of copies, which a launch may need beside it. Must not know kernels.
 """
 
 from __future__ import annotations
@@ -12,27 +12,33 @@ from tessera_backend.device.driver import Device
 from tessera_backend.device.memory import DeviceMemory, fill_bytes
 
 _LEAST = 1 << 16
+_ZEROED = "workspace"
 
 _lock = threading.Lock()
-_held: dict[tuple[int, int, bool], DeviceMemory] = {}
+_held: dict[tuple[int, int, str], DeviceMemory] = {}
 _before: list[DeviceMemory] = []
 
 
 def workspace(device: Device, stream: int, size: int) -> int:
     """Address of at least ``size`` zeroed bytes for work of that stream."""
-    return _memory(device, stream, size, zeroed=True)
+    return _memory(device, stream, size, _ZEROED)
 
 
 def scratch(device: Device, stream: int, size: int) -> int:
     """Address of at least ``size`` bytes for work of that stream."""
-    return _memory(device, stream, size, zeroed=False)
+    return _memory(device, stream, size, "scratch")
 
 
-def _memory(device: Device, stream: int, size: int, *, zeroed: bool) -> int:
+def copies(device: Device, stream: int, size: int) -> int:
+    """Address of at least ``size`` bytes for copies that a launch of that stream reads."""
+    return _memory(device, stream, size, "copies")
+
+
+def _memory(device: Device, stream: int, size: int, use: str) -> int:
     """All are kept: another thread may be about to launch with the one before a larger one. Sizes
     are powers of two, so that they take no more than the largest does.
     """
-    key = device.ordinal, stream, zeroed
+    key = device.ordinal, stream, use
     held = _held.get(key)
     if held is not None and held.size >= size:
         return held.pointer
@@ -43,7 +49,7 @@ def _memory(device: Device, stream: int, size: int, *, zeroed: bool) -> int:
                 _before.append(held)
             bytes_ = max(_LEAST, 1 << (size - 1).bit_length())
             held = DeviceMemory(device, bytes_, stream)
-            if zeroed:
+            if use == _ZEROED:
                 fill_bytes(device, held.pointer, 0, bytes_, stream)
             _held[key] = held
     return held.pointer

@@ -76,15 +76,22 @@ class CudaBackend:
             raise _not_lowered(missing.operation, missing.dtype, operation) from missing
         translation = translate(kernel.text, arch, options.optimize)
         assembly = _assemble(translation.ptx, arch, options.optimize)
+        if kernel.turns and assembly.resources.spill_bytes > 0:
+            short = emit_kernel(operation, plan, arch, short_turns=True)
+            other = translate(short.text, arch, options.optimize)
+            made = _assemble(other.ptx, arch, options.optimize)
+            if made.resources.spill_bytes < assembly.resources.spill_bytes:
+                translation, assembly = other, made
         kind = "cubin" if assembly.cubin else "ptx"
         resources = _with_shared(assembly.resources, kernel.shared_bytes)
-        texts = {"ptx": translation.ptx}
+        ptx = assembly.ptx or translation.ptx
+        texts = {"ptx": ptx}
         if "llvm" in stages:
             texts["llvm"] = translation.llvm
         if "sass" in stages:
             texts["sass"] = _sass(assembly.cubin)
         return Artifact(
-            kind, assembly.cubin or translation.ptx.encode("ascii"), kernel.entry, plan, options,
+            kind, assembly.cubin or ptx.encode("ascii"), kernel.entry, plan, options,
             resources, _ordered(texts), assembly.diagnostics,
         )  # fmt: skip
 

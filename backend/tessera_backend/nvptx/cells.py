@@ -21,6 +21,9 @@ from tessera_lang.record import dataclass, field
 _SWIZZLED = 1024
 """Bytes after which a swizzle repeats."""
 
+_MASKS = {0: 0, 32: 1, 64: 3, 128: 7}
+"""Bits of a line's number, by the bytes of a swizzle, that its place in the line is moved by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -196,7 +199,9 @@ class Cells:
         low = constant % _SWIZZLED
         if self._bits & low:
             return self._in_full(along, line), stage
-        return self._sum(swizzled(low, self.layout.swizzle)), stage + constant - low
+        moved = swizzled(low, self.layout.swizzle)
+        own = moved & self._swizzled_bits()  # the rest is a sum: it needs no address of its own
+        return self._sum(own), stage + constant - low + moved - own
 
     def _panels_split(self, along: int) -> bool:
         """Whether the constant part carries nothing over into the next panel."""
@@ -220,8 +225,12 @@ class Cells:
             )
         return self._found[low]
 
+    def _swizzled_bits(self) -> int:
+        """Bits that the lane's part may have set, swizzled."""
+        return self._bits | self._bits >> 3 & _MASKS[self.layout.swizzle] << 4
+
     def _swizzled(self, byte: str) -> str:
-        mask = {0: 0, 32: 1, 64: 3, 128: 7}[self.layout.swizzle]
+        mask = _MASKS[self.layout.swizzle]
         if not mask or not byte:
             return byte
         f = self.e.f

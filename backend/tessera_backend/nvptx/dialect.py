@@ -21,7 +21,6 @@ _INTEGERS = frozenset({"i8", "i16", "i32", "i64"})
 LOWERS: dict[str, frozenset[str]] = {
     "fma": _FLOATS,
     "sqrt": _FLOATS,
-    "exp2": frozenset({"float"}),
     "floor": _FLOATS,
     "ceil": _FLOATS,
     "trunc": _FLOATS,
@@ -59,6 +58,10 @@ _PTX_TYPES = {
     "fadd": ("add", "f"),
 }
 _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "half": "h", "float": "f", "double": "d"}
+_APPROXIMATIONS = {
+    "log2": "lg2.approx", "sin": "sin.approx", "cos": "cos.approx", "tanh": "tanh.approx",
+    "sqrt": "sqrt.approx", "rsqrt": "rsqrt.approx", "reciprocal": "rcp.approx",
+}  # fmt: skip
 _DIMENSIONS = "xyz"
 WARP = 32
 
@@ -85,7 +88,8 @@ class NvptxDialect(Dialect):
 
     ``role`` is the whole group outside ``tile.roles``. ``warp_number`` is the operand (i32) of
     the warp's number in the group, known to be the same in all of its lanes; "" where the kernel
-    has no use for one. ``cluster``: groups of a cluster.
+    has no use for one. ``cluster``: groups of a cluster. ``short_turns``: loops that the emitter
+    unrolls are short, for fewer registers; ``has_turns``: there are such loops.
     """
 
     name = "cuda"
@@ -102,6 +106,12 @@ class NvptxDialect(Dialect):
         self._shared = shared
         self.role = Role(0, prod(group))
         self.warp_number = ""
+        self.short_turns = self.has_turns = False
+
+    @property
+    def has_bulk_copies(self) -> bool:
+        """Whether one instruction moves, or asks for, many bytes of an array."""
+        return self.arch.capability >= (9, 0) and self.arch.ptx >= 80
 
     # Where a lane is.
     def lane_linear(self, e: LaneEmitter) -> str:
@@ -262,6 +272,16 @@ class NvptxDialect(Dialect):
     # Instruction selection.
     def lowers(self, intrinsic: str, llvm_type: str) -> bool:
         return llvm_type in LOWERS.get(intrinsic, frozenset())
+
+    def exp2(self, e: LaneEmitter, value: str) -> str | None:
+        """Subnormal results are 0: to keep them takes three instructions more."""
+        name = "@llvm.nvvm.ex2.approx.ftz.f"
+        e.module.declare(f"float {name}(float)")
+        return e.f.value(f"call float {name}(float {value})")
+
+    def approximate(self, e: LaneEmitter, kind: str, value: str) -> str | None:
+        instruction = _APPROXIMATIONS[kind]
+        return e.f.value(f'call float asm "{instruction}.f32 $0, $1;", "=f,f"(float {value})')
 
     def narrow(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
         """bf16 has an instruction from sm_80 on."""

@@ -13,8 +13,9 @@ from math import gcd
 from tessera_backend.llvm.cast import convert
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
 from tessera_backend.llvm.types import register_type
-from tessera_backend.nvptx import mma
+from tessera_backend.nvptx import mma, words
 from tessera_backend.nvptx.cells import Start
+from tessera_backend.nvptx.places import dialect_of
 from tessera_backend.nvptx.tile_shared import Memory, memory_of, reader
 from tessera_backend.nvptx.tile_values import (
     Coordinates,
@@ -32,14 +33,15 @@ from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]
 
-_MOST_UNROLLED = 4096
-"""Multiply-adds of a lane in a row; more make a loop."""
+_LONG, _SHORT = (4096, 1024), (1024, 512)
+"""Multiply-adds of a lane in a row (more make a loop), and in one turn of that loop. Long turns
+are faster, and ask for more registers: where they spill the kernel is made with short ones."""
+
+_PINNED = 16
+"""Results of multiply-adds that one empty piece of assembly takes."""
 
 _HELD = 216
 """Registers of a lane for accumulator and operands; what is left holds addresses."""
-
-_A_TURN = 1024
-"""Multiply-adds of a lane in one turn of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,36 @@ def _multiply_add(
             steps = max(steps, gcd(depth, 16 // side.dtype.bytes))
     while steps > 1 and _registers((a, b), layout, steps) + count * a.dtype.bytes // 4 > _HELD:
         steps //= 2
-    if depth * count <= _MOST_UNROLLED or a.memory is None or b.memory is None:
-        return _turn(e, a, b, (0, depth), steps, tile, accumulator)
+    dialect = dialect_of(e)
+    most, longest = _SHORT if dialect.short_turns else _LONG
+    if a.memory is None or b.memory is None:
+        most = depth * count
+    elif depth * count > _SHORT[1]:
+        dialect.has_turns = True
+    if depth * count <= most:
+        return _pinned(e, _turn(e, a, b, (0, depth), steps, tile, accumulator), tile.dtype)
     turn = steps
-    while depth % (2 * turn) == 0 and 2 * turn * count <= _A_TURN:
+    while depth % (2 * turn) == 0 and 2 * turn * count <= longest:
         turn *= 2
     return _loop(e, a, b, (depth, turn), steps, tile, accumulator)
+
+
+def _pinned(e: LaneEmitter, made: Values, dtype: DType) -> Values:
+    """The same values, made here: LLVM moves multiply-adds, one after the other, to where their
+    results are stored under a condition, and all the reads of operands stay behind, alive."""
+    kind = register_type(dtype)
+    letter = {"float": "f", "double": "d"}.get(kind, "l" if kind == "i64" else "r")
+    if kind not in ("float", "double", "i32", "i64"):
+        return made
+    out: Values = {}
+    places = list(made)
+    for i in range(0, len(places), _PINNED):
+        some = places[i : i + _PINNED]
+        inputs = [(f"{kind} {made[at]}", str(n)) for n, at in enumerate(some)]
+        kept = words.assembly(e, "", [(kind, letter)] * len(some), inputs, effect=False,
+                              memory=False)  # fmt: skip
+        out.update(zip(some, kept, strict=True))
+    return out
 
 
 def _loop(
@@ -180,7 +206,8 @@ def _loop(
     for at, operand in made.items():
         f.line(f"store {kind} {operand}, ptr {slots[at]}")
     f.line(f"store i32 {f.value(f'add i32 {at_step}, {turn}')}, ptr {variable}")
-    f.branch(head)
+    rolled = e.module.distinct('!{{self}, !{!"llvm.loop.unroll.disable"}}')
+    f.branch(head, f", !llvm.loop {rolled}")
     f.place(done)
     return {at: f.value(f"load {kind}, ptr {slot}") for at, slot in slots.items()}
 
@@ -208,16 +235,27 @@ def _turn(
     layout = layout_of(tile)
     made = dict(accumulator)
     left, right = (_operand(e, side, layout, steps) for side in (a, b))
-    order = sorted(made)
+    places = _in_turn(a, b, made, steps)
     for start in range(*extent, steps):
         x, y = left(start), right(start)
         wide_x = {at: convert(e, v, a.dtype, tile.dtype) for at, v in x.items()}
         wide_y = {at: convert(e, v, b.dtype, tile.dtype) for at, v in y.items()}
-        for k in range(steps):
-            for row, column in order:
-                at = (row, column)
-                made[at] = _fma(e, tile.dtype, wide_x[(row, k)], wide_y[(k, column)], made[at])
+        for row, column, k in places:
+            at = (row, column)
+            made[at] = _fma(e, tile.dtype, wide_x[(row, k)], wide_y[(k, column)], made[at])
     return made
+
+
+def _in_turn(a: Side, b: Side, made: Values, steps: int) -> list[tuple[int, int, int]]:
+    """Rows, columns and steps of the multiply-adds of a turn. Every sum takes its terms in order;
+    outermost is the axis whose lines are read with several steps at once, so that the reads lie
+    evenly between the multiply-adds and not all before the first."""
+    places = [(row, column, k) for row, column in made for k in range(steps)]
+    if _by_steps(a):
+        return sorted(places, key=lambda at: (at[0], at[2], at[1]))
+    if _by_steps(b):
+        return sorted(places, key=lambda at: (at[1], at[2], at[0]))
+    return sorted(places, key=lambda at: (at[2], at[0], at[1]))
 
 
 def _operand(e: LaneEmitter, side: Side, layout: RegisterLayout, steps: int) -> mma.Operand:

@@ -37,11 +37,13 @@ _EXIT = "exit"
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """LLVM text with the name of its entry and the shared memory it takes, in bytes."""
+    """LLVM text with the name of its entry and the shared memory it takes, in bytes. ``turns``:
+    whether the text with ``short_turns`` is another."""
 
     text: str
     entry: str
     shared_bytes: int
+    turns: bool = False
 
 
 def entry_name(kernel: str) -> str:
@@ -50,7 +52,9 @@ def entry_name(kernel: str) -> str:
     return f"tessera_{safe}"
 
 
-def emit_kernel(operation: Operation, plan: LaunchPlan, arch: Architecture) -> KernelText:
+def emit_kernel(
+    operation: Operation, plan: LaunchPlan, arch: Architecture, *, short_turns: bool = False
+) -> KernelText:
     """The text of a ``tile.kernel``. Raises NotLowered where NVPTX cannot do an operation."""
     module, function = ModuleText(), FunctionText()
     total, pointers = _shared_memory(operation, module)
@@ -60,6 +64,7 @@ def emit_kernel(operation: Operation, plan: LaunchPlan, arch: Architecture) -> K
         raise TypeError("grid_rank is an integer")
     cluster = prod(_integers(operation.attributes.get("cluster", ())))
     dialect = NvptxDialect(arch, group, grid_rank, pointers, cluster)
+    dialect.short_turns = short_turns
     emitter = lane_emitter(module, function, dialect, plan.kernel)
     dialect.divisors = Divisors(operation)
     lanes_rules = {**emitter.rules, **warp.RULES}
@@ -78,11 +83,12 @@ def emit_kernel(operation: Operation, plan: LaunchPlan, arch: Architecture) -> K
         f"attributes #0 = {{ norecurse nounwind {_launch_bounds(operation, group)} }}\n"
         "attributes #1 = { convergent nocallback nounwind }"
     )
-    return KernelText(module.render(_HEADER, footer), entry, total)
+    turns = dialect.has_turns and not short_turns
+    return KernelText(module.render(_HEADER, footer), entry, total, turns)
 
 
 def _launch_bounds(operation: Operation, group: tuple[int, ...]) -> str:
-    """What ptxas must know: without the lanes it ignores ``setmaxnreg``."""
+    """What ptxas must know: without the lanes it ignores ``setmaxnreg`` (C7508)."""
 
     def sizes(axes: tuple[int, ...]) -> str:
         return ",".join(str(n) for n in reversed(axes))
@@ -113,6 +119,8 @@ def _bind_parameters(emitter: LaneEmitter, operation: Operation, plan: LaunchPla
         parameters.append(_parameter(emitter, slot, argument, name, plan))
         if slot.kind == "fault":
             emitter.fault = name
+        if slot.kind == "print":
+            emitter.prints = name
     return parameters
 
 

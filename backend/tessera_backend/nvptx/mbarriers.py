@@ -122,6 +122,13 @@ def _arrive_at(e: LaneEmitter, at: str, rank: str) -> None:
     e.f.line(f'call void asm sideeffect "{text}", "r,r,~{{memory}}"(i32 {at}, i32 {rank}) #1')
 
 
+def _copied(e: LaneEmitter, op: Operation) -> None:
+    """The hardware arrives for the lane when its copies are done."""
+    at = _number(e, barrier_at(e, op.operands[0], op.operands[1]))
+    text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
+    e.f.line(f'call void asm sideeffect "{text}", "r,~{{memory}}"(i32 {at}) #1')
+
+
 def _wait(e: LaneEmitter, op: Operation) -> None:
     at = _number(e, barrier_at(e, op.operands[0], op.operands[1]))
     phase = e.f.value(f"trunc i64 {e.operand(op.operands[2])} to i32")
@@ -138,5 +145,6 @@ RULES: dict[str, Rule] = {
     "tile.mbarrier.alloc": _alloc,
     "tile.mbarrier.expect": _expect,
     "tile.mbarrier.arrive": _arrive,
+    "tile.memcpy.arrive": _copied,
     "tile.mbarrier.wait": _wait,
 }

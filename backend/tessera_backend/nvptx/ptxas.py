@@ -35,16 +35,20 @@ REMARKS = {
 }
 """What a note of ptxas means for the kernel."""
 
-_ASYNCHRONOUS = "wgmma.mma_async"
+_BOUNDS = re.compile(r"^\.reqntid .*$", re.MULTILINE)
+_ONE_GROUP = ".minnctapersm 1"
+_MOST = 255  # registers of a lane that instructions can name
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What ptxas made; an empty ``cubin`` says that this ptxas is too old for the target."""
+    """What ptxas made, and of which text; an empty ``cubin`` says that this ptxas is too old for
+    the target."""
 
     cubin: bytes
     resources: Resources
     diagnostics: tuple[Diagnostic, ...] = ()
+    ptx: str = ""
 
 
 def find_ptxas() -> Tool | None:
@@ -53,7 +57,30 @@ def find_ptxas() -> Tool | None:
 
 
 def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
-    """Machine code for one architecture. Raises TesseraError where ptxas refuses."""
+    """Machine code for one architecture. Raises TesseraError where ptxas refuses.
+
+    ptxas gives a lane fewer registers than there are, so that more groups run at a time, and
+    spills for it; and it does not know how many a lane begins with, so that roles cannot set
+    theirs (C7508). Both are mended by saying that one group at a time is enough.
+    """
+    made = _assembled(tool, ptx, arch, optimize)
+    if not _wants_registers(made) or _ONE_GROUP in ptx:
+        return made
+    again = _assembled(tool, _BOUNDS.sub(rf"\g<0>\n{_ONE_GROUP}", ptx, count=1), arch, optimize)
+    return again if _loss(again) < _loss(made) else made
+
+
+def _wants_registers(made: Assembly) -> bool:
+    """Whether code is slower than it must be, and a lane can have more registers."""
+    ignored = any("C7508" in d.message for d in made.diagnostics)
+    return ignored or (made.resources.spill_bytes > 0 and made.resources.registers < _MOST)
+
+
+def _loss(made: Assembly) -> tuple[int, int]:
+    return len(made.diagnostics), made.resources.spill_bytes
+
+
+def _assembled(tool: Tool, ptx: str, arch: str, optimize: int) -> Assembly:
     argv = [
         tool.path, f"-arch={arch}", f"-O{3 if optimize else 1}", "-v",
         "-o", "kernel.cubin", "kernel.ptx",
@@ -73,9 +100,7 @@ def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
         return _without_code(tool, outcome, arch)
     resources = parse_report(outcome.output)
     found = parse_warnings(outcome.output)
-    if _ASYNCHRONOUS in ptx and resources.spill_bytes > 0:
-        found = (*found, _spilled(resources.spill_bytes))
-    return Assembly(cubin, resources, found)
+    return Assembly(cubin, resources, found, ptx)
 
 
 def _without_code(tool: Tool, outcome: Outcome, arch: str) -> Assembly:
@@ -110,16 +135,6 @@ def parse_report(output: str) -> Resources:
         spill_bytes=int(stack.group(2)) + int(stack.group(3)) if stack else -1,
         shared_bytes=int(shared.group(1)) if shared else 0,
         local_bytes=int(stack.group(1)) if stack else -1,
-    )
-
-
-def _spilled(size: int) -> Diagnostic:
-    """Accumulators of asynchronous products are what a kernel of theirs cannot do without."""
-    return Diagnostic(
-        "T0881",
-        f"ptxas: {size} bytes of registers are spilled beside asynchronous products",
-        severity="warning",
-        helps=("use a smaller tile, or more warp groups",),
     )
 
 

@@ -146,6 +146,34 @@ def _named_barrier(e: LaneEmitter, op: Operation) -> None:
     dialect.named_barrier(e, place, lanes, wait=bool(wait))
 
 
+def _turn(e: LaneEmitter, op: Operation) -> None:
+    """Each warp group has a barrier, at which it waits and the one before it arrives."""
+    number, step = op.attributes["id"], op.attributes["step"]
+    assert isinstance(number, int)
+    dialect = dialect_of(e)
+    groups = dialect.role.warps // GROUP_WARPS
+    if groups < 2:
+        return
+    first, lanes = _FIRST_NAMED + number, 2 * 32 * GROUP_WARPS
+    group = e.f.value(f"lshr i32 {dialect.role_warp(e)}, 2")
+    last = e.f.value(f"icmp eq i32 {group}, {groups - 1}")
+    own = e.f.value(f"add i32 {group}, {first}")
+    if step == "take":
+        dialect.named_barrier(e, own, lanes, wait=True)
+        return
+    if step == "pass":
+        following = e.f.value(f"add i32 {own}, 1")
+        place = e.f.value(f"select i1 {last}, i32 {first}, i32 {following}")
+        dialect.named_barrier(e, place, lanes, wait=False)
+        return
+    give, given = e.f.label("turn"), e.f.label("turn.given")
+    e.f.branch_if(last, give, given)
+    e.f.place(give)
+    dialect.named_barrier(e, first, lanes, wait=False)
+    e.f.branch(given)
+    e.f.place(given)
+
+
 def cluster_barrier(e: LaneEmitter, *, aligned: bool) -> None:
     """Of all lanes of the cluster. Not ``aligned``: lanes of a warp may come one by one."""
     suffix = ".aligned" if aligned else ""
@@ -170,6 +198,7 @@ RULES: dict[str, Rule] = {
     "tile.once": _once,
     "tile.role_warp": _role_warp,
     "tile.named_barrier": _named_barrier,
+    "tile.turn": _turn,
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,
 }

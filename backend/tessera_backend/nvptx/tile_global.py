@@ -1,4 +1,5 @@
-"""Register tiles to and from global memory: ``load_tile``, ``store_tile``, ``gather_tile``.
+"""Register tiles to and from global memory: ``load_tile``, ``store_tile``, ``gather_tile``, and
+registers as they are.
 
 Owns the choice of an access: as many neighbours at once as the layout holds, the view allows and
 alignment permits. What is not known now is tested once a tile, the same for all lanes: whole
@@ -8,16 +9,17 @@ access is spelt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tessera_backend.llvm.cast import as_index
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx import words
 from tessera_backend.nvptx.numbers import Number, number, product, total
-from tessera_backend.nvptx.places import conjunction, first_copy
+from tessera_backend.nvptx.places import conjunction, dialect_of, first_copy
 from tessera_backend.nvptx.tile_values import (
     Coordinates,
+    apply,
     bind_at,
     held_at,
     layout_of,
@@ -32,12 +34,13 @@ from tessera_backend.nvptx.windows import (
     strides_of,
     window_of,
 )
-from tessera_lang.analysis.layouts import registers_at
-from tessera_lang.ir.core import Operation
+from tessera_lang.analysis.layouts import lanes_of, registers_at
+from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]
+_PIECE = 16  # bytes
 
 # --- paths ------------------------------------------------------------------------------------
 
@@ -138,6 +141,40 @@ def _load(e: LaneEmitter, op: Operation) -> None:
 
     values = by_paths(e, window, path)
     bind_at(e, op.result, values.__getitem__)
+    if "ahead" in op.attributes:
+        _ask_ahead(e, op, window.fresh())
+
+
+def _ask_ahead(e: LaneEmitter, op: Operation, window: Window) -> None:
+    """Asks for the lines of the same tile further along an axis of the view. It needs no value,
+    so nothing waits; what is not in the view is not asked for."""
+    axis, distance = ints(op, "ahead")
+    start, size = number(e.operand(op.operands[1 + axis])), number(window.place.sizes[axis])
+    inside = e.f.value(f"icmp slt i64 {total(e, start, distance)}, {size}")
+    step = product(e, strides_of(e, window.place)[axis], distance * window.place.dtype.bytes)
+    if len(window.tile.shape) == 1 and window.strides[0] == 1 and dialect_of(e).has_bulk_copies:
+        _ask_for_bytes(e, window, inside, step)
+        return
+    for at in vectors(window, layout_of(window.tile), window.vector):
+        cell = window.cell(e, at, conjunction(e, [inside, window.inside(e, at, 1)]))
+        address = moved(e, moved(e, cell.address, cell.offset), step)
+        given = [(f"{cell.kind} {address}", cell.letter), (f"i1 {cell.predicate}", "b")]
+        words.assembly(e, "@$1 prefetch.global.L2 [$0];", (), given, memory=False)
+
+
+def _ask_for_bytes(e: LaneEmitter, window: Window, inside: str, step: Number) -> None:
+    """One lane asks for neighbours in pieces of 16 bytes, none of which ends outside."""
+    f = e.f
+    place = f.value(f"ptrtoint ptr addrspace(1) {moved(e, window.base, step)} to i64")
+    begin = f.value(f"and i64 {place}, -{_PIECE}")
+    bytes_ = product(e, window.extents[0], window.place.dtype.bytes)
+    size = f.value(f"trunc i64 {f.value(f'and i64 {bytes_}, -{_PIECE}')} to i32")
+    some = f.value(f"icmp sgt i32 {size}, 0")
+    first = f.value(f"icmp eq i64 {e.dialect.lane_linear(e)}, 0")
+    given = [(f"i64 {begin}", "l"), (f"i32 {size}", "r")]
+    given.append((f"i1 {conjunction(e, [inside, some, first])}", "b"))
+    text = "@$2 cp.async.bulk.prefetch.L2.global [$0], $1;"
+    words.assembly(e, text, (), given, memory=False)
 
 
 def _store(e: LaneEmitter, op: Operation) -> None:
@@ -160,8 +197,34 @@ def _store(e: LaneEmitter, op: Operation) -> None:
 def _gather(e: LaneEmitter, op: Operation) -> None:
     """As a load; along axes with a tile of numbers every row has its own address, and one that
     is outside the view is all zeros."""
-    view, *numbers = op.operands
-    tile, dims, place = tile_type(op.result), ints(op, "dims"), e.places[view]
+    tile = tile_type(op.result)
+    layout = layout_of(tile)
+    window, jumps = gathering(e, op, tile, op.operands[1:])
+    place = window.place
+
+    def path(w: Window, width: int, guarded: bool) -> Values:
+        found: Values = {}
+        for at in vectors(w, layout, width):
+            address, offset, valid = row_of(e, w, jumps, at, width if guarded else 0)
+            pointer = e.dialect.pointer_type(place.space)
+            cell = words.Cell("global", pointer, address, offset, valid)
+            hint = "" if place.mut else ".nc"
+            values = words.load(e, cell, tile.dtype, width, hint)
+            found.update(zip(neighbours(at, w.unit, width), values, strict=True))
+        return found
+
+    values = by_paths(e, window, path)
+    bind_at(e, op.result, values.__getitem__)
+
+
+Jumps = dict[int, dict[Coordinates, tuple[Number, str]]]
+
+
+def gathering(
+    e: LaneEmitter, op: Operation, tile: TileType, numbers: Sequence[Value]
+) -> tuple[Window, Jumps]:
+    """The window of a tile whose rows have numbers, as if all were 0; and how far each is."""
+    dims, place, view = ints(op, "dims"), e.places[op.operands[0]], op.operands[0]
     rank, layout = len(place.sizes), layout_of(tile)
     of_view = strides_of(e, place)
     rows = {dims.index(d): held_at(e, v) for d, v in enumerate(numbers[:rank]) if v in e.tiles}
@@ -183,25 +246,21 @@ def _gather(e: LaneEmitter, op: Operation) -> None:
         a: _jumps(e, held, tile_type(numbers[dims[a]]).dtype, place, of_view[dims[a]], dims[a])
         for a, held in rows.items()
     }
+    return window, jumps
 
-    def path(w: Window, width: int, guarded: bool) -> Values:
-        found: Values = {}
-        for at in vectors(w, layout, width):
-            address, offset = w.address(e, at)
-            tests = [w.inside(e, at, width) if guarded else ""]
-            for axis, jump in jumps.items():
-                distance, valid = jump[(at[axis],)]
-                address = moved(e, address, distance)
-                tests.append(valid)
-            pointer = e.dialect.pointer_type(place.space)
-            cell = words.Cell("global", pointer, address, offset, conjunction(e, tests))
-            hint = "" if place.mut else ".nc"
-            values = words.load(e, cell, tile.dtype, width, hint)
-            found.update(zip(neighbours(at, w.unit, width), values, strict=True))
-        return found
 
-    values = by_paths(e, window, path)
-    bind_at(e, op.result, values.__getitem__)
+def row_of(
+    e: LaneEmitter, w: Window, jumps: Jumps, at: Coordinates, guarded: int
+) -> tuple[str, int, str]:
+    """Address and offset of a register in its row, and whether that is there; ``guarded``
+    neighbours are tested against the extents."""
+    address, offset = w.address(e, at)
+    tests = [w.inside(e, at, guarded) if guarded else ""]
+    for axis, jump in jumps.items():
+        distance, valid = jump[(at[axis],)]
+        address = moved(e, address, distance)
+        tests.append(valid)
+    return address, offset, conjunction(e, tests)
 
 
 def _jumps(
@@ -218,7 +277,56 @@ def _jumps(
     return found
 
 
+# --- registers as they are --------------------------------------------------------------------
+
+
+def _put_down(e: LaneEmitter, op: Operation) -> None:
+    held = held_at(e, op.operands[0])
+    dtype = tile_type(op.operands[0]).dtype
+    for cell, group in _pieces(e, op, list(held)):
+        words.store(e, cell, [held[at] for at in group], dtype)
+
+
+def _take_up(e: LaneEmitter, op: Operation) -> None:
+    """All pieces are asked for before the first is added; registers decide how many can be."""
+    held = held_at(e, op.operands[0])
+    dtype = tile_type(op.operands[0]).dtype
+    found: Values = {}
+    for cell, group in _pieces(e, op, list(held)):
+        found.update(zip(group, words.load(e, cell, dtype, len(group)), strict=True))
+    bind_at(e, op.result, lambda at: apply(e, "tile.add", dtype, held[at], found[at]))
+
+
+def _pieces(
+    e: LaneEmitter, op: Operation, places: Sequence[Coordinates]
+) -> Iterator[tuple[words.Cell, Sequence[Coordinates]]]:
+    """Pieces of up to 16 bytes of a lane, those of neighbouring lanes next to each other."""
+    view, start = op.operands[1:]
+    tile = tile_type(op.operands[0])
+    size, lanes = tile.dtype.bytes, lanes_of(layout_of(tile))
+    base = moved(e, e.places[view].pointer, product(e, number(e.operand(start)), size))
+    lane, pointer = e.dialect.lane_linear(e), e.dialect.pointer_type("global")
+    starts: dict[int, str] = {}
+    width = _PIECE // size
+    for first in _steps(len(places), width):
+        count = min(width, 1 << ((len(places) - first).bit_length() - 1))
+        if count not in starts:
+            starts[count] = moved(e, base, product(e, lane, count * size))
+        cell = words.Cell("global", pointer, starts[count], first * lanes * size)
+        yield cell, places[first : first + count]
+
+
+def _steps(total: int, width: int) -> Iterator[int]:
+    """Where pieces begin: whole ones, then halves of what is left."""
+    first = 0
+    while first < total:
+        yield first
+        first += min(width, 1 << ((total - first).bit_length() - 1))
+
+
 RULES: dict[str, Rule] = {
+    "tile.put_down": _put_down,
+    "tile.take_up": _take_up,
     "tile.load_tile": _load,
     "tile.store_tile": _store,
     "tile.gather_tile": _gather,

@@ -11,6 +11,7 @@ from tessera_backend.llvm.emitter import Rule
 from tessera_backend.nvptx import (
     copies,
     dot,
+    gathers,
     tile_global,
     tile_reduce,
     tile_scan,
@@ -30,4 +31,5 @@ def rules(of_a_lane: Mapping[str, Rule]) -> dict[str, Rule]:
         **tile_shared.RULES,
         **dot.RULES,
         **copies.RULES,
+        **gathers.RULES,
     }

@@ -23,7 +23,7 @@ from tessera_backend.nvptx.fragments import Accumulator, NoFragment, accumulator
 from tessera_backend.nvptx.roles import dialect_of, intrinsic
 from tessera_backend.nvptx.shared_address import offset_of
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import F32, I32, DType
 
 _TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8e4m3": "e4m3", "f8e5m2": "e5m2",
@@ -31,6 +31,8 @@ _TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8e4m3": "e4m3", "f8e5m2
 _UNIT = 16  # bytes that a descriptor counts in
 _CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l", "i16": "h", "half": "h"}
 _MOST_OPERANDS = 200  # of one piece of assembly
+_SMALL = 2  # registers of a tile whose numbers say that what they are made of was computed
+_NEVER = 0x7FB1A5ED  # if numbers have these bits, a wait too many is made
 
 
 @dataclass
@@ -285,6 +287,7 @@ def _wait(e: LaneEmitter, op: Operation) -> None:
             else:
                 kinds.append((kind, register))
     text = f"wgmma.wait_group.sync.aligned {op.attributes['pending']};"
+    _computed_before(e, op, text)
     passed = _through(e, kinds, text)
     given = [
         e.f.value(f"trunc i32 {register} to {kind}") if kind else register
@@ -293,24 +296,50 @@ def _wait(e: LaneEmitter, op: Operation) -> None:
     e.bind_parts(op.results, given)
 
 
+def _computed_before(e: LaneEmitter, op: Operation, wait: str) -> None:
+    """What stands before a wait stays there, if it takes part in a small tile that the wait takes
+    (sums of rows): a second wait, in fact never made, depends on these numbers. ptxas moves waits
+    before whatever they do not depend on, and products would run beside nothing."""
+    words: list[str] = []
+    for value in op.operands:
+        registers = e.parts((value,))
+        if isinstance(value.type, TileType) and len(registers) <= _SMALL:
+            if register_type(value.type.dtype) == "float":
+                words += [e.f.value(f"bitcast float {r} to i32") for r in registers]
+    if not words:
+        return
+    mixed = words[0]
+    for word in words[1:]:
+        mixed = e.f.value(f"xor i32 {mixed}, {word}")
+    lines = ("{ .reg .pred p;", f"setp.eq.b32 p, $0, {_NEVER};",
+             "vote.sync.any.pred p, p, 0xffffffff;", f"@p {wait}", "}")  # fmt: skip
+    text = _Assembly([])
+    text.input("i32", mixed)
+    text.write(e, "\\0A".join(lines))
+
+
 def _loop(rule: Rule) -> Rule:
     """A loop around products: tiles it carries are in their registers before it begins.
 
     Else LLVM makes an initial accumulator on each way through the loop, one of which joins the
     others while products are in flight, and ptxas then waits for every single one (C7515).
+    Two that begin as the same tile have registers of their own: copied while products are in
+    flight they would be waited for, too (C7518).
     """
 
     def settled(e: LaneEmitter, op: Operation) -> None:
-        before: dict[Value, tuple[str, ...]] = {}
-        if any(inner.name == "tile.mma.async" for inner in op.walk()):
-            for value in op.operands:
-                if isinstance(value.type, TileType):
-                    kind = register_type(value.type.dtype)
-                    if kind in _CONSTRAINTS:
-                        before[value] = e.tiles[value]
-                        e.tiles[value] = _through(e, [(kind, r) for r in e.tiles[value]], "")
-        rule(e, op)
-        e.tiles.update(before)  # the loop may lie in a branch, and another one use the value
+        if not any(inner.name == "tile.mma.async" for inner in op.walk()):
+            rule(e, op)
+            return
+        operands = list(op.operands)
+        for i, value in enumerate(op.operands):
+            if not isinstance(value.type, TileType):
+                continue
+            kind = register_type(value.type.dtype)
+            if kind in _CONSTRAINTS:
+                operands[i] = Value(value.type, value.name)
+                e.tiles[operands[i]] = _through(e, [(kind, r) for r in e.tiles[value]], "")
+        rule(e, replace(op, operands=tuple(operands)))
 
     return settled
 

@@ -36,8 +36,10 @@ _STAGING = (
     _optional("stage", "str", STAGES_IN),  # where a load is staged
     _optional("stages", "int"),  # buffers of the ring
     _optional("copy", "str", ("tma", "async", "plain")),  # what moves it
-    _optional("repack", "bool"),  # from a copy of the array with aligned lines
+    _optional("ring", "int"),  # loads of one ring, where copies of them stand in several regions
 )
+_REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
+_AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 
 _OPS = [
     OpDef(
@@ -46,7 +48,8 @@ _OPS = [
         attributes=(
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
-            _optional("registers", "ints"), _optional("split", "int"), _optional("swap", "bool"),
+            _optional("registers", "ints"), _optional("take_turns", "bool"),
+            _optional("split", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"),
             _optional("hints", "ints"), _optional("divisors", "ints"),
         ),
@@ -62,8 +65,8 @@ _OPS = [
     ),
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
-        "load", ("view", "numbers..."), "schedule_load", attributes=(*_DIMS, *_STAGING),
-        effect="read",
+        "load", ("view", "numbers..."), "schedule_load",
+        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD), effect="read",
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
@@ -108,7 +111,7 @@ _OPS = [
     OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert"),
     OpDef(
         "gather", ("view", "numbers..."), "schedule_gather",
-        attributes=(AttributeDef("dims", "ints"),), effect="read",
+        attributes=(AttributeDef("dims", "ints"), *_STAGING), effect="read",
     ),
     OpDef(
         "dot", ("a", "b", "accumulator"), "schedule_dot",
@@ -116,6 +119,10 @@ _OPS = [
             AttributeDef("precision", "str", PRECISIONS),
             _optional("unit", "str", ("wgmma", "mma", "fma")),
         ),
+    ),
+    OpDef(
+        "combine", ("counters", "parts", "place", "part", "count", "tiles..."),
+        "schedule_combine", results=0, terminators=(("tile.yield",),), effect="write",
     ),
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.schedule.ops import MAPPINGS, PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import RULES, types_of
-from tessera_lang.types.dtype import BF16, BOOL, F16, F32, F64, I8, I32, INDEX, U8, DType
+from tessera_lang.types.dtype import BF16, BOOL, F16, F32, F64, I8, I32, INDEX, U8, U32, DType
 
 Rule = Callable[[Operation], None]
 
@@ -271,6 +271,18 @@ def _dot(operation: Operation) -> None:
         _require(a.dtype == F32, "tf32 is a precision of f32", operation)
 
 
+def _combine(operation: Operation) -> None:
+    counters, parts, *numbers = operation.operands[:5]
+    tiles = operation.operands[5:]
+    _require(counters.type == PointerType(U32, "global"), "counts in u32", operation)
+    _numbers(numbers, operation)
+    for value in tiles:
+        holds = parts.type == PointerType(_tile(value, operation).dtype, "global")
+        _require(holds, "keeps parts of one dtype", operation)
+    holds = types_of(operation.regions[0].arguments) == types_of(tiles)
+    _require(holds, "its region takes the sums", operation)
+
+
 SCHEDULE_RULES: dict[str, Rule] = {
     "schedule_kernel": _kernel, "schedule_for": _for, "index": RULES["index"],
     "schedule_load": _load, "schedule_store": _store, "schedule_same": _same,
@@ -278,5 +290,6 @@ SCHEDULE_RULES: dict[str, Rule] = {
     "schedule_expand": _expand, "schedule_broadcast": _broadcast,
     "schedule_transpose": _transpose, "schedule_mask": _mask, "schedule_extract": _extract,
     "schedule_insert": _insert, "schedule_gather": _gather, "schedule_dot": _dot,
+    "schedule_combine": _combine,
 }  # fmt: skip
 assert set(SCHEDULE_RULES) == {d.rule for d in SCHEDULE_OPS.values()}

@@ -171,6 +171,9 @@ class Builder:
         """``neg not abs sqrt exp2 floor ceil trunc round``."""
         return self._one(f"tile.{name}", (a,), a.type, hint)
 
+    def approx(self, kind: str, a: Value, exact: Value) -> Value:
+        return self._one("tile.approx", (a, exact), a.type, "", kind=kind)
+
     def binary(self, name: str, a: Value, b: Value, site: int = -1, hint: str = "") -> Value:
         """``add sub mul div floordiv mod min max and or xor shl shr``; ``site`` for the two
         that can divide by zero."""
@@ -281,6 +284,9 @@ class Builder:
 
     def assertion(self, condition: Value, site: int) -> None:
         self.emit("tile.assert", (condition,), (), {"site": site})
+
+    def print(self, values: Sequence[Value], text: int) -> None:
+        self.emit("tile.print", tuple(values), (), {"text": text})
 
     # --- warps ------------------------------------------------------------------------------
 

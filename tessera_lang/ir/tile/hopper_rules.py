@@ -73,6 +73,13 @@ def _named_barrier(operation: Operation) -> None:
     _require(lanes > 0 and lanes % 32 == 0, "whole warps meet", operation)
 
 
+def _turn(operation: Operation) -> None:
+    number = _int(operation, "id")
+    _require(
+        0 <= number < _NAMED_BARRIERS, f"there are {_NAMED_BARRIERS} named barriers", operation
+    )
+
+
 def _cluster_reduce(operation: Operation) -> None:
     value, buffer = operation.operands
     holds = isinstance(value.type, DType) and value.type.bytes in (4, 8)
@@ -204,6 +211,7 @@ RULES: dict[str, Rule] = {
     "mbarrier_alloc": _mbarrier_alloc,
     "mbarrier": _mbarrier,
     "named_barrier": _named_barrier,
+    "turn": _turn,
     "tma_load": _tma_load,
     "tma_store": _tma_store,
     "once": _once,

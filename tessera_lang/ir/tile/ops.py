@@ -14,6 +14,7 @@ SCOPES = ("tile", "group", "device", "mesh")
 ORDERS = ("relaxed", "acquire", "release", "acq_rel")
 WARP_KINDS = ("add", "min", "max")
 VOTES = ("any", "all")
+APPROXIMATIONS = ("log2", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal")
 BOUNDS = ("guarded", "proved", "off")
 
 _AXIS = AttributeDef("axis", "int", (0, 1, 2))
@@ -85,6 +86,10 @@ _MEMORY = [
     OpDef(
         "tile.assert", ("condition",), "assert", results=0, attributes=(_SITE,), effect="fault"
     ),
+    OpDef(
+        "tile.print", ("values...",), "print", results=0,
+        attributes=(AttributeDef("text", "int"),), effect="fault",
+    ),
 ]  # fmt: skip
 
 _WARP = [
@@ -114,6 +119,10 @@ _ARITHMETIC = [
     *_elementwise("not", "a", "bits"),
     *_elementwise("sqrt floor ceil trunc round", "a", "float"),
     *_elementwise("exp2", "a", "float"),
+    OpDef(
+        "tile.approx", ("a", "exact"), "same", classes="float",
+        attributes=(AttributeDef("kind", "str", APPROXIMATIONS),),
+    ),
     *_elementwise("fma", "a b c", "float"),
     OpDef(
         "tile.cmp", ("a", "b"), "compare",

@@ -242,6 +242,11 @@ def _assert(operation: Operation) -> None:
     _require(operation.operands[0].type == BOOL, "the condition is a bool", operation)
 
 
+def _print(operation: Operation) -> None:
+    for value in operation.operands:
+        _scalar(value, operation)
+
+
 # --- control flow ----------------------------------------------------------------------------
 
 
@@ -302,6 +307,7 @@ RULES: dict[str, Rule] = {
     "view": _view, "shared_alloc": _shared_alloc, "load": _load, "store": _store,
     "atomic": _atomic, "atomic_cas": _atomic_cas, "kernel": _kernel, "for": _for,
     "while": _while, "if": _if, "scope": _scope, "exit": _nothing, "assert": _assert,
+    "print": _print,
     "warp_reduce": _whole_word, "warp_shuffle": _warp_shuffle, "warp_vote": _warp_vote,
     "warp_ballot": _warp_ballot,
 }  # fmt: skip

@@ -15,6 +15,7 @@ _AXIS = AttributeDef("axis", "int")
 _DIMS = (AttributeDef("dims", "ints"), AttributeDef("steps", "ints"))
 _NAME = AttributeDef("name", "str")
 _PENDING = AttributeDef("pending", "int")
+TURNS = ("begin", "take", "pass")
 
 
 def _optional(name: str, kind: str, allowed: tuple[str | int, ...] = ()) -> AttributeDef:
@@ -54,12 +55,14 @@ REGISTER_TILES = [
     OpDef("tile.join_tiles", ("tiles...",), "join_tiles", attributes=(_AXIS,)),
     OpDef(
         "tile.load_tile", ("view", "numbers..."), "load_tile",
-        attributes=(*_DIMS, *_ACCESS), effect="read",
+        attributes=(*_DIMS, *_ACCESS, _optional("ahead", "ints")), effect="read",
     ),
     OpDef(
         "tile.store_tile", ("tile", "view", "numbers..."), "store_tile", results=0,
         attributes=(*_DIMS, *_ACCESS), effect="write",
     ),
+    OpDef("tile.put_down", ("tile", "view", "start"), "put_down", results=0, effect="write"),
+    OpDef("tile.take_up", ("tile", "view", "start"), "take_up", effect="read"),
     OpDef(
         "tile.gather_tile", ("view", "numbers..."), "gather_tile",
         attributes=(AttributeDef("dims", "ints"),), effect="read",
@@ -83,6 +86,11 @@ COPIES = [
         "tile.memcpy.async", ("view", "buffer", "numbers..."), "memcpy_async", results=0,
         attributes=(*_DIMS, AttributeDef("vector", "int", (4, 8, 16))), effect="write",
     ),
+    OpDef(
+        "tile.memcpy.gather", ("view", "buffer", "numbers..."), "memcpy_gather", results=0,
+        attributes=(AttributeDef("dims", "ints"), AttributeDef("vector", "int", (4, 8, 16))),
+        effect="write",
+    ),
     OpDef("tile.memcpy.commit", (), "nothing", results=0, effect="sync"),
     OpDef("tile.memcpy.wait", (), "nothing", results=0, attributes=(_PENDING,), effect="sync"),
 ]  # fmt: skip
@@ -100,6 +108,7 @@ HOPPER = [
         "tile.mbarrier.arrive", ("barrier", "slot"), "mbarrier", results=0,
         attributes=(AttributeDef("across", "str", ("group", "cluster")),), effect="sync",
     ),
+    OpDef("tile.memcpy.arrive", ("barrier", "slot"), "mbarrier", results=0, effect="sync"),
     OpDef("tile.mbarrier.wait", ("barrier", "slot", "phase"), "mbarrier", results=0,
           effect="sync"),
     OpDef(
@@ -118,6 +127,10 @@ HOPPER = [
         attributes=(AttributeDef("id", "int"), AttributeDef("lanes", "int"),
                     AttributeDef("wait", "bool"), _EACH),
         effect="sync",
+    ),
+    OpDef(
+        "tile.turn", (), "turn", results=0,
+        attributes=(AttributeDef("id", "int"), AttributeDef("step", "str", TURNS)), effect="sync",
     ),
     OpDef("tile.cluster_barrier", (), "nothing", results=0, effect="sync"),
     OpDef("tile.cluster_rank", (), "index"),

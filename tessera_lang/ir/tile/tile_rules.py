@@ -285,6 +285,22 @@ def _store(operation: Operation) -> None:
     _indices(numbers, operation)
 
 
+def _put_down(operation: Operation) -> None:
+    tile, view = tile_of(operation.operands[0], operation), _view(operation.operands[1], operation)
+    _require(view.dtype == tile.dtype, "view and tile have one dtype", operation)
+    right = view.contiguous and view.aligned and len(view.shape) == 1
+    _require(right, "goes to an aligned row of elements", operation)
+    _require(tile.dtype.bytes >= 4, "has registers of its own for each element", operation)
+    _require(view.mut, "writes a view that is not mut", operation)
+    _indices(operation.operands[2:], operation)
+
+
+def _take_up(operation: Operation) -> None:
+    _put_down(operation)
+    right = operation.result.type == operation.operands[0].type
+    _require(right, "gives what it adds to", operation)
+
+
 def _gather(operation: Operation) -> None:
     view, tile = _view(operation.operands[0], operation), tile_of(operation.result, operation)
     rank = len(view.shape)
@@ -366,6 +382,28 @@ def _memcpy(operation: Operation) -> None:
     _require(right, "whole elements move together", operation)
 
 
+def _memcpy_gather(operation: Operation) -> None:
+    view, buffer = (
+        _view(operation.operands[0], operation),
+        _buffer(operation.operands[1], operation),
+    )
+    numbers, dims = operation.operands[2:], _numbers(operation, "dims")
+    axes, rank = len(view.shape), len(buffer.shape)
+    _require(len(dims) == 2 <= rank, "copies a matrix", operation)
+    _require(view.dtype == buffer.dtype, "view and buffer have one dtype", operation)
+    _dims(operation, 2, view, steps=False)
+    expected = axes + 2 + rank
+    _require(len(numbers) == expected, f"takes {expected} starts and extents", operation)
+    rows = [i for i, v in enumerate(numbers) if isinstance(v.type, TileType)]
+    _require(len(rows) == 1 and rows[0] in dims, "one start is a tile of rows", operation)
+    taken = tile_of(numbers[rows[0]], operation)
+    right = taken.dtype in (I32, INDEX) and taken.shape == (
+        buffer.shape[rank - 2 + dims.index(rows[0])],
+    )
+    _require(right, "there is one row for each element of the axis", operation)
+    _indices([v for i, v in enumerate(numbers) if i not in rows], operation)
+
+
 # --- products --------------------------------------------------------------------------------
 
 _PRODUCTS = {"f16": "f32", "bf16": "f32", "f8e4m3": "f32", "f8e5m2": "f32", "i8": "i32",
@@ -413,6 +451,7 @@ RULES: dict[str, Rule] = {
     "splat": _splat, "coordinate": _coordinate, "reduce_tile": _reduce, "scan_tile": _scan,
     "expand_tile": _expand, "transpose_tile": _transpose, "convert": _convert,
     "slice_tile": _slice, "join_tiles": _join, "load_tile": _load, "store_tile": _store,
-    "gather_tile": _gather, "read_tile": _read, "write_tile": _write, "dot": _dot,
-    "memcpy_async": _memcpy,
+    "put_down": _put_down, "take_up": _take_up, "gather_tile": _gather, "read_tile": _read,
+    "write_tile": _write, "dot": _dot,
+    "memcpy_async": _memcpy, "memcpy_gather": _memcpy_gather,
 }  # fmt: skip

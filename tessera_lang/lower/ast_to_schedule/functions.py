@@ -318,7 +318,7 @@ def _softmax(s: State, e: ast.Call) -> Node:
     """A row with nothing valid in it, or with only -inf, is all zeros."""
     exponential = s.typed.calls.get(e)
     if exponential is None:
-        raise Unsupported(e.span, "`op.softmax` without `math.exp`")
+        raise Unsupported(e.span, "`op.softmax` without its exponential")
     x = s.node(needed(s, e, "x"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     x = combine.cast(s, x, dtype)

@@ -89,27 +89,37 @@ def _open_results(state: State, frame: KernelFrame, info: TileInfo) -> None:
     """Views of what is returned; a variable that is returned as an array is that view."""
     typed, builder = state.typed, state.b
     first = len(typed.declaration.parameters)
+    variables = _returned(typed, len(info.results))
     for i, (dtype, dims) in enumerate(info.results):
         slot = Slot("data", first + i, dtype=dtype.name)
         pointer = frame.slot(slot, PointerType(dtype, "global"), f"result{i}")
         sizes = [size_value(state.low, dim) for dim in dims or (1,)]  # a number: one element
         shape = [builder.known(n) for n in sizes]
-        view = builder.view(pointer, sizes, shape=shape, mut=True, aligned=True, name=f"result{i}")
+        variable = variables[i]
+        name = "return" if len(info.results) == 1 else f"return{i}"
+        if variable is not None and variable not in state.result_of:
+            name = variable.name
+        view = builder.view(pointer, sizes, shape=shape, mut=True, aligned=True, name=name)
         state.low.sizes[view] = tuple(sizes)
         state.results.append(view)
-    if not state.results:
-        return
+        if variable is not None:
+            state.result_of.setdefault(variable, view)
+
+
+def _returned(typed: TypedFunction, count: int) -> list[Local | None]:
+    """The variables behind what is returned, that are bound to arrays made here."""
     last = typed.declaration.body[-1]
     value = last.value if isinstance(last, ast.Return) else None
     items = value.items if isinstance(value, ast.TupleExpr) else (value,)
-    parameters = set(typed.parameters)
-    for item, view in zip(items, state.results, strict=False):
+    found: list[Local | None] = []
+    for item in items[:count]:
         symbol = typed.symbols.get(item) if item is not None else None
-        if not isinstance(symbol, Local) or symbol in parameters:
+        if not isinstance(symbol, Local) or symbol in typed.parameters:
+            found.append(None)
             continue
         made_here = isinstance(typed.variables.get(symbol), Tensor) and _is_made(typed, symbol)
-        if made_here and symbol not in state.result_of:
-            state.result_of[symbol] = view
+        found.append(symbol if made_here else None)
+    return found + [None] * (count - len(found))
 
 
 def _is_made(typed: TypedFunction, symbol: Local) -> bool:

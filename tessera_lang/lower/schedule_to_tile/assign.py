@@ -75,15 +75,17 @@ class Layouts:
 
     def __init__(
         self, kernel: Operation, facts: Facts, engine: Choosing, *, direct: bool = False,
-        vectorize: int = 0,
+        vectorize: int = 0, exact: bool = False,
     ) -> None:  # fmt: skip
         """``direct``: memory is accessed in whatever layout a value has, without scratch.
-        ``vectorize``: elements of a vector access, 0 for as many as there can be."""
+        ``vectorize``: elements of a vector access, 0 for as many as there can be. ``exact``: sizes
+        stay as they are, where whole tiles are written to buffers."""
         self.facts = facts
         self.engine = engine
         self.direct = direct
         self.vectorize = vectorize
-        self.axes = Axes(kernel)
+        self.exact = exact
+        self.axes = Axes(kernel, exact)
         self._layouts: dict[Value, RegisterLayout] = {}
         self._products: dict[Operation, Product] = {}
         self._fixed: set[Value] = set()
@@ -170,6 +172,10 @@ class Layouts:
         match name:
             case "for" | "tile.while" | "tile.if" | "tile.scope":
                 self._control(operation)
+            case "combine":
+                for total, part in zip(operation.regions[0].arguments, operation.operands[5:],
+                                       strict=True):  # fmt: skip
+                    self._same[total] = part
             case "transpose":
                 permutation = ints(operation, "permutation")
                 self._edge(operation.operands[0], operation.result, operation, permutation)
@@ -181,7 +187,9 @@ class Layouts:
                 self._broadcast(operation)
             case "dot":
                 self._edge(operation.operands[2], operation.result, operation)
-            case "load" | "store" | "extract" | "gather" | "full" | "iota" | "expand":
+            case "gather":
+                self._gather(operation)
+            case "load" | "store" | "extract" | "full" | "iota" | "expand":
                 pass
             case "insert":
                 self._edge(operation.operands[0], operation.result, operation)
@@ -200,6 +208,14 @@ class Layouts:
     def _slice(self, big: Value, small: Value, axis: int, by: Operation) -> None:
         if is_tile(small):
             self._slices.append((self._weight(big, by), big, small, axis))
+
+    def _gather(self, operation: Operation) -> None:
+        """The numbers of a gather lie as the rows they are of."""
+        result, dims = operation.result, ints(operation, "dims")
+        if len(dims) == 2:
+            for dim, value in enumerate(operation.operands[1:]):
+                if is_tile(value):
+                    self._slice(result, value, 1 - dims.index(dim), operation)
 
     def _control(self, operation: Operation) -> None:
         loop = operation.name in (FOR, "tile.while")
@@ -225,7 +241,7 @@ class Layouts:
             if operation.name == _PREFIX + "dot":
                 self._pad_product(operation)
         for value, operations in self._accesses.items():
-            for operation in operations:
+            for operation in () if self.exact else operations:
                 self._grow(value, access_of(operation))
 
     def _pad_product(self, dot: Operation) -> None:

@@ -20,7 +20,9 @@ _ELEMENTWISE = 32  # sizes up to it are padded to powers of two
 class Axes:
     """Union-find over (value, axis), and what each class is a multiple of."""
 
-    def __init__(self, kernel: Operation) -> None:
+    def __init__(self, kernel: Operation, exact: bool = False) -> None:
+        """``exact``: nothing is padded that no product pads."""
+        self._exact = exact
         self._parents: dict[Axis, Axis] = {}
         self._multiples: dict[Axis, int] = {}
         self._hard: set[Axis] = set()
@@ -29,9 +31,13 @@ class Axes:
                 self._relate(operation)
 
     def find(self, value: Value, axis: int) -> Axis:
-        at = (value, axis)
-        while (up := self._parents.get(at, at)) != at:
+        at = start = (value, axis)
+        while (up := self._parents.get(at, at)) is not at:
             at = up
+        while start is not at:  # the next one who asks is there at once
+            up = self._parents.get(start, start)
+            self._parents[start] = at
+            start = up
         return at
 
     def unite(self, a: Axis, b: Axis) -> None:
@@ -57,7 +63,7 @@ class Axes:
 
     def _size(self, value: Value, axis: int, capacity: int) -> int:
         multiple = self._multiples.get(self.find(value, axis), 1)
-        if multiple == 1 and capacity <= _ELEMENTWISE:
+        if multiple == 1 and capacity <= _ELEMENTWISE and not self._exact:
             return 1 << (capacity - 1).bit_length()
         return -(-capacity // multiple) * multiple
 
@@ -90,6 +96,10 @@ class Axes:
                 self._dot(operation)
             case "extract" | "load" | "store" | "full" | "iota":
                 pass
+            case "combine":
+                for total, part in zip(operation.regions[0].arguments, operation.operands[5:],
+                                       strict=True):  # fmt: skip
+                    self._same(total, part)
             case "insert":
                 self._same(operation.operands[0], operation.result)
             case "gather":
@@ -165,7 +175,7 @@ def _collect(region: Region, own: tuple[str, ...], found: list[Operation]) -> No
         passed = own
         if inner.name == "tile.while":
             passed = tuple(n for n in own if n == "tile.leave")
-        elif inner.name == "tile.if":
+        elif inner.name in ("tile.if", "tessera.schedule.combine"):
             passed = tuple(n for n in own if n not in ("tile.yield", "tile.condition"))
         elif inner.name == "tile.scope":
             passed = tuple(n for n in own if n in ("tile.break", "tile.continue"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.facts import FOR, Dot, Facts, numbers_or_names
 from tessera_lang.opt.schedule.rings import Ring
-from tessera_lang.opt.schedule.units import by_registers
+from tessera_lang.opt.schedule.units import by_registers, through_shared
 from tessera_lang.record import dataclass
 
 
@@ -31,7 +31,9 @@ def chains_of(facts: Facts, rings: Sequence[Ring]) -> tuple[Chain, ...]:
     loops: dict[int, Operation] = {}
     for dot in facts.dots:
         loop = dot.inside[-1] if dot.inside else None
-        if loop is not None and loop.name == FOR and _is_chained(dot, loop, facts):
+        if loop is None or loop.name != FOR or not any(_stands_in(r, loop) for r in rings):
+            continue
+        if _is_chained(dot, loop, facts):
             by_loop.setdefault(id(loop), []).append(dot)
             loops[id(loop)] = loop
     out: list[Chain] = []
@@ -40,16 +42,26 @@ def chains_of(facts: Facts, rings: Sequence[Ring]) -> tuple[Chain, ...]:
         operations = tuple(d.operation for d in dots)
         late = tuple(
             i for i, ring in enumerate(rings)
-            if ring.around is loop and ring.stages > 1 and _only_read_by(ring, operations, facts)
+            if ring.around is loop and not ring.others and ring.stages > 1
+            and _only_read_by(ring, operations, facts)
         )  # fmt: skip
         zero = tuple(is_zero(_start(d, loop), facts) for d in dots)
         out.append(Chain(loop, operations, zero, late))
     return tuple(out)
 
 
+def _stands_in(ring: Ring, loop: Operation) -> bool:
+    """Whether a ring goes one step in each turn of a loop."""
+    return any(x.inside and x.inside[-1] is loop for x in ring.everywhere)
+
+
 def _is_chained(dot: Dot, loop: Operation, facts: Facts) -> bool:
     accumulator, result = dot.operation.operands[2], dot.operation.result
-    if dot.a.load is None or dot.b.load is None or by_registers(dot, facts):
+    if dot.operation.attributes.get("unit") != "wgmma":
+        return False
+    if by_registers(dot, facts):
+        return False
+    if any(x.load is None and not through_shared(dot, x, facts) for x in (dot.a, dot.b)):
         return False
     if accumulator not in loop.regions[0].arguments[_axes(loop) :]:
         return False

@@ -23,7 +23,9 @@ from tessera_lang.lower.schedule_to_tile.facts import Facts
 from tessera_lang.lower.schedule_to_tile.ring import RingUse, Turns
 from tessera_lang.lower.schedule_to_tile.roles import Pipeline
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch
-from tessera_lang.opt.schedule.facts import DOT, Dot, Operand
+from tessera_lang.opt.schedule.dependent import is_rounding
+from tessera_lang.opt.schedule.facts import DOT, FOR, Dot, Operand
+from tessera_lang.opt.schedule.facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.promote import is_promoted
 from tessera_lang.opt.schedule.units import (
     by_registers,
@@ -33,6 +35,8 @@ from tessera_lang.opt.schedule.units import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
+
+_TURN = 4  # the first of the named barriers by which warp groups take turns
 
 
 @dataclass(slots=True, eq=False)
@@ -73,12 +77,15 @@ class Consumer(Body):
         self.pipeline = pipeline
         self._state = _State()
         self._added: set[int] = set()
+        self._turns = bool(pipeline.schedule.kernel.attributes.get("take_turns"))
+        self._has_turn = False
         self._computed: dict[tuple[int, bool], Value] = {}
         self._late = {n for t in pipeline.threaded.turns for n in t.chain.late}
         self._read = {
             d.a.load.operation.result for d in pipeline.schedule.dots
             if d.a.load is not None and by_registers(d, pipeline.schedule)
         }  # fmt: skip
+        self._refills = _refills(pipeline.schedule)
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
         self._ends = {id(u.end): u for u in pipeline.threaded.uses}
         self._loops = {id(t.loop): t for t in pipeline.threaded.turns}
@@ -106,12 +113,14 @@ class Consumer(Body):
                 self._complete(i + 1)
                 return
 
-    def _complete(self, count: int) -> None:
-        """Wait until the first ``count`` products that are on their way are done."""
+    def _complete(self, count: int, beside: Sequence[Value] = ()) -> None:
+        """Wait until the first ``count`` products that are on their way are done. ``beside``:
+        what is to be computed before, as the products run."""
         done, rest = self._state.issued[:count], self._state.issued[count:]
+        self._pass_turn()
         if not done:
             return
-        self._wait([p.result for p in done], len(rest))
+        self._wait([*(p.result for p in done), *beside], len(rest))
         self._state.issued = rest
         self._release_free()
 
@@ -141,6 +150,9 @@ class Consumer(Body):
         elif operation.name in ("tile.yield", "tile.condition"):
             self._end(operation)
         else:
+            end = self._refills.get(id(operation))
+            if end is not None:
+                self._complete(len(self._state.issued), self._beside(operation, end))
             super().operation(operation)
         for reading in self._state.reading.values():
             if reading.last is operation:
@@ -164,7 +176,7 @@ class Consumer(Body):
         issued = self._state.issued
         while turns is not None and chained < len(issued) and self._may_stay(issued[-1 - chained]):
             chained += 1
-        self._complete(len(issued) - chained)
+        self._complete(len(issued) - chained, self._beside(end))
         for reading in self._state.reading.values():
             reading.over = True
         if turns is not None:
@@ -172,6 +184,14 @@ class Consumer(Body):
         self._release_free()
         self._state = _State()
         super().operation(end)
+
+    def _beside(self, *operations: Operation) -> list[Value]:
+        """The tiles that operations take, where they are there and no product on its way gives
+        them."""
+        on_way = {p.result for p in self._state.issued}
+        read = [v for o in operations for v in o.operands]
+        tiles = dict.fromkeys(v for v in read if isinstance(v.type, TileType))
+        return [v for v in tiles if v in self.values and v not in on_way]
 
     def _may_stay(self, product: _Issued) -> bool:
         """Whether a product may be on its way into the next turn: its slots are freed late, or
@@ -184,8 +204,11 @@ class Consumer(Body):
     def _arrived(self, load: Operation, use: RingUse) -> None:
         b, ring = self.builder, self.pipeline.rings[use.number]
         if load.result is use.first:
+            self._leave(use.number)
             operands = (ring.full, self.scalar(use.slot), self.scalar(use.phase))
             b.emit("tile.mbarrier.wait", operands)
+            if ring.copied:
+                b.emit("tile.fence_async")  # lanes have copied what products read
             self._state.reading[use.number] = _Reading(use, self._last_reader(use))
         if self.engine.in_registers(load):
             zero = b.index(0)
@@ -197,6 +220,14 @@ class Consumer(Body):
             self._state.reading[use.number].by_lanes = True
         if load.result in self._read:
             self._state.reading[use.number].by_lanes = True
+
+    def _leave(self, number: int) -> None:
+        """Free the slot of a ring that a place before this one in the same region has filled."""
+        before = self._state.reading.get(number)
+        if before is not None and not before.released:
+            before.over = True
+            self._complete(len(self._state.issued))
+            self._release_free()
 
     def _last_reader(self, use: RingUse) -> Operation:
         """The last operation of the ring's region that reads a buffer of it."""
@@ -241,6 +272,9 @@ class Consumer(Body):
         a, right, accumulator = operation.operands
         result = self.layouts.type_of(operation.result)
         assert result.layout is not None
+        if operation.attributes.get("unit") != "wgmma":
+            self._multiply_adds(dot, result)
+            return
         rings: list[int] = []
         left, left_at = self._left(dot, a, result, rings)
         buffer, right_at = self._right(dot, right, rings)
@@ -249,6 +283,7 @@ class Consumer(Body):
             return
         flag = self._accumulates(operation, accumulator)
         start = self.demand(accumulator, result.layout)
+        self._take_turn()
         made = b.emit(
             "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
             _instruction(dot, left), (), (operation.result.name or "acc",),
@@ -258,35 +293,81 @@ class Consumer(Body):
         chained = id(operation) in self._chained
         self._state.issued.append(_Issued(operation.result, tuple(rings), chained))
 
+    def _multiply_adds(self, dot: Dot, result: TileType) -> None:
+        """A product of lanes, which have read the buffers when it is done."""
+        operation, rings = dot.operation, list[int]()
+        a, b, accumulator = operation.operands
+        left, left_at = self._left(dot, a, result, rings)
+        right, right_at = self._right(dot, b, rings)
+        assert result.layout is not None
+        operands = (left, right, self.demand(accumulator, result.layout), *left_at, *right_at)
+        attributes = {"precision": operation.attributes["precision"]}
+        name = operation.result.name or "acc"
+        made = self.builder.emit("tile.dot", operands, (result,), attributes, (), (name,))
+        for number in rings:
+            self._state.reading[number].by_lanes = True
+        self.bind(operation.result, made.result)
+
+    def begin_turns(self) -> None:
+        """Before all products: the first warp group has the turn."""
+        if self._turns:
+            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "begin"})
+
+    def _take_turn(self) -> None:
+        """The products of a row are issued when the other warp groups have issued theirs: these
+        run while this one works on results."""
+        if self._turns and not self._has_turn:
+            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "take"})
+            self._has_turn = True
+
+    def _pass_turn(self) -> None:
+        if self._has_turn:
+            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "pass"})
+            self._has_turn = False
+
     def _promoted(
         self, dot: Dot, result: TileType, operands: tuple[Value, Value],
         at: tuple[Sequence[Value], Sequence[Value]],
     ) -> None:  # fmt: skip
         """A product whose sum is added outside the unit, columns by columns where registers hold
-        no second accumulator. Another warp group multiplies while this one adds."""
+        no second accumulator. The next columns, and another warp group, multiply while these are
+        added."""
         b, operation = self.builder, dot.operation
         (add,) = self.pipeline.schedule.users[operation.result]
         total = next(v for v in add.operands if v is not operation.result)
         held = self.demand(total, result.layout)
         self._complete(len(self._state.issued))
-        parts = promoted_parts(*result.sizes)
+        parts, ahead = promoted_parts(*result.sizes)
         width = result.sizes[1] // parts
         layout = canonical(wgmma_c((result.sizes[0], width), self.engine.warps // 4))
         part = replace(result, shape=(result.sizes[0], width), layout=layout)
         nothing = b.emit("tile.splat", (b.constant(0.0, result.dtype),), (part,)).result
+        before = [held]
+        if parts > 1:
+            starts = ({"starts": (0, number * width)} for number in range(parts))
+            before = [b.emit("tile.slice_tile", (held,), (part,), s).result for s in starts]
+        issued: list[Value] = []
         sums: list[Value] = []
+
+        def add_first() -> None:
+            self._pass_turn()
+            part_of = issued.pop(0)
+            waiting = {"pending": len(issued)}
+            made = b.emit("tile.mma.wait", (part_of,), (part,), waiting, (), ("part",))
+            sums.append(b.emit("tile.add", (before[len(sums)], made.result), (part,)).result)
+
         for number in range(parts):
             places = [*at[0], *_moved(b, at[1], -2 if dot.b.swapped else -1, number * width)]
             operand = (nothing, *operands, b.constant(False, BOOL), *places)
+            self._take_turn()
             made = b.emit("tile.mma.async", operand, (part,), _instruction(dot, operands[0]), (),
                           ("part",))  # fmt: skip
             b.emit("tile.mma.commit")
-            made = b.emit("tile.mma.wait", made.results, (part,), {"pending": 0}, (), ("part",))
-            before = held
-            if parts > 1:
-                starts = {"starts": (0, number * width)}
-                before = b.emit("tile.slice_tile", (held,), (part,), starts).result
-            sums.append(b.emit("tile.add", (before, made.result), (part,)).result)
+            issued.append(made.result)
+            if len(issued) > ahead:
+                add_first()
+        while issued:
+            add_first()
         if parts > 1:
             sums = [b.emit("tile.join_tiles", sums, (result,), {"axis": 1}).result]
         self.bind(add.result, sums[0])
@@ -300,7 +381,7 @@ class Consumer(Body):
             if by_registers(dot, self.pipeline.schedule):
                 return self._read_left(dot, buffer, at), []
             return buffer, at
-        if through_shared(dot, dot.a):
+        if through_shared(dot, dot.a, self.pipeline.schedule):
             return self._written(dot, dot.a)
         t = value.type
         assert isinstance(t, TileType)
@@ -329,24 +410,43 @@ class Consumer(Body):
 
     def _written(self, dot: Dot, operand: Operand) -> tuple[Value, list[Value]]:
         """A computed operand, in a buffer of its own: nobody reads what was there any more, and
-        everybody's part is there before the product."""
-        b, layout = self.builder, computed_layout(dot, operand)
+        everybody's part is there before the product. Where that of the turn before may still be
+        on its way there are two buffers."""
+        b, layout = self.builder, computed_layout(dot, operand, self.pipeline.schedule)
         tile = self.tile(operand.value)
         t = tile.type
         assert isinstance(t, TileType)
         key = (id(dot.operation), operand is dot.b)
+        turn = self._odd_turn(dot)
         if key not in self._computed:
             name = operand.value.name or "operand"
+            shape = t.sizes if turn is None else (2, *t.sizes)
             self._computed[key] = self.scratch.allocate(
-                t.dtype, t.sizes, name, "a computed operand", layout
+                t.dtype, shape, name, "a computed operand", layout
             )
-        self._complete(len(self._state.issued))
         at = [b.index(0), b.index(0)]
+        if turn is None:
+            self._complete(len(self._state.issued))
+        else:
+            at.insert(0, turn)
         b.barrier()
         b.emit("tile.write_tile", (tile, self._computed[key], *at))
         b.emit("tile.fence_async")
         b.barrier()
         return self._computed[key], at
+
+    def _odd_turn(self, dot: Dot) -> Value | None:
+        """0 and 1 in the turns of a product that may be on its way into the next one, None of
+        others. It is the number of steps that a ring of the loop has gone."""
+        found = self._chained.get(id(dot.operation))
+        if found is None:
+            return None
+        end = found[0].loop.regions[0].terminator
+        use = next(u for u in self.pipeline.threaded.uses if u.end is end)
+        b = self.builder
+        rounds = b.binary("mul", self.scalar(use.phase), b.index(use.stages))
+        steps = b.binary("add", self.scalar(use.slot), rounds)
+        return b.binary("and", steps, b.index(1))
 
     def _buffer(self, load: Operation | None, rings: list[int]) -> tuple[Value, list[Value]]:
         """The buffer of a load, and where its matrix begins."""
@@ -414,7 +514,7 @@ class Consumer(Body):
         self._state = _State()
 
     def _use(self, number: int) -> RingUse:
-        return self.pipeline.threaded.uses[number]
+        return next(u for u in self.pipeline.threaded.uses if u.number == number)
 
 
 def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
@@ -422,6 +522,23 @@ def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
     turned = isinstance(left.type, BufferType) and dot.a.load is not None and dot.a.swapped
     precision = dot.operation.attributes["precision"]
     return {"transpose_a": turned, "transpose_b": dot.b.swapped, "precision": precision}
+
+
+def _refills(facts: ScheduleFacts) -> dict[int, Operation]:
+    """Operations that fill, for the next turn, the registers a product of this one reads: the
+    last that round a carried first operand; each with the end of its region."""
+    out: dict[int, Operation] = {}
+    for dot in facts.dots:
+        loop = dot.inside[-1] if dot.inside else None
+        if loop is None or loop.name != FOR or dot.a.value not in loop.regions[0].arguments:
+            continue
+        arguments, end = loop.regions[0].arguments, loop.regions[0].terminator
+        place = arguments.index(dot.a.value) - (len(arguments) - len(end.operands))
+        at = facts.definitions.get(end.operands[place])
+        while at is not None and is_rounding(at):
+            out[id(at)] = end
+            at = facts.definitions.get(at.operands[0])
+    return out
 
 
 def _moved(b: Builder, at: Sequence[Value], axis: int, by: int) -> list[Value]:

@@ -7,9 +7,9 @@ stores by the tensor memory accelerator) inherits the rest:
 - ``warps``: how many warps hold the tiles together;
 - ``product``: layouts and fragment sizes of a ``dot``; None where it is not computed here;
 - ``in_registers``: whether a load has a register tile, or only its buffer is used;
-- ``load``, ``store``, ``dot``, ``loop``: the Tile operations for one Schedule operation.
-  Each has the body, gives no value back and binds the results with ``body.bind``. What they
-  do here is the plain way; an override calls it for what it leaves alone.
+- ``load``, ``store``, ``dot``, ``loop``, ``combine``: the Tile operations for one Schedule
+  operation. Each has the body, gives no value back and binds the results with ``body.bind``.
+  What they do here is the plain way; an override calls it for what it leaves alone.
 
 Must not know the grid.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_tile.body import Body
+from tessera_lang.lower.schedule_to_tile.combine import combine
 from tessera_lang.lower.schedule_to_tile.product import Product
 from tessera_lang.target.machine import Machine
 
@@ -64,3 +65,6 @@ class Engine:
 
     def loop(self, body: Body, operation: Operation) -> None:
         body.plain_loop(operation)
+
+    def combine(self, body: Body, operation: Operation) -> None:
+        combine(body, operation)

@@ -27,20 +27,30 @@ from tessera_lang.lower.schedule_to_tile.engine import Engine, Product
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import Facts
 from tessera_lang.lower.schedule_to_tile.maps import Boxes, Maps
+from tessera_lang.lower.schedule_to_tile.moving import Copying, Moving
+from tessera_lang.lower.schedule_to_tile.multiply_adds import by_multiply_adds
 from tessera_lang.lower.schedule_to_tile.persistent import Cluster, Walk, over_tiles, walk_of
-from tessera_lang.lower.schedule_to_tile.pruned import pruned
 from tessera_lang.lower.schedule_to_tile.ring import RingUse, Threaded, thread
-from tessera_lang.lower.schedule_to_tile.roles import Buffered, Pipeline, Producer
+from tessera_lang.lower.schedule_to_tile.roles import Buffered, Pipeline
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.tile_counts import tile_counts
+from tessera_lang.opt.schedule.by_lanes import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.context import Context
 from tessera_lang.opt.schedule.copies import access_of
-from tessera_lang.opt.schedule.facts import DOT, LOAD, PREFETCH, TRANSPOSE, facts_of, numbers
+from tessera_lang.opt.schedule.facts import (
+    DOT,
+    GATHER,
+    LOAD,
+    PREFETCH,
+    TRANSPOSE,
+    facts_of,
+    numbers,
+)
 from tessera_lang.opt.schedule.facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.grid import cluster_variables
 from tessera_lang.opt.schedule.pipeline import one_stage_less
-from tessera_lang.opt.schedule.producer import depends_on, producer_slice
 from tessera_lang.opt.schedule.rings import rings_of, tile_bytes
+from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.opt.tile.shared_memory import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
@@ -68,7 +78,10 @@ class HopperEngine(Engine):
 
     def product(self, dot: Operation) -> Product | None:
         if dot.attributes.get("unit") != "wgmma":
-            return None
+            accumulator = dot.operands[2].type
+            assert isinstance(accumulator, TileType)
+            rows, columns = accumulator.sizes
+            return by_multiply_adds(rows, columns, self.warps)
         left = dot.operands[0].type
         assert isinstance(left, TileType)
         deep, dtype = _BYTES_DEEP // left.dtype.bytes, left.dtype
@@ -97,7 +110,7 @@ def _only_in_buffers(facts: ScheduleFacts) -> set[Value]:
         if x.load is not None and x.load.operation.attributes.get("stage") == "shared"
     }  # fmt: skip
     for operation in reversed(list(facts.kernel.walk())):
-        if operation.name not in (LOAD, PREFETCH, TRANSPOSE) or not operation.results:
+        if operation.name not in (LOAD, GATHER, PREFETCH, TRANSPOSE) or not operation.results:
             continue
         value = operation.result
         users = facts.users.get(value, [])
@@ -153,7 +166,9 @@ class _Lowering:
         self.engine = HopperEngine(machine, self.consumer_warps, self.schedule)
         self.layouts = Layouts(kernel, self.facts, self.engine, direct=True)
         self.scratch = Scratch()
+        self.scratches = [self.scratch]
         self.maps = Maps(self.schedule, plan)
+        self.copying = Copying(self.facts, machine, self.producer_warps)
         self.builder = Builder(kernel.span)
         self.barriers: list[Operation] = []
         self.cluster = self._cluster()
@@ -202,43 +217,21 @@ class _Lowering:
         assert isinstance(rows, int)
         stays = bool(self.threaded.kernel.attributes.get("persistent"))
         walk = walk_of(b, grid, top.scalar, self.cluster, rows, stays)
-        rings = [self._ring(u) for u in self.threaded.uses]
+        uses = {u.number: u for u in reversed(self.threaded.uses)}
+        rings = [self._ring(uses[number]) for number in sorted(uses)]
         self.engine.leaving = epilogue.stores_in_parts(
             self.schedule, self.maps, self.scratch, self.layouts
         )
         pipeline = Pipeline(self.threaded, self.schedule, rings, walk.rank, self.cluster.size)
-        regions = [self._producer(top, walk, pipeline), self._consumer(top, walk, pipeline, tiles)]
+        machine = self.engine.machine
+        moving = Moving(pipeline, self.numbers, machine, self.producer_warps)
+        self.scratches.append(moving.scratch)
+        regions = [moving.region(top, walk), self._consumer(top, walk, pipeline, tiles)]
         attributes = {
             "names": ("producer", "consumer"),
             "warps": (self.producer_warps, self.consumer_warps), "registers": self.registers,
         }  # fmt: skip
         b.emit("tile.roles", (), (), attributes, regions)
-
-    def _producer(self, top: Body, walk: Walk, pipeline: Pipeline) -> Region:
-        b, grid = self.builder, self.threaded.grid
-        axes = len(grid.regions[0].arguments) - len(grid.results)
-        positions = [v for u in self.threaded.uses for v in (u.slot, u.phase)]
-        part = producer_slice(self.schedule, positions)
-        if part.reason:
-            raise NotTiled(part.reason)
-        arguments = grid.regions[0].arguments
-        region = pruned(grid.regions[0], part, arguments[axes:])
-        body = Producer(b, self.facts, self.layouts, self.engine, self.scratch, pipeline)
-        body.values = dict(top.values)
-        with b.region() as role:
-            with b.region() as one:
-                start = [b.index(i % 2, v.name) for i, v in enumerate(arguments[axes:])]
-
-                def tile(variables: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
-                    _bind(body, arguments, (*variables, *carried))
-                    body.lower(region.operations[:-1])
-                    return body.scalars(region.terminator.operands)
-
-                over_tiles(walk, start, tile)
-                b.yield_()
-            b.emit("tile.once", regions=(one.region,))
-            b.yield_()
-        return role.region
 
     def _consumer(
         self, top: Body, walk: Walk, pipeline: Pipeline, tiles: Sequence[Operation]
@@ -249,6 +242,7 @@ class _Lowering:
         body = Consumer(b, self.facts, self.layouts, self.engine, self.scratch, pipeline)
         body.values = dict(top.values)
         with b.region() as role:
+            body.begin_turns()
             body.lower(tiles)
             start = [b.index(0, v.name) for v in region.arguments[axes:]]
 
@@ -269,22 +263,33 @@ class _Lowering:
     def _ring(self, use: RingUse) -> Buffered:
         buffers: dict[Value, Value] = {}
         boxes: dict[Value, Boxes] = {}
+        copied: dict[Value, int] = {}
         shared = False
         for load in use.ring.loads:
             result = load.operation.result
             name = load.operation.result.name or "tile"
-            access = access_of(load.operation)
-            found = self.maps.boxes(access, load.tile, self._share(load.starts))
-            shared = shared or found.share != (0, 0)
-            boxes[result] = found
-            buffers[result] = self.scratch.allocate(
-                load.tile.dtype, (use.stages, *load.tile.sizes), name, "staged", found.layout
-            )
+            place = use.ring.loads.index(load)
+            again = [loads[place].operation.result for loads in use.ring.others]
+            if is_by_lanes(load):
+                layout = lanes_layout(load, self.schedule)
+                assert layout is not None
+                pieces = self.copying.pieces(load, layout)
+                copied.update(dict.fromkeys((result, *again) if pieces else (), pieces))
+            else:
+                found = self.maps.boxes(access_of(load.operation), load.tile,
+                                        self._share(load.starts))  # fmt: skip
+                shared, layout = shared or found.share != (0, 0), found.layout
+                boxes.update(dict.fromkeys((result, *again), found))
+            shape = (use.stages, *load.tile.sizes)
+            buffer = self.scratch.allocate(load.tile.dtype, shape, name, "staged", layout)
+            buffers.update(dict.fromkeys((result, *again), buffer))
         consumers = self.consumer_warps // _GROUP * (self.cluster.size if shared else 1)
-        full = self._barriers(use, "full", 1)
+        sizes = [tile_bytes(x.tile) for x in use.ring.loads if not is_by_lanes(x)]
+        written = len(use.ring.loads) - len(sizes) - sum(x in copied for x in use.ring.results)
+        lanes = 32 * self.producer_warps * any(x in copied for x in use.ring.results)
+        full = self._barriers(use, "full", bool(sizes) + bool(written) + lanes)
         empty = self._barriers(use, "empty", consumers)
-        size = sum(tile_bytes(x.tile) for x in use.ring.loads)
-        return Buffered(full, empty, buffers, boxes, size, shared)
+        return Buffered(full, empty, buffers, boxes, copied, sum(sizes), shared)
 
     def _share(self, starts: Sequence[Value]) -> int:
         """How many groups of a cluster read the same tile."""
@@ -304,8 +309,13 @@ class _Lowering:
 
     def _finish(self, region: Region) -> tuple[Program, LaunchPlan]:
         kernel = self.threaded.kernel
-        allocations, replaced = self.scratch.finish()
-        operations = (*allocations, *self.barriers, *replace_values(region.operations, replaced))
+        allocations: list[Operation] = []
+        operations = region.operations
+        for scratch in self.scratches:
+            made, replaced = scratch.finish()
+            allocations += made
+            operations = replace_values(operations, replaced)
+        operations = (*allocations, *self.barriers, *operations)
         body = Region((*region.arguments, *self.maps.arguments), operations)
         lanes = 32 * (self.producer_warps + self.consumer_warps)
         names = kernel.attributes["parameters"]
@@ -317,8 +327,8 @@ class _Lowering:
         }  # fmt: skip
         if self.cluster.size > 1:
             attributes["cluster"] = (self.cluster.size,)
-        made = Operation("tile.kernel", (), (), attributes, (body,), kernel.span)
-        return Program("tile", (made,)), self._plan(lanes)
+        whole = Operation("tile.kernel", (), (), attributes, (body,), kernel.span)
+        return Program("tile", (whole,)), self._plan(lanes)
 
     def _plan(self, lanes: int) -> LaunchPlan:
         size = self.cluster.size
@@ -329,6 +339,7 @@ class _Lowering:
         return replace(
             self.plan, slots=(*self.plan.slots, *self.maps.slots), group=(lanes,), grid=(total,),
             cluster=(size,) if size > 1 else (),
+            scratch=dim_op("*", self.plan.scratch, self.scratch.of_a_part),
             persistent=bool(self.threaded.kernel.attributes.get("persistent")),
         )  # fmt: skip
 

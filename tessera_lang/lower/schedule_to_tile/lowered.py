@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tessera_lang.analysis.layouts import convert_scratch
-from tessera_lang.ir.core import BufferType, IRType, Operation, TileType, Value
+from tessera_lang.ir.core import Attribute, BufferType, IRType, Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.assign import Layouts
@@ -94,11 +94,14 @@ class Lowered:
             self.builder.barrier()  # between an access to the array and this write
 
     def _place(self, operation: Operation) -> Hashable:
-        """Equal for two accesses in which each lane touches the same elements."""
+        """Equal for two accesses in which each lane touches the same elements, and no other
+        lane does: of copies one is written, and it does not wait for the others to be read."""
         if operation.name not in ("tessera.schedule.load", "tessera.schedule.store"):
             return operation
         access = access_of(operation)
         layout = self.layouts.memory_layout(operation)
+        if any(m.axis is None for m in (*layout.lanes, *layout.warps)):
+            return operation
         return (access.starts, access.dims, access.steps, str(layout))
 
     def through(self, buffer: Value, tile: Value) -> None:
@@ -117,12 +120,14 @@ class Lowered:
         t = self.layouts.type_of(operation.result)
         assert t.layout is not None
         wanted = layout or self.layouts.memory_layout(operation)
-        attributes = {
+        attributes: dict[str, Attribute] = {
             "dims": access.dims, "steps": access.steps, "vector": vector,
             "whole": self.facts.is_whole(access, vector),
         }  # fmt: skip
         if layout is None:
             self.read(access.view, operation)
+        if "ahead" in operation.attributes:
+            attributes["ahead"] = operation.attributes["ahead"]
         operands = self.scalars((access.view, *access.starts, *access.extents))
         made = self.builder.emit(
             "tile.load_tile", operands, (replace(t, layout=wanted),), attributes,

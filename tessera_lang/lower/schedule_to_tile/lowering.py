@@ -27,11 +27,13 @@ from tessera_lang.lower.schedule_to_tile.notes import notes_on_directives
 from tessera_lang.lower.schedule_to_tile.operands import products_of
 from tessera_lang.lower.schedule_to_tile.repack import repacked
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch, Taken
+from tessera_lang.lower.schedule_to_tile.split import in_parts
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.tile.shared_memory import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.shape import dim_op
 
 _MOST_WARPS = 16
 _LANE_REGISTERS = 96  # of the tiles that are there at once, before more warps are better
@@ -45,7 +47,7 @@ def lower_to_tile(
     Raises NotTiled where there is no form with register tiles. ``remarks`` takes notes, and an
     error where shared memory does not suffice: then the program is not to be compiled.
     """
-    program, plan = repacked(squeeze(program), plan)
+    program, plan = in_parts(*repacked(squeeze(program), plan), remarks)
     (kernel,) = program.operations
     if "roles" in kernel.attributes:
         try:
@@ -65,7 +67,7 @@ def lower_to_tile(
     groups = made.grid.groups if made.grid is not None else 1
     done = replace(
         plan, group=(32 * made.warps,), grid=(groups,), cluster=lowering.cluster,
-        shared_bytes=total,
+        shared_bytes=total, scratch=dim_op("*", plan.scratch, made.of_a_part),
         persistent=made.grid is not None and made.grid.stays,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done
@@ -74,10 +76,9 @@ def lower_to_tile(
 class _Made:
     """One attempt."""
 
-    def __init__(
-        self, kernel: Operation, warps: int, grid: Grid | None, table: list[Taken]
-    ) -> None:
-        self.kernel, self.warps, self.grid, self.table = kernel, warps, grid, table
+    def __init__(self, kernel: Operation, warps: int, grid: Grid | None, scratch: Scratch) -> None:
+        self.kernel, self.warps, self.grid = kernel, warps, grid
+        self.table, self.of_a_part = scratch.table(), scratch.of_a_part
 
 
 class _Lowering:
@@ -122,7 +123,7 @@ class _Lowering:
         if self.cluster:
             attributes["cluster"] = self.cluster
         made = plan_memory(replace(made, attributes=attributes, span=kernel.span))
-        return _Made(made, warps, self.grid, scratch.table()), notes
+        return _Made(made, warps, self.grid, scratch), notes
 
     def _top(self, body: Body, operation: Operation) -> None:
         if self.grid is None or operation is not self.grid.loop:

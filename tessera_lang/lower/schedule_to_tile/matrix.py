@@ -7,8 +7,6 @@ know grids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tessera_lang.analysis.layouts import (
     canonical,
     conversion,
@@ -20,10 +18,15 @@ from tessera_lang.analysis.layouts import (
 )
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.engine import Engine
 from tessera_lang.lower.schedule_to_tile.facts import Facts, is_tile
+from tessera_lang.lower.schedule_to_tile.multiply_adds import (
+    by_multiply_adds,
+    divisors,
+    up,
+    with_copies,
+)
 from tessera_lang.lower.schedule_to_tile.multistage import Multistage, ahead_of, encloses
 from tessera_lang.lower.schedule_to_tile.operands import DOT, operand_of, products_of
 from tessera_lang.lower.schedule_to_tile.operations import masked
@@ -62,7 +65,7 @@ class MatrixEngine(Engine):
         m, n = accumulator.sizes
         dtype = self._dtype(dot)
         if dtype is None:
-            return self._multiply_adds(m, n)
+            return by_multiply_adds(m, n, self.warps)
         rows, columns = self.split(dot, m, n)
         copies = self.warps // (rows * columns)
         return Product(
@@ -93,35 +96,16 @@ class MatrixEngine(Engine):
         Warps that find nothing to do of their own do the work of others again."""
         by_rows = dot in self._by_rows
         best: tuple[tuple[float, ...], int, int] | None = None
-        for rows in _divisors(self.warps):
-            for columns in _divisors(self.warps // rows):
+        for rows in divisors(self.warps):
+            for columns in divisors(self.warps // rows):
                 if by_rows and columns > 1:
                     continue
-                whole = _up(m, 16 * rows) * _up(n, 8 * columns)
+                whole = up(m, 16 * rows) * up(n, 8 * columns)
                 cost = (whole / (rows * columns), float(whole), m / rows + n / columns)
                 if best is None or cost < best[0]:
                     best = (cost, rows, columns)
         assert best is not None
         return best[1], best[2]
-
-    def _multiply_adds(self, m: int, n: int) -> Product:
-        across = min(8, _power(-(-n // 4)))  # lanes along a row
-        down = 32 // across
-        best: tuple[tuple[float, ...], int, int] | None = None
-        for rows in _divisors(self.warps):
-            for columns in _divisors(self.warps // rows):
-                whole = _up(m, down * rows) * _up(n, 4 * across * columns)
-                cost = (whole / (rows * columns), float(whole), m / rows + n / columns)
-                if best is None or cost < best[0]:
-                    best = (cost, rows, columns)
-        assert best is not None
-        _, rows, columns = best
-        copies = self.warps // (rows * columns)
-
-        def accumulator(shape: tuple[int, ...]) -> RegisterLayout:
-            return with_copies(multiply_add_layout(shape, rows, columns, across), copies)
-
-        return Product("fma", (down * rows, 4 * across * columns, 4), accumulator)
 
     def in_registers(self, load: Operation) -> bool:
         return self.staging.in_registers(load)
@@ -338,35 +322,6 @@ def tile_of(value: Value) -> TileType:
     if isinstance(t, TileType):
         return t
     return TileType(t.dtype, t.shape)  # type: ignore[union-attr]
-
-
-def multiply_add_layout(
-    shape: Sequence[int], rows: int, columns: int, across: int
-) -> RegisterLayout:
-    """An accumulator for multiply-adds: four neighbours a lane, ``across`` lanes along a row."""
-    m, n, down = shape[0] // rows, shape[1] // columns, 32 // across
-    wide = 4 * across
-    registers = (Mode(4, 1, 1), Mode(n // wide, 1, wide), Mode(m // down, 0, down))
-    lanes = (Mode(across, 1, 4), Mode(down, 0, 1))
-    return canonical(RegisterLayout(registers, lanes, (Mode(rows, 0, m), Mode(columns, 1, n))))
-
-
-def with_copies(layout: RegisterLayout, copies: int) -> RegisterLayout:
-    """The layout for so many times as many warps, which hold the same."""
-    return canonical(replace(layout, warps=(*layout.warps, Mode(copies, None))))
-
-
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
-
-
-def _up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def _power(n: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << (n - 1).bit_length()
 
 
 def rows_only(kernel: Operation, facts: Facts) -> frozenset[Operation]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.opt.schedule.facts import FOR, numbers_or_names
-from tessera_lang.opt.schedule.producer import Slice
+from tessera_lang.opt.schedule.slices import Slice
 from tessera_lang.record import replace
 
 

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.lower.schedule_to_tile.chains import Chain
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
-from tessera_lang.opt.schedule.facts import FOR
+from tessera_lang.opt.schedule.facts import FOR, Load
 from tessera_lang.opt.schedule.rings import Ring
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import BOOL, INDEX
 
 
 class RingUse:
-    """A ring with its place in the threaded kernel.
+    """A ring at one place of the threaded kernel: most have one, loads of the same ring may
+    stand at several. ``number`` is the ring's.
 
     ``slot`` and ``phase`` are those that its loads use; ``next`` what follows. ``first`` and
     ``last`` are the results of the loads between which the ring is filled; ``end`` is the
@@ -34,9 +35,10 @@ class RingUse:
     end: Operation
     region: tuple[Operation, ...]
 
-    def __init__(self, ring: Ring, number: int) -> None:
+    def __init__(self, ring: Ring, number: int, loads: Sequence[Load]) -> None:
         self.ring = ring
         self.number = number
+        self.loads = tuple(loads)
 
     @property
     def stages(self) -> int:
@@ -44,7 +46,7 @@ class RingUse:
 
     @property
     def results(self) -> tuple[Value, ...]:
-        return tuple(x.operation.result for x in self.ring.loads)
+        return tuple(x.operation.result for x in self.loads)
 
     @property
     def first(self) -> Value:
@@ -82,7 +84,10 @@ class Threaded:
 def thread(
     kernel: Operation, grid: Operation, rings: Sequence[Ring], chains: Sequence[Chain]
 ) -> Threaded:
-    uses = tuple(RingUse(ring, i) for i, ring in enumerate(rings))
+    uses = tuple(
+        RingUse(ring, i, loads)
+        for i, ring in enumerate(rings) for loads in (ring.loads, *ring.others)
+    )  # fmt: skip
     threader = _Threader(uses, tuple(Turns(c) for c in chains))
     (body,) = kernel.regions
     if not any(o is grid for o in body.operations):
@@ -112,7 +117,7 @@ class _Threader:
         line = _Line()
         zero = line.constant(0)
         state: State = {u.number: (zero, zero) for u in self.uses}
-        return line.operations, self._nested(grid, [u.number for u in self.uses], state)
+        return line.operations, self._nested(grid, list(state), state)
 
     def inside(self, operation: Operation) -> list[int]:
         """The rings whose loads stand somewhere inside an operation, in order."""
@@ -133,13 +138,12 @@ class _Threader:
         for operation in region.operations[:-1]:
             nested = self.inside(operation) if operation.regions else []
             if nested:
+                out += _go_on([u for u in here if u.number in nested], state)
                 out += self._around(operation, nested, state)
                 continue
-            self._note(operation, state, here)
+            self._note(operation, state, here, out)
             out.append(operation)
-        for use in here:
-            out.extend(_advance(use))
-            state[use.number] = use.next
+        out += _go_on(here, state)
         end = region.terminator
         if end.name not in ("tile.yield", "tile.condition"):
             raise NotTiled("control flow leaves the middle of a pipeline", end.span)
@@ -150,9 +154,12 @@ class _Threader:
             use.end, use.region = made[-1], made
         return Region((*region.arguments, *arguments), made)
 
-    def _note(self, operation: Operation, state: State, here: list[RingUse]) -> None:
+    def _note(
+        self, operation: Operation, state: State, here: list[RingUse], out: list[Operation]
+    ) -> None:
         use = next((self._by_load[v] for v in operation.results if v in self._by_load), None)
         if use is not None and use not in here:
+            out += _go_on([u for u in here if u.number == use.number], state)
             use.slot, use.phase = state[use.number]
             here.append(use)
 
@@ -201,6 +208,16 @@ class _Threader:
 
 def _positions(state: State, rings: Sequence[int]) -> tuple[Value, ...]:
     return tuple(v for ring in rings for v in state[ring])
+
+
+def _go_on(uses: Sequence[RingUse], state: State) -> list[Operation]:
+    """The operations behind which the next position of each ring is known, if it was not."""
+    out: list[Operation] = []
+    for use in uses:
+        if state[use.number] == (use.slot, use.phase):
+            out += _advance(use)
+            state[use.number] = use.next
+    return out
 
 
 def _advance(use: RingUse) -> list[Operation]:

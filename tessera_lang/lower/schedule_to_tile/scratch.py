@@ -26,11 +26,14 @@ class Taken:
 
 
 class Scratch:
-    """The shared buffers of a kernel."""
+    """The shared buffers of a kernel. ``of_a_part``: bytes of memory of the launch for the sums
+    of one part of one tile."""
 
-    def __init__(self) -> None:
-        self._placeholder = Value(scratch_buffer(1), "scratch")
+    def __init__(self, name: str = "scratch") -> None:
+        self._name = name
+        self._placeholder = Value(scratch_buffer(1), name)
         self._bytes = 0
+        self.of_a_part = 0
         self._allocations: list[tuple[Operation, str]] = []
         self._names: set[str] = set()
         self._kept: dict[tuple[BufferType, str], Value] = {}
@@ -73,16 +76,16 @@ class Scratch:
         operations = [o for o, _ in self._allocations]
         replaced: dict[Value, Value] = {}
         if self._bytes:
-            value = Value(scratch_buffer(self._bytes), "scratch")
+            value = Value(scratch_buffer(self._bytes), self._name)
             replaced[self._placeholder] = value
-            operations.append(Operation("tile.shared.alloc", (), (value,), {"name": "scratch"}))
+            operations.append(Operation("tile.shared.alloc", (), (value,), {"name": self._name}))
         return tuple(operations), replaced
 
     def table(self) -> list[Taken]:
         """Who takes how much, the greatest first."""
         rows = [Taken(o.result.name, _bytes(o.result), what) for o, what in self._allocations]
         if self._bytes:
-            rows.append(Taken("scratch", self._bytes, "exchanges between warps"))
+            rows.append(Taken(self._name, self._bytes, "exchanges between warps"))
         return sorted(rows, key=lambda row: -row.bytes)
 
 

@@ -14,7 +14,6 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
 from tessera_lang.opt.schedule.context import COST, USER, Context, with_decisions, with_kernel
 from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, pitch_reason
-from tessera_lang.opt.schedule.cost import cycles
 from tessera_lang.opt.schedule.cpu_tiles import cpu_tile_sizes
 from tessera_lang.opt.schedule.facts import (
     PARAMETER,
@@ -26,13 +25,15 @@ from tessera_lang.opt.schedule.facts import (
     open_names,
 )
 from tessera_lang.opt.schedule.room import MOST_REGISTERS, dot_registers, shared_bytes
+from tessera_lang.opt.schedule.split import price_of
+from tessera_lang.opt.schedule.sums import sums_of
 from tessera_lang.opt.schedule.units import (
     consumer_groups,
     element_bits,
     has_matrix_dtype,
     is_imprecise,
 )
-from tessera_lang.opt.schedule.work import numbers_of, store_bytes, work_of
+from tessera_lang.opt.schedule.work import numbers_of, store_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX
@@ -44,6 +45,9 @@ _GROUP_LANES, _LANE_VECTORS = 128, 4
 _WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
 """Elements along an axis: of an array of one, of rows (so that what a column needs is read once
 for several of them), of a square."""
+
+_RELIEF = (8, 5, 3)
+"""Eighths of the registers that products may take, by how often they were too many."""
 
 _THREE_HOLD = (96, 64)
 """Registers of a lane for accumulators where three warp groups compute beside one that moves data,
@@ -58,7 +62,8 @@ def choose_tiles(program: Program, context: Context) -> Program:
         return program
     facts = facts_of(kernel)
     said = dict(zip(names, numbers(kernel, "tile"), strict=False))
-    sizes = _best(facts, names, said, context.machine)
+    most = MOST_REGISTERS * _RELIEF[context.relief] // 8
+    sizes = _best(facts, names, said, context.machine, most)
     kernel = with_sizes(kernel, sizes)
     origin = USER if len(said) == len(names) else COST
     chosen = tuple(sizes[n] for n in names)
@@ -114,7 +119,11 @@ def _retyped(kernel: Operation, sizes: Mapping[str, int]) -> Operation:
 
 
 def _best(
-    facts: Facts, names: Sequence[str], said: Mapping[str, int], machine: Machine
+    facts: Facts,
+    names: Sequence[str],
+    said: Mapping[str, int],
+    machine: Machine,
+    most: int,
 ) -> dict[str, int]:
     if machine.target == "cpu":
         return cpu_tile_sizes(facts, names, said)
@@ -126,13 +135,14 @@ def _best(
         (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
         for n in names
     ]
+    splits = sums_of(facts).loop is not None
     best: tuple[float, dict[str, int]] | None = None
     for combination in itertools.product(*options):
         sizes = dict(zip(names, combination, strict=True))
-        if best is not None and not _fits(facts, sizes, machine):
+        if best is not None and not _fits(facts, sizes, machine, most):
             continue
-        price = cycles(work_of(facts, sizes, machine), machine)
-        if not _fits(facts, sizes, machine):
+        price = price_of(facts, sizes, machine, splits)
+        if not _fits(facts, sizes, machine, most):
             price += 1e18  # what the user said may not fit: refused later, with the reason
         if best is None or price < best[0]:
             best = (price, sizes)
@@ -168,7 +178,7 @@ def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts)
     return found or (64,)
 
 
-def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> bool:
+def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -> bool:
     """Whether three stages and the accumulators have room; the exact tables decide later."""
     if machine.target == "cpu":
         return True
@@ -181,7 +191,7 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> bool:
             lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
             if registers > _THREE_HOLD[lanes]:
                 return False
-    return shared <= machine.shared_limit and registers <= MOST_REGISTERS
+    return shared <= machine.shared_limit and registers <= most
 
 
 # --- without products ------------------------------------------------------------------------

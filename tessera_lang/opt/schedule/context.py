@@ -19,14 +19,17 @@ from tessera_lang.target.machine import Machine
 
 USER = "user"
 COST = "cost model"
+LEGALITY = "legality"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``remarks`` collects what the passes have to say: notes, and errors that end the way."""
+    """``remarks`` collects what the passes have to say: notes, and errors that end the way.
+    ``relief``: how often a schedule for this machine was found to need too many registers."""
 
     machine: Machine
     remarks: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    relief: int = 0
 
     def note(
         self, code: str, message: str, span: Span | None, notes: Sequence[str] = (),
@@ -86,7 +89,7 @@ def overruled(
                  kernel.span)  # fmt: skip
     attributes, origins = dict(kernel.attributes), origins_of(kernel)
     attributes[name] = value
-    origins[name] = "legality"
+    origins[name] = LEGALITY
     attributes["origins"] = tuple(f"{n}={o}" for n, o in sorted(origins.items()))
     return replace(kernel, attributes=attributes)
 

@@ -6,9 +6,19 @@ the decision and the lowering ask here. Must not know attributes or remarks.
 
 from __future__ import annotations
 
+import re
+
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
 from tessera_lang.ir.layout import SharedLayout
-from tessera_lang.opt.schedule.facts import Facts, Load, numbers, numbers_or_names
+from tessera_lang.opt.schedule.facts import (
+    GATHER,
+    LOAD,
+    Facts,
+    Load,
+    numbers,
+    numbers_or_names,
+)
+from tessera_lang.opt.schedule.starts import divisor_of
 from tessera_lang.record import dataclass
 
 SWIZZLES = (128, 64, 32)
@@ -28,24 +38,36 @@ class Access:
 
 
 def access_of(operation: Operation) -> Access:
-    """The access of a ``load``, ``store`` or ``accumulate``."""
-    loads = operation.name.endswith("load")
+    """The access of a ``load``, ``gather``, ``store`` or ``accumulate``; the steps of a gather
+    are all 1."""
+    loads = operation.name in (LOAD, GATHER)
     tile = operation.result if loads else operation.operands[0]
     view, *rest = operation.operands if loads else operation.operands[1:]
     assert isinstance(tile.type, TileType)
     assert isinstance(view.type, ViewType)
-    rank = len(view.type.shape)
+    rank, dims = len(view.type.shape), numbers(operation, "dims")
     return Access(
         tile.type, view, tuple(rest[:rank]), tuple(rest[rank:]),
-        numbers(operation, "dims"), numbers(operation, "steps"),
+        dims, numbers(operation, "steps") or (1,) * len(dims),
     )  # fmt: skip
 
 
+_RESULT = re.compile(r"result\d+")
+
+
+def is_result(name: str) -> bool:
+    """Whether an argument of that name is an array the kernel returns."""
+    return _RESULT.fullmatch(name) is not None
+
+
 def array_name(facts: Facts, view: Value) -> str:
-    """The name of the parameter a view shows, as the user wrote it."""
+    """The name of the array a view shows, as the user wrote it: of a result that of the variable
+    that is returned, or ``return``."""
     pointer, _, _ = facts.argument_numbers(view)
     names = numbers_or_names(facts.kernel, "parameters")
     name = str(names[pointer]) if 0 <= pointer < len(names) else view.name
+    if is_result(name) and view.name:
+        name = view.name
     return name.removesuffix(".data").partition(".")[0]
 
 
@@ -88,6 +110,8 @@ def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) 
     axis = line_axis(access, facts) if repacked else contiguous_axis(access, facts)
     if rank > 5:
         return f"`{what}` has {rank} axes, a tensor map at most 5"
+    if any(isinstance(v.type, TileType) for v in access.starts):
+        return f"the rows of `{what}` are taken one by one"
     if any(s != 1 for s in access.steps):
         return f"the tile of `{what}` takes every {max(access.steps)}th element"
     if axis < 0:
@@ -99,7 +123,16 @@ def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) 
     if shared_layout(tile, axis) is None:
         return f"a line of {tile.sizes[axis]} {tile.dtype} of `{what}` is no multiple of 32 bytes"
     pitch = "" if repacked else pitch_reason(access, facts, what)
-    return pitch or _extent_reason(access, facts, what)
+    return pitch or extent_reason(access, facts, what) or begin_reason(access, axis, facts, what)
+
+
+def begin_reason(access: Access, axis: int, facts: Facts, what: str) -> str:
+    """Why boxes of a tile do not begin at multiples of 16 bytes along its lines, which are along
+    ``axis``; empty where they do. The copy engine stops at others."""
+    start = access.starts[access.dims[axis]]
+    if divisor_of(start, facts) * access.tile.dtype.bytes % _ALIGNMENT == 0:
+        return ""
+    return f"a tile of `{what}` may begin at no multiple of 16 bytes of a line"
 
 
 def line_axis(access: Access, facts: Facts) -> int:
@@ -130,19 +163,25 @@ def pitch_reason(access: Access, facts: Facts, what: str) -> str:
             )
         ]
         pitch = size * (inner[-1] if inner else _ALIGNMENT)
-        return _no_multiple(what) if pitch % _ALIGNMENT else ""
+        number = sizes[-1] if inner else None
+        return _no_multiple(what, facts, number) if pitch % _ALIGNMENT else ""
     operands = facts.definitions[access.view].operands[1 + len(view.shape) :]
     for number, operand in zip(strides, operands, strict=True):
         if facts.constant(operand) == 1:
             continue
         if known_divisor(facts, number, operand) * size % _ALIGNMENT:
-            return _no_multiple(what)
+            return _no_multiple(what, facts, None if number is None else sizes[0])
     return ""
 
 
-def _no_multiple(what: str) -> str:
-    """No number: the launch gives a class of sizes, not a size."""
-    return f"the row pitch of `{what}` is no multiple of 16 bytes"
+def _no_multiple(what: str, facts: Facts, number: int | None) -> str:
+    """No number: the launch gives a class of sizes, not a size; and code that is for any size
+    knows none. ``number``: the argument that a size of the array is."""
+    hints = numbers(facts.kernel, "hints")
+    known = number is not None and number < len(hints) and hints[number]
+    if number is None or known:
+        return f"the row pitch of `{what}` is no multiple of 16 bytes"
+    return f"the row pitch of `{what}` is not known to be a multiple of 16 bytes"
 
 
 def _divisor(facts: Facts, number: int | None) -> int:
@@ -163,7 +202,7 @@ def known_divisor(facts: Facts, number: int | None, value: Value) -> int:
 # --- extents ---------------------------------------------------------------------------------
 
 
-def _extent_reason(access: Access, facts: Facts, what: str) -> str:
+def extent_reason(access: Access, facts: Facts, what: str) -> str:
     """A tensor map gives zeros beyond the array, so a tile must end where its array does."""
     sizes = facts.definitions[access.view].operands[1:]
     for axis, extent in enumerate(access.extents):

@@ -14,7 +14,7 @@ Good enough to rank; must not know operations.
 
 from __future__ import annotations
 
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 
 
@@ -44,18 +44,23 @@ _RATES = {
     "sm_120": Rates(512, 128, 128, 32, 20, 900),
 }
 _SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
+_IN_TURN = 0.95  # of a unit whose sums are added outside it, one part after the other
 _TILE = 1200.0  # cycles between two tiles of a group that stays
 _TURN = 60.0  # cycles of one turn of a pipeline: barriers, and the edges of the matrix unit
 _ISSUE = 300.0  # cycles in which one lane waits for a buffer, and asks for its next content
+_MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another, and meet
 _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
+_ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
+_COMBINED = 16.0  # bytes a cycle at which sums are put down and taken up again
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
 _HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in the whole
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One product of a tile, run ``trips`` times; ``bits`` of an element, and who does it."""
+    """One product of a tile, run ``trips`` times; ``bits`` of an element, and who does it.
+    ``in_turn``: sums are added outside the unit, which has nothing else to do meanwhile."""
 
     m: int
     n: int
@@ -64,6 +69,7 @@ class Product:
     trips: int
     unit: str
     loaded: tuple[bool, bool] = (True, True)
+    in_turn: bool = False
 
     @property
     def rows(self) -> int:
@@ -91,7 +97,9 @@ class Product:
 class Work:
     """A launch: ``tiles`` of it, each with these products; bytes of a tile that are written,
     and bytes that go through main memory at least. ``split``: lines of its tiles lie across
-    lines of the cache; ``room``: bytes of shared memory for buffers."""
+    lines of the cache; ``room``: bytes of shared memory for buffers. ``parts``: the groups that
+    share a tile, each with sums of ``sums`` bytes; a tile counts once for each. ``stream``: turns
+    of a loop without products, each of which waits for so many bytes."""
 
     tiles: int
     products: tuple[Product, ...]
@@ -100,10 +108,25 @@ class Work:
     cluster: int = 1
     split: bool = False
     room: int = 1 << 20
+    parts: int = 1
+    sums: int = 0
+    stream: tuple[int, int] = (0, 0)
+
+    @property
+    def turns(self) -> int:
+        """Of the longest loop."""
+        return max(1, self.stream[0], *(p.trips for p in self.products))
 
 
 def rates_of(machine: Machine) -> Rates:
     return _RATES.get(machine.arch, _RATES["sm_80"])
+
+
+def in_parts(work: Work, parts: int) -> Work:
+    """The same with the turns of each tile shared by so many groups."""
+    products = tuple(replace(p, trips=-(-p.trips // parts)) for p in work.products)
+    stream = -(-work.stream[0] // parts), work.stream[1]
+    return replace(work, tiles=work.tiles * parts, products=products, parts=parts, stream=stream)
 
 
 def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
@@ -115,6 +138,7 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     else:
         slow = product.unit == "mma" and machine.has("wgmma")
         share = _SYNCHRONOUS_SHARE if slow else 1.0
+        share *= _IN_TURN if product.in_turn else 1.0
         computing = adds / (rates.matrix * 16 / product.bits * share)
     busy = min(work.tiles, machine.units) / machine.units
     brought = product.bytes(work.cluster)
@@ -123,7 +147,7 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     reading = product.read() / rates.shared
     parts = (computing, reading, alone, together)
     longest = max(parts)
-    asked = _ISSUE if product.unit == "wgmma" else 0.0
+    asked = {"wgmma": _ISSUE, "mma": _MEETING}.get(product.unit, 0.0)
     seen = longest + _TURN + _HIDDEN * (reading if reading < longest else 0.0)
     return max(seen, asked) * _waiting(product, work)
 
@@ -138,8 +162,12 @@ def cycles(work: Work, machine: Machine) -> float:
     rates = rates_of(machine)
     waves = -(-work.tiles // machine.units)
     turns = sum(p.trips * turn_cycles(p, work, machine) for p in work.products)
+    turns += work.stream[0] * (_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    if work.parts > 1:
+        turns += _ARRIVING + work.sums / _COMBINED
+        begin += work.parts * work.sums / _COMBINED
     tile = turns + (_TILE + leaving if waves > 1 else 0.0)
     body = waves * tile + begin
     memory = work.traffic / rates.memory + _LATENCY

@@ -9,16 +9,21 @@ from __future__ import annotations
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
 from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.schedule.ahead import read_ahead
 from tessera_lang.opt.schedule.choose_tiles import choose_tiles
 from tessera_lang.opt.schedule.context import Context, Decide
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
+from tessera_lang.opt.schedule.overlap import overlap
+from tessera_lang.opt.schedule.pad import pad
+from tessera_lang.opt.schedule.peel import peel
 from tessera_lang.opt.schedule.pipeline import pipeline
 from tessera_lang.opt.schedule.promote import promote
 from tessera_lang.opt.schedule.roles import assign_roles
 from tessera_lang.opt.schedule.rows import split_rows
 from tessera_lang.opt.schedule.separate import separate
+from tessera_lang.opt.schedule.split import split_contraction
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.schedule.stage import stage
 from tessera_lang.opt.schedule.subtile import subtile
@@ -34,16 +39,19 @@ def normalise(program: Program, context: Context) -> Program:
 
 
 _DECISIONS: tuple[Decide, ...] = (
-    normalise, swap_operands, choose_tiles, split_rows, assign_units, promote, stage,
-    assign_roles, cluster, subtile, pipeline, order_grid, persistent, unroll,
-    settle_staging, check_fit,
+    normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
+    assign_roles, cluster, subtile, split_contraction, pipeline, order_grid, persistent, read_ahead,
+    unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 
-def decide(machine: Machine, remarks: list[Diagnostic] | None = None) -> tuple[Pass, ...]:
+def decide(
+    machine: Machine, remarks: list[Diagnostic] | None = None, relief: int = 0
+) -> tuple[Pass, ...]:
     """The passes for a machine. What they have to say goes to ``remarks``: notes, and an error
-    where the schedule does not fit, after which the program is not to be lowered."""
-    context = Context(machine, remarks if remarks is not None else [])
+    where the schedule does not fit, after which the program is not to be lowered. ``relief``:
+    how often this was done before, and needed too many registers."""
+    context = Context(machine, remarks if remarks is not None else [], relief)
     return tuple(_pass(one, context) for one in _DECISIONS)
 
 

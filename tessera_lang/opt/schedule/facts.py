@@ -14,14 +14,14 @@ from tessera_lang.record import dataclass, field
 
 KERNEL, FOR, LOAD, STORE, DOT = (PREFIX + n for n in ("kernel", "for", "load", "store", "dot"))
 PREFETCH, TRANSPOSE, PARAMETER = (PREFIX + n for n in ("prefetch", "transpose", "parameter"))
-MASK = PREFIX + "mask"
+MASK, GATHER = PREFIX + "mask", PREFIX + "gather"
 LOOPS = (FOR, "tile.for", "tile.while")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """A load of a tile: the operation, what it reads, and the operations around it (outermost
-    first, the kernel left out)."""
+    """A load or gather of a tile: the operation, what it reads, and the operations around it
+    (outermost first, the kernel left out). A start of a gather may be a tile."""
 
     operation: Operation
     view: Value
@@ -76,10 +76,12 @@ class Dot:
 
 @dataclass(slots=True, eq=False)
 class Facts:
-    """One kernel, seen once. ``definitions``: what defines a value; ``users``: what reads it."""
+    """One kernel, seen once. ``definitions``: what defines a value; ``users``: what reads it;
+    ``reads``: loads and gathers."""
 
     kernel: Operation
     loads: list[Load] = field(default_factory=list[Load])
+    reads: list[Load] = field(default_factory=list[Load])
     stores: list[tuple[Operation, tuple[Operation, ...]]] = field(
         default_factory=list[tuple[Operation, tuple[Operation, ...]]]
     )
@@ -148,7 +150,7 @@ def kernel_of(program: Program) -> Operation:
 def facts_of(kernel: Operation) -> Facts:
     facts = Facts(kernel)
     _walk(kernel.regions[0], (), facts)
-    loads = {x.operation.result: x for x in facts.loads}
+    loads = {x.operation.result: x for x in facts.reads if _is_seen(x.operation)}
     for operation, inside in _walked(kernel.regions[0], ()):
         if operation.name == DOT:
             a, b = (_operand(v, loads, facts) for v in operation.operands[:2])
@@ -171,12 +173,26 @@ def _walk(region: Region, inside: tuple[Operation, ...], facts: Facts) -> None:
             facts.definitions[value] = operation
         for value in operation.operands:
             facts.users.setdefault(value, []).append(operation)
-        if operation.name == LOAD:
-            facts.loads.append(Load(operation, operation.operands[0], around))
+        if operation.name in (LOAD, GATHER):
+            read = Load(operation, operation.operands[0], around)
+            facts.reads.append(read)
+            if operation.name == LOAD:
+                facts.loads.append(read)
         elif operation.name in (STORE, PREFIX + "accumulate"):
             facts.stores.append((operation, around))
         elif operation.name in LOOPS:
             facts.loops.append((operation, around))
+
+
+def read_behind(value: Value, facts: Facts) -> Load | None:
+    """The load or gather that an operand is, seen through what moves no data."""
+    return _operand(value, {x.operation.result: x for x in facts.reads}, facts).load
+
+
+def _is_seen(read: Operation) -> bool:
+    """Whether a product may find what was read in memory: a gather is computed until it is
+    staged."""
+    return read.name == LOAD or read.attributes.get("stage") == "shared"
 
 
 def _operand(value: Value, loads: Mapping[Value, Load], facts: Facts) -> Operand:

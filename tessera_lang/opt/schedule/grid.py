@@ -10,6 +10,7 @@ of its own there is no next, and the walk would only be in the way.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
+from tessera_lang.opt.schedule.by_lanes import any_by_lanes
 from tessera_lang.opt.schedule.context import (
     Context,
     overruled,
@@ -36,8 +37,9 @@ from tessera_lang.opt.schedule.facts import (
     numbers,
     numbers_or_names,
 )
-from tessera_lang.opt.schedule.producer import depends_on
 from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
+from tessera_lang.opt.schedule.slices import depends_on
+from tessera_lang.opt.schedule.split import groups_of
 
 GROUP_ROWS = 8
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
@@ -98,9 +100,11 @@ def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     ((variable, _),) = variables
     if any(o.name in ("tile.load", "tile.assert") for o in grid.walk()):
         return "its tiles read single elements, which a tile beyond the edge has not"
-    staged = [x for x in facts.loads if is_staged(x)]
+    staged = [x for x in facts.reads if is_staged(x)]
     if all(depends_on(x.starts, variable, facts) for x in staged):
         return "no staged tile is the same for neighbours"
+    if any_by_lanes(facts):
+        return "lanes bring some of its tiles, each group its own"
     if not whole_clusters(facts, shape) and touches_beyond(facts, shape):
         return (
             "a tile beyond the edge would be read or written by lanes, and the number of tiles is "
@@ -218,7 +222,7 @@ def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
     axes = len(numbers_or_names(grid, "axes"))
     if axes < 2:
         return False
-    staged = [x for x in facts.loads if is_staged(x)]
+    staged = [x for x in facts.reads if is_staged(x)]
     return all(
         any(not depends_on(x.starts, variable, facts) for x in staged)
         for variable in grid.regions[0].arguments[axes - 2 : axes]
@@ -230,9 +234,8 @@ def persistent(program: Program, context: Context) -> Program:
         return program
     kernel = kernel_of(program)
     if "roles" in kernel.attributes:
-        facts = facts_of(kernel)
-        tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
-        stays = tiles is None or tiles > context.machine.units
+        groups = groups_of(facts_of(kernel))
+        stays = groups is None or groups > context.machine.units
         return with_kernel(program, with_decisions(kernel, {"persistent": stays}))
     if kernel.attributes.get("persistent") and said_by_user(kernel, "persistent"):
         reason = "the kernel is not split into producer and consumers"

@@ -25,7 +25,7 @@ def settle_staging(program: Program, context: Context) -> Program:
     facts = facts_of(kernel)
     if context.machine.target == "cpu":
         return program
-    if not any(is_staged(x) for x in facts.loads):
+    if not any(is_staged(x) for x in facts.reads):
         for name, nothing in _OF_STAGED.items():
             said = kernel.attributes.get(name, nothing)
             if said_by_user(kernel, name) and said != nothing:

@@ -1,19 +1,22 @@
 """Whether a decided schedule fits the machine, before any code is made.
 
 Owns the tables of shared memory and registers and the refusals: which tile takes how much, and
-which directive to lower. Must not change the program.
+which directive to lower. Registers are judged twice: the products' alone on a schedule, and all
+that is alive on Tile IR, where layouts are known. Must not change the program.
 """
 
 from __future__ import annotations
 
+from tessera_lang.analysis.pressure import Pressure, pressure, table
+from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.context import Context, said_by_user
 from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.rings import SharedUse, shared_use
-from tessera_lang.opt.schedule.roles import accumulators
+from tessera_lang.opt.schedule.roles import MOST_REGISTERS, OTHER_REGISTERS, accumulators
 
-_MOST = 255  # registers of a lane that instructions can name
-_OTHERS = 24  # registers of a lane for addresses, counters and what is on the way
+_FILE = 65536  # registers of a multiprocessor
+_MARGIN = 16  # of the estimate: registers that the assembler needs to work with beside tiles
 
 
 def check_fit(program: Program, context: Context) -> Program:
@@ -65,7 +68,7 @@ def _check_registers(facts: Facts, context: Context) -> None:
     warps = kernel.attributes.get("warps", 4)
     assert isinstance(warps, int)
     roles = numbers(kernel, "registers")
-    limit = (roles[-1] if roles and roles[-1] else _MOST) - _OTHERS
+    limit = (roles[-1] if roles and roles[-1] else MOST_REGISTERS) - OTHER_REGISTERS
     needed = accumulators(facts, max(1, warps // 4))
     if needed <= limit:
         return
@@ -88,3 +91,42 @@ def _smaller(kernel: Operation) -> str:
     tile = numbers(kernel, "tile")
     shape = ", ".join(map(str, tile))
     return f"make `schedule.tile(({shape}))` smaller" if tile else "use smaller tiles"
+
+
+def crowding(tile: Operation, kernel: Operation) -> tuple[int, Diagnostic | None]:
+    """Registers of a lane that a kernel of Tile IR probably needs and does not have (0 where all
+    is well), and the refusal where its tiles alone are more than a lane can hold. ``kernel`` is
+    the schedule it was lowered from."""
+    most, worst, refusal = 0, 0, None
+    for found in pressure(tile):
+        limit = _limit(tile, kernel, found)
+        margin = _MARGIN if found.tiles else 0
+        most = max(most, found.total + margin - limit)
+        if found.tiles - limit > worst:
+            worst, refusal = found.tiles - limit, _too_many(found, limit, kernel)
+    return most, refusal
+
+
+def _limit(tile: Operation, kernel: Operation, found: Pressure) -> int:
+    """Registers of a lane in a role, or in the whole group."""
+    counts = numbers(kernel, "registers")
+    if 0 <= found.role < len(counts) and counts[found.role]:
+        return counts[found.role]
+    lanes = 1
+    for n in numbers(tile, "group"):
+        lanes *= n
+    return min(MOST_REGISTERS, _FILE // lanes // 8 * 8)
+
+
+def _too_many(found: Pressure, limit: int, kernel: Operation) -> Diagnostic:
+    place = found.place.span if found.place is not None else None
+    warps = kernel.attributes.get("warps")
+    helps = [_smaller(kernel)]
+    if isinstance(warps, int) and said_by_user(kernel, "warps") and warps < 16:
+        helps.insert(0, f"`schedule.warps({2 * warps})` gives each lane half of them")
+    return Diagnostic(
+        "T0741",
+        f"the tiles that are alive at once need {found.tiles} registers of each lane, which has"
+        f" {limit}",
+        place or kernel.span, notes=table(found), helps=tuple(helps),
+    )  # fmt: skip

@@ -21,6 +21,7 @@ from tessera_lang.opt.schedule.accesses import (
     arrays_of,
     definitions_of,
 )
+from tessera_lang.opt.schedule.copies import is_result
 from tessera_lang.opt.schedule.nests import fused, joined, split
 from tessera_lang.record import dataclass, replace
 
@@ -199,7 +200,8 @@ def _verdict(
 
 
 def _array_name(access: Access) -> str:
-    return access.array.name or "an array"
+    name = access.array.name
+    return "return" if is_result(name) else name or "an array"
 
 
 # --- the new nest --------------------------------------------------------------------------------

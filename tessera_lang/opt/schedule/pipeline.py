@@ -19,6 +19,7 @@ from tessera_lang.opt.schedule.context import (
 )
 from tessera_lang.opt.schedule.facts import PREFETCH, Estimate, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.rings import SLOT_BARRIERS, Ring, rings_of, shared_use
+from tessera_lang.opt.schedule.split import parts_of
 
 MOST_STAGES = 8
 _RESERVED = 2048  # barriers, and what reductions between warps ask for
@@ -56,7 +57,7 @@ def one_stage_less(kernel: Operation, facts: Facts, context: Context) -> Operati
     if most <= 1:
         return None
     decisions = {x.operation: {"stages": most - 1} for r in rings if r.stages == most
-                 for x in r.loads}  # fmt: skip
+                 for x in r.everywhere}  # fmt: skip
     if said_by_user(kernel, "pipeline_stages"):
         reason = "warps need room to exchange what they hold"
         kernel = overruled(kernel, "pipeline_stages", most - 1, context, reason)
@@ -76,6 +77,8 @@ def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) ->
             out.append(n)
             continue
         trips = estimate.trips(ring.loop) if ring.loop is not None else 1
+        if trips is not None and ring.loop is not None:
+            trips = -(-trips // parts_of(facts.kernel))
         fewest = 2 if context.machine.has("cp_async") else 1
         most = MOST_STAGES if trips is None else max(fewest, min(MOST_STAGES, trips))
         out.append(min(share, most))

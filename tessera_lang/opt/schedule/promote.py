@@ -13,7 +13,7 @@ from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.context import Context, with_kernel
 from tessera_lang.opt.schedule.facts import DOT, LOOPS, Facts, facts_of, is_grid, kernel_of
-from tessera_lang.opt.schedule.units import is_imprecise
+from tessera_lang.opt.schedule.units import is_imprecise, is_imprecise_dtype
 
 
 def promote(program: Program, context: Context) -> Program:
@@ -58,7 +58,20 @@ def is_promoted(dot: Operation, facts: Facts) -> bool:
     """Whether the sums of a product's turns are added outside the unit: both take registers."""
     users = facts.users.get(dot.result, [])
     made = facts.definitions.get(dot.operands[2])
-    return (
-        len(users) == 1 and users[0].name == "tile.add"
-        and made is not None and made.name == PREFIX + "full"
-    )  # fmt: skip
+    if made is None or made.name != PREFIX + "full" or len(users) != 1:
+        return False
+    (add,) = users
+    imprecise = all(is_imprecise_dtype(v.type) for v in dot.operands[:2])
+    return imprecise and add.name == "tile.add" and _is_known(add, dot, facts)
+
+
+def _is_known(add: Operation, dot: Operation, facts: Facts) -> bool:
+    """Whether what is added to a product is there before it."""
+    other = next((v for v in add.operands if v is not dot.result), dot.result)
+    made = facts.definitions.get(other)
+    for operation in facts.kernel.walk():
+        if operation is made:
+            return True
+        if operation is dot:
+            return made is None
+    return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.copies import access_of, pitch_reason, tma_reason, unit_axis
 from tessera_lang.opt.schedule.facts import FOR, LOOPS, Estimate, Facts, Load, numbers_or_names
-from tessera_lang.opt.schedule.producer import depends_on
+from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.target.machine import Machine
 
 _LEAST_READS = 2

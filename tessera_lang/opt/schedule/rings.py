@@ -1,15 +1,18 @@
 """Which staged loads share a ring of buffers, and what shared memory a schedule takes.
 
-A *ring* belongs to the region its loads stand in: those of it that one product reads first are
-filled together and freed together. Both the depth of pipelines and the lowering ask here.
-Must not decide anything.
+A *ring* belongs to the region its loads stand in: those of it that products read first which do
+not wait for each other are filled together and freed together, unless a loop that moves tiles
+stands between them: it is gone through with the ring half full. Both the depth of pipelines and
+the lowering ask here. Must not decide anything.
 """
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, TileType, Value
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.opt.schedule.copies import access_of, array_name
-from tessera_lang.opt.schedule.facts import Facts, Load
+from tessera_lang.opt.schedule.facts import DOT, FOR, Facts, Load
 from tessera_lang.opt.schedule.units import through_shared
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
@@ -22,16 +25,27 @@ _LINE = 128  # bytes of a line of a subtile
 @dataclass(frozen=True, slots=True, eq=False)
 class Ring:
     """``around``: the operation whose region holds the loads; ``loop``: whether that region
-    runs more than once a tile."""
+    runs more than once a tile. ``others``: the same loads at other places, which go on with
+    the same buffers."""
 
     loads: tuple[Load, ...]
     around: Operation
     loop: Operation | None
+    others: tuple[tuple[Load, ...], ...] = ()
 
     @property
     def stages(self) -> int:
         found = self.loads[0].operation.attributes.get("stages", 1)
         return int(found) if isinstance(found, int) else 1
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        return tuple(x.operation.result for x in self.loads)
+
+    @property
+    def everywhere(self) -> tuple[Load, ...]:
+        """The loads at all places."""
+        return (*self.loads, *(x for place in self.others for x in place))
 
     @property
     def bytes(self) -> int:
@@ -61,31 +75,72 @@ def tile_bytes(tile: TileType) -> int:
 
 
 def is_staged(load: Load) -> bool:
-    return load.operation.attributes.get("stage") == "shared"
+    return _is_staged(load.operation)
+
+
+def _is_staged(operation: Operation) -> bool:
+    return operation.attributes.get("stage") == "shared"
 
 
 def rings_of(facts: Facts) -> tuple[Ring, ...]:
-    """The rings in the order of their first loads."""
-    keys: dict[tuple[int, int], list[Load]] = {}
-    first = _first_products(facts)
-    for load in facts.loads:
+    """The rings in the order of their first loads. Loads with the same attribute ``ring`` are
+    of one, in whatever region they stand."""
+    keys: dict[tuple[object, ...], dict[int, list[Load]]] = {}
+    first, stretches = _first_products(facts), _stretches(facts)
+    for load in facts.reads:
         if is_staged(load):
-            around = load.inside[-1] if load.inside else facts.kernel
-            key = (id(around), first.get(load.operation.result, -1))
-            keys.setdefault(key, []).append(load)
-    return tuple(
-        Ring(tuple(loads), loads[0].inside[-1] if loads[0].inside else facts.kernel, loads[0].loop)
-        for loads in keys.values()
-    )
+            around = id(_around(load, facts))
+            said = load.operation.attributes.get("ring")
+            own = (around, first.get(load.operation.result, -1), stretches[id(load.operation)])
+            key = (said,) if said is not None else own
+            keys.setdefault(key, {}).setdefault(around, []).append(load)
+    return tuple(_ring([tuple(loads) for loads in places.values()], facts)
+                 for places in keys.values())  # fmt: skip
+
+
+def _ring(places: Sequence[tuple[Load, ...]], facts: Facts) -> Ring:
+    main = max(places, key=lambda loads: len(loads[0].inside))
+    others = tuple(loads for loads in places if loads is not main)
+    return Ring(main, _around(main[0], facts), main[0].loop, others)
+
+
+def _around(load: Load, facts: Facts) -> Operation:
+    return load.inside[-1] if load.inside else facts.kernel
 
 
 def _first_products(facts: Facts) -> dict[Value, int]:
-    """The number of the first product that reads a load."""
+    """How many products the first one that reads a load waits for in a row."""
+    levels: dict[int, int] = {}
+    _find_levels(facts.kernel.regions[0], {}, levels)
     out: dict[Value, int] = {}
-    for i, dot in enumerate(facts.dots):
+    for dot in facts.dots:
         for operand in (dot.a, dot.b):
             if operand.load is not None:
-                out.setdefault(operand.load.operation.result, i)
+                out.setdefault(operand.load.operation.result, levels[id(dot.operation)])
+    return out
+
+
+def _find_levels(region: Region, behind: dict[Value, int], levels: dict[int, int]) -> None:
+    for operation in region.operations:
+        level = max((behind.get(v, 0) for v in operation.operands), default=0)
+        if operation.name == DOT:
+            levels[id(operation)] = level
+        for inner in operation.regions:
+            _find_levels(inner, behind, levels)
+        more = any(o.name == DOT for o in operation.walk())
+        behind.update(dict.fromkeys(operation.results, level + more))
+
+
+def _stretches(facts: Facts) -> dict[int, int]:
+    """For each load, behind how many operations of its region it stands that move tiles."""
+    out: dict[int, int] = {}
+    waiting = [facts.kernel.regions[0]]
+    while waiting:
+        passed = 0
+        for operation in waiting.pop().operations:
+            out[id(operation)] = passed
+            passed += bool(operation.regions) and any(_is_staged(o) for o in operation.walk())
+            waiting += operation.regions
     return out
 
 
@@ -133,9 +188,11 @@ def _computed(facts: Facts) -> list[SharedUse]:
         for operand in (dot.a, dot.b):
             t = operand.value.type
             assert isinstance(t, TileType)
-            if dot.operation.attributes.get("unit") == "wgmma" and through_shared(dot, operand):
+            unit = dot.operation.attributes.get("unit")
+            if unit == "wgmma" and through_shared(dot, operand, facts):
                 text = f"a computed operand: {_sizes(t)}"
-                out.append(SharedUse(text, tile_bytes(t), 1, dot.operation.span))
+                twice = 2 if dot.inside and dot.inside[-1].name == FOR else 1
+                out.append(SharedUse(text, tile_bytes(t), twice, dot.operation.span))
     return out
 
 

@@ -8,16 +8,28 @@ roles are lowered.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from tessera_lang.ir.core import Attribute, Program
+from tessera_lang.ir.core import Attribute, Program, TileType
+from tessera_lang.opt.schedule.by_lanes import (
+    any_by_lanes,
+    ends_early,
+    is_by_lanes,
+    is_turned,
+    lanes_reason,
+)
 from tessera_lang.opt.schedule.context import (
+    COST,
+    LEGALITY,
     Context,
     overruled,
     said_by_user,
+    with_attributes,
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.copies import array_name
+from tessera_lang.opt.schedule.facts import GATHER, Dot, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.producer import producer_reason
 from tessera_lang.opt.schedule.promote import is_promoted
 from tessera_lang.opt.schedule.rings import is_staged
@@ -28,6 +40,7 @@ from tessera_lang.opt.schedule.units import (
     element_bits,
     promoted_parts,
 )
+from tessera_lang.target.machine import Machine
 
 PRODUCER_WARPS = 4
 _REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 120)}
@@ -35,6 +48,14 @@ _REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 120)}
 together have 512 registers a lane. With one consumer every lane has as many as it can (0)."""
 HEAVY = {2: (24, 240)}
 _HEAVY_FROM = 160
+MOST_REGISTERS = 255
+"""Registers of a lane that instructions can name."""
+OTHER_REGISTERS = 24
+"""Registers of a lane for addresses, counters and what is on the way."""
+_BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
+_BY_LANES_HEAVY = {2: (56, 224)}
+"""Where the lanes of the producer hold what they bring."""
+_MOST_WARPS = 16
 
 
 def assign_roles(program: Program, context: Context) -> Program:
@@ -48,7 +69,10 @@ def assign_roles(program: Program, context: Context) -> Program:
             kernel = overruled(kernel, "warp_specialize", False, context, reason)
         elif facts.dots and context.machine.has("tma"):
             context.note("T0745", f"not split into producer and consumers: {reason}", kernel.span)
-        return with_kernel(program, with_decisions(kernel, {"warps": _plain_warps(facts)}))
+        gathers = [x for x in facts.reads if x.operation.name == GATHER and is_staged(x)]
+        kernel = with_attributes(kernel, {x.operation: {"stage": "registers"} for x in gathers})
+        warps, origin = _plain_warps(facts, context)
+        return with_kernel(program, with_decisions(kernel, {"warps": warps}, origin))
     groups = _groups(facts)
     warps = kernel.attributes.get("warps")
     if said_by_user(kernel, "warps") and isinstance(warps, int):
@@ -60,19 +84,18 @@ def assign_roles(program: Program, context: Context) -> Program:
     heavy = accumulators(facts, groups) > _HEAVY_FROM
     if any(is_promoted(d.operation, facts) for d in facts.dots):
         heavy = False  # a part of an accumulator is gone before the next is made
-    registers = HEAVY if heavy else _REGISTERS
+    usual, most = (_BY_LANES, _BY_LANES_HEAVY) if any_by_lanes(facts) else (_REGISTERS, HEAVY)
     decisions: dict[str, Attribute] = {
         "roles": (PRODUCER_WARPS, 4 * groups),
-        "registers": registers.get(groups, _REGISTERS[groups]),
+        "registers": (most if heavy else usual).get(groups, usual[groups]),
         "warps": 4 * groups,
         "warp_specialize": True,
     }
     return with_kernel(program, with_decisions(kernel, decisions))
 
 
-def specialise_reason(facts: Facts, context: Context) -> str:
-    """Why a kernel is not split into roles; empty where it is."""
-    machine = context.machine
+def split_reason(facts: Facts, machine: Machine) -> str:
+    """Why a kernel is surely not split into roles, whatever is staged; empty where it may be."""
     if not (machine.has("tma") and machine.has("setmaxnreg") and machine.arch.endswith("a")):
         return f"{machine.arch} has no registers to move between warp groups"
     if facts.kernel.attributes.get("warp_specialize") is False:
@@ -81,16 +104,59 @@ def specialise_reason(facts: Facts, context: Context) -> str:
         return "it has no product"
     if facts.grid is None:
         return "it has no loop, or several, whose iterations are groups"
-    if any(d.operation.attributes.get("unit") != "wgmma" for d in facts.dots):
+    by_unit = [d for d in facts.dots if d.operation.attributes.get("unit") == "wgmma"]
+    if len(by_unit) == len(facts.dots):
+        return ""
+    if by_unit or not all(map(_is_plain, facts.dots)):
         return "not every product is done by wgmma"
-    staged = [x for x in facts.loads if is_staged(x)]
-    if not staged or any(x.operation.attributes.get("copy") != "tma" for x in staged):
-        return "not every staged tile is moved by TMA"
+    if not said_by_user(facts.kernel, "warp_specialize"):
+        return "lanes multiply and add as fast that bring the next tiles themselves"
+    return ""
+
+
+def _is_plain(dot: Dot) -> bool:
+    """Whether lanes multiply and add what two staged tiles of 32 bits hold, as they lie."""
+    unit = dot.operation.attributes.get("unit")
+    loads = all(x.load is not None and not x.swapped for x in (dot.a, dot.b))
+    t = dot.operation.result.type
+    flat = isinstance(t, TileType) and len(t.shape) == 2
+    return unit == "fma" and loads and flat and element_bits(dot) == 32
+
+
+def specialise_reason(facts: Facts, context: Context) -> str:
+    """Why a kernel is not split into roles; empty where it is."""
+    reason = split_reason(facts, context.machine)
+    if reason:
+        return reason
+    staged = [x for x in facts.reads if is_staged(x)]
+    reason = _moving_reason(staged, facts)
+    if reason:
+        return reason
     if any(facts.grid not in x.inside for x in staged):
         return "a tile is staged outside the grid"
     if not _shares(facts, _groups(facts)):
         return "the rows of its products are not shared by the same warp groups"
     return producer_reason(facts)
+
+
+def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
+    """Why one role cannot move all staged tiles. Where single elements are loaded though they lie
+    as products need them, more lanes than one role has are faster."""
+    lanes = [x for x in staged if is_by_lanes(x)]
+    needed = [
+        x for x in staged
+        if x.operation.name == GATHER or is_turned(x, facts) or ends_early(x, facts)
+    ]  # fmt: skip
+    single = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
+    if not staged or single:
+        return "not every staged tile is moved by TMA or an asynchronous copy"
+    if lanes and facts.kernel.attributes.get("async_copy") is False:
+        return "`schedule.async_copy(False)`"
+    for read in lanes:
+        reason = lanes_reason(read, facts)
+        if reason:
+            return f"a tile of `{array_name(facts, read.view)}` cannot be moved ahead: {reason}"
+    return ""
 
 
 def _groups(facts: Facts) -> int:
@@ -102,22 +168,31 @@ def _shares(facts: Facts, groups: int) -> bool:
     return all(int(d.shape[0]) % (64 * groups) == 0 for d in facts.dots)
 
 
-def accumulators(facts: Facts, groups: int) -> int:
-    """Registers of a lane that all accumulators and computed first operands take."""
+def accumulators(facts: Facts, groups: int, dots: Sequence[Dot] | None = None) -> int:
+    """Registers of a lane that the accumulators and computed first operands of products (all,
+    where none are named) take."""
     total = 0
-    for dot in facts.dots:
+    for dot in facts.dots if dots is None else dots:
         m, n, k = (int(s) for s in dot.shape)
         held = m * n // (128 * groups)
         total += held
         if is_promoted(dot.operation, facts):
-            total += held // promoted_parts(m, n)
+            parts, ahead = promoted_parts(m, n)
+            total += held * (1 + ahead) // parts
         if dot.a.load is None or by_registers(dot, facts):
             total += m * k * element_bits(dot) // (4096 * groups)
     return total
 
 
-def _plain_warps(facts: Facts) -> int:
+def most_accumulators(groups: int) -> int:
+    """Registers of a lane for what ``accumulators`` counts."""
+    return (_REGISTERS[groups][1] or MOST_REGISTERS) - OTHER_REGISTERS
+
+
+def _plain_warps(facts: Facts, context: Context) -> tuple[int, str]:
+    """Warps of a group, and who says so: more of them where their lanes had too few registers."""
     if not facts.dots:
-        return row_warps(facts)
+        return row_warps(facts), COST
     largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
-    return 8 if largest >= 128 * 128 else 4
+    warps = 8 if largest >= 128 * 128 else 4
+    return min(_MOST_WARPS, warps << context.relief), LEGALITY if context.relief else COST

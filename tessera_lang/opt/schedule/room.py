@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType
+from tessera_lang.opt.schedule.context import said_by_user
 from tessera_lang.opt.schedule.facts import Dot, Facts
 from tessera_lang.opt.schedule.stage import feeds
 from tessera_lang.opt.schedule.units import (
@@ -39,19 +40,29 @@ def dot_registers(dot: Dot, sizes: Mapping[str, int], facts: Facts, machine: Mac
     """Registers of a lane that a product holds."""
     m, n = sizes_of(dot.operation.result.type, sizes)[-2:]
     k = sizes_of(dot.operation.operands[0].type, sizes)[-1]
+    said = _said_warps(facts)
     if not has_matrix_dtype(dot):
         t = dot.operation.result.type
         assert isinstance(t, TileType)
-        warps = 8 if m * n >= 128 * 128 else 4
+        warps = said or (8 if m * n >= 128 * 128 else 4)
         held = m * n * t.dtype.bits // (32 * 32 * warps)
         return held if held <= MOST_OF_A_LANE else MOST_REGISTERS + 1
     held = accumulator_registers(m, n, machine)
+    if said and (not machine.has("wgmma") or m % (16 * said) == 0):
+        held = m * n // (32 * said)
     if machine.has("wgmma") and m % 64 == 0:
         if is_imprecise(dot):
-            held += held // promoted_parts(m, n)
+            parts, ahead = promoted_parts(m, n)
+            held += held * (1 + ahead) // parts
         if by_registers(dot, facts):
             held += held * k * element_bits(dot) // (32 * n)
     return held
+
+
+def _said_warps(facts: Facts) -> int:
+    """Warps that the user asks for; 0 where nothing is said."""
+    warps = facts.kernel.attributes.get("warps")
+    return warps if isinstance(warps, int) and said_by_user(facts.kernel, "warps") else 0
 
 
 def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:

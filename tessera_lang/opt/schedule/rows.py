@@ -50,7 +50,7 @@ _SHARED_KINDS = ("add", "mul", "max", "min")
 
 def row_warps(facts: Facts) -> int:
     """The warps of a group, so that a lane's share of the largest tile stays small."""
-    held = max((_register_bytes(t) for t in _tiles(facts.kernel)), default=0)
+    held = held_bytes(facts.kernel)
     warps = 1 if _reduces(facts) else 4
     accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
@@ -58,6 +58,11 @@ def row_warps(facts: Facts) -> int:
     while warps < MOST_WARPS and held > WARP * warps * lane:
         warps *= 2
     return warps
+
+
+def held_bytes(kernel: Operation) -> int:
+    """What the largest tile takes in registers."""
+    return max((_register_bytes(t) for t in _tiles(kernel)), default=0)
 
 
 def _tiles(kernel: Operation) -> list[TileType]:
@@ -84,7 +89,7 @@ def split_rows(program: Program, context: Context) -> Program:
         return program
     if any(said_by_user(kernel, name) for name in ("cluster", "persistent", "warps")):
         return program
-    held = max((_register_bytes(t) for t in _tiles(kernel)), default=0)
+    held = held_bytes(kernel)
     most = _BUSY_BYTES if _business(facts) > _BUSY else _MOST_BYTES
     if held <= most or not _reduces(facts):
         return program

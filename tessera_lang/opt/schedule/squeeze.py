@@ -22,7 +22,7 @@ _LOOPS = (_FOR, "tile.while")
 def squeeze(program: Program) -> Program:
     """The program with matrices where it had stacks of one; itself where it had none."""
     (kernel,) = program.operations
-    axes = _Axes(kernel)
+    axes = Axes(kernel)
     gone = axes.gone()
     if not gone:
         return program
@@ -45,7 +45,7 @@ def _axis(operation: Operation) -> int:
     return axis
 
 
-class _Axes:
+class Axes:
     """Which axes of tiles meet, and which of them are to stay."""
 
     def __init__(self, kernel: Operation) -> None:
@@ -58,8 +58,13 @@ class _Axes:
         self._region(kernel.regions[0])
 
     def find(self, at: Axis) -> Axis:
-        while (up := self._parents.get(at, at)) != at:
+        start = at
+        while (up := self._parents.get(at, at)) is not at:
             at = up
+        while start is not at:  # the next one who asks is there at once
+            up = self._parents.get(start, start)
+            self._parents[start] = at
+            start = up
         return at
 
     def gone(self) -> set[Axis]:
@@ -74,14 +79,14 @@ class _Axes:
                     wide.add(self.find((value, axis)))
         return {self.find(a) for a in self._wanted} - kept - wide
 
-    def _unite(self, a: Axis, b: Axis) -> None:
+    def unite(self, a: Axis, b: Axis) -> None:
         x, y = self.find(a), self.find(b)
         if x != y:
             self._parents[y] = x
 
     def _same(self, a: Value, b: Value) -> None:
         for axis in range(min(_rank(a), _rank(b))):
-            self._unite((a, axis), (b, axis))
+            self.unite((a, axis), (b, axis))
 
     def _region(self, region: Region) -> None:
         self._values += [v for v in region.arguments if _rank(v)]
@@ -120,16 +125,16 @@ class _Axes:
                 tile, axis = operation.operands[0], _axis(operation)
                 self._kept.add((tile, axis))
                 for i in range(_rank(operation.result)):
-                    self._unite((tile, i + (i >= axis)), (operation.result, i))
+                    self.unite((tile, i + (i >= axis)), (operation.result, i))
             case "expand":
                 axis = _axis(operation)
                 for i in range(_rank(operation.operands[0])):
-                    self._unite((operation.operands[0], i), (operation.result, i + (i >= axis)))
+                    self.unite((operation.operands[0], i), (operation.result, i + (i >= axis)))
             case "broadcast":
                 self._broadcast(operation)
             case "transpose":
                 for i, old in enumerate(_numbers(operation, "permutation")):
-                    self._unite((operation.operands[0], old), (operation.result, i))
+                    self.unite((operation.operands[0], old), (operation.result, i))
             case "mask":
                 self._mask(operation)
             case "dot":
@@ -142,7 +147,7 @@ class _Axes:
         small, big = operation.operands[0], operation.result
         for i in range(_rank(small)):
             if small.type.shape[i] == big.type.shape[i]:  # type: ignore[union-attr]
-                self._unite((small, i), (big, i))
+                self.unite((small, i), (big, i))
             else:
                 self._kept.add((small, i))
 
@@ -159,10 +164,10 @@ class _Axes:
         rank = _rank(accumulator)
         for value in (a, b):
             for i in range(rank - 2):
-                self._unite((value, i), (accumulator, i))
-        self._unite((a, rank - 2), (accumulator, rank - 2))
-        self._unite((b, rank - 1), (accumulator, rank - 1))
-        self._unite((a, rank - 1), (b, rank - 2))
+                self.unite((value, i), (accumulator, i))
+        self.unite((a, rank - 2), (accumulator, rank - 2))
+        self.unite((b, rank - 1), (accumulator, rank - 1))
+        self.unite((a, rank - 1), (b, rank - 2))
         self._wanted += [(accumulator, i) for i in range(rank - 2)]
         for value in (a, b, accumulator):
             self._kept.update(((value, rank - 2), (value, rank - 1)))
@@ -211,7 +216,7 @@ class _Axes:
 
 
 class _Rewriter:
-    def __init__(self, axes: _Axes, gone: set[Axis]) -> None:
+    def __init__(self, axes: Axes, gone: set[Axis]) -> None:
         self.axes = axes
         self._gone = gone
         self._values: dict[Value, Value] = {}

@@ -8,6 +8,11 @@ best copy of the machine. Must not know depths or roles.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
+from tessera_lang.opt.schedule.by_lanes import (
+    gathers_of,
+    is_turned,
+    lanes_reason,
+)
 from tessera_lang.opt.schedule.context import (
     Context,
     overruled,
@@ -22,12 +27,13 @@ from tessera_lang.opt.schedule.copies import (
     pitch_reason,
     tma_reason,
 )
-from tessera_lang.opt.schedule.facts import DOT, PREFETCH, Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.facts import DOT, GATHER, PREFETCH, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.repack import repacked_copy
 from tessera_lang.opt.schedule.rings import tile_bytes
+from tessera_lang.opt.schedule.roles import split_reason
 from tessera_lang.target.plan import COPY_ALIGNMENT
 
-_LEAST = 2048  # bytes of a tile that is worth a place in a ring
+_LEAST = 512  # bytes of a tile that is worth a place in a ring
 
 
 def stage(program: Program, context: Context) -> Program:
@@ -38,11 +44,9 @@ def stage(program: Program, context: Context) -> Program:
     written = {id(_pointer_of(facts, o.operands[1])) for o, _ in facts.stores}
     decisions: dict[Operation, dict[str, Attribute]] = {}
     for load in facts.loads:
-        if _worth_staging(load, facts, context) and not _is_operand(load, facts):
-            staged = id(_pointer_of(facts, load.view)) not in written
-            decisions[load.operation] = (
-                {"stage": "shared", "copy": "tma"} if staged else {"stage": "registers"}
-            )
+        moved = "" if _is_operand(load, facts) else _moved_ahead(load, facts, context)
+        if moved:
+            decisions[load.operation] = {"stage": "shared", "copy": moved}
         elif _wants_shared(load, facts):
             if id(_pointer_of(facts, load.view)) in written:
                 name = array_name(facts, load.view)
@@ -53,7 +57,28 @@ def stage(program: Program, context: Context) -> Program:
             decisions[load.operation] = {"stage": "shared", **_copy(load, facts, context)}
         else:
             decisions[load.operation] = {"stage": "registers"}
+    decisions.update(_gathers(facts, context))
     return with_kernel(program, _without_padding(with_attributes(kernel, decisions), context))
+
+
+def _gathers(facts: Facts, context: Context) -> dict[Operation, dict[str, Attribute]]:
+    """Gathers that products read, or that what they read is computed from, where a role of its
+    own can bring them ahead."""
+    decisions: dict[Operation, dict[str, Attribute]] = {}
+    if split_reason(facts, context.machine):
+        return decisions
+    direct = gathers_of(facts)
+    gathers = (x for x in facts.reads if x.operation.name == GATHER)
+    for read in (x for x in gathers if x in direct or _is_worth_it(x, facts)):
+        name, span = array_name(facts, read.view), read.operation.span
+        reason = lanes_reason(read, facts)
+        if reason:
+            context.note("T0743", f"rows of `{name}` are not gathered ahead: {reason}", span)
+        else:
+            why = tma_reason(access_of(read.operation), facts, name)
+            context.note("T0743", f"not TMA: {why}; lanes bring them", span)
+            decisions[read.operation] = {"stage": "shared", "copy": "plain"}
+    return decisions
 
 
 def _pointer_of(facts: Facts, view: Value) -> Value:
@@ -69,16 +94,26 @@ def _wants_shared(load: Load, facts: Facts) -> bool:
     return any(u.name == PREFETCH for u in users) and load.loop is not None
 
 
-def _worth_staging(load: Load, facts: Facts, context: Context) -> bool:
-    """Whether a load that an operand of a product is computed from is moved ahead: a matrix of
-    some size that a product of the asynchronous unit asks for in every turn."""
-    if load.loop is None or not context.machine.has("tma") or tile_bytes(load.tile) < _LEAST:
-        return False
-    if any(_unit(d.operation) != "wgmma" for d in facts.dots):
-        return False
-    if facts.kernel.attributes.get("async_copy") is False or not feeds(load, facts):
-        return False
-    return not tma_reason(access_of(load.operation), facts, "")
+def _moved_ahead(load: Load, facts: Facts, context: Context) -> str:
+    """What moves a load ahead that an operand of a product is computed from; empty where it is
+    not moved."""
+    if split_reason(facts, context.machine) or not _is_worth_it(load, facts):
+        return ""
+    if facts.kernel.attributes.get("async_copy") is False or lanes_reason(load, facts):
+        return ""
+    reason = tma_reason(access_of(load.operation), facts, array_name(facts, load.view))
+    if not reason:
+        return "tma"
+    if async_reason(load, facts, ""):
+        return ""
+    context.note("T0743", f"not TMA: {reason}; lanes bring it", load.operation.span)
+    return "async"
+
+
+def _is_worth_it(read: Load, facts: Facts) -> bool:
+    """Whether a tile is a matrix of some size that an operand of a product is computed from in
+    every turn."""
+    return read.loop is not None and tile_bytes(read.tile) >= _LEAST and feeds(read, facts)
 
 
 def feeds(load: Load, facts: Facts) -> bool:
@@ -118,6 +153,11 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     name = array_name(facts, load.view)
     machine, span = context.machine, load.operation.span
     if facts.kernel.attributes.get("async_copy") is False:
+        return {"copy": "plain"}
+    if machine.has("tma") and is_turned(load, facts):
+        why = f"the contraction of `{name}` is not contiguous"
+        context.note("T0743", f"not TMA: {why}, and products of {load.tile.dtype} need it; lanes"
+                     " turn it", span)  # fmt: skip
         return {"copy": "plain"}
     reason = ""
     if machine.has("tma"):

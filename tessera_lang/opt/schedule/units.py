@@ -6,16 +6,25 @@ of the machine cannot do it, a remark says why.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, Program, TileType
+from tessera_lang.ir.core import IRType, Operation, Program, TileType
 from tessera_lang.ir.layout import SharedLayout
+from tessera_lang.opt.schedule.by_lanes import lanes_reason
 from tessera_lang.opt.schedule.context import Context, with_attributes, with_kernel
 from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, shared_layout
-from tessera_lang.opt.schedule.facts import Dot, Facts, Operand, facts_of, kernel_of
+from tessera_lang.opt.schedule.facts import (
+    Dot,
+    Facts,
+    Operand,
+    facts_of,
+    kernel_of,
+)
+from tessera_lang.opt.schedule.sources import source_axis
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, I8, DType
 
 SIXTEEN = (BF16, F16)
 _TWICE = 160  # registers of two accumulators, of the most that a lane has
+_THRICE = 192  # of an accumulator and its halves
 _EIGHT = (F8E4M3, F8E5M2, I8)
 
 
@@ -77,35 +86,38 @@ def wgmma_reason(dot: Dot, facts: Facts) -> str:
         return f"its contraction of {k} is no multiple of 32 bytes"
     for operand, contraction, which in ((dot.a, -1, "first"), (dot.b, -2, "second")):
         if operand.load is None:
-            if (
-                through_shared(dot, operand)
-                and shared_layout(_type(operand), _along(operand, dot)) is None
-            ):
+            if through_shared(dot, operand, facts) and computed_layout(dot, operand, facts) is None:
                 return f"its {which} operand is computed, and has no place in shared memory"
         elif operand is dot.a and by_registers(dot, facts):
             continue
         elif a not in SIXTEEN and not _contiguous_along(operand, contraction, facts):
-            return f"the contraction of its {which} operand is not contiguous, and {a} needs it"
+            reason = lanes_reason(operand.load, facts)
+            if reason:
+                needs = f"the contraction of its {which} operand is not contiguous, and {a}"
+                return f"{needs} needs it; lanes cannot turn it: {reason}"
     return ""
 
 
-def through_shared(dot: Dot, operand: Operand) -> bool:
+def through_shared(dot: Dot, operand: Operand, facts: Facts) -> bool:
     """Whether a computed operand is written to shared memory: every second one, and a first one
-    whose registers do not lie as the unit takes them."""
-    return operand.load is None and (operand is dot.b or _type(operand).dtype not in SIXTEEN)
+    whose registers do not lie as the unit takes them: those of another product's result do."""
+    if operand.load is not None:
+        return False
+    if operand is dot.b or _type(operand).dtype not in SIXTEEN:
+        return True
+    return (
+        bool(source_axis(operand.value, facts)) and computed_layout(dot, operand, facts) is not None
+    )
 
 
-def _along(operand: Operand, dot: Dot) -> int:
-    """The axis along which a computed operand lies in shared memory: the contraction where the
-    unit asks for it."""
-    return 0 if operand is dot.b and _type(operand).dtype not in SIXTEEN else 1
-
-
-def computed_layout(dot: Dot, operand: Operand) -> SharedLayout:
-    """How a computed operand lies in shared memory."""
-    layout = shared_layout(_type(operand), _along(operand, dot))
-    assert layout is not None
-    return layout
+def computed_layout(dot: Dot, operand: Operand, facts: Facts) -> SharedLayout | None:
+    """How a computed operand lies in shared memory: along the contraction where the unit asks for
+    it, else as what it is computed from if it fits; None where it has no place."""
+    t = _type(operand)
+    if t.dtype not in SIXTEEN:
+        return shared_layout(t, 0 if operand is dot.b else 1)
+    first = 0 if source_axis(operand.value, facts) == -2 else 1
+    return shared_layout(t, first) or shared_layout(t, 1 - first)
 
 
 def _contiguous_along(operand: Operand, axis: int, facts: Facts) -> bool:
@@ -148,12 +160,13 @@ def by_registers(dot: Dot, facts: Facts) -> bool:
 def is_better_swapped(dot: Dot, facts: Facts) -> bool:
     """Whether the transpose of a product suits the asynchronous unit better: only a first operand
     may be in registers, where it lies in another order than the unit reads from memory or is
-    computed."""
+    computed of other products. What is computed of a matrix in memory goes back there as it
+    lies."""
     a, b = dot.a, dot.b
     if a.load is None or len(_type(a).shape) != 2 or not has_matrix_dtype(dot):
         return False
     if _dtypes(dot)[0] in SIXTEEN:
-        return b.load is None
+        return b.load is None and not source_axis(b.value, facts)
     return (
         b.load is not None and _contiguous_along(a, -1, facts)
         and not _contiguous_along(b, -2, facts)
@@ -167,7 +180,11 @@ def needs_first(dot: Dot, facts: Facts) -> bool:
 
 def is_imprecise(dot: Dot) -> bool:
     """Whether the asynchronous unit adds these products less exactly than f32 does."""
-    return all(d in (F8E4M3, F8E5M2) for d in _dtypes(dot))
+    return is_imprecise_dtype(_type(dot.a)) and is_imprecise_dtype(_type(dot.b))
+
+
+def is_imprecise_dtype(t: IRType) -> bool:
+    return isinstance(t, TileType) and t.dtype in (F8E4M3, F8E5M2)
 
 
 def accumulator_registers(m: int, n: int, machine: Machine) -> int:
@@ -177,11 +194,13 @@ def accumulator_registers(m: int, n: int, machine: Machine) -> int:
     return m * n // 256
 
 
-def promoted_parts(m: int, n: int) -> int:
-    """In how many parts, by columns, a product is added up outside the unit: registers hold its
-    accumulator and one part."""
+def promoted_parts(m: int, n: int) -> tuple[int, int]:
+    """In how many parts, by columns, a product is added up outside the unit, and how many of them
+    are on their way while one is added: registers hold its accumulator and these parts."""
     held = m * n // (128 * consumer_groups(m))
-    return 2 if 2 * held > _TWICE and n % 32 == 0 else 1
+    if 2 * held <= _TWICE or n % 32:
+        return 1, 0
+    return (2, 1) if 2 * held <= _THRICE else (2, 0)
 
 
 def consumer_groups(m: int) -> int:

@@ -10,11 +10,17 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType, ViewType
-from tessera_lang.opt.schedule.copies import known_divisor
+from tessera_lang.opt.schedule.copies import SWIZZLES, access_of, contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.cost import Product, Work
-from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load
+from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load, Operand
 from tessera_lang.opt.schedule.rings import STORE_BUFFERS
-from tessera_lang.opt.schedule.units import element_bits, has_matrix_dtype
+from tessera_lang.opt.schedule.sums import sums_of
+from tessera_lang.opt.schedule.units import (
+    element_bits,
+    has_matrix_dtype,
+    is_imprecise,
+    promoted_parts,
+)
 from tessera_lang.target.machine import Machine
 
 _LINE = 128  # bytes of the second-level cache that are fetched together
@@ -32,7 +38,24 @@ def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
         2 if machine.has("cluster") and tiles >= 2 * machine.units else 1,
         any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
         machine.shared_limit - store_bytes(facts, sizes),
+        sums=_sums(facts, sizes),
+        stream=_stream(facts, sizes, estimate),
     )
+
+
+def _sums(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Bytes of what the loop of a tile hands on."""
+    loop = sums_of(facts).loop
+    return sum(_bytes(v.type, sizes) for v in loop.results) if loop is not None else 0
+
+
+def _stream(facts: Facts, sizes: Mapping[str, int], estimate: Estimate) -> tuple[int, int]:
+    """Turns of a loop that sums without products, and the bytes that each reads."""
+    loop = None if facts.dots else sums_of(facts).loop
+    if loop is None:
+        return 0, 0
+    inside = [x for x in facts.loads if loop in x.inside]
+    return estimate.trips(loop) or 0, sum(_bytes(x.tile, sizes) for x in inside)
 
 
 def numbers_of(dot: Dot, sizes: Mapping[str, int]) -> tuple[int, int, int]:
@@ -60,10 +83,26 @@ def _product(
     unit = "mma"
     if not has_matrix_dtype(dot):
         unit = "fma"
-    elif machine.has("wgmma") and m % 64 == 0:
+    elif machine.has("wgmma") and m % 64 == 0 and _are_lines((dot.a, m, 1), (dot.b, n, 0), facts):
         unit = "wgmma"
     loaded = (dot.a.load is not None, dot.b.load is not None)
-    return Product(m, n, k, element_bits(dot), trips, unit, loaded)
+    in_turn = unit == "wgmma" and is_imprecise(dot) and promoted_parts(m, n) == (2, 0)
+    return Product(m, n, k, element_bits(dot), trips, unit, loaded, in_turn)
+
+
+def _are_lines(a: tuple[Operand, int, int], b: tuple[Operand, int, int], facts: Facts) -> bool:
+    """Whether tiles are lines that the copy engine takes, where they do not lie along the
+    contraction: each with its other size, and the axis of the contraction."""
+    for operand, across, contraction in (a, b):
+        if operand.load is None:
+            continue
+        tile = operand.load.tile
+        axis = contiguous_axis(access_of(operand.load.operation), facts)
+        first = len(tile.shape) - 2
+        along = (axis - first == contraction) != operand.swapped
+        if axis >= first and not along and across * tile.dtype.bytes % SWIZZLES[-1]:
+            return False
+    return True
 
 
 def _traffic(facts: Facts, estimate: Estimate) -> int:

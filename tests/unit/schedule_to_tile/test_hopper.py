@@ -101,6 +101,42 @@ def test_attention() -> None:
     check(kernel, q, k, v, np.full((2, 192, 64), np.nan, q.dtype), rtol=2e-2)
 
 
+@pytest.mark.parametrize("t", [0, 64, 100, 320])
+def test_products_beside_each_other(t: int) -> None:
+    """The last product of a turn is on its way while the next turn's first is done."""
+    kernel = attention(128, max(t, 128), 2, 64, bm=64, bn=64)
+    q, k, v = numbers((2, 128, 64)), numbers((2, t, 64)), numbers((2, t, 64))
+    made = check(kernel, q, k, v, np.full((2, 128, 64), np.nan, q.dtype), rtol=2e-2)
+    pending = [o.attributes["pending"] for o in made.walk() if o.name == "tile.mma.wait"]
+    assert 1 in pending
+
+
+def test_warp_groups_take_turns() -> None:
+    kernel = attention(256, 320, 2, 64, bm=128, bn=64, attributes={"take_turns": True})
+    q, k, v = numbers((2, 256, 64)), numbers((2, 320, 64)), numbers((2, 320, 64))
+    made = check(kernel, q, k, v, np.full((2, 256, 64), np.nan, q.dtype), rtol=2e-2)
+    for region in (r for o in made.walk() for r in o.regions):
+        steps = [o.attributes["step"] for o in region.operations if o.name == "tile.turn"]
+        steps = [s for s in steps if s != "begin"]
+        assert steps == ["take", "pass"] * (len(steps) // 2)
+    steps = [o.attributes["step"] for o in made.walk() if o.name == "tile.turn"]
+    assert (steps.count("begin"), steps.count("take")) == (1, 3)
+
+
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
+@pytest.mark.parametrize("sizes", [(128, 256, 64), (200, 136, 72), (64, 64, 8)])
+def test_multiply_adds_of_a_role(sizes: tuple[int, int, int], cluster: tuple[int, int]) -> None:
+    """Exact f32: lanes read what another role brings."""
+    made = product(
+        *sizes, transposed=False, dtype=F32, attributes={
+            "tile": (64, 64, 16), "cluster": cluster, "warp_specialize": True,
+        },
+    )  # fmt: skip
+    names = {o.name for o in made.walk()}
+    assert {"tile.roles", "tile.dot", "tma.load"} <= names
+    assert "tile.mma.async" not in names
+
+
 def arrays_of(kernel: Kernel, sizes: Mapping[str, int]) -> list[np.ndarray[Any, Any]]:
     """Numbers for what is read; results poisoned, but for what is read before."""
     out: list[np.ndarray[Any, Any]] = []

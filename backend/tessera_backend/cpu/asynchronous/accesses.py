@@ -16,6 +16,7 @@ from tessera_backend.cpu.asynchronous.memory import Box, Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type
 from tessera_backend.cpu.asynchronous.order import Access, Owners
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
+from tessera_lang.analysis.layouts import held_elements
 from tessera_lang.ir.core import BufferType, Operation, TileType
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
@@ -159,10 +160,43 @@ def _store_tile(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
+def _kept(s: Strand, o: Operation, kind: Any) -> tuple[Memory, slice]:
+    """The place of registers as they are: each lane touches what is its own."""
+    memory: Memory = s.values[o.operands[1]]
+    start, t = s.number(o.operands[2]), o.operands[0].type
+    assert isinstance(t, TileType) and t.layout is not None
+    count = held_elements(t)
+    if start < 0 or start + count > memory.data.shape[0] or start * t.dtype.bytes % 16:
+        raise AsynchronousFault(f"{o.name} begins or ends where it must not", o)
+    touch(s, o, memory, kind, box_of((start,), (count,)), ("kept", str(t.layout), start))
+    return memory, slice(start, start + int(np.prod(t.sizes)))
+
+
+def _put_down(s: Strand, o: Operation) -> Sequence[Any]:
+    memory, place = _kept(s, o, "write")
+    memory.data[place] = s.values[o.operands[0]].reshape(-1)
+    return ()
+
+
+def _take_up(s: Strand, o: Operation) -> Sequence[Any]:
+    memory, place = _kept(s, o, "read")
+    tile = s.values[o.operands[0]]
+    return ((tile + memory.data[place].reshape(tile.shape)).astype(tile.dtype),)
+
+
 def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
     memory, *numbers = s.get(o.operands)
-    t, dims = o.result.type, o.attributes["dims"]
-    assert isinstance(t, TileType) and isinstance(dims, tuple)
+    t = o.result.type
+    assert isinstance(t, TileType)
+    return (gathered(s, o, memory, numbers, t.sizes),)
+
+
+def gathered(
+    s: Strand, o: Operation, memory: Memory, numbers: Sequence[Any], shape: Sequence[int]
+) -> Array:
+    """Rows with numbers (starts, then extents), with zeros beyond."""
+    dims = o.attributes["dims"]
+    assert isinstance(dims, tuple)
     axes = memory.data.ndim
     extents = [max(0, int(n)) for n in numbers[axes:]]
     places: list[Array] = []
@@ -176,7 +210,7 @@ def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
         else:
             along += int(start)
         places.append(along)
-    out = np.zeros(t.sizes, memory.data.dtype)
+    out = np.zeros(shape, memory.data.dtype)
     if all(extents):
         inside = np.logical_and.reduce(
             [(p >= 0) & (p < n) for p, n in zip(places, memory.data.shape, strict=True)]
@@ -187,7 +221,7 @@ def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
         lows = [int(p.min()) for p in places]
         box = box_of(lows, [int(p.max()) + 1 - low for p, low in zip(places, lows, strict=True)])
         touch(s, o, memory, "read", box, ("gather", s.anew()))
-    return (out,)
+    return out
 
 
 # --- shared buffers ----------------------------------------------------------------------------
@@ -256,6 +290,8 @@ def _write_tile(s: Strand, o: Operation) -> Sequence[Any]:
 RULES: dict[str, Rule] = {
     "tile.load_tile": _load_tile,
     "tile.store_tile": _store_tile,
+    "tile.put_down": _put_down,
+    "tile.take_up": _take_up,
     "tile.gather_tile": _gather_tile,
     "tile.shared.alloc": _shared_alloc,
     "tile.read_tile": _read_tile,

@@ -21,6 +21,7 @@ from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass
 
 _NEVER = 1 << 62
+_CHUNK = 16  # bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,13 @@ class Map:
     @property
     def array(self) -> Array:
         return np.transpose(self.memory.data, self.axes)
+
+    def check(self, o: Operation, at: Sequence[int]) -> None:
+        """The engine stops at a box that begins in the middle of 16 bytes of a line."""
+        if at[-1] * self.array.dtype.itemsize % _CHUNK:
+            raise AsynchronousFault(
+                f"{o.name} begins at element {at[-1]} of a line, no multiple of 16 bytes", o
+            )
 
     def read(self, at: Sequence[int]) -> Array:
         out = np.zeros(self.box, self.array.dtype)
@@ -79,6 +87,7 @@ def _load(s: Strand, o: Operation) -> Sequence[Any]:
     places = s.numbers(o.operands[4:])
     where, at = places[:rank], places[rank:]
     m: Map = s.values[o.operands[0]]
+    m.check(o, at)
     mask = o.attributes.get("multicast", 0)
     assert isinstance(mask, int)
     there = [p for i, p in enumerate(s.group.peers) if mask >> i & 1] if mask else [s.group]
@@ -136,6 +145,7 @@ def _store(s: Strand, o: Operation) -> Sequence[Any]:
     where, coordinates = places[:rank], places[rank:]
     memory: Memory = s.values[o.operands[0]]
     m: Map = s.values[o.operands[1]]
+    m.check(o, coordinates)
     width, lines = m.box[-1], int(np.prod(m.box[:-1]))
     shape = (lines, width) if along_major(source) else (width, lines)
     at, place = _matrix_at(o, where, shape, memory)

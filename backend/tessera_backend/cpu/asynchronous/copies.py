@@ -7,6 +7,7 @@ from typing import Any
 
 from tessera_backend.cpu.asynchronous.accesses import (
     check_vector,
+    gathered,
     part_of,
     place_in,
     take,
@@ -15,9 +16,13 @@ from tessera_backend.cpu.asynchronous.accesses import (
 )
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.memory import Memory
+from tessera_backend.cpu.asynchronous.numbers import Array
 from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.roles import slot_of
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation
+
+_WARP = 32
 
 
 def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
@@ -38,15 +43,56 @@ def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
         s.copies.key, s.copies.count,
     )  # fmt: skip
     _write(s, target, access)
-    found = taken(view, part, shape)
+    _copy(s, target, access, at, taken(view, part, shape))
+    return ()
+
+
+def _copy(s: Strand, target: Memory, access: Access, at: Any, found: Array) -> None:
     target.poison(at)
+
+    def fill() -> None:
+        target.data[at] = found
 
     def land() -> None:
         """For the lanes that copied it is there; for others it is behind the next barrier."""
-        target.data[at] = found
+        fill()
         access.agent, access.time = None, s.clock.time
 
-    s.copies.issue(o, land)
+    s.copies.copy(access, fill, land)
+
+
+def _memcpy_gather(s: Strand, o: Operation) -> Sequence[Any]:
+    view, target, *numbers = s.get(o.operands)
+    axes, dims = view.data.ndim, o.attributes["dims"]
+    assert isinstance(dims, tuple)
+    shape = target.data.shape[-2:]
+    at, box = place_in(o, [int(n) for n in numbers[axes + 2 :]], shape, target)
+    found = gathered(s, o, view, numbers[: axes + 2], shape)
+    access = Access(
+        "write", o, s.clock, box, target.frame, ("copy", s.anew()), s.leader,
+        s.copies.key, s.copies.count,
+    )  # fmt: skip
+    _write(s, target, access)
+    _copy(s, target, access, at, found)
+    return ()
+
+
+def _memcpy_arrive(s: Strand, o: Operation) -> Sequence[Any]:
+    """Each lane arrives when its copies are done: they run on the agent of the barrier's slot."""
+    slot = slot_of(s, o, s.group, 0)
+    copies = s.copies.taken()
+    for late in copies:
+        assert late.access is not None
+        late.access.agent, late.access.count = slot.key, slot.open
+
+    def land() -> None:
+        for late in copies:
+            assert late.fill is not None
+            late.fill()
+        for _ in range(s.warps * _WARP):
+            slot.arrive(o, {})
+
+    s.group.scheduler.late.append(land)
     return ()
 
 
@@ -79,6 +125,8 @@ def _barrier(s: Strand, o: Operation) -> Sequence[Any]:
 
 RULES: dict[str, Rule] = {
     "tile.memcpy.async": _memcpy_async,
+    "tile.memcpy.gather": _memcpy_gather,
+    "tile.memcpy.arrive": _memcpy_arrive,
     "tile.memcpy.commit": _commit,
     "tile.memcpy.wait": _wait,
     "tile.barrier": _barrier,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
-from tessera_backend.cpu.asynchronous.launch import copied, run
+from tessera_backend.cpu.asynchronous.launch import copied, memory_of, run
 from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type, strided
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.parser import parse_program
@@ -81,12 +81,20 @@ class AsynchronousKernel:
         }  # fmt: skip
 
     def launch(
-        self, block: Sequence[int], groups: int, arrays: Mapping[int, ArrayLayout]
-    ) -> list[tuple[int, ...]]:
-        """Run all groups on the values of a block; ``arrays`` are those of slots with addresses.
+        self, block: Sequence[int], groups: int, arrays: Mapping[int, ArrayLayout],
+        spaces: Mapping[int, int],
+    ) -> list[tuple[int, ...]]:  # fmt: skip
+        """Run all groups on the values of a block; ``arrays`` are those of slots with addresses,
+        ``spaces`` the bytes of slots with memory of the launch.
 
         The faults that lanes reported. Raises AsynchronousFault.
         """
+        return run(self.program, self.plan, self.values(block, arrays, spaces), groups)
+
+    def values(
+        self, block: Sequence[int], arrays: Mapping[int, ArrayLayout], spaces: Mapping[int, int]
+    ) -> list[Any]:
+        """What the slots of a block hold; results hold poison."""
         plan = self.plan
         made: dict[int, Array] = {}
         for at, slot in enumerate(plan.slots):
@@ -98,18 +106,20 @@ class AsynchronousKernel:
         given: Any = [made.get(i) for i in range(plan.first_copy)]
         for number in range(len(plan.copies)):
             made[plan.first_copy + number] = copied(plan, number, given)
-        values = [self._value(at, block, made) for at in range(len(plan.slots))]
-        return run(self.program, plan, values, groups)
+        return [self._value(at, block, made, spaces) for at in range(len(plan.slots))]
 
-    def _value(self, at: int, block: Sequence[int], arrays: Mapping[int, Array]) -> Any:
+    def _value(
+        self, at: int, block: Sequence[int], arrays: Mapping[int, Array], spaces: Mapping[int, int]
+    ) -> Any:
         slot = self.plan.slots[at]
         match slot.kind:
             case "data" | "tensor_map":
                 return arrays[slot.parameter]
             case "scalar":
                 return from_bits(block[at], DTYPES[slot.dtype])
-            case "workspace":
-                raise AsynchronousFault("a workspace on a device is not run under --as")
+            case "workspace" | "scratch":
+                (kernel,) = self.program.operations
+                return memory_of(kernel, at, slot, spaces[at])
             case _:
                 return block[at]
 
@@ -118,6 +128,10 @@ class AsynchronousKernel:
             fault.message, fault.operation, self._span(fault.operation), fault.other,
             self._span(fault.other),
         )  # fmt: skip
+
+    def places(self, *operations: Operation | None) -> tuple[Span | None, ...]:
+        """Where operations of the program come from."""
+        return tuple(self._span(o) for o in operations)
 
     def _span(self, operation: Operation | None) -> Span | None:
         return None if operation is None else self._spans.get(id(operation))

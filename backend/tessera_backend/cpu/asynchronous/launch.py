@@ -7,6 +7,7 @@ Must not know argument blocks.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,8 +27,8 @@ from tessera_backend.cpu.asynchronous.numbers import (
 from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
-from tessera_lang.ir.core import Operation, Program, Region, TensorMapType
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType
+from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
 
@@ -44,6 +45,7 @@ def run(
     most: int = _MOST_CLUSTERS, seed: int | None = None,
 ) -> Reports:  # fmt: skip
     """Run all groups; ``values`` are one a slot: an array for what holds an address or a map.
+    ``seed``: clusters, and what happens inside them, in another order.
 
     Returns the faults of the program that lanes reported. Raises AsynchronousFault.
     """
@@ -54,8 +56,14 @@ def run(
     if plan.persistent:
         groups = min(groups, most * cluster)
     reports: Reports = []
-    for first in range(0, groups, cluster):
+    order = list(range(0, groups, cluster))
+    if seed is not None:
+        random.Random(seed).shuffle(order)
+    for first in order:
         reports += _Cluster(kernel, plan, groups, first, cluster, seed).run(values)
+    for slot, value in zip(plan.slots, values, strict=True):
+        if slot.kind == "workspace" and value.any():
+            raise AsynchronousFault("the workspace is not left zero", kernel)
     return reports
 
 
@@ -94,13 +102,16 @@ class _Cluster:
         """Arrays get a history of their own in each group: lanes of one group are compared."""
         memories: dict[int, Memory] = {}
         arguments = self.kernel.regions[0].arguments
-        for argument, value, slot in zip(arguments, values, self.plan.slots, strict=False):
+        for at, (argument, value, slot) in enumerate(
+            zip(arguments, values, self.plan.slots, strict=False)
+        ):
             if is_array(value):
                 written = _is_written(self.plan, slot.parameter)
-                memory = memories.get(slot.parameter)
+                number = slot.parameter if slot.parameter >= 0 else -1 - at
+                memory = memories.get(number)
                 if memory is None:
                     history = History() if written else None
-                    memory = memories[slot.parameter] = Memory(value, history)
+                    memory = memories[number] = Memory(value, history)
                 held: Any = memory
                 if isinstance(argument.type, TensorMapType):
                     held = Map(memory, slot.axes, slot.box)
@@ -136,7 +147,7 @@ def _whole(s: Strand, group: Group, region: Region) -> None:
 
 def _is_written(plan: LaunchPlan, parameter: int) -> bool:
     if parameter < 0:
-        return True  # the workspace
+        return True  # memory of the launch
     if parameter < len(plan.parameters):
         return plan.parameters[parameter].mut
     return parameter < plan.first_copy
@@ -164,13 +175,28 @@ def launch(
     if plan.grid is None:
         raise ValueError("the plan does not say how many groups there are")
     groups = int(np.prod([evaluate_dim(d, sizes) for d in plan.grid]))
-    values = [_value(slot, arrays, sizes) for slot in plan.slots]
+    spaces = {"workspace": plan.workspace, "scratch": plan.scratch}
+    values = [
+        memory_of(program.operations[0], at, slot, evaluate_dim(spaces[slot.kind], sizes))
+        if slot.kind in spaces else _value(slot, arrays, sizes)
+        for at, slot in enumerate(plan.slots)
+    ]  # fmt: skip
     run(program, plan, values, groups, most, seed)
     return tuple(results)
 
 
 def poisoned(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.full(shape, garbage(dtype), dtype)
+
+
+def memory_of(kernel: Operation, at: int, slot: Slot, size: int) -> Array:
+    """Memory of a launch: zeros where its code relies on them, else poison."""
+    t = kernel.regions[0].arguments[at].type
+    assert isinstance(t, PointerType)
+    found = poisoned((size // t.dtype.bytes,), numpy_type(t.dtype))
+    if slot.kind == "workspace":
+        found[...] = 0
+    return found
 
 
 def bound_sizes(plan: LaunchPlan, arguments: Sequence[Any]) -> dict[str, int]:

@@ -83,7 +83,8 @@ class Clock:
 class Access:
     """One read or write of a box. ``lanes``: equal where every lane touches the same elements;
     ``agent``: what runs it, with its ``count``, where it is asynchronous; ``fenced``: the time of
-    the fence behind a write by lanes."""
+    the fence behind a write by lanes; ``fenced_by``: the strands that have waited for a copy by
+    lanes and then passed a fence of their own."""
 
     kind: Literal["read", "write"]
     operation: Operation
@@ -98,6 +99,7 @@ class Access:
     proxy: Literal["lanes", "async"] = "lanes"
     time: int = 0
     fenced: int | None = None
+    fenced_by: set[Key] = field(default_factory=set[Key])
 
     def __post_init__(self) -> None:
         self.time = self.clock.time
@@ -125,9 +127,12 @@ def meet(old: Access, new: Access, box: tuple[Interval, ...] | None) -> None:
 def _missing(old: Access, new: Access, box: tuple[Interval, ...] | None) -> str:
     clock = new.clock
     if old.agent is not None:
-        if _over(old, new, box):
-            return ""
-        return "nobody has waited for its completion"
+        if not _over(old, new, box):
+            return "nobody has waited for its completion"
+        copied = old.kind == "write" and old.proxy == "lanes"
+        if copied and new.proxy == "async" and clock.key not in old.fenced_by:
+            return "there is no fence_async behind the wait for its completion"
+        return ""
     time = old.time
     if new.proxy == "async" and old.kind == "write" and old.proxy == "lanes":
         if old.fenced is None:

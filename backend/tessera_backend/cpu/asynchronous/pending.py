@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera_backend.cpu.asynchronous.numbers import Array
-from tessera_backend.cpu.asynchronous.order import Key
+from tessera_backend.cpu.asynchronous.order import Access, Key
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass, field
 
@@ -32,10 +32,13 @@ class Issued:
 
 @dataclass(slots=True, eq=False)
 class Late:
-    """Something issued, and what happens when it is over."""
+    """Something issued, and what happens when it is over: of a copy by lanes, ``access`` is how it
+    is known and ``fill`` its part that moves data."""
 
     operation: Operation
     happen: Callable[[], None]
+    access: Access | None = None
+    fill: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +57,14 @@ class Agent:
 
     def issue(self, operation: Operation, happen: Callable[[], None]) -> None:
         self.open.append(Late(operation, happen))
+
+    def copy(self, access: Access, fill: Callable[[], None], happen: Callable[[], None]) -> None:
+        self.open.append(Late(access.operation, happen, access, fill))
+
+    def taken(self) -> list[Late]:
+        """What is open, which is no part of a group any more."""
+        found, self.open = self.open, []
+        return found
 
     def commit(self) -> None:
         self.groups.append(self.open)

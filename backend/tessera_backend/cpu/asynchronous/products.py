@@ -17,11 +17,16 @@ from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 
 
 def _fence_async(s: Strand, o: Operation) -> Sequence[Any]:
-    """What these lanes have written is in order before what is issued behind a barrier."""
+    """What these lanes have written is in order before what is issued behind a barrier; what
+    they know that lanes have copied, before what they issue."""
     for memory in s.group.buffers:
         if memory.history is None:
             continue
         for access in memory.history.writes:
+            if access.proxy == "lanes" and access.agent is not None:
+                if s.clock.knows(access.agent, s.leader) >= access.count:
+                    access.fenced_by.add(s.clock.key)
+                continue
             mine = access.clock is s.clock and (s.leader is None or s.leader == access.leader)
             if mine and access.proxy == "lanes" and access.agent is None and access.fenced is None:
                 access.fenced = s.clock.time

@@ -53,6 +53,11 @@ def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
+def _turn(s: Strand, o: Operation) -> Sequence[Any]:
+    """Orders nothing: all warp groups of a role are one strand."""
+    return ()
+
+
 def meet_cluster(s: Strand, o: Operation) -> None:
     """All lanes of all groups of the cluster."""
     meeting: Meeting = s.group.meeting
@@ -160,6 +165,7 @@ def _arrive(s: Strand, o: Operation) -> Sequence[Any]:
 
 RULES: dict[str, Rule] = {
     "tile.named_barrier": _named_barrier,
+    "tile.turn": _turn,
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,
     "tile.cluster_reduce": _cluster_reduce,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
-from tessera_backend.cpu.asynchronous.numbers import numpy_type
+from tessera_backend.cpu.asynchronous.numbers import numpy_type, scalar_operation
 from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation, ViewType
@@ -83,6 +83,23 @@ def _store(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
+def _atomic(s: Strand, o: Operation) -> Sequence[Any]:
+    """Groups run one after the other, so nothing comes in between."""
+    value, memory = s.get(o.operands[:2])
+    place = tuple(s.numbers(o.operands[2:]))
+    if not _inside(s, o, memory, place):
+        return (memory.data.dtype.type(0),)
+    element(s, o, memory, place, "write")
+    old, kind = memory.data[place], str(o.attributes["kind"])
+    memory.data[place] = value if kind == "exchange" else scalar_operation(o, kind, (old, value))
+    return (old,)
+
+
+def _fence(s: Strand, o: Operation) -> Sequence[Any]:
+    """Orders what groups do among themselves, which is not looked at."""
+    return ()
+
+
 RULES: dict[str, Rule] = {
     "tile.constant": _constant,
     "tile.group_linear": _group_linear,
@@ -92,4 +109,6 @@ RULES: dict[str, Rule] = {
     "tile.view": _view,
     "tile.load": _load,
     "tile.store": _store,
+    "tile.atomic": _atomic,
+    "tile.fence": _fence,
 }

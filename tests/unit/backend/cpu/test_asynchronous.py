@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tessera_backend.cpu.asynchronous.bulk import Map
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.kernel import KIND, AsynchronousKernel, encode
 from tessera_backend.cpu.asynchronous.launch import launch
 from tessera_backend.cpu.asynchronous.layouts import as_lines, as_matrix, warp_groups
-from tessera_backend.cpu.asynchronous.memory import box_of, common, covers
+from tessera_backend.cpu.asynchronous.memory import Memory, box_of, common, covers
 from tessera_backend.runtime.asynchronous_code import asynchronous_report
 
 import tessera_lang as tessera
 from tessera_lang.analysis.layouts import mma_a, mma_c, wgmma_a, wgmma_c
 from tessera_lang.driver.commands import group
-from tessera_lang.ir.core import BufferType, Program
+from tessera_lang.ir.core import BufferType, Operation, Program
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout, swizzled
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.target.backend import Artifact, TargetOptions
@@ -144,6 +145,17 @@ def test_a_wrong_phase() -> None:
     launch(parse_program(text.replace("PHASE", "0")), plan)
     with pytest.raises(AsynchronousFault, match="deadlock"):
         launch(parse_program(text.replace("PHASE", "1")), plan)
+
+
+@pytest.mark.parametrize(("start", "right"), [(0, True), (8, True), (64, True), (4, False)])
+def test_a_box_begins_at_16_bytes_of_a_line(start: int, right: bool) -> None:
+    seen = Map(Memory(np.zeros((4, 128), np.float16)), (0, 1), (2, 32))
+    copy = Operation("tma.load", (), ())
+    if right:
+        seen.check(copy, (1, start))
+        return
+    with pytest.raises(AsynchronousFault, match="no multiple of 16 bytes"):
+        seen.check(copy, (1, start))
 
 
 # --- the ways to it -----------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class FakeApi:
         return 0, ordinal
 
     def cuDeviceGetName(self, size: int, handle: int) -> tuple[int, bytes]:
-        return 0, b"Fake %d\0\0" % handle
+        return 0, b"Fake %d\0\0    " % handle
 
     def cuDeviceTotalMem(self, handle: int) -> tuple[int, int]:
         return 0, 1 << 30

@@ -9,6 +9,7 @@ import pytest
 from tessera_backend.device import driver, workspace
 from tessera_backend.device.failure import DriverError
 from tessera_backend.device.launch import CudaKernel, LaunchBuffer
+from tessera_backend.device.memory import spare_zeros
 
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, Slot
@@ -75,7 +76,7 @@ def test_an_array_without_elements_has_a_map_that_nobody_reads(api: FakeApi) -> 
     code = kernel(MAP, NUMBER)
     buffer = code.buffer()
     code.launcher(buffer, 1, 1, 1, {0: Array(BF16, (128, 0), (1, 1))})(0)
-    assert api.maps[0][1] == code.fault.pointer
+    assert api.maps[0][1] == spare_zeros(code.device)
     assert api.maps[0][2:4] == (1, 1)
 
 
@@ -106,6 +107,17 @@ def test_a_workspace_is_kept_a_stream_and_grows(
     code.launcher(buffer, 1, 1, 1, None, (0, 1 << 20))(0)
     assert api.calls.count("cuMemAlloc") == 3
     assert api.calls.count("cuMemsetD8Async") == 3
+
+
+def test_scratch_is_no_workspace(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not zeroed, and has memory of its own."""
+    monkeypatch.setattr(workspace, "_held", {})
+    code = kernel(Slot("workspace"), Slot("scratch"))
+    fire = code.launcher(code.buffer(), 1, 1, 1, None, (0, 1000), (), (1, 5000))
+    fire(0)
+    fire(0)
+    assert api.calls.count("cuMemAlloc") == 2
+    assert api.calls.count("cuMemsetD8Async") == 1
 
 
 def test_of_a_persistent_kernel_no_more_groups_start_than_run_at_once(api: FakeApi) -> None:

@@ -233,3 +233,23 @@ def test_one_lane_writes_what_several_hold() -> None:
         layout.coordinates(0, lane % 32, lane // 32, 1) for lane, (own,) in enumerate(found) if own
     ]
     assert sorted(seen) == [(2 * i,) for i in range(8)]
+
+
+@pytest.mark.parametrize(("swizzle", "most"), [(0, 1), (32, 2), (64, 4), (128, 8)])
+@pytest.mark.parametrize("dtype", [F32, BF16, F64])
+@pytest.mark.parametrize("major", [0, 1])
+def test_a_swizzle_takes_few_addresses(swizzle: int, most: int, dtype: DType, major: int) -> None:
+    """Lanes beside each other along a line and every line a constant: what the swizzle moves
+    are the places of a line, and all else is an offset in the instruction."""
+    width = (swizzle or 128) // dtype.bytes
+    shape = (64, 2 * width) if major == 1 else (2 * width, 64)
+    layout = SharedLayout(major, width, width, swizzle)
+    along = 1 if major == 1 else 0
+    rows = Mode(64, 1 - along, 1)
+    held = RegisterLayout((rows,), (Mode(min(32, 2 * width), along, 1),), ())
+    e = emitter(1)
+    starts = (Start(0, 1), Start(0, 1))
+    cells = Cells(e, "%base", BufferType(dtype, shape, "shared", layout), starts,
+                  terms_of(e, held), 2)  # fmt: skip
+    addresses = {cells.at(at)[0] for at in registers_at(held, 2)}
+    assert len(addresses) <= most

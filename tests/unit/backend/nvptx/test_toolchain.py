@@ -182,3 +182,42 @@ def test_doctor_never_raises_and_names_remedies() -> None:
     assert [f.name for f in findings][:2] == ["cuda-python", "NVIDIA driver"]
     assert findings[-1].name == "ptxas"
     assert all(f.remedy for f in findings if not f.ok)
+
+
+STAND_IN = """
+for i; do [ "$last" = "-o" ] && out=$i; last=$i; done
+echo x > $out
+while read -r line; do
+    [ "$line" = ".minnctapersm 1" ] && {{ {again}; exit 0; }}
+done < kernel.ptx
+{first}
+"""
+SPILL = (
+    "echo '  8 bytes stack frame, {0} bytes spill stores, 0 bytes spill loads'; "
+    "echo 'ptxas info : Used {1} registers'"
+)
+IGNORED = "echo 'ptxas info : (C7508) Potential Performance Loss: setmaxnreg ignored'"
+PTX = ".version 8.0\n.visible .entry f()\n.reqntid 128\n{ ret; }\n"
+
+
+@posix
+@pytest.mark.parametrize(
+    ("first", "again", "taken"),
+    [
+        (SPILL.format(0, 96), SPILL.format(0, 120), False),  # nothing to mend
+        (SPILL.format(8, 96), SPILL.format(0, 120), True),  # fewer groups at a time
+        (SPILL.format(8, 96), SPILL.format(12, 120), False),
+        (SPILL.format(8, 255), SPILL.format(0, 255), False),  # there are no more registers
+        (IGNORED, SPILL.format(0, 168), True),
+        (IGNORED, IGNORED, False),
+    ],
+)
+def test_a_lane_gets_the_registers_it_needs(
+    no_tools: Path, first: str, again: str, taken: bool
+) -> None:
+    """ptxas spills for occupancy, and ignores ``setmaxnreg`` where it was not told how many groups
+    are enough."""
+    tool = script(no_tools / "ptxas", STAND_IN.format(first=first, again=again))
+    made = ptxas.assemble(Tool(str(tool), "13.0.88"), PTX, "sm_90a")
+    assert (".minnctapersm 1" in made.ptx) == taken
+    assert made.ptx.replace("\n.minnctapersm 1", "") == PTX

@@ -21,8 +21,9 @@ from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.dialect import NvptxDialect
 
 from tessera_lang.analysis.divisors import Divisors
-from tessera_lang.analysis.layouts import blocked
+from tessera_lang.analysis.layouts import blocked, held_elements, mma_c, wgmma_c
 from tessera_lang.ir.core import PointerType, TileType, Value
+from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.types.dtype import F32, F64, I8, I16, I32, DType
 from tests.unit.backend.nvptx.tile_kernels import Made, Tiles, gather, kernel, tile
 
@@ -157,7 +158,10 @@ def window(
         layout = blocked((ROWS, COLUMNS), vector, 4, order)
         kind, zero = TileType(dtype, (ROWS, COLUMNS), layout), t.n(0)
         column = t.mul(t.b.group_index(0), t.n(COLUMNS))
-        extents = (t.clipped(t.sizes[1][0], zero, ROWS), t.clipped(t.sizes[1][1], column, COLUMNS))
+        left = t.b.binary("sub", t.sizes[1][1], column)  # below 0 behind the last window
+        extents = (
+            t.clipped(t.sizes[1][0], zero, ROWS), t.b.binary("min", t.n(COLUMNS), left)
+        )  # fmt: skip
         attributes: dict[str, Any] = {"dims": (0, 1), "steps": (1, 1)}
         if said:
             attributes |= {"vector": said, "whole": True}
@@ -191,7 +195,9 @@ def test_windows_of_any_size_move_exactly_their_elements(
         x = placed((max(rows, 1), max(pitch, 1)), NUMPY[dtype.name])
         y = placed((max(rows, 1) + 1, max(columns, 1)), NUMPY[dtype.name], 7)
         strides = [pitch, 1] if strided else []
-        run([x, y], [rows, columns, *strides, rows, columns], -(-columns // COLUMNS))
+        surplus = data.draw(st.integers(0, 3))  # of a cluster: their extents are below 0
+        groups = -(-columns // COLUMNS) + surplus
+        run([x, y], [rows, columns, *strides, rows, columns], groups)
         seen = min(rows, ROWS)
         if columns:
             assert np.array_equal(y[:seen], x[:seen, :columns])
@@ -210,10 +216,12 @@ def test_elements_beyond_the_extents_are_zero(
 
     made = kernel([("x", dtype, 2, False), ("y", dtype, 2, True)], body, numbers=2)
     run = Run(made, monkeypatch)
-    for rows, columns in [(8, 64), (0, 0), (3, 64), (8, 5), (8, 32), (1, 1)]:
+    beyond = [(-1, 64), (8, -31), (-5, -64), (-100000, 3)]  # groups behind the last tile
+    for rows, columns in [(8, 64), (0, 0), (3, 64), (8, 5), (8, 32), (1, 1), *beyond]:
         x, y = (placed((8, 64), NUMPY[dtype.name], fill) for fill in (None, 7))
         run([x, y], [8, 64, 8, 64, rows, columns])
         wanted = np.zeros_like(x)
+        rows, columns = max(0, rows), max(0, columns)
         wanted[:rows, :columns] = x[:rows, :columns]
         assert np.array_equal(y, wanted)
 
@@ -260,3 +268,38 @@ def test_what_divides_follows_from_how_a_number_is_made() -> None:
         "size": 16, "start": 64, "clipped": 16, "odd": 1, "half": 4, "none": 1, "zero": 1 << 30,
         "step": 8,
     }  # fmt: skip
+
+
+def put_and_taken(dtype: DType, t: TileType) -> Made:
+    """y = x + x, of which one has been put down in w and is taken up again."""
+
+    def body(tiles_: Tiles, views: Sequence[Value]) -> None:
+        x, w, y = views
+        zero, start = tiles_.n(0), tiles_.n(16)
+        extents = [tiles_.n(n) for n in t.sizes]
+        made = tiles_.load(x, (zero, zero), extents, t)
+        tiles_.op("put_down", (made, w, start))
+        tiles_.store(tiles_.op("take_up", (made, w, start), t), y, (zero, zero), extents)
+
+    arrays = [("x", dtype, 2, False), ("w", dtype, 1, True), ("y", dtype, 2, True)]
+    return kernel(arrays, body)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I32])
+@pytest.mark.parametrize("layout", [
+    wgmma_c((64, 24), 1), mma_c((32, 16), 2, 2), blocked((8, 128), 1, 4, (1, 0)),
+    blocked((24, 64), 4, 4, (1, 0)),
+], ids=str)  # fmt: skip
+def test_registers_are_put_down_and_taken_up(
+    dtype: DType, layout: RegisterLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = layout.shape(2)
+    t = TileType(dtype, shape, layout)
+    run = Run(put_and_taken(dtype, t), monkeypatch)
+    kind = {"f32": np.float32, "f64": np.float64, "i32": np.int32}[dtype.name]
+    count = held_elements(t)
+    x, w, y = placed(shape, kind), placed((count + 32,), kind, 7), placed(shape, kind, 7)
+    run([x, w, y], [*shape, count + 32, *shape])
+    assert np.array_equal(y, 2 * x)
+    assert (w[:16] == 7).all()
+    assert (w[16 + count :] == 7).all()

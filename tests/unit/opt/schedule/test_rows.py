@@ -90,13 +90,13 @@ def test_a_cluster_computes_the_row(n: int) -> None:
     np.testing.assert_allclose(y, want, rtol=1e-5)
 
 
-def resources(made: Kernel) -> tuple[Any, str]:
-    program, plan = decided(made).lowered or pytest.fail("not lowered")
-    tool, arch = find_ptxas(), architecture_named("sm_90a")
+def resources(made: Kernel, name: str = "sm_90a") -> tuple[Any, str]:
+    program, plan = decided(made, name).lowered or pytest.fail("not lowered")
+    tool, arch = find_ptxas(), architecture_named(name)
     if tool is None:
         pytest.skip("there is no ptxas")
     ptx = translate(emit_kernel(program.operations[0], plan, arch).text, arch).ptx
-    return assemble(tool, ptx, "sm_90a").resources, ptx
+    return assemble(tool, ptx, name).resources, ptx
 
 
 @pytest.mark.parametrize("n", [1024, 8192, 32768, 131072])
@@ -105,3 +105,51 @@ def test_a_row_is_read_once_by_vectors_and_stays_in_registers(n: int) -> None:
     assert found.spill_bytes == 0
     loads = [line for line in ptx.splitlines() if "ld.global" in line]
     assert loads and all(".v4" in line for line in loads if "L1" not in line)
+
+
+def asked(made: Kernel, arch: str = "sm_90a") -> list[Any]:
+    schedule = schedule_of(decided(made, arch))
+    return [o.attributes.get("ahead") for o in schedule.walk() if o.name.endswith("schedule.load")]
+
+
+@pytest.mark.parametrize(
+    ("n", "rows_ahead"), [(8192, None), (32768, 132), (65536, 66), (131072, 33), (4095, 660)]
+)
+def test_groups_with_little_on_its_way_ask_for_the_row_behind(
+    n: int, rows_ahead: int | None
+) -> None:
+    assert asked(rows(n, m=4096)) == [None if rows_ahead is None else (0, rows_ahead)]
+
+
+def test_an_extent_that_changes_with_the_row_is_not_asked_for() -> None:
+    """The row ahead may end elsewhere, outside the array even."""
+
+    def body(b: ScheduleBuilder, v: Mapping[str, Value]) -> None:
+        zero, one = b.index(0), b.index(1)
+        with b.region(("i", zero.type)) as inside:
+            (i,) = inside.arguments
+            extent = b.binary("min", b.binary("add", i, one), v["n"])
+            x = b.load_tile(v["x"], (i, zero), (extent,), (4095,), dims=(1,), steps=(1,))
+            b.store_tile(x, v["y"], (i, zero), (extent,), dims=(1,), steps=(1,))
+            b.yield_()
+        b.loops([zero], [v["m"]], [one], (), inside.region, ["i"])
+
+    arrays = [Array("x", F32, ("m", "n")), Array("y", F32, ("m", "n"), mut=True)]
+    assert asked(kernel("triangle", arrays, {"m": 4095, "n": 4095}, body)) == [None]
+
+
+@pytest.mark.parametrize(
+    ("arch", "text"),
+    [("sm_90a", "cp.async.bulk.prefetch.L2.global"), ("sm_80", "prefetch.global.L2")],
+)
+def test_lines_are_asked_for_as_the_machine_does(arch: str, text: str) -> None:
+    found, ptx = resources(rows(4095, m=4096), arch)
+    assert text in ptx
+    assert found.spill_bytes == 0
+
+
+def test_rows_behind_the_last_are_not_asked_for() -> None:
+    """Each ask is under a condition: what it asks for must be in the array."""
+    _, ptx = resources(rows(131072, m=4096))
+    lines = [line.strip() for line in ptx.splitlines() if "prefetch" in line]
+    assert lines and all(line.startswith("@%p") for line in lines)

@@ -1,0 +1,63 @@
+"""Which power of two divides a number of a kernel: where tiles begin.
+
+Owns the arithmetic of divisors over constants, sizes of the launch and variables of loops. Must
+not know what needs them.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.opt.schedule.facts import FOR, Facts, numbers, numbers_or_names
+from tessera_lang.types.dtype import DType
+
+_ALL = 1 << 20  # divides 0, as far as anybody asks
+
+
+def divisor_of(value: Value, facts: Facts) -> int:
+    """A power of two that surely divides a number; 1 where nothing is known. Integers that wrap
+    keep it."""
+    if not isinstance(value.type, DType) or value.type.is_float:
+        return 1
+    number = facts.constant(value)
+    if number is not None:
+        return min(number & -number, _ALL) if number else _ALL
+    operation = facts.definitions.get(value)
+    if operation is None:
+        return _argument(value, facts) or _variable(value, facts)
+    if operation.name in ("tile.add", "tile.sub", "tile.min", "tile.max"):
+        return gcd(*(divisor_of(v, facts) for v in operation.operands))
+    if operation.name == "tile.cast":
+        return divisor_of(operation.operands[0], facts)
+    if operation.name == "tile.mul":
+        a, b = (divisor_of(v, facts) for v in operation.operands)
+        return min(a * b, _ALL)
+    return 1
+
+
+def _argument(value: Value, facts: Facts) -> int:
+    """Of an argument of the kernel; 0 for other values."""
+    if value not in facts.arguments:
+        return 0
+    divisors, place = numbers(facts.kernel, "divisors"), facts.arguments.index(value)
+    return divisors[place] if place < len(divisors) else 1
+
+
+def _variable(value: Value, facts: Facts) -> int:
+    """Of the variable of a loop: what divides where it begins, and its steps."""
+    for loop, _ in facts.loops:
+        for region in loop.regions:
+            if value in region.arguments:
+                return _of_loop(loop, region.arguments.index(value), facts)
+    return 1
+
+
+def _of_loop(loop: Operation, place: int, facts: Facts) -> int:
+    axes = len(numbers_or_names(loop, "axes")) if loop.name == FOR else 0
+    if loop.name == "tile.for":
+        axes = 1
+    if place >= axes:
+        return 1  # carried
+    lower, step = loop.operands[place], loop.operands[2 * axes + place]
+    return gcd(divisor_of(lower, facts), divisor_of(step, facts))

@@ -1,0 +1,54 @@
+"""Products by multiply-adds: operands are read when they are needed, not all of them first."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tessera_backend.nvptx.backend import CudaBackend
+
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
+from tessera_lang.target.machine import machine_named
+
+PATH = "m.tessera"
+CLIPPED = """
+@op.kernel
+def f(A: {dtype}[m, k], B: {dtype}[k, n], C: {dtype}[n, e], O: mut {dtype}[m, e]):
+    for i in op.tile_range(m, step={rows}):
+        acc = op.zeros(({rows}, 64), {dtype})
+        for p in range(0, k, 32):
+            acc += A[i:i+{rows}, p:p+32] @ B[p:p+32, 0:64]
+        for y in op.tile_range(e, step=40):
+            O[i:i+{rows}, y:y+40] = acc @ C[0:64, y:y+40]
+"""
+"""The second product is stored under conditions: each row and column may lie beyond the end."""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("rows", [32, 64])
+def test_reads_stay_beside_the_multiply_adds(dtype: str, rows: int) -> None:
+    text = ptx_of(CLIPPED.format(dtype=dtype, rows=rows))
+    kinds = re.findall(r"ld\.(?:volatile\.)?shared|\bfma\.rn", text)
+    longest, run = 0, 0
+    for kind in kinds:
+        run = run + 1 if kind.startswith("ld") else 0
+        longest = max(longest, run)
+    assert len(kinds) > 200
+    assert longest <= 64, f"{longest} reads of operands before any of them is used"
+
+
+def ptx_of(text: str) -> str:
+    session = Session(overlay={PATH: text})
+    machine = machine_named("cuda", "sm_90a")
+    given = re.findall(r"\w+: (?:mut )?\w+\[[^\]]*\]", text)
+    sizes = {"m": "1000", "n": "64", "k": "1000", "e": "1000"}
+    shapes = ", ".join(
+        re.sub(r"\b([mnke])\b(?=[,\]])", lambda x: sizes[x.group(1)], g.replace("mut ", ""))
+        for g in given
+    )
+    signature = session.signature(PATH, "f", shapes)
+    made = session.for_machine(PATH, "f", signature, machine)
+    assert made.lowered is not None
+    options = TargetOptions("cuda", "sm_90a")
+    return CudaBackend().compile(*made.lowered, options, ("ptx",)).texts["ptx"]
