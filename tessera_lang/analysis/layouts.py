@@ -66,6 +66,17 @@ def registers_at(layout: RegisterLayout, rank: int) -> dict[tuple[int, ...], int
     return found
 
 
+def lanes_of(layout: RegisterLayout) -> int:
+    """How many lanes hold a tile together."""
+    return WARP * prod(m.extent for m in layout.warps)
+
+
+def held_elements(tile: TileType) -> int:
+    """Elements that all lanes hold of a tile, copies in other lanes too."""
+    assert tile.layout is not None
+    return len(registers_at(tile.layout, len(tile.shape))) * lanes_of(tile.layout)
+
+
 def transposed(layout: RegisterLayout, permutation: Sequence[int]) -> RegisterLayout:
     """The layout of a tile whose axis i is axis ``permutation[i]`` of the old one."""
     to = {old: new for new, old in enumerate(permutation)}
@@ -181,9 +192,31 @@ def blocked(
 
     ``order``: axes, fastest first (row-major without it). Lanes fill the fast axes, warps the
     slow ones, what is left lies in registers; sizes that no power of two divides too. Lanes and
-    warps that find nothing to hold have copies.
+    warps that find nothing to hold have copies. ``vector`` is the most: a size of an odd number
+    of vectors leaves lanes without any, and narrower ones need fewer registers.
     """
     axes = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
+    best = _blocked(shape, vector, warps, axes)
+    while vector > 1:
+        vector //= 2
+        narrower = _blocked(shape, vector, warps, axes)
+        if narrower.register_count < best.register_count:
+            best = narrower
+    return best
+
+
+def gathered(
+    shape: Sequence[int], vector: int, warps: int, rows: int
+) -> tuple[RegisterLayout, RegisterLayout]:
+    """How lanes share a matrix whose rows, along axis ``rows``, they copy one by one in pieces of
+    ``vector`` elements; and how the numbers of the rows lie for it."""
+    layout = blocked(shape, vector, warps, (1 - rows, rows))
+    return layout, canonical(layout.without_axis(1 - rows))
+
+
+def _blocked(
+    shape: Sequence[int], vector: int, warps: int, axes: tuple[int, ...]
+) -> RegisterLayout:
     left = list(shape)
     reached = [1] * len(shape)
 

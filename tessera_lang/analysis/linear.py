@@ -72,17 +72,34 @@ Case: TypeAlias = tuple[Linear, tuple[Linear, ...]]
 class Knowledge:
     """Bounds of atoms and the facts that hold at the current place.
 
-    ``facts`` is a stack: a region pushes and, at its end, truncates.
+    ``facts`` is a stack: a region pushes and, at its end, truncates. What was asked is remembered
+    as long as the facts are the same: a long expression asks the same of each of its accesses.
     """
 
     intervals: list[Interval] = field(default_factory=list[Interval])
     facts: list[Linear] = field(default_factory=list[Linear])
     cases: dict[int, tuple[Case, ...]] = field(default_factory=dict[int, tuple[Case, ...]])
     _left: int = 0
+    _asked: dict[tuple[Linear, int, int | None], int] = field(
+        default_factory=dict["tuple[Linear, int, int | None]", int]
+    )
+    _asked_under: list[Linear] = field(default_factory=list[Linear])
 
     def atom(self, interval: Interval) -> int:
         self.intervals.append(interval)
         return len(self.intervals) - 1
+
+    def bound(self, atom: int, interval: Interval) -> None:
+        """Other bounds for an atom."""
+        if self.intervals[atom] != interval:
+            self.intervals[atom] = interval
+            self._asked.clear()
+
+    def split(self, atom: int, cases: tuple[Case, ...]) -> None:
+        """What an atom is, case by case."""
+        if self.cases.get(atom) != cases:
+            self.cases[atom] = cases
+            self._asked.clear()
 
     def holds(self, fact: Linear) -> None:
         """Take ``fact >= 0`` as known from here on."""
@@ -105,8 +122,16 @@ class Knowledge:
 
     def lower(self, expression: Linear, depth: int, enough: int | None = None) -> int:
         """A constant the value is never below, the best found; stops at ``enough``."""
-        self._left = _STEPS
-        return self._lower(expression, depth, enough, _CASE_DEPTH if depth > 1 else 0)
+        if self._asked_under != self.facts:
+            self._asked_under = list(self.facts)
+            self._asked.clear()
+        key = (expression, depth, enough)
+        found = self._asked.get(key)
+        if found is None:
+            self._left = _STEPS
+            cases = _CASE_DEPTH if depth > 1 else 0
+            found = self._asked[key] = self._lower(expression, depth, enough, cases)
+        return found
 
     def _plain(self, expression: Linear) -> int:
         total = expression.constant

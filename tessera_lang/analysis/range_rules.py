@@ -162,7 +162,7 @@ def _min(state: State, operation: Operation) -> None:
     form = _atom(state, operation, (min(x[0], y[0]), min(x[1], y[1])))
     state.known.holds(a - form)
     state.known.holds(b - form)
-    state.known.cases[form.terms[0][0]] = ((a, (b - a,)), (b, (a - b,)))
+    state.known.split(form.terms[0][0], ((a, (b - a,)), (b, (a - b,))))
 
 
 def _max(state: State, operation: Operation) -> None:
@@ -171,7 +171,7 @@ def _max(state: State, operation: Operation) -> None:
     form = _atom(state, operation, (max(x[0], y[0]), max(x[1], y[1])))
     state.known.holds(form - a)
     state.known.holds(form - b)
-    state.known.cases[form.terms[0][0]] = ((a, (a - b,)), (b, (b - a,)))
+    state.known.split(form.terms[0][0], ((a, (a - b,)), (b, (b - a,))))
 
 
 def _select(state: State, operation: Operation) -> None:
@@ -190,7 +190,7 @@ def _select(state: State, operation: Operation) -> None:
         del state.known.facts[mark:]
         sides.append((form, facts))
     result = _atom(state, operation, join(bounds))
-    state.known.cases[result.terms[0][0]] = tuple(sides)
+    state.known.split(result.terms[0][0], tuple(sides))
 
 
 # --- bits ---------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class State:
         if found is None:
             found = self.atoms[key] = self.known.atom(interval)
         else:
-            self.known.intervals[found] = interval
+            self.known.bound(found, interval)
         return Linear(((found, 1),))
 
     def form(self, value: Value) -> Linear:

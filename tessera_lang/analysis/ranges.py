@@ -130,7 +130,7 @@ def _if(walk: _Walk, operation: Operation) -> None:
             walk.define(value, a[0])
             continue
         form = walk.atom(value, join((a[1], b[1])))
-        walk.known.cases[form.terms[0][0]] = ((a[0], then[1]), (b[0], other[1]))
+        walk.known.split(form.terms[0][0], ((a[0], then[1]), (b[0], other[1])))
         walk.define(value, form)
 
 

@@ -48,11 +48,30 @@ class Timing:
 @dataclass(frozen=True, slots=True)
 class ForMachine:
     """A tile kernel for one machine: the schedule as decided, and the Tile IR of it with its
-    plan, None where the schedule was refused. ``remarks``: what the passes had to say."""
+    plan, None where the schedule was refused. ``remarks``: what the passes had to say. ``relief``:
+    how often the schedule was decided again because lanes had too few registers."""
 
     schedule: Program
     lowered: Lowered | None
     remarks: tuple[Diagnostic, ...] = ()
+    relief: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A decided schedule and, where it has that form, register tiles of it. ``over``: registers of
+    a lane that it probably needs beyond those there are."""
+
+    decided: Program
+    remarks: list[Diagnostic]
+    relief: int
+    tiles: Lowered | None = None
+    over: int = 0
+
+
+MOST_RELIEF = 2
+"""How often a schedule is decided again for want of registers."""
+_FAR = 1 << 16
 
 
 def schedule(
@@ -66,43 +85,71 @@ def schedule(
 
 
 def for_machine(
-    program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None = None
-) -> ForMachine:
-    """What ``schedule`` gave, with the decisions for a machine, and lowered."""
+    program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None = None,
+    relief: int = 0,
+) -> ForMachine:  # fmt: skip
+    """What ``schedule`` gave, with the decisions for a machine, and lowered. Where it needs more
+    registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
+    often it was."""
+    best = _attempt(program, plan, machine, timings, relief)
+    while best.over > 0 and best.relief < MOST_RELIEF:
+        eased = _attempt(program, plan, machine, timings, best.relief + 1)
+        if eased.over >= best.over:
+            break
+        best = eased
+    remarks = best.remarks
+    if _refused(remarks) and _asked_for(best.decided):
+        return ForMachine(best.decided, None, tuple(remarks), best.relief)
+    made, finished = _to_tile_ir(best, plan, machine, timings)
+    made = run_passes(made, TILE, timings)
+    lowered = made, finish_plan(made, finished)
+    return ForMachine(best.decided, lowered, tuple(remarks), best.relief)
+
+
+def _attempt(
+    program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None, relief: int
+) -> _Attempt:
+    """One decided schedule, lowered to register tiles on a GPU where it has a form with them."""
+    from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
     from tessera_lang.opt.schedule.decisions import decide
+    from tessera_lang.opt.schedule.legality import crowding
 
     remarks: list[Diagnostic] = []
-    decided = run_passes(program, decide(machine, remarks), timings)
-    if _refused(remarks) and _asked_for(decided):
-        return ForMachine(decided, None, tuple(remarks))
-    made, finished = _to_tile_ir(decided, plan, machine, remarks, timings)
+    decided = run_passes(program, decide(machine, remarks, relief), timings)
     if _refused(remarks):
-        return ForMachine(decided, None, tuple(remarks))
-    made = run_passes(made, TILE, timings)
-    return ForMachine(decided, (made, finish_plan(made, finished)), tuple(remarks))
+        crowded = remarks[-1].code == "T0741" and not _asked_for(decided)
+        return _Attempt(decided, remarks, relief, None, _FAR if crowded else 0)
+    if machine.target != "cuda":
+        return _Attempt(decided, remarks, relief)
+    try:
+        made = _lowered(
+            "lower_to_tile", lambda: lower_to_tile(decided, plan, machine, remarks), decided,
+            timings,
+        )  # fmt: skip
+    except NotTiled as reason:
+        remarks.append(Diagnostic(
+            "T0747", f"not lowered to register tiles: {reason.reason}",
+            reason.span or decided.operations[0].span, severity="note",
+        ))  # fmt: skip
+        return _Attempt(decided, remarks, relief)
+    if _refused(remarks):
+        return _Attempt(decided, remarks, relief, made)
+    over, refusal = crowding(made[0].operations[0], decided.operations[0])
+    if refusal is not None and _asked_for(decided):
+        remarks.append(refusal)
+        return _Attempt(decided, remarks, relief, made)
+    return _Attempt(decided, remarks, relief, made, over)
 
 
 def _to_tile_ir(
-    decided: Program, plan: LaunchPlan, machine: Machine, remarks: list[Diagnostic],
-    timings: list[Timing] | None,
-) -> Lowered:  # fmt: skip
-    """Register tiles on a GPU where the program has a form with them, else loops of lanes."""
+    found: _Attempt, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None
+) -> Lowered:
+    """The register tiles that were found, or else loops of lanes."""
     from tessera_lang.lower.schedule_to_lanes import lower_to_lanes, notes_on_directives
-    from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
 
-    if machine.target == "cuda" and not _refused(remarks):
-        try:
-            made = _lowered(
-                "lower_to_tile", lambda: lower_to_tile(decided, plan, machine, remarks), decided,
-                timings,
-            )  # fmt: skip
-            if not _refused(remarks) or _asked_for(decided):
-                return made
-        except NotTiled as reason:
-            remarks.append(Diagnostic(
-                "T0747", f"not lowered to register tiles: {reason.reason}",
-                reason.span or decided.operations[0].span, severity="note",
-            ))  # fmt: skip
+    decided, remarks = found.decided, found.remarks
+    if found.tiles is not None and not _refused(remarks):
+        return found.tiles
     if _refused(remarks):
         _too_large(remarks)
     remarks.extend(notes_on_directives(decided.operations[0], machine))

@@ -54,6 +54,17 @@ def test_blocked_tiles_of_any_size_are_bijections(
     assert register_layout(str(layout)) == layout
 
 
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize("shape", [(48, 80), (80, 48), (96, 48), (80, 80), (24, 40), (112, 16)])
+def test_lanes_are_not_left_without_elements(shape: tuple[int, int], warps: int) -> None:
+    """An odd number of wide vectors is no reason to hold everything many times over."""
+    for vector in (1, 4, 8, 16):
+        for order in ((1, 0), (0, 1)):
+            held = blocked(shape, vector, warps, order).register_count
+            assert held <= blocked(shape, 1, warps, order).register_count
+            assert held <= 4 * -(-prod(shape) // (WARP * warps)), (vector, order)
+
+
 @FEW
 @given(
     st.integers(1, 3), st.integers(1, 3), st.integers(1, 3),
