@@ -1,13 +1,14 @@
 """Products of matrices from the standard library beside cuBLAS (torch), and Triton if asked for.
 
-Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, small, f8, tf32, f32
+Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, small, f8, tf32, f32;
+triton beside them adds what plain kernels in it reach (benchmarks/triton_kernels.py)
 Every result is checked against float64 (a sample of rows) over a poisoned output before timing.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tessera_lang as tessera
 from benchmarks.harness import Report, Row, median_device_seconds
@@ -36,7 +37,8 @@ SHAPES: dict[str, list[tuple[int, int, int, str]]] = {
 def main() -> None:
     import torch
 
-    names = sys.argv[1:] or [*SHAPES, "f8", "tf32", "f32"]
+    with_triton = "triton" in sys.argv
+    names = [n for n in sys.argv[1:] if n != "triton"] or [*SHAPES, "f8", "tf32", "f32"]
     report = Report("products of matrices")
     torch.manual_seed(0)
     linalg = tessera.load("std.linalg")
@@ -47,7 +49,8 @@ def main() -> None:
                 b = torch.randn(k, n, device="cuda", dtype=torch.bfloat16)
                 if layout == "tn":
                     b = b.t().contiguous().t()
-                _measure(report, f"bf16 {m},{n},{k} {layout}", linalg, a, b, goal)
+                others = _triton(a, b) if with_triton else {}
+                _measure(report, f"bf16 {m},{n},{k} {layout}", linalg, a, b, goal, others=others)
         if name == "f8":
             for size in (4096, 8192):
                 _measure_f8(report, linalg, size)
@@ -56,7 +59,9 @@ def main() -> None:
                 torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
                 a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
                 product = linalg.matmul_tf32 if name == "tf32" else linalg.matmul
-                _measure(report, f"{name} {size}", linalg, a, b, ">= 1.0x", product)
+                precision = "tf32" if name == "tf32" else "ieee"
+                others = _triton(a, b, precision) if with_triton else {}
+                _measure(report, f"{name} {size}", linalg, a, b, ">= 1.0x", product, others)
     if report.rows:
         report.save("gemm")
 
@@ -64,6 +69,7 @@ def main() -> None:
 def _measure(
     report: Report, name: str, linalg: object, a, b, goal: str,
     product: Callable[..., object] | None = None,
+    others: Mapping[str, Callable[[], object]] | None = None,
 ) -> None:  # fmt: skip
     import torch
 
@@ -76,12 +82,38 @@ def _measure(
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
     contenders = {"tessera": lambda: product(a, b), "cublas": lambda: torch.matmul(a, b)}
+    contenders |= _right(name, others or {}, a, b)
     runs = 20 if 2 * m * n * k > 1e12 else 50
     times = median_device_seconds(contenders, runs=runs)
     rate = 2 * m * n * k / times["tessera"] / 1e12
     moved = (m * k + k * n + m * n) * a.element_size()
     note = f"{rate:.0f} TFLOP/s {moved / times['tessera'] / 1e9:.0f} GB/s"
     report.add(Row(name, times, 0, goal, note))
+
+
+def _triton(a, b, precision: str = "tf32") -> dict[str, Callable[[], object]]:
+    try:
+        from benchmarks.triton_kernels import product
+
+        return {"triton": product(a, b, precision)}
+    except Exception as error:
+        print(f"no triton: {type(error).__name__}: {str(error)[:160]}", flush=True)
+        return {}
+
+
+def _right(
+    name: str, peers: Mapping[str, Callable[[], object]], a, b
+) -> dict[str, Callable[[], object]]:
+    """Those peers whose results are right."""
+    found: dict[str, Callable[[], object]] = {}
+    for peer, run in peers.items():
+        try:
+            _check(name, run(), a, b)
+        except AssertionError as error:
+            print(f"{name:<44} {peer} is wrong: {error}", flush=True)
+            continue
+        found[peer] = run
+    return found
 
 
 def _check(name: str, got, a, b) -> None:
@@ -112,11 +144,16 @@ def _measure_f8(report: Report, linalg: object, size: int) -> None:
     except Exception as error:
         print(f"{name:<44} FAILED: {type(error).__name__}: {str(error)[:300]}", flush=True)
         return
+
+    def peer(fast: bool) -> Callable[[], object]:
+        """With fast accumulation all products are added in the unit; else in f32, as ours."""
+        return lambda: torch._scaled_mm(
+            a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
+        )
+
     times = median_device_seconds({
         "tessera": lambda: linalg.matmul_f8(a, b, ones, ones),
-        "cublas": lambda: torch._scaled_mm(
-            a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
-        ),
+        "cublas": peer(fast=True), "cublas exact": peer(fast=False),
     })  # fmt: skip
     note = f"{2 * size**3 / times['tessera'] / 1e12:.0f} TFLOP/s"
     report.add(Row(name, times, 0, ">= 1.05x", note))

@@ -2,8 +2,8 @@
 
 Run: python -m benchmarks.rows [name ...]     names: elements, softmax, rmsnorm, layernorm,
 transpose
-Beside torch eager, torch.compile and quack where they are there; every row says which share it is
-of a copy of as many bytes in the same run. Results are checked over a poisoned output.
+Beside torch eager, torch.compile, Triton and quack where they are there; every row says which
+share it is of a copy of as many bytes in the same run. Results are checked over a poisoned output.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     kernels, nn = tessera.compile(SOURCE), tessera.load("std.nn")
     if "elements" in names:
         x, y = (torch.randn(1 << 28, device="cuda") for _ in range(2))
-        others = {"torch": lambda: x + y}
+        others = {"torch": lambda: x + y, **_triton("vec_add", x, y)}
         _measure(report, "vec_add f32 2^28", lambda: kernels.vec_add(x, y), others,
                  3 * 4 << 28, ">= 0.99 of copy", 0.0)  # fmt: skip
         del x, y
@@ -57,7 +57,7 @@ def main() -> None:
             _rows(report, name, nn, shape)
     if "transpose" in names:
         x = torch.randn(16384, 16384, device="cuda", dtype=torch.bfloat16)
-        others = {"torch": lambda: x.t().contiguous()}
+        others = {"torch": lambda: x.t().contiguous(), **_triton("transposed", x)}
         _measure(report, "transpose bf16 16384", lambda: kernels.transposed(x), others,
                  2 * 2 << 28, ">= 0.92 of copy", 0.0)  # fmt: skip
     if report.rows:
@@ -74,7 +74,7 @@ def _gelu(report: Report, kernels: Any) -> None:
     def eager() -> Any:
         return functional.gelu(x + bias)
 
-    peers = {"torch": eager, **_compiled(eager)}
+    peers = {"torch": eager, **_compiled(eager), **_triton("gelu_bias", x, bias)}
     want = functional.gelu(x[:64].double() + bias.double())
     _measure(report, "gelu(x + bias) bf16 16384", lambda: kernels.gelu_bias(x, bias), peers,
              2 * x.numel() * 2, ">= 0.97 of copy", 1e-2, want)  # fmt: skip
@@ -99,7 +99,8 @@ def _rows(report: Report, name: str, nn: Any, shape: tuple[int, int]) -> None:
         "layernorm": lambda v: functional.layer_norm(v, (n,), w.double(), b.double(), 1e-5),
     }[name]
     goal = ">= 2x torch" if n % 2 else ">= 0.97 of copy" if n >= 8192 else ""
-    peers = {"torch": eager, **_compiled(eager), **_quack(name, x, w)}
+    peers = {"torch": eager, **_compiled(eager), **_triton("rows", name, x, w, b),
+             **_quack(name, x, w)}  # fmt: skip
     _measure(report, f"{name} bf16 {m}x{n}", ours, peers, 2 * x.numel() * 2, goal, 1e-2,
              exact(x[-64:].double()), last=True)  # fmt: skip
 
@@ -114,6 +115,17 @@ def _compiled(f: Make) -> dict[str, Make]:
     except Exception:  # no compiler, no Triton: the row has one peer less
         return {}
     return {"compile": made}
+
+
+def _triton(name: str, *arguments: Any) -> dict[str, Make]:
+    """Our plain Triton kernels, where Triton is there."""
+    try:
+        from benchmarks import triton_kernels
+
+        return {"triton": getattr(triton_kernels, name)(*arguments)}
+    except Exception as error:
+        print(f"no triton: {type(error).__name__}: {str(error)[:160]}", flush=True)
+        return {}
 
 
 def _quack(name: str, x: Any, w: Any) -> dict[str, Make]:

@@ -14,11 +14,12 @@ from tessera_lang.driver.session import Session
 STEPS = sorted((Path(__file__).resolve().parents[2] / "examples" / "matmul").glob("[1-9]*.tessera"))
 
 
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
-def test_a_step_runs_and_is_checked(path: Path) -> None:
+def test_a_step_runs_and_is_checked(path: Path, target: str) -> None:
     assert not Session().check(str(path))
     done = subprocess.run(
-        [sys.executable, "-m", "tessera_lang.driver.cli", "run", "--target=cpu", str(path)],
+        [sys.executable, "-m", "tessera_lang.driver.cli", "run", f"--target={target}", str(path)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,8 @@
 """Faults that users met in other tools, as tests of their whole kind, in tile kernels.
 
 Each test names the kind and the public report in its docstring. All run on both targets. What
-belongs to lane kernels is in ``test_public_reports``.
+belongs to lane kernels is in ``test_public_reports``. On a GPU the arrays lie there in the layouts
+they have here, gaps included.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tests.on_device import with_layouts
 
 TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -31,7 +33,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 
 def load(source: str, target: str) -> Any:
-    return tessera.compile(source, target=target)
+    return with_layouts(tessera.compile(source, target=target), target)
 
 
 def uniform(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:

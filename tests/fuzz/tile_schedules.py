@@ -1,10 +1,12 @@
 """A schedule never changes a result: kernels under random schedules.
 
-``python -m tests.fuzz.tile_schedules --count 500 --seed 1 [--target cuda] [--json FILE]``. The
+``python -m tests.fuzz.tile_schedules --count 500 --seed 1 [--target cuda] [--jobs 16]``. The
 numbers are small integers where a kernel only adds and multiplies, so that every grouping of its
 sums is exact and all schedules give the same bits; elsewhere they are equal within the rounding.
 What is refused is refused with a diagnostic. ``sm_80`` and ``sm_90a`` as target run Tile IR on
-the interpreters of the tests.
+the CPU. On a GPU the arrays lie there in the layouts they have here.
+``--jobs`` runs a few seeds a process, so that compiling uses all cores, and a launch that never
+ends costs its seeds only.
 """
 
 from __future__ import annotations
@@ -12,204 +14,52 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import re
+import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 import tessera_lang as tessera
-from tests.fuzz.tile_programs import Array, Skipped, compiled
-from tests.fuzz.tile_programs_generate import Axis, Parameter, TileProgram
-from tests.fuzz.tile_programs_reference import DTYPES, evaluated, wrong
+from tests.fuzz.tile_programs import Array, compiled
+from tests.fuzz.tile_programs_reference import evaluated, wrong
+from tests.fuzz.tile_schedules_cases import (
+    KERNELS,
+    MOST_INTERPRETED,
+    Case,
+    Kernel,
+    arguments,
+    case_of,
+    program_of,
+)
+from tests.on_device import call
 
+MOST_FAULTS = 24  # more say nothing new
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel without a schedule. ``exact``: small integers stay exact in it. ``axes``: how
-    many sizes ``schedule.tile`` takes; its sums are grouped by that, and by nothing else."""
-
-    name: str
-    parameters: str
-    body: str
-    exact: bool
-    axes: int = 0
-
-
-KERNELS = (
-    Kernel("product", "A: T[m, k], B: T[k, n]", "return A @ B", True, 3),
-    Kernel(
-        "product_and_sum", "A: T[k, m], B: T[n, k], C: T[m, n]", "return A.T @ B.T + C", True, 3
-    ),
-    Kernel("into", "A: T[m, k], B: T[n, k], O: mut f32[m, n]", "O[:] = A @ B.T", True, 3),
-    Kernel("sum", "A: f32[m, n], C: f32[m, n], O: mut f32[m, n]", "O[:] = A + C * A", True, 2),
-    Kernel("loops", "A: T[m, k], B: T[n, k], v: f32[n]", """\
-y = op.empty((m, n), f32)
-for i, j in op.tile_range(m, n, step=(64, 64)):
-    acc = op.zeros((64, 64), f32)
-    for p in op.tile_range(k, step=32):
-        acc += A[i:i+64, p:p+32] @ B[j:j+64, p:p+32].T
-    y[i:i+64, j:j+64] = op.relu(acc + v[j:j+64][None, :])
-return y""", True),
-    Kernel("two_sums", "A: T[m, k], B: T[k, n], C: T[k, n]", """\
-y = op.empty((m, n), T)
-for i, j in op.tile_range(m, n, step=(128, 32)):
-    a = op.zeros((128, 32), f32)
-    b = op.zeros((128, 32), f32)
-    for p in op.tile_range(k, step=64):
-        x = A[i:i+128, p:p+64]
-        a += x @ B[p:p+64, j:j+32]
-        b += x @ C[p:p+64, j:j+32]
-    y[i:i+128, j:j+32] = (op.tanh(a) * b).to(T)
-return y""", False),
-    Kernel("buffers", "A: T[m, k], B: T[k, n], C: mut f32[m, n]", """\
-s = op.shared((64, 32), dtype=T)
-t = op.shared((32, 64), dtype=T)
-for i, j, p in op.tile_range(m, n, k, step=(64, 64, 32)):
-    op.prefetch(s, A[i:i+64, p:p+32])
-    op.prefetch(t, B[p:p+32, j:j+64])
-    op.barrier()
-    C[i:i+64, j:j+64] += s @ t""", True),
-    Kernel("attention", "Q: T[m, d], K: T[k, d], V: T[k, d]", """\
-y = op.empty((m, d), f32)
-for i in op.tile_range(m, step=64):
-    top = op.full((64,), -inf, f32)
-    total = op.zeros((64,), f32)
-    acc = op.zeros((64, d), f32)
-    for j in op.tile_range(k, step=64):
-        s = (Q[i:i+64, :] @ K[j:j+64, :].T).to(f32) * 0.125
-        top2 = max(top, op.max(s, axis=1))
-        w = exp(s - top2[:, None])
-        shrink = exp(top - top2)
-        total = total * shrink + op.sum(w, axis=1)
-        acc = acc * shrink[:, None] + w @ V[j:j+64, :]
-        top = top2
-    y[i:i+64, :] = acc / (total + 1.0)[:, None]
-return y""", False),
-    Kernel("triangle", "A: T[m, k], B: T[k, n]", """\
-y = op.empty((m, n), f32)
-for i, j in op.tile_range(m, n, step=(64, 64)):
-    acc = op.zeros((64, 64), f32)
-    for p in range(0, i + 64, 32):
-        if p % 64 == 0:
-            acc += A[i:i+64, p:p+32] @ B[p:p+32, j:j+64]
-    y[i:i+64, j:j+64] = acc
-return y""", True),
-    Kernel("chain", "A: T[m, d], B: T[d, k], C: T[k, n]", """\
-y = op.empty((m, n), f32)
-for i, j in op.tile_range(m, n, step=(64, 64)):
-    acc = op.zeros((64, 64), f32)
-    for p in op.tile_range(k, step=64):
-        acc += op.relu(A[i:i+64, :] @ B[:, p:p+64]) @ C[p:p+64, j:j+64]
-    y[i:i+64, j:j+64] = acc
-return y""", False),
-    Kernel("rows", "A: f32[m, n]", """\
-y = op.empty((m, n), f32)
-for i in op.tile_range(m, step=4):
-    x = A[i:i+4, :]
-    e = exp(x - op.max(x, axis=1)[:, None])
-    y[i:i+4, :] = e / op.sum(e, axis=1)[:, None]
-return y""", False),
-)  # fmt: skip
-
-
-def schedule_of(r: random.Random, kernel: Kernel) -> list[str]:
-    """Some directives, of the values that the language takes."""
-    tiles = (16, 32, 64, 64, 128, 128, 256, 48, 96)
-    shape = tuple(r.choice(tiles if a < 2 else (16, 32, 64, 24)) for a in range(kernel.axes))
-    every = {
-        "warps": r.choice((1, 2, 4, 4, 8, 12)),
-        "pipeline_stages": r.randrange(1, 6),
-        "async_copy": r.random() < 0.5,
-        "vectorize": r.choice((1, 2, 4, 8)),
-        "unroll": r.choice((1, 2, 4)),
-        "warp_specialize": r.random() < 0.5,
-        "cluster": r.choice(((1, 1), (2, 1), (1, 2), (2, 2), (4, 1))),
-        "persistent": r.random() < 0.5,
-        "swizzle": r.choice((0, 32, 64, 128)),
-    }
-    lines = [f"schedule.{name}({value})" for name, value in every.items() if r.random() < 0.35]
-    if kernel.axes and r.random() < 0.6:
-        said = shape[: r.randrange(1, kernel.axes + 1)]
-        lines.append(f"schedule.tile(({', '.join(map(str, said))},))")
-    if r.random() < 0.35:
-        padding = f", padding={r.choice((0, 1, 4, 8))}" if r.random() < 0.6 else ""
-        lines.append(f"schedule.use_shared_memory({r.random() < 0.8}{padding})")
-    return lines
-
-
-def program_of(kernel: Kernel, dtype: str, lines: Sequence[str]) -> TileProgram:
-    parameters: list[Parameter] = []
-    for name, mut, t, dims in re.findall(r"(\w+): (mut )?(\w+)\[([^\]]*)\]", kernel.parameters):
-        parameters.append(
-            Parameter(name, dtype if t == "T" else t, tuple(dims.split(", ")), mut=bool(mut))
-        )
-    body = re.sub(r"(?<!\.)\bT\b", dtype, kernel.body).splitlines()
-    axes = {s: Axis(s, s, 64) for s in ("m", "n", "k")}
-    return TileProgram(0, parameters, [*lines, *body], axes, [kernel.name], dtype)
-
-
-def arguments(program: TileProgram, sizes: dict[str, int], exact: bool, seed: int) -> list[Array]:
-    rng = np.random.default_rng(seed)
-    found: list[Array] = []
-    for p in program.parameters:
-        shape = tuple(sizes[d] for d in p.dims)
-        value = rng.integers(-2, 3, shape) if exact else rng.uniform(-1, 1, shape)
-        found.append(value.astype(DTYPES[p.dtype]))
-    return found
+__all__ = ["KERNELS", "Case", "Kernel", "arguments", "case_of", "program_of", "tried"]
 
 
 @dataclass
 class Outcome:
-    """``refused``: with which code; ``wrong``: what is; else equal."""
+    """``refused``: with which code; ``wrong``: what is; ``bits``: all of them were compared."""
 
     refused: str = ""
     wrong: str = ""
-    skipped: bool = False
-
-
-@dataclass
-class Case:
-    kernel: Kernel
-    dtype: str
-    lines: list[str]
-    sizes: dict[str, int]
-    seed: int
-
-    @property
-    def program(self) -> TileProgram:
-        return program_of(self.kernel, self.dtype, self.lines)
-
-    def plain(self) -> Case:
-        return replace(self, lines=[])
-
-
-SIZES = (1, 2, 3, 63, 64, 65, 131, 97, 128, 192, 0)
-
-
-def case_of(seed: int) -> Case:
-    r = random.Random(seed)
-    kernel = KERNELS[seed % len(KERNELS)]
-    dtype = r.choice(("f32", "f16", "bf16", "bf16"))
-    sizes = {s: r.choice(SIZES) for s in "mnk"}
-    if r.random() < 0.4:
-        sizes = {s: r.choice((64, 128, 192)) for s in "mnk"}
-    sizes["d"] = r.choice((16, 32, 64))
-    return Case(kernel, dtype, schedule_of(r, kernel), sizes, seed)
+    bits: bool = False
 
 
 def called(case: Case, target: str) -> list[Array]:
     """What a kernel gives. Raises TesseraError where the schedule is refused."""
-    program = case.program
-    given = arguments(program, case.sizes, case.kernel.exact, case.seed)
-    found = compiled(program, target).kernel(*given)
-    if target == "cuda":
-        tessera.synchronize()
-    results = [] if found is None or isinstance(found, tuple) else [found]
+    program, given = case.program, case.given()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = call(compiled(program, target).kernel, given, target)
+    results = list(found) if isinstance(found, tuple) else [] if found is None else [found]
     written = [a for p, a in zip(program.parameters, given, strict=True) if p.mut]
     return [np.asarray(x) for x in (*written, *results)]
 
@@ -217,8 +67,6 @@ def called(case: Case, target: str) -> list[Array]:
 def tried(case: Case, target: str) -> Outcome:
     try:
         found = called(case, target)
-    except Skipped:
-        return Outcome(skipped=True)
     except tessera.TesseraError as error:
         codes = [d.code for d in error.diagnostics if d.severity == "error"]
         if case.lines and codes and all(c.startswith(("T06", "T07")) for c in codes):
@@ -234,8 +82,7 @@ def tried(case: Case, target: str) -> Outcome:
 
 def compared(case: Case, target: str, found: list[Array]) -> Outcome:
     """Beside float64, and bit for bit beside the kernel without a schedule."""
-    program = case.plain().program
-    given = arguments(program, case.sizes, case.kernel.exact, case.seed)
+    program, given = case.plain().program, case.given()
     arrays = {p.name: (a, p.dtype) for p, a in zip(program.parameters, given, strict=True)}
     with np.errstate(all="ignore"):
         tensors, results = evaluated(program.body, arrays, case.sizes)
@@ -248,21 +95,184 @@ def compared(case: Case, target: str, found: list[Array]) -> Outcome:
         for plain, f in zip(called(case.plain(), target), found, strict=True):
             if plain.tobytes() != f.tobytes():
                 return Outcome(wrong="the bits are others than without a schedule")
+        return Outcome(bits=True)
     return Outcome()
 
 
 def reduced(case: Case, target: str) -> Case:
-    """The same wrong result with fewer directives."""
-    kind = tried(case, target).wrong[:40]
+    """The same wrong result with fewer directives and plain arrays."""
+    kind = tried(case, target).wrong[:20]
     changed = True
     while changed:
         changed = False
-        for at in range(len(case.lines)):
-            smaller = replace(case, lines=case.lines[:at] + case.lines[at + 1 :])
-            if tried(smaller, target).wrong[:20] == kind[:20]:
+        for smaller in _smaller(case):
+            if tried(smaller, target).wrong[:20] == kind:
                 case, changed = smaller, True
                 break
     return case
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    if case.layouts:
+        yield replace(case, layouts=())
+    for at in range(len(case.lines)):
+        yield replace(case, lines=case.lines[:at] + case.lines[at + 1 :])
+
+
+@dataclass
+class Tally:
+    """What became of some seeds. ``dead``: the device is of no use after the last."""
+
+    equal: int = 0
+    bits: int = 0
+    refused: Counter[str] = field(default_factory=Counter[str])
+    words: Counter[str] = field(default_factory=Counter[str])
+    wrong: dict[int, str] = field(default_factory=dict[int, str])
+    tried: list[int] = field(default_factory=list[int])
+    dead: bool = False
+
+    @staticmethod
+    def read(record: dict[str, Any]) -> Tally:
+        """From JSON, whose keys are all text."""
+        made = Tally(**record)
+        made.refused, made.words = Counter(made.refused), Counter(made.words)
+        made.wrong = {int(seed): text for seed, text in made.wrong.items()}
+        return made
+
+    def add(self, other: Tally) -> None:
+        self.equal += other.equal
+        self.bits += other.bits
+        self.refused += other.refused
+        self.words += other.words
+        self.wrong |= other.wrong
+        self.tried += other.tried
+        self.dead = self.dead or other.dead
+
+
+def tally(seed: int, target: str, without: str = "") -> Tally:
+    """One schedule; what is wrong with it is reduced where the device still works."""
+    interpreted = target.startswith("sm_")
+    case = case_of(seed, MOST_INTERPRETED) if interpreted else case_of(seed)
+    made = Tally(tried=[seed])
+    if without:
+        case.lines = [x for x in case.lines if without not in x]
+    outcome = tried(case, target)
+    if outcome.refused:
+        made.refused[outcome.refused] += 1
+    elif outcome.wrong:
+        made.dead = target == "cuda" and "CUDA_ERROR" in outcome.wrong
+        small = case if made.dead else reduced(case, target)
+        made.wrong[seed] = f"{outcome.wrong[:700]}\n{small}"
+    else:
+        made.equal, made.bits = 1, int(outcome.bits)
+        made.words.update(case.words)
+    return made
+
+
+# --- many processes ----------------------------------------------------------------------------
+
+
+@dataclass
+class Child:
+    """A process that tries some seeds. ``called_off``: what it has not tried does not count."""
+
+    seeds: range
+    process: subprocess.Popen[str]
+    until: float
+    called_off: bool = False
+
+
+def started(seeds: range, chosen: argparse.Namespace) -> Child:
+    command = [sys.executable, "-m", "tests.fuzz.tile_schedules", "--target", chosen.target,
+               "--without", chosen.without, "--seeds", f"{seeds.start}:{seeds.stop}"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return Child(seeds, process, time.monotonic() + chosen.patience)
+
+
+def ended(child: Child) -> Tally | None:
+    """What a process found; None while it works. One that died or waits says so of its seeds."""
+    late = time.monotonic() > child.until
+    try:
+        said, faults = child.process.communicate(timeout=0.02)
+    except subprocess.TimeoutExpired:
+        if not late:
+            return None
+        child.process.kill()
+        said, faults = child.process.communicate()
+    done = Tally()
+    for line in said.splitlines():
+        if line.startswith("{"):
+            done.add(Tally.read(json.loads(line)))
+    rest = left(child.seeds, done)
+    if rest and not done.dead and not child.called_off:
+        seed = rest.start
+        why = "it does not end" if late else f"the process ended: {faults[-500:]}"
+        done.wrong[seed] = f"{why}\n{case_of(seed)}"
+        done.tried.append(seed)
+    return done
+
+
+def left(seeds: range, done: Tally) -> range:
+    """Those that come behind the last that was tried."""
+    return range(max(done.tried, default=seeds.start - 1) + 1, seeds.stop)
+
+
+def spans(seeds: Iterable[int]) -> list[str]:
+    """Numbers in few words: 1-12, 15."""
+    found: list[list[int]] = []
+    for seed in sorted(seeds):
+        if found and found[-1][1] == seed - 1:
+            found[-1][1] = seed
+        else:
+            found.append([seed, seed])
+    return [f"{a}-{b}" if a < b else str(a) for a, b in found]
+
+
+def many(chosen: argparse.Namespace) -> Tally:
+    """Seeds from the first on, until so many schedules are equal or the time is over."""
+    begin, total = time.monotonic(), Tally()
+    waiting: list[range] = []
+    running: list[Child] = []
+    seed = chosen.seed
+    while True:
+        over = bool(chosen.seconds) and time.monotonic() - begin > chosen.seconds
+        over = over or len(total.wrong) >= MOST_FAULTS or total.equal >= chosen.count
+        while not over and len(running) < chosen.jobs:
+            if not waiting:
+                waiting.append(range(seed, seed + chosen.chunk))
+                seed += chosen.chunk
+            running.append(started(waiting.pop(), chosen))
+        if not running:
+            return total
+        for child in list(running):
+            found = ended(child)
+            if found is None:
+                if over:
+                    child.process.kill()
+                    child.called_off = True
+                continue
+            running.remove(child)
+            total.add(found)
+            for text in found.wrong.values():
+                print(text, flush=True)
+            if (rest := left(child.seeds, found)) and not child.called_off:
+                waiting.append(rest)
+
+
+def record(total: Tally, chosen: argparse.Namespace) -> dict[str, Any]:
+    """For ``benchmarks/results``: what ran, where, and how often what occurred."""
+    from benchmarks.harness import machine
+
+    words = sorted(total.words.items())
+    return {
+        "title": "results under random schedules", "machine": machine(), "target": chosen.target,
+        "seeds": spans(total.tried), "equal": total.equal,
+        "equal bit for bit": total.bits, "refused": dict(total.refused), "wrong": total.wrong,
+        "kernels": {w: n for w, n in words if any(w == k.name for k in KERNELS)},
+        "directives": {w: n for w, n in words if w.startswith("schedule.")},
+        "sizes": {w[5:]: n for w, n in words if w.startswith("size ")},
+        "layouts": {w[7:]: n for w, n in words if w.startswith("layout ")},
+    }  # fmt: skip
 
 
 def main() -> int:
@@ -273,39 +283,29 @@ def main() -> int:
     parser.add_argument("--target", choices=("cpu", "cuda", "sm_80", "sm_90a"), default="cpu")
     parser.add_argument("--without", default="", help="a directive to leave out")
     parser.add_argument("--json", default="", help="a file for seeds and outcomes")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--chunk", type=int, default=12, help="seeds of one process")
+    parser.add_argument("--patience", type=float, default=90, help="seconds for one process")
+    parser.add_argument("--seeds", default="", help="FIRST:END, in this process, as JSON")
     chosen = parser.parse_args()
     os.environ.setdefault("TESSERA_CACHE", "off")
-    begin, equal = time.monotonic(), 0
-    refused, faults = Counter[str](), dict[int, str]()
-    seeds: list[int] = []
-    seed = chosen.seed
-    while equal < chosen.count:
-        if chosen.seconds and time.monotonic() - begin > chosen.seconds:
-            break
-        case = case_of(seed)
-        if chosen.without:
-            case.lines = [x for x in case.lines if chosen.without not in x]
-        outcome = tried(case, chosen.target)
-        seeds.append(seed)
-        seed += 1
-        if outcome.refused:
-            refused[outcome.refused] += 1
-        elif outcome.wrong:
-            faults[case.seed] = outcome.wrong
-            small = reduced(case, chosen.target) if len(faults) < 8 else case
-            print(f"seed {case.seed}, {small.sizes}: {outcome.wrong[:700]}", small.program.text(),
-                  sep="\n", flush=True)  # fmt: skip
-        elif not outcome.skipped:
-            equal += 1
-    print(f"{equal} schedules equal, {sum(refused.values())} refused {dict(refused)}, "
-          f"{len(faults)} wrong, on {chosen.target}", file=sys.stderr)  # fmt: skip
+    if chosen.seeds:
+        first, end = map(int, chosen.seeds.split(":"))
+        for seed in range(first, end):
+            made = tally(seed, chosen.target, chosen.without)
+            print(json.dumps(vars(made)), flush=True)
+            if made.dead:
+                break
+        return 0
+    total = many(chosen)
+    print(f"{total.equal} schedules equal ({total.bits} of them bit for bit), "
+          f"{sum(total.refused.values())} refused {dict(total.refused)}, "
+          f"{len(total.wrong)} wrong, on {chosen.target}, seeds {', '.join(spans(total.tried))}",
+          file=sys.stderr)  # fmt: skip
     if chosen.json:
-        report = {"target": chosen.target, "first seed": chosen.seed, "last seed": seed - 1,
-                  "equal": equal, "refused": dict(refused),
-                  "wrong": {str(k): v[:200] for k, v in faults.items()}}  # fmt: skip
         with open(chosen.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-    return 1 if faults else 0
+            json.dump(record(total, chosen), file, indent=1)
+    return 1 if total.wrong else 0
 
 
 if __name__ == "__main__":

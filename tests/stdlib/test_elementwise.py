@@ -195,15 +195,15 @@ def test_cast(std: Any, source: str, result: str) -> None:
     same(out, expected)
 
 
-def test_layouts(std: Any) -> None:
+def test_layouts(placed: Any) -> None:
     """Strided inputs and outputs are honoured."""
     x = numbers("f32", 3000)
     for view in views(x).values():
         out = np.zeros(6000, np.float32)[: 2 * len(view) : 2]
-        std.square(view, out)
+        placed.square(view, out)
         same(out, view * view)
     back = np.zeros(3000, np.float32)[::-1]
-    std.add(x[::-1], np.broadcast_to(np.float32(2), 3000), back)
+    placed.add(x[::-1], np.broadcast_to(np.float32(2), 3000), back)
     same(back, x[::-1] + np.float32(2))
 
 

@@ -34,11 +34,11 @@ def test_bytes_that_are_all_the_same(std: Any) -> None:
         same(std.histogram(x), counted(x))
 
 
-def test_layouts(std: Any) -> None:
+def test_layouts(placed: Any) -> None:
     for shape in ((5000,), (40, 33), (5, 6, 7)):
         for x in views(numbers("u8", shape)).values():
-            same(std.histogram(x), counted(x))
-            same(std.bincount(x, 256), counted(x))
+            same(placed.histogram(x), counted(x))
+            same(placed.bincount(x, 256), counted(x))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

@@ -115,10 +115,10 @@ def layouts(dtype: str, m: int, n: int, seed: int) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-def test_every_layout_with_every_layout(std: Any, dtype: str) -> None:
+def test_every_layout_with_every_layout(placed: Any, dtype: str) -> None:
     for a in layouts(dtype, 33, 37, 1).values():
         for b in layouts(dtype, 37, 35, 2).values():
-            near(std.matmul(a, b), wide(a) @ wide(b), bound(a, b, dtype))
+            near(placed.matmul(a, b), wide(a) @ wide(b), bound(a, b, dtype))
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 3), (0,), (1, 1)])

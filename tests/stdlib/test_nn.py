@@ -192,14 +192,20 @@ def test_norms_of_more_axes_and_constant_rows(std: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm", "transpose"])
-def test_layouts(std: Any, name: str) -> None:
+def test_layouts(placed: Any, request: pytest.FixtureRequest, name: str) -> None:
+    """On a GPU sums of a strided row are grouped otherwise: there they agree to the rounding."""
+    on_cpu = request.node.callspec.params["std"] == "cpu"
     for x in views(numbers("f32", (66, 90))).values():
         n = x.shape[1]
         extra: tuple[Array, ...] = ()
         if name.endswith("norm"):
             extra = (numbers("f32", 2 * n, seed=3)[::2],) * (2 if name == "layernorm" else 1)
-        function = getattr(std, name)
-        same(function(x, *extra), function(x.copy(), *(e.copy() for e in extra)))
+        function = getattr(placed, name)
+        found, plain = function(x, *extra), function(x.copy(), *(e.copy() for e in extra))
+        if on_cpu or name == "transpose":
+            same(found, plain)
+        else:
+            near(found, wide(plain), 3e-6 * (1 + np.abs(plain)))
 
 
 @pytest.mark.parametrize("shape", [(4097, 4095), (4095, 513)])

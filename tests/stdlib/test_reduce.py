@@ -147,14 +147,14 @@ def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
-def test_layouts(std: Any, layout: str) -> None:
+def test_layouts(placed: Any, layout: str) -> None:
     for dtype, shape in itertools.product(("f32", "i64"), ((6, 10, 4), (33, 17), (100,))):
         x = views(numbers(dtype, shape))[layout]
         for axis in (None, *range(x.ndim)):
             where = {} if axis is None else {"axis": axis}
-            check_sum(std.sum(x, **where), x, dtype, axis, 64)
-            check_extreme(std, "max", x, dtype, axis)
-            same(std.argmin(x, **where), np.asarray(np.argmin(x, axis=axis)))
+            check_sum(placed.sum(x, **where), x, dtype, axis, 64)
+            check_extreme(placed, "max", x, dtype, axis)
+            same(placed.argmin(x, **where), np.asarray(np.argmin(x, axis=axis)))
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])

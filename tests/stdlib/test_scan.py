@@ -69,11 +69,11 @@ def test_more_than_two_levels(std: Any) -> None:
     same(std.inclusive(x), np.arange(1, n + 1, dtype=np.int32))
 
 
-def test_layouts(std: Any) -> None:
+def test_layouts(placed: Any) -> None:
     for x in views(numbers("i64", 5000)).values():
-        check_sums(std.inclusive(x), x, "i64", exclusive=False)
+        check_sums(placed.inclusive(x), x, "i64", exclusive=False)
     x = numbers("f32", (40, 30))[:, 3]
-    same(std.running_max(x), np.maximum.accumulate(x))
+    same(placed.running_max(x), np.maximum.accumulate(x))
 
 
 def test_nan_and_infinity(std: Any) -> None:

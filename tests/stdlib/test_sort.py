@@ -70,9 +70,9 @@ def test_pairs_keep_their_order(std: Any) -> None:
     same(found_values, values[order])
 
 
-def test_other_layouts(std: Any) -> None:
+def test_other_layouts(placed: Any) -> None:
     for view in views(numbers("i16", 9001, seed=5)).values():
-        same(std.sort(view), np.sort(view))
+        same(placed.sort(view), np.sort(view))
 
 
 def test_one_worker_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,10 +78,10 @@ def test_the_modes_are_those_of_numpy(std: Any) -> None:
         same(std.convolve1d(x, weights, mode="valid"), np.convolve(x, weights, "valid"))
 
 
-def test_layouts_of_a_convolution(std: Any) -> None:
+def test_layouts_of_a_convolution(placed: Any) -> None:
     weights = np.array([3, 0, -1, 0, 2], np.int64)
     for x in views(numbers("i64", 3000)).values():
-        check(std.convolve1d(x, weights[::2]), x, weights[::2], "same", "i64")
+        check(placed.convolve1d(x, weights[::2]), x, weights[::2], "same", "i64")
 
 
 def laplace(x: Any, dtype: str) -> Any:
@@ -103,9 +103,9 @@ def test_laplacian_of_every_size(std: Any, dtype: str) -> None:
             same(found, laplace(x, dtype))
 
 
-def test_layouts_of_a_laplacian(std: Any) -> None:
+def test_layouts_of_a_laplacian(placed: Any) -> None:
     for x in views(numbers("f32", (75, 90))).values():
-        same(std.laplace2d(x), laplace(x, "f32"))
+        same(placed.laplace2d(x), laplace(x, "f32"))
 
 
 def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
