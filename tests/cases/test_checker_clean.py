@@ -20,13 +20,18 @@ from tests.fuzz.checker import library_files, lowered_kernels
 FILES = library_files()
 
 
+PROVED = ("none", "proved")
+OPEN = {"_sort_by_byte": ("not proved",)}
+"""Where a key goes depends on the keys: that no two go to one place cannot be proved."""
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_no_false_alarm(path: Path) -> None:
     found, kernels = lowered_kernels(path)
     assert not [d for d in found if d.severity == "error"]
     for _, program, plan in kernels:
         verdict = check_shared(program.operations[0], plan)
-        assert verdict.races in ("none", "proved"), plan.kernel
+        assert verdict.races in OPEN.get(plan.kernel, PROVED), plan.kernel
         assert verdict.unwritten != "witness", plan.kernel
 
 
@@ -39,7 +44,7 @@ def test_every_pass_keeps_what_is_proved(path: Path) -> None:
             kernel = program.operations[0]
             assert check_barriers(kernel) == ()
             verdict = check_shared(kernel, plan)
-            assert verdict.races in ("none", "proved"), step.name
+            assert verdict.races in OPEN.get(plan.kernel, PROVED), step.name
             assert verdict.unwritten != "witness", step.name
 
 

@@ -16,7 +16,7 @@ from tessera_lang.opt.schedule.rings import SharedUse, shared_use
 from tessera_lang.opt.schedule.roles import MOST_REGISTERS, OTHER_REGISTERS, accumulators
 
 _FILE = 65536  # registers of a multiprocessor
-_MARGIN = 16  # of the estimate: registers that the assembler needs to work with beside tiles
+_MARGIN = 8  # of the estimate: registers that the assembler needs to work with beside tiles
 
 
 def check_fit(program: Program, context: Context) -> Program:
