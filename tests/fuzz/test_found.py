@@ -85,3 +85,24 @@ def fill[T: dtype](value: T, out: mut T[n]):
         m.fill(1.5, np.zeros(4, np.int32))
     with pytest.raises(tessera.TesseraError):
         m.fill(300, np.zeros(4, np.uint8))
+
+
+@pytest.mark.parametrize("form", ["abs(v)", "(-v if v < 0 else v)"])
+def test_the_lowest_number_stays_below_zero(target: str, form: str) -> None:
+    """Seed 242: on a device 0.1 // f32(abs(i32 minimum)) was -0.0."""
+    for dtype, low in (("i32", -(2**31)), ("i64", -(2**63))):
+        source = f"""
+@kernel tile[(32,)] grid[(1,)]
+def k(x: {dtype}[n], out: mut f32[n], below: mut i32[n]):
+    i = grid_tile_linear_id()
+    v = x[i]
+    a = {form}
+    out[i] = f32(0.1) // f32(a)
+    below[i] = 1 if a < 0 else 0
+"""
+        x = np.full(32, low, np.int32 if dtype == "i32" else np.int64)
+        x[::2] = -3
+        out, below = np.zeros(32, np.float32), np.zeros(32, np.int32)
+        launch(tessera.compile(source, target=target).k, x, out, below)
+        assert (out[1::2] == -1).all() and (out[::2] == 0).all()
+        assert (below[1::2] == 1).all() and not below[::2].any()

@@ -316,3 +316,17 @@ def test_const_arrays_are_read_through_the_read_only_path() -> None:
     options = TargetOptions("cuda", "sm_90")
     artifact = backend_named("cuda").compile(program, plan, options, ("ptx",))
     assert "ld.global.nc" in artifact.texts["ptx"]
+
+
+@pytest.mark.parametrize("dtype", [I8, I16, I32, I64], ids=str)
+def test_the_lowest_number_has_no_absolute_value(dtype: DType) -> None:
+    """ptxas takes the result of an ``abs`` as never below 0, which is not true of it."""
+
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        x, out, _ = values
+        i = lane(b)
+        store(b, b.unary("abs", load(b, x, i)), out, i)
+
+    text = ptx_of(kernel([("x", dtype, False), ("out", dtype, True)], body)).ptx
+    assert not re.search(r"\babs\.s", text)
+    assert "neg.s" in text and "max.s" in text
