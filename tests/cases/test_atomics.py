@@ -9,22 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import tessera_lang as tessera
 from tessera_lang.sema.atomics import SUPPORTED
+from tests.stdlib.arrays import DTYPES, TARGETS
 
-TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-NUMPY: dict[str, np.dtype[Any]] = {
-    "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8),
-    "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16), "i32": np.dtype(np.int32),
-    "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
 LANES, GROUPS = 64, 16
 N = LANES * GROUPS
 CELLS = 5  # elements that lanes meet on; between them lie others that must not change
@@ -76,7 +67,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 def sample(dtype: str, op: str) -> Any:
     r = np.random.default_rng(7)
-    kind = NUMPY[dtype]
+    kind = DTYPES[dtype]
     if dtype == "bool":
         return r.integers(0, 2, N).astype(kind)
     if dtype.startswith(("i", "u")):
@@ -124,8 +115,8 @@ def test_nothing_is_lost_and_no_neighbour_changes(
     text = (GLOBAL if space == "global" else SHARED).format(t=dtype, op=op, scope="device")
     x = sample(dtype, op)
     start = np.resize(sample(dtype, "min")[:11], 11)
-    if op in ("add", "sub") and NUMPY[dtype].kind not in "iu":
-        start = np.zeros(11, NUMPY[dtype])
+    if op in ("add", "sub") and DTYPES[dtype].kind not in "iu":
+        start = np.zeros(11, DTYPES[dtype])
     out = start.copy()
     getattr(tessera.compile(text, target=target), f"k_{op}")(x, out)
     tessera.synchronize()
@@ -139,23 +130,23 @@ def test_values_change_hands_whole(dtype: str, scope: str, target: str) -> None:
     m = tessera.compile(TICKETS.format(t=dtype, scope=scope), target=target)
     x = sample(dtype, "min")
     start = np.resize(x[5:8], 3)
-    out, old = start.copy(), np.zeros(N, NUMPY[dtype])
+    out, old = start.copy(), np.zeros(N, DTYPES[dtype])
     m.swap(x, out, old)
     tessera.synchronize()
     assert sorted([*_bits(old), *_bits(out[1:2])]) == sorted([*_bits(x), *_bits(start[1:2])])
     assert _bits(out)[::2] == _bits(start)[::2]
 
     x[x.view(np.dtype(f"u{x.itemsize}")) == 0] = x.dtype.type(1)
-    out, old = np.zeros(3, NUMPY[dtype]), np.zeros(N, NUMPY[dtype])
+    out, old = np.zeros(3, DTYPES[dtype]), np.zeros(N, DTYPES[dtype])
     m.elect(x, out, old)
     tessera.synchronize()
     # The first lane finds 0 and leaves its value; every other one finds that value.
     words = _bits(old)
-    zero = bytes(NUMPY[dtype].itemsize)
+    zero = bytes(DTYPES[dtype].itemsize)
     assert words.count(zero) == 1 and set(words) == {zero, _bits(out)[1]}
     assert _bits(out)[1] == _bits(x)[words.index(zero)]
 
-    out, old = np.zeros(N, NUMPY[dtype]), np.zeros(N, NUMPY[dtype])
+    out, old = np.zeros(N, DTYPES[dtype]), np.zeros(N, DTYPES[dtype])
     m.move(x, out, old)
     tessera.synchronize()
     assert out.tobytes() == old.tobytes() == x.tobytes()

@@ -10,21 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tests.stdlib.arrays import DTYPES, TARGETS
 
-TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-KINDS: dict[str, np.dtype[Any]] = {
-    "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8),
-    "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16), "i32": np.dtype(np.int32),
-    "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64), "u64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
 WHERE: Callable[..., Any] = np.where
 LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
@@ -52,7 +43,7 @@ def mapped(
         "        i = j + grid_tile_linear_id()\n        if i < n:\n" + body
     )
     size = len(next(iter(given.values()))[1])
-    made = [np.zeros(size, KINDS[key.split(":")[-1]]) for key in expressions]
+    made = [np.zeros(size, DTYPES[key.split(":")[-1]]) for key in expressions]
     kernel = tessera.compile(text, target=target).k
     arrays = [np.ascontiguousarray(a) for _, a in given.values()]
     try:
@@ -81,7 +72,7 @@ def same(found: Any, wanted: Any, what: object) -> None:
 def pairs(dtype: str) -> tuple[Any, Any]:
     every = np.arange(256, dtype=np.uint8)
     a, b = np.meshgrid(every, every, indexing="ij")
-    return a.ravel().view(KINDS[dtype]), b.ravel().view(KINDS[dtype])
+    return a.ravel().view(DTYPES[dtype]), b.ravel().view(DTYPES[dtype])
 
 
 def shifted(a: int, count: int, left: bool, dtype: str) -> int:
@@ -117,7 +108,7 @@ def test_all_pairs_of_8_bit_integers(dtype: str, target: str) -> None:
     found = mapped(target, expressions, {"x": (dtype, a), "y": (dtype, b)})
     for e, meaning in INTEGER.items():
         exact = [meaning(x, y) & 255 for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-        same(found[f"{e}:{dtype}"], np.array(exact, np.uint8).view(KINDS[dtype]), e)
+        same(found[f"{e}:{dtype}"], np.array(exact, np.uint8).view(DTYPES[dtype]), e)
     for e, meaning in COMPARED.items():
         same(found[f"{e}:bool"], meaning(a, b), e)
 
@@ -135,7 +126,7 @@ def rounded(x: Any, dtype: str) -> Any:
     most = LARGEST.get(dtype)
     kept: Any = x if most is None else WHERE(np.isnan(x), x, np.clip(x, -most, most))
     with np.errstate(all="ignore"):
-        return kept.astype(KINDS[dtype])
+        return kept.astype(DTYPES[dtype])
 
 
 FLOAT: dict[str, Callable[[Any, Any], Any]] = {
@@ -162,7 +153,7 @@ def test_all_pairs_of_8_bit_floats(dtype: str, target: str) -> None:
             low = np.signbit(x) if name == "min" else ~np.signbit(x)
             pick = np.isnan(x) | (~np.isnan(y) & (first | ((x == y) & low)))
             bits: Any = WHERE(pick, a.view(np.uint8), b.view(np.uint8))
-            same(found[f"{name}:{dtype}"], bits.view(KINDS[dtype]), name)
+            same(found[f"{name}:{dtype}"], bits.view(DTYPES[dtype]), name)
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
@@ -180,7 +171,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2"])
 def test_every_number_through_every_unary_operation(dtype: str, target: str) -> None:
-    kind = KINDS[dtype]
+    kind = DTYPES[dtype]
     x = np.arange(1 << (8 * kind.itemsize), dtype=np.dtype(f"u{kind.itemsize}")).view(kind)
     found = mapped(target, {f"{e}:{dtype}": e for e in UNARY}, {"x": (dtype, x)})
     with np.errstate(all="ignore"):
@@ -199,7 +190,7 @@ CONVERTED = ["bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16"
 @pytest.mark.parametrize("source", ["bool", "i8", "u8", "i16", "u16", "f16", "bf16", "f8e4m3",
                                     "f8e5m2"])  # fmt: skip
 def test_every_number_to_every_dtype(source: str, target: str) -> None:
-    kind = KINDS[source]
+    kind = DTYPES[source]
     if source == "bool":
         x: Any = np.array([False, True])
     else:
@@ -211,7 +202,7 @@ def test_every_number_to_every_dtype(source: str, target: str) -> None:
 
 
 def converted(x: Any, dtype: str) -> Any:
-    kind = KINDS[dtype]
+    kind = DTYPES[dtype]
     is_float = x.dtype.kind in "fV"
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64) if is_float else x.astype(np.int64)

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
@@ -30,15 +29,7 @@ from tessera_backend.runtime.compiler import SessionProvider, options_from_envir
 import tessera_lang as tessera
 from tests.fuzz import program as p
 from tests.fuzz.generate import Generator, arguments
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8),
-    "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
+from tests.stdlib.arrays import DTYPES
 
 
 @dataclass
