@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*T0850"),  # many sizes are what is tested here
 ]
 PLACES = ["cpu", "as sm_90a", "as sm_80", pytest.param("cuda", marks=pytest.mark.gpu)]
-DTYPES = ["f32", "bf16"]
+DTYPES = [pytest.param("f32", marks=pytest.mark.slow), "bf16"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
