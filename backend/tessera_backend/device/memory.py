@@ -9,7 +9,8 @@ import contextlib
 import ctypes
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tessera_backend.device.driver import Device
 from tessera_lang.diagnostics import TesseraError
@@ -167,30 +168,28 @@ class FaultRecord:
 
 
 _records: dict[int, FaultRecord] = {}
-_records_lock = threading.Lock()
+_spare: dict[int, PinnedMemory] = {}
+_lock = threading.Lock()
+_SPARE_BYTES = 256
+T = TypeVar("T")
 
 
-def fault_record(device: Device) -> FaultRecord:
-    """The record of a device, made on first use."""
-    found = _records.get(device.ordinal)
+def _made_once(known: dict[int, T], device: Device, make: Callable[[], T]) -> T:
+    """What a device has one of, made on first use."""
+    found = known.get(device.ordinal)
     if found is None:
-        with _records_lock:
-            found = _records.get(device.ordinal)
+        with _lock:
+            found = known.get(device.ordinal)
             if found is None:
-                found = _records[device.ordinal] = FaultRecord(device)
+                found = known[device.ordinal] = make()
     return found
 
 
-_SPARE_BYTES = 256
-_spare: dict[int, PinnedMemory] = {}
+def fault_record(device: Device) -> FaultRecord:
+    """The record of a device."""
+    return _made_once(_records, device, lambda: FaultRecord(device))
 
 
 def spare_zeros(device: Device) -> int:
     """Address of zeros that nobody writes, for maps of arrays without elements."""
-    found = _spare.get(device.ordinal)
-    if found is None:
-        with _records_lock:
-            found = _spare.get(device.ordinal)
-            if found is None:
-                found = _spare[device.ordinal] = PinnedMemory(device, _SPARE_BYTES)
-    return found.pointer
+    return _made_once(_spare, device, lambda: PinnedMemory(device, _SPARE_BYTES)).pointer
