@@ -131,6 +131,8 @@ def test_segments(std: Any, dtype: str) -> None:
 def test_a_head_for_each_element(std: Any) -> None:
     with pytest.raises(tessera.TesseraError, match="a head for each element"):
         std.segmented(np.zeros(3, np.float32), np.zeros(4, np.bool_))
+    with pytest.raises(tessera.TesseraError, match="an array of bool, not f32"):
+        std.segmented(np.zeros(3, np.float32), np.zeros(3, np.float32))
 
 
 def test_many_blocks_of_groups(std: Any) -> None:
