@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# As many test processes as there are cores; JOBS=0 runs them in one.
+JOBS ?= auto
+PARALLEL := -n $(JOBS) --dist worksteal
 SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks
 
 .DEFAULT_GOAL := help
@@ -17,10 +20,10 @@ run: $(VENV)/.installed ## Set up, then compile and run the example on real meas
 	$(BIN)/python examples/check_measurements.py
 
 test: $(VENV)/.dev ## Set up, then run the tests (GPU tests where there is a GPU)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/.dev ## Run every test, those that build and install the package too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: $(VENV)/.dev ## Check style, format and who imports whom
 	$(BIN)/ruff check $(SOURCES)

@@ -35,6 +35,18 @@ def check_block(c: Context, body: tuple[ast.Stmt, ...]) -> None:
     """Type the statements of a block in order."""
     for statement in body:
         _statement(c, statement)
+        if leaves(c, statement):
+            return  # what follows is for other signatures
+
+
+def leaves(c: Context, s: ast.Stmt) -> bool:
+    """Whether a test known at compile time decides that control never passes this statement."""
+    if not isinstance(s, ast.If) or not isinstance(test := c.try_value(s.test), bool):
+        return False
+    return any(
+        isinstance(inner, ast.Return | ast.Break | ast.Continue) or leaves(c, inner)
+        for inner in (s.body if test else s.orelse)
+    )
 
 
 def _statement(c: Context, s: ast.Stmt) -> None:

@@ -14,7 +14,7 @@ from tessera_lang.sema.lanes import not_built
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import variable_term
 from tessera_lang.sema.operators import Operand, operate, source_of
-from tessera_lang.sema.statements import check_assert, expression_statement
+from tessera_lang.sema.statements import check_assert, expression_statement, leaves
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.sema.tile import results
 from tessera_lang.sema.tile.calls import symbol_of
@@ -38,6 +38,8 @@ def check_block(c: TileContext, body: tuple[ast.Stmt, ...]) -> None:
     for s in body:
         c.terms.clear()
         _statement(c, s)
+        if leaves(c, s):
+            return  # what follows is for other signatures
 
 
 def _statement(c: TileContext, s: ast.Stmt) -> None:
