@@ -52,6 +52,7 @@ vscode-extension/node_modules/.package-lock.json: vscode-extension/package-lock.
 fuzz: $(VENV)/.dev ## Run the generated tests for longer (SECONDS=120 SEED=1)
 	$(BIN)/python -m pytest tests/fuzz --hypothesis-profile=fuzz
 	$(BIN)/python -m tests.fuzz.programs --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.fuzz.programs --rewritten --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 	$(BIN)/python -m tests.fuzz.tile_programs --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 	$(BIN)/python -m tests.fuzz.tile_schedules --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -10,6 +11,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.cards import environment
+
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.update(environment(int(worker.removeprefix("gw"))))
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -27,8 +27,10 @@ from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
 import tessera_lang as tessera
+from tests.cards import environment
 from tests.fuzz import program as p
 from tests.fuzz.generate import Generator, arguments
+from tests.fuzz.metamorphic import blocks, expressions, operands, put, rewritten
 from tests.stdlib.arrays import DTYPES
 
 
@@ -103,6 +105,16 @@ def generate(seed: int) -> Case:
             return evaluated(kernel, seed)
         except p.Endless:
             seed += 1_000_000
+
+
+def rewritten_case(case: Case) -> Case:
+    """The program in another form: what it must do is what the first form does."""
+    kernel = rewritten(case.kernel, case.seed)
+    again = evaluated(kernel, case.seed)
+    assert bool(again.faults) == bool(case.faults), "a rewrite changed the faults"
+    for name, array in case.expected.items():
+        assert not differs(array, to_numpy(again.expected[name], 0)), "a rewrite changed a result"
+    return Case(kernel, case.seed, case.expected, case.faults)
 
 
 def compared(case: Case, module: Any, optimize: int) -> Difference | None:
@@ -237,18 +249,18 @@ def _kind(text: str) -> str:
 
 def _smaller(kernel: p.Kernel) -> Iterator[p.Kernel]:
     """Copies with one statement less, or an expression replaced by one of its operands."""
-    count = len(list(_blocks(kernel)))
+    count = len(list(blocks(kernel)))
     for b in range(count):
-        size = len(list(_blocks(kernel))[b])
+        size = len(list(blocks(kernel))[b])
         for s in reversed(range(size)):
             smaller = copy.deepcopy(kernel)
-            block = list(_blocks(smaller))[b]
+            block = list(blocks(smaller))[b]
             removed = block.pop(s)
             yield smaller
             for inner in removed.blocks():
                 if inner:
                     again = copy.deepcopy(kernel)
-                    list(_blocks(again))[b][s : s + 1] = copy.deepcopy(inner)
+                    list(blocks(again))[b][s : s + 1] = copy.deepcopy(inner)
                     yield again
     for h in range(len(kernel.helpers)):
         smaller = copy.deepcopy(kernel)
@@ -259,56 +271,17 @@ def _smaller(kernel: p.Kernel) -> Iterator[p.Kernel]:
 
 
 def _simpler(kernel: p.Kernel) -> Iterator[p.Kernel]:
-    total = len(list(_places(kernel)))
+    total = len(list(expressions(kernel)))
     for at in range(total):
         for pick in range(4):
             smaller = copy.deepcopy(kernel)
-            owner, key, e = list(_places(smaller))[at]
-            inner = [x for _, _, x in _operands(e)]
+            owner, key, e = list(expressions(smaller))[at]
+            inner = [x for _, _, x in operands(e)]
             same = [x for x in inner if x.dtype == e.dtype]
             if pick >= len(same):
                 break
-            _put(owner, key, same[pick])
+            put(owner, key, same[pick])
             yield smaller
-
-
-def _put(owner: Any, key: Any, e: p.Expr) -> None:
-    if isinstance(key, str):
-        setattr(owner, key, e)
-    else:
-        owner[key] = e
-
-
-def _operands(node: Any) -> Iterator[tuple[Any, Any, p.Expr]]:
-    if isinstance(node, p.Helper):
-        return
-    for key, value in list(vars(node).items()):
-        if isinstance(value, p.Expr):
-            yield node, key, value
-        elif isinstance(value, list):
-            for at, item in enumerate(value):
-                if isinstance(item, p.Expr):
-                    yield value, at, item
-                elif isinstance(item, tuple) and item and isinstance(item[0], p.Expr):
-                    pass
-
-
-def _places(kernel: p.Kernel) -> Iterator[tuple[Any, Any, p.Expr]]:
-    for block in _blocks(kernel):
-        for s in block:
-            todo = list(_operands(s))
-            while todo:
-                found = todo.pop()
-                yield found
-                todo += list(_operands(found[2]))
-
-
-def _blocks(kernel: p.Kernel) -> Iterator[list[p.Stmt]]:
-    todo = [kernel.body, *(h.body for h in kernel.helpers)]
-    while todo:
-        block = todo.pop(0)
-        yield block
-        todo += [inner for s in block for inner in s.blocks()]
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -320,6 +293,8 @@ def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, i
     levels = tuple(int(x) for x in chosen.levels)
     while (done < chosen.count) if chosen.count else (time.monotonic() < until):
         cases = [generate(seed + k) for k in range(8)]
+        if chosen.rewritten:
+            cases = [rewritten_case(case) for case in cases]
         seed, done = seed + 8, done + 8
         for target in targets:
             for difference in run_cases(cases, target, levels):
@@ -334,10 +309,11 @@ def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, 
     each = -(-chosen.count // (chosen.jobs * 8)) * 8
     command = [sys.executable, "-m", "tests.fuzz.programs", "--target", chosen.target]
     command += ["--levels", chosen.levels, "--count", str(each)]
+    command += ["--rewritten"] * chosen.rewritten
     running = [
         subprocess.Popen(
             [*command, "--seed", str(chosen.seed + job * each)],
-            stdout=sys.stdout, stderr=subprocess.PIPE, text=True,
+            stdout=sys.stdout, stderr=subprocess.PIPE, text=True, env=environment(job),
         )
         for job in range(chosen.jobs)
     ]  # fmt: skip
@@ -359,6 +335,7 @@ def main() -> int:
     parser.add_argument("--levels", default="03", help="levels of optimisation, a digit each")
     parser.add_argument("--count", type=int, default=0, help="programs, whatever the time")
     parser.add_argument("--jobs", type=int, default=1, help="processes; needs --count")
+    parser.add_argument("--rewritten", action="store_true", help="each in another form")
     parser.add_argument("--json", type=Path, help="where to write what was counted")
     chosen = parser.parse_args()
     if chosen.jobs > 1 and not chosen.count:
@@ -371,6 +348,7 @@ def main() -> int:
         said = {
             "programs": done, "differences": found, "first seed": chosen.seed,
             "targets": list(targets), "levels": chosen.levels, "jobs": chosen.jobs,
+            "rewritten": chosen.rewritten,
             "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
         chosen.json.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz import numbers
-from tests.fuzz.programs import DTYPES, generate, run_cases
+from tests.fuzz.programs import DTYPES, generate, rewritten_case, run_cases
 
 QUICK = [pytest.param("cpu", s) for s in range(0, 56, 8)]
 ON_DEVICE = [pytest.param("cuda", s, marks=pytest.mark.gpu) for s in range(0, 64, 16)]
@@ -22,6 +22,17 @@ def test_programs(target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("TESSERA_CACHE", "off")
     cases = [generate(seed + k) for k in range(8)]
     found = run_cases(cases, target, (0, 3) if target == "cpu" else (3,))
+    assert not found, "\n\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_other_forms_of_a_program_do_the_same(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "TESSERA_CACHE" not in os.environ:
+        monkeypatch.setenv("TESSERA_CACHE", "off")
+    cases = [generate(seed) for seed in range(900, 908)]
+    others = [rewritten_case(case) for case in cases]
+    assert all(a.kernel.text() != b.kernel.text() for a, b in zip(cases, others, strict=True))
+    found = run_cases(others, target, (0, 3) if target == "cpu" else (3,))
     assert not found, "\n\n".join(map(str, found))
 
 

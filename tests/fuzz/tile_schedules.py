@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import tessera_lang as tessera
+from tests.cards import environment
 from tests.fuzz.tile_programs import Array, compiled
 from tests.fuzz.tile_programs_reference import evaluated, wrong
 from tests.fuzz.tile_schedules_cases import (
@@ -185,7 +186,10 @@ class Child:
 def started(seeds: range, chosen: argparse.Namespace) -> Child:
     command = [sys.executable, "-m", "tests.fuzz.tile_schedules", "--target", chosen.target,
                "--without", chosen.without, "--seeds", f"{seeds.start}:{seeds.stop}"]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(seeds.start // chosen.chunk),
+    )  # fmt: skip
     return Child(seeds, process, time.monotonic() + chosen.patience)
 
 

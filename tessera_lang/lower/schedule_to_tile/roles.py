@@ -147,7 +147,11 @@ class Producer(Body):
         boxes = ring.boxes[result]
         starts = self.scalars(access_of(load).starts)
         shared = boxes.share != (0, 0)
-        attributes = {"multicast": (1 << self.pipeline.cluster) - 1} if shared else {}
+        attributes: dict[str, Attribute] = {}
+        if shared:
+            attributes["multicast"] = (1 << self.pipeline.cluster) - 1
+        if "hint" in load.attributes:
+            attributes["hint"] = load.attributes["hint"]
         moved = [self._moved(step) for step in boxes.share]
         for box in boxes.boxes:
             panel = self._plus(moved[0], box.panel)

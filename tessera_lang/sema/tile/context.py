@@ -59,10 +59,13 @@ class Accumulation:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop around the statement that is checked: its variables by their names in extents."""
+    """A loop around the statement that is checked: its variables by their names in extents, and
+    what names are worth where a round is cut short (``nexts``) or the loop is left (``breaks``)."""
 
     statement: ast.Stmt
     names: tuple[str, ...]
+    nexts: list[dict[str, Value]] = field(default_factory=list["dict[str, Value]"])
+    breaks: list[dict[str, Value]] = field(default_factory=list["dict[str, Value]"])
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +131,7 @@ class TileContext(Context):
     returned: ast.Return | None = None
     returns_declared: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
     branches: int = 0  # run-time branches around the statement
+    left: bool = False  # control does not come behind the statement just checked
     outer: frozenset[str] = frozenset()  # loop variables of the caller
 
     @property

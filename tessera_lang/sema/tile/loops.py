@@ -187,9 +187,10 @@ def _enter(c: TileContext, s: ast.For | ast.While) -> list[str]:
 
 def _leave(
     c: TileContext, s: ast.For | ast.While, before: dict[str, Value], head: dict[str, Value],
-    changed: list[str], variable: tuple[str, Range] | None,
+    changed: list[str], variable: tuple[str, Range] | None, loop: Loop,
 ) -> None:  # fmt: skip
     """Compare the end of a round with its begin, and join with no round at all."""
+    _end_of_round(c, s, head, loop)
     for name in changed:
         start, at, end = before[name], head[name], c.env.get(name)
         if not isinstance(start, tuple) or not isinstance(at, tuple) or not isinstance(end, tuple):
@@ -204,6 +205,19 @@ def _leave(
             c.heads[(s, name)] = axes
             c.kernel.changed = True
     c.env = join(c, (s, "after"), before, c.env)
+    for i, found in enumerate(loop.breaks):
+        c.env = join(c, (s, "break", i), c.env, found)
+    c.left = False
+
+
+def _end_of_round(
+    c: TileContext, s: ast.For | ast.While, head: dict[str, Value], loop: Loop
+) -> None:
+    """What names are worth at the end of a round, whichever way it comes there."""
+    ends = loop.nexts if c.left else [c.env, *loop.nexts]
+    c.env = ends[0] if ends else dict(head)
+    for i, found in enumerate(ends[1:]):
+        c.env = join(c, (s, "next", i), c.env, found)
 
 
 def _head_axis(
@@ -242,9 +256,9 @@ def _body(
         _loop_variable(c, name, found)
     c.loops.append(Loop(s, tuple(c.full(n.id) for n in names)))
     block(c, s.body)
-    c.loops.pop()
+    loop = c.loops.pop()
     single = (c.full(names[0].id), ranges[0]) if len(names) == 1 else None
-    _leave(c, s, before, head, changed, single)
+    _leave(c, s, before, head, changed, single, loop)
     for name in names:
         c.env[name.id] = c.fresh((s, "last"), c.full(name.id))
 
@@ -272,5 +286,4 @@ def while_loop(
     require(s.test, c.infer(s.test))
     c.loops.append(Loop(s, (f"{c.prefix}while@{s.span.start}",)))
     block(c, s.body)
-    c.loops.pop()
-    _leave(c, s, before, head, changed, None)
+    _leave(c, s, before, head, changed, None, c.loops.pop())

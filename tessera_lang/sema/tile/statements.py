@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from functools import partial
 
+from tessera_lang.record import dataclass
 from tessera_lang.sema.assignments import declare
 from tessera_lang.sema.context import text_of
-from tessera_lang.sema.lanes import not_built
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import variable_term
 from tessera_lang.sema.operators import Operand, operate, source_of
-from tessera_lang.sema.statements import check_assert, expression_statement, leaves
+from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.sema.tile import results
 from tessera_lang.sema.tile.calls import symbol_of
-from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, operate_tiles, value_of_operand
 from tessera_lang.sema.tile.stores import augmented, store, whole_store
-from tessera_lang.sema.tile.symbolic import dim_of, join, set_scalar
+from tessera_lang.sema.tile.symbolic import dim_of, join, not_negative_where, set_scalar
 from tessera_lang.sema.tile.variables import bind, unpack
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import keeps_type
@@ -34,12 +34,14 @@ from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, TupleType
 
 
 def check_block(c: TileContext, body: tuple[ast.Stmt, ...]) -> None:
-    """Type the statements of a block in order."""
+    """Type the statements of a block in order, up to one that control does not come behind: what
+    follows is for other signatures, or dead."""
+    c.left = False
     for s in body:
         c.terms.clear()
         _statement(c, s)
-        if leaves(c, s):
-            return  # what follows is for other signatures
+        if c.left:
+            return
 
 
 def _statement(c: TileContext, s: ast.Stmt) -> None:
@@ -62,14 +64,14 @@ def _statement(c: TileContext, s: ast.Stmt) -> None:
             _with(c, s)
         case ast.Return():
             results.check_return(c, s)
+            c.left = True
         case ast.Assert():
             check_assert(c, s)
         case ast.Break() | ast.Continue():
-            word = "break" if isinstance(s, ast.Break) else "continue"
-            c.add(not_built(
-                f"`{word}` in tile kernels", s.span,
-                "put the condition into a `while`, or into an `if` around the rest",
-            ))  # fmt: skip
+            if c.loops:  # else the structure check says so
+                ends = c.loops[-1].breaks if isinstance(s, ast.Break) else c.loops[-1].nexts
+                ends.append(dict(c.env))
+            c.left = True
         case _:
             pass
 
@@ -208,11 +210,40 @@ def _if(c: TileContext, s: ast.If) -> None:
         return
     before = dict(c.env)
     c.branches += 1
-    check_block(c, s.body)
-    then, c.env = c.env, before
-    check_block(c, s.orelse)
+    then = _side(c, s, s.body, True, before)
+    other = _side(c, s, s.orelse, False, before)
     c.branches -= 1
-    c.env = join(c, s, then, c.env)
+    for side, opposite in ((then, other), (other, then)):
+        if not opposite.left:  # what a side knows is not known behind the branch
+            kept = {n: before[n] for n, v in side.learnt.items() if side.env.get(n) is v}
+            side.env.update(kept)
+    c.left = then.left and other.left
+    if then.left or other.left:
+        c.env = other.env if then.left else then.env
+    else:
+        c.env = join(c, s, then.env, other.env)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A side of a branch behind its last statement: what names are worth, what the test has
+    taught of them, and whether control leaves."""
+
+    env: dict[str, Value]
+    learnt: dict[str, Value]
+    left: bool
+
+
+def _side(
+    c: TileContext, s: ast.If, body: tuple[ast.Stmt, ...], holds: bool, before: dict[str, Value]
+) -> _Side:
+    names = not_negative_where(c, s.test, holds)
+    learnt: dict[str, Value] = {
+        name: c.fresh((s, holds), c.full(name), negative=False) for name in names
+    }
+    c.env = {**before, **learnt}
+    check_block(c, body)
+    return _Side(c.env, learnt, c.left)
 
 
 def _with(c: TileContext, s: ast.With) -> None:

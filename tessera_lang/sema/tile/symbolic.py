@@ -122,6 +122,34 @@ def head_value(c: TileContext, statement: ast.Stmt, name: str) -> Dim:
     return c.fresh(statement, c.full(name), negative=name in c.negative)
 
 
+def not_negative_where(c: TileContext, test: ast.Expr, holds: bool) -> list[str]:
+    """Names that a test, where it holds or does not, says are at least 0."""
+    match test:
+        case ast.Unary(operator="not", operand=inner):
+            return not_negative_where(c, inner, not holds)
+        case ast.BoolOp(operator=operator, values=values) if (operator == "and") == holds:
+            return [n for v in values for n in not_negative_where(c, v, holds)]
+        case ast.Compare(first=left, operators=(operator,), rest=(right,)):
+            if not holds:
+                operator = _OPPOSITE.get(operator, "")
+            for name, other, least in ((left, right, _LEAST), (right, left, _MOST)):
+                bound = c.try_value(other)
+                if not isinstance(name, ast.Name) or not isinstance(bound, int):
+                    continue
+                value, more = c.env.get(name.id), least.get(operator)
+                known = isinstance(value, tuple) or value is None
+                if not known and more is not None and bound + more >= 0:
+                    return [] if c.kernel.facts.not_negative(value) else [name.id]
+            return []
+        case _:
+            return []
+
+
+_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "=="}
+_LEAST = {">=": 0, ">": 1, "==": 0}  # from `v >= bound`: v is at least bound + this
+_MOST = {"<=": 0, "<": 1, "==": 0}  # the same of `bound <= v`
+
+
 def join(
     c: TileContext, key: object, first: dict[str, Value], second: dict[str, Value]
 ) -> dict[str, Value]:
