@@ -54,6 +54,7 @@ SOFT_KEYWORDS: dict[str, str] = {
     "grid": "Behind a decorator: the number of groups on each axis of the launch.",
     "kernel": "The decorator of a lane kernel: the body runs once for each lane of each group.",
     "mut": "In front of a type: the argument is written.",
+    "registers": "Behind a decorator: the most registers that a lane has on a GPU.",
     "shared": "Behind a decorator: the budget of shared memory of a group, in bytes.",
     "tile": "Behind a decorator: the lanes of a group on each axis.",
     "where": "Behind a signature: facts that are checked once at the call.",
@@ -111,6 +112,7 @@ _MODULES = {
     "tile": "Operations of one group on tiles.",
     "dist": "Meshes, placements and collectives.",
     "tshared": "Shared memory of the group.",
+    "tlocal": "Arrays that each lane has of its own.",
     "graph": "Profiling and inspection of graphs of operators.",
     "std": "The standard library, written in Tessera.",
     "math": "Functions of numbers with the same bits on every target.",
@@ -181,6 +183,7 @@ _FUNCTIONS = {
 
 _MODULE_MEMBERS: dict[str, dict[str, str]] = {
     "tshared": {"alloc": "Takes shared memory of the group: tshared.alloc((64, 64), f32)."},
+    "tlocal": {"alloc": "Gives each lane an array of its own: tlocal.alloc((16,), f32)."},
     "math": {
         "sqrt": "The square root, correctly rounded.",
         "floor": "The largest whole number that is not above a float, as a float.",
@@ -214,6 +217,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "reciprocal": "1 / x of an f32, by the machine's approximation.",
         "divide": "x / y of f32, by the machine's approximation.",
         "sigmoid": "1 / (1 + exp(-x)) of an f32, by the machine's approximation.",
+        "gelu": "x times the share of the normal distribution below an f32 x, likewise.",
         "pow": "x to the power of y of f32, x above 0, by the machine's approximation.",
         "machine": "One approximation of the machine by name, with an exact stand-in.",
     },

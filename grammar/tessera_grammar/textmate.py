@@ -14,7 +14,7 @@ from tessera_grammar.keywords import KEYWORDS, SIZE_UNITS, SOFT_KEYWORDS, builti
 _CONSTANT_WORDS = ("True", "False", "None")
 _OPERATOR_WORDS = ("and", "in", "is", "not", "or")
 _STORAGE_WORDS = ("def", "lambda")
-_CLAUSE_WORDS = ("tile", "shared", "grid")
+_CLAUSE_WORDS = ("tile", "shared", "grid", "registers")
 
 
 def _words(words: tuple[str, ...] | list[str]) -> str:

@@ -186,20 +186,21 @@ def _two_power(number: int, most: int) -> int:
 
 
 def blocked(
-    shape: Sequence[int], vector: int, warps: int, order: Sequence[int] | None = None
-) -> RegisterLayout:
+    shape: Sequence[int], vector: int, warps: int, order: Sequence[int] | None = None,
+    beside: bool = False,
+) -> RegisterLayout:  # fmt: skip
     """Neighbouring lanes hold neighbouring vectors along the first axis of ``order``.
 
     ``order``: axes, fastest first (row-major without it). Lanes fill the fast axes, warps the
-    slow ones, what is left lies in registers; sizes that no power of two divides too. Lanes and
-    warps that find nothing to hold have copies. ``vector`` is the most: a size of an odd number
+    slow ones (``beside``: the fast ones too), what is left lies in registers; sizes that no power
+    of two divides too. Lanes and warps that find nothing to hold have copies. ``vector`` is the most: a size of an odd number
     of vectors leaves lanes without any, and narrower ones need fewer registers.
     """
     axes = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
-    best = _blocked(shape, vector, warps, axes)
+    best = _blocked(shape, vector, warps, axes, beside)
     while vector > 1:
         vector //= 2
-        narrower = _blocked(shape, vector, warps, axes)
+        narrower = _blocked(shape, vector, warps, axes, beside)
         if narrower.register_count < best.register_count:
             best = narrower
     return best
@@ -215,7 +216,7 @@ def gathered(
 
 
 def _blocked(
-    shape: Sequence[int], vector: int, warps: int, axes: tuple[int, ...]
+    shape: Sequence[int], vector: int, warps: int, axes: tuple[int, ...], beside: bool
 ) -> RegisterLayout:
     left = list(shape)
     reached = [1] * len(shape)
@@ -235,7 +236,7 @@ def _blocked(
         free //= count
     lanes.append(Mode(free, None))
     held: list[Mode] = []
-    for axis in reversed(axes):
+    for axis in axes if beside else reversed(axes):
         count = gcd(left[axis], warps)
         held.append(take(axis, count))
         warps //= count

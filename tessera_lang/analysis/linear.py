@@ -60,6 +60,8 @@ class Linear:
     def replaced(self, atom: int, by: Linear) -> Linear:
         """With ``by`` in the place of an atom."""
         factor = self.coefficient(atom)
+        if not factor:
+            return self
         rest = Linear(tuple(t for t in self.terms if t[0] != atom), self.constant)
         return rest.plus(by, factor)
 
@@ -105,6 +107,16 @@ class Knowledge:
         """Take ``fact >= 0`` as known from here on."""
         if fact.terms or fact.constant < 0:
             self.facts.append(fact)
+
+    def replace(self, atom: int, form: Linear) -> None:
+        """Put ``form`` in the place of an atom in what is known."""
+        self.facts[:] = [fact.replaced(atom, form) for fact in self.facts]
+        for key, cases in self.cases.items():
+            self.cases[key] = tuple(
+                (value.replaced(atom, form), tuple(f.replaced(atom, form) for f in facts))
+                for value, facts in cases
+            )
+        self._asked.clear()
 
     def contradicts(self) -> bool:
         """Whether a fact is surely false: then control never comes here."""

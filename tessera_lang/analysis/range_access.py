@@ -7,8 +7,8 @@ from typing import Literal, cast
 from tessera_lang.analysis.linear import Linear
 from tessera_lang.analysis.range_state import Access, State
 from tessera_lang.ir.core import BufferType, Operation, ViewType
+from tessera_lang.target.plan import LARGEST_SIZE
 
-SIZE_LIMIT = 1 << 62
 ACCESSES = {
     "tile.load": 0, "tile.store": 1, "tile.atomic": 1, "tile.atomic_cas": 2,
     "tile.atomic_load": 0, "tile.atomic_store": 1,
@@ -25,7 +25,7 @@ def see_view(state: State, operation: Operation) -> None:
         if size is not None:
             form = Linear((), size)
         state.known.holds(form)
-        state.known.holds(form.scaled(-1).shifted(SIZE_LIMIT))
+        state.known.holds(form.scaled(-1).shifted(LARGEST_SIZE))
         forms.append(form)
     state.sizes[operation.result] = tuple(forms)
 

@@ -40,6 +40,7 @@ def _linear(state: State, operation: Operation, form: Linear) -> None:
     if interval.fits(dtype, state.known.range(form)):
         state.define(operation.result, form)
     else:
+        state.wrapped.add(operation.result)
         _atom(state, operation, None)
 
 
@@ -47,6 +48,7 @@ def _atom(state: State, operation: Operation, bounds: Interval | None) -> Linear
     """The result is an unknown within ``bounds``, or within its type."""
     dtype = _dtype(operation.result)
     if bounds is None or not interval.fits(dtype, bounds):
+        state.wrapped.add(operation.result)
         bounds = integer_range(dtype)
     form = state.atom(operation.result, bounds)
     state.define(operation.result, form)
@@ -133,21 +135,44 @@ def _mul(state: State, operation: Operation) -> None:
 
 def _floordiv(state: State, operation: Operation) -> None:
     a, b = (state.form(v) for v in operation.operands)
+    if not b.terms and b.constant >= 1:
+        state.define(operation.result, _quotient(state, a, b.constant))
+        return
     bounds = interval.floor_divide(state.known.range(a), state.known.range(b))
     form = _atom(state, operation, bounds)
-    if not b.terms and b.constant >= 1:
-        _quotient(state, a, form, b.constant)
+    if state.known.range(b)[0] >= 1 and state.known.range(a)[0] >= 0:
+        state.known.holds(a - form)
+        _part_of_product(state, a, b, form)
 
 
-def _quotient(state: State, a: Linear, quotient: Linear, divisor: int) -> None:
-    """``divisor * q <= a <= divisor * q + divisor - 1``."""
+def _quotient(state: State, a: Linear, divisor: int) -> Linear:
+    """``a // divisor``, the same unknown wherever it is asked for:
+    ``divisor * q <= a <= divisor * q + divisor - 1``."""
+    if not a.terms:
+        return Linear((), a.constant // divisor)
+    low, high = state.known.range(a)
+    quotient = state.atom(("quotient", a, divisor), (low // divisor, high // divisor))
     rest = a - quotient.scaled(divisor)
-    state.known.holds(rest)
-    state.known.holds(rest.scaled(-1).shifted(divisor - 1))
+    for fact in (rest, rest.scaled(-1).shifted(divisor - 1)):
+        if fact not in state.known.facts:
+            state.known.holds(fact)
+    return quotient
+
+
+def _part_of_product(state: State, a: Linear, b: Linear, quotient: Linear) -> None:
+    """``a // x < y`` for ``a < x * y``."""
+    for product, x, y in state.products:
+        for one, other in ((x, y), (y, x)):
+            if one == b and state.known.proves((product - a).shifted(-1)):
+                state.known.holds((other - quotient).shifted(-1))
 
 
 def _mod(state: State, operation: Operation) -> None:
     a, b = (state.form(v) for v in operation.operands)
+    if not b.terms and b.constant >= 1:
+        rest = a - _quotient(state, a, b.constant).scaled(b.constant)
+        state.define(operation.result, rest)
+        return
     left, right = state.known.range(a), state.known.range(b)
     form = _atom(state, operation, interval.modulo(left, right))
     if right[0] >= 1:
@@ -230,10 +255,11 @@ def _shl(state: State, operation: Operation) -> None:
 def _shr(state: State, operation: Operation) -> None:
     a, count = (state.form(v) for v in operation.operands)
     bits = _dtype(operation.result).bits
-    bounds = interval.shift_right(state.known.range(a), state.known.range(count), bits)
-    form = _atom(state, operation, bounds)
     if not count.terms and 0 <= count.constant < bits:
-        _quotient(state, a, form, 1 << count.constant)
+        state.define(operation.result, _quotient(state, a, 1 << count.constant))
+        return
+    bounds = interval.shift_right(state.known.range(a), state.known.range(count), bits)
+    _atom(state, operation, bounds)
 
 
 def _abs(state: State, operation: Operation) -> None:
@@ -247,10 +273,32 @@ def _abs(state: State, operation: Operation) -> None:
 
 def _cast(state: State, operation: Operation) -> None:
     (a,) = operation.operands
-    if _dtype(a).is_integer or _dtype(a).kind == "bool":
+    if _dtype(a).kind == "bool":
+        state.define(operation.result, _bit(state, a))
+    elif _dtype(a).is_integer:
         _linear(state, operation, state.form(a))
     else:
         _atom(state, operation, None)
+
+
+def _bit(state: State, condition: Value) -> Linear:
+    """A bool as a number. Of ``a != b`` where ``0 <= a - b <= most``: ``bit <= a - b`` and
+    ``a - b <= most * bit``, so that a quotient rounded up is not below what it is made of."""
+    definition = state.definitions.get(condition)
+    if definition is None or definition.name != "tile.cmp":
+        return state.form(condition)
+    a, b = definition.operands
+    if definition.attributes["predicate"] != "ne" or not _dtype(a).is_integer:
+        return state.form(condition)
+    difference = state.form(a) - state.form(b)
+    low, most = state.known.range(difference)
+    if low < 0 or most <= 0:
+        return state.form(condition)
+    bit = state.atom(("unequal", difference), (0, 1))
+    for fact in (difference - bit, bit.scaled(most) - difference):
+        if fact not in state.known.facts:
+            state.known.holds(fact)
+    return bit
 
 
 def _unknown(state: State, operation: Operation) -> None:
@@ -330,7 +378,12 @@ def _compared(state: State, operation: Operation, truth: bool) -> None:
     predicate = cast("str", operation.attributes["predicate"])
     if not truth:
         predicate = _NEGATED[predicate]
-    difference = state.form(b) - state.form(a)
+    relate(state, predicate, state.form(a), state.form(b))
+
+
+def relate(state: State, predicate: str, a: Linear, b: Linear) -> None:
+    """Push what ``a <predicate> b`` tells."""
+    difference = b - a
     match predicate:
         case "lt":
             state.known.holds(difference.shifted(-1))

@@ -45,7 +45,8 @@ class Ranges:
 class State:
     """Values as linear forms, and the operations that define them, at a place of a kernel.
 
-    ``sizes``: of each view, per axis. Nothing is recorded while ``recording`` is off.
+    ``sizes``: of each view, per axis. Nothing is recorded while ``recording`` is off. ``wrapped``:
+    values that may have wrapped. ``equal``: what stands in the place of an atom. ``products``: (p, x, y) with p = x * y, all at least 1.
     """
 
     group: tuple[int, ...]
@@ -55,6 +56,11 @@ class State:
     atoms: dict[object, int] = field(default_factory=dict[object, int])
     definitions: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     sizes: dict[Value, tuple[Linear, ...]] = field(default_factory=dict[Value, tuple[Linear, ...]])
+    equal: dict[int, Linear] = field(default_factory=dict[int, Linear])
+    wrapped: set[Value] = field(default_factory=set[Value])
+    products: list[tuple[Linear, Linear, Linear]] = field(
+        default_factory=list["tuple[Linear, Linear, Linear]"]
+    )
     recording: bool = True
     result: Ranges = field(default_factory=Ranges)
 
@@ -65,7 +71,21 @@ class State:
             found = self.atoms[key] = self.known.atom(interval)
         else:
             self.known.bound(found, interval)
-        return Linear(((found, 1),))
+        return self.equal.get(found) or Linear(((found, 1),))
+
+    def replace(self, atom: int, form: Linear) -> None:
+        """Put what an atom equals in its place, for good."""
+        low, high = self.known.intervals[atom]
+        for key, old in self.forms.items():
+            self.forms[key] = old.replaced(atom, form)
+        for view, sizes in self.sizes.items():
+            self.sizes[view] = tuple(size.replaced(atom, form) for size in sizes)
+        self.known.replace(atom, form)
+        for other, old in self.equal.items():
+            self.equal[other] = old.replaced(atom, form)
+        self.equal[atom] = form
+        self.known.holds(form.shifted(-low))
+        self.known.holds(form.scaled(-1).shifted(high))
 
     def form(self, value: Value) -> Linear:
         """A value as a linear expression; unknown ones range over their type."""

@@ -5,7 +5,8 @@ facts from guards, loops and ids; what could wrap becomes an atom with the whole
 its type, so a bound is never too narrow. Loops run to a fixpoint with widening. Must not
 know passes, syntax or targets.
 
-Premises: a size of an array is in 0 .. 2**62, a grid has at most 2**48 groups.
+Premises: a size of an array is in 0 .. 2**48, a grid has at most 2**48 groups, and what
+``tile.assume`` says; a launch has seen to all of them.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from typing import cast
 from tessera_lang.analysis.linear import Interval, Linear, join
 from tessera_lang.analysis.range_access import (
     ACCESSES,
-    SIZE_LIMIT,
     check_access,
     see_view,
     touch_whole,
 )
+from tessera_lang.analysis.range_premises import see_premise
 from tessera_lang.analysis.range_rules import apply_rule, assume
 from tessera_lang.analysis.range_state import Access, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.plan import LARGEST_SIZE
 from tessera_lang.types.dtype import DType, integer_range
 
 __all__ = ["ACCESSES", "ZERO_REPORTS", "Access", "Ranges", "ranges"]
@@ -33,8 +35,8 @@ __all__ = ["ACCESSES", "ZERO_REPORTS", "Access", "Ranges", "ranges"]
 ZERO_REPORTS = {"tile.floordiv": 1, "tile.mod": 1, "tile.for": 2}
 """Operations that report an operand of 0, with its position."""
 
-_LEVELS = (-1, 0, 1, 31, 127, 1023, 65535, (1 << 31) - 1, SIZE_LIMIT)
-_FAR = (0, (1 << 31) - 1, SIZE_LIMIT)
+_LEVELS = (-1, 0, 1, 31, 127, 1023, 65535, (1 << 31) - 1, LARGEST_SIZE)
+_FAR = (0, (1 << 31) - 1, LARGEST_SIZE)
 """Bounds that widening stops at: first near ones, then few, then the limit of the type."""
 
 
@@ -73,6 +75,8 @@ class _Walk(State):
                 check_access(self, operation)
             elif operation.name == "tile.view":
                 see_view(self, operation)
+            elif operation.name == "tile.assume":
+                see_premise(self, operation)
             else:
                 apply_rule(self, operation)
                 touch_whole(self, operation)
@@ -231,7 +235,9 @@ def _for(walk: _Walk, operation: Operation) -> None:
         low, high = walk.known.range(lower), walk.known.range(upper)
         by = walk.known.range(step)
         mark = len(walk.known.facts)
-        if by[0] >= 1:
+        if by[0] == by[1] > 1:
+            form = _stepped(walk, counter, (lower, upper, by[0]), high[1] - 1 - low[0])
+        elif by[0] >= 1:
             form = walk.atom(counter, (low[0], max(low[0], high[1] - 1)))
             walk.known.holds(form - lower)
             walk.known.holds((upper - form).shifted(-1))
@@ -259,6 +265,23 @@ def _for(walk: _Walk, operation: Operation) -> None:
             if i in loop.below:
                 walk.known.holds(start - form)
         walk.define(value, form)
+
+
+def _stepped(
+    walk: _Walk, counter: Value, bounds: tuple[Linear, Linear, int], room: int
+) -> Linear:
+    """The counter as ``lower + step * turn``; what is left to the end is whole steps, so that
+    parts of it that are less than a step count for none."""
+    lower, upper, step = bounds
+    turn = walk.atom(("turn", counter), (0, max(room, 0) // step))
+    form = lower + turn.scaled(step)
+    left = (upper - form).shifted(-1)
+    walk.known.holds(left)
+    steps = Linear(tuple((a, c // step) for a, c in left.terms if c % step == 0))
+    if len(steps.terms) > 1:
+        rest = left - steps.scaled(step)
+        walk.known.holds(steps.shifted(walk.known.range(rest, 2)[1] // step))
+    return form
 
 
 def _while(walk: _Walk, operation: Operation) -> None:
@@ -353,6 +376,6 @@ def ranges(kernel: Operation) -> Ranges:
             sizes.update(dict.fromkeys(operation.operands[1 : 1 + rank]))
     for argument in region.arguments:
         if argument in sizes:
-            walk.define(argument, walk.atom(argument, (0, SIZE_LIMIT)))
+            walk.define(argument, walk.atom(argument, (0, LARGEST_SIZE)))
     walk.block(region)
     return walk.result

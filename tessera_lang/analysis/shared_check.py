@@ -51,7 +51,7 @@ def check_shared(
     known: Ranges | None = None,
 ) -> SharedMemoryCheck:  # fmt: skip
     """The check of a kernel whose barriers every lane gets to."""
-    if not any(o.name == "tile.shared.alloc" for o in kernel.walk()):
+    if not any(o.name in ("tile.shared.alloc", "tile.local.alloc") for o in kernel.walk()):
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")

@@ -12,7 +12,10 @@ from functools import cache
 from typing import Any, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.diagnostics.render import render
+from tessera_lang.driver.project_places import Text
 from tessera_lang.record import dataclass, field
+from tessera_lang.source import SourceFile, Span
 
 NAME = "tessera.toml"
 MOST_BYTES = 1 << 20
@@ -55,38 +58,51 @@ def _read(file: str, stamp: tuple[int, int]) -> Project:
     if stamp[1] > MOST_BYTES:
         raise _refused(file, "is too large for settings")
     try:
-        with open(file, "rb") as stream:
-            found = tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _refused(file, f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}") from None
+        with open(file, encoding="utf-8-sig", newline="") as stream:
+            text = Text(SourceFile(os.path.relpath(file), stream.read()))
+    except UnicodeDecodeError as error:
+        what = f"is not TOML: byte {error.start} is no UTF-8"
+        raise _refused(file, what, helps=("save the file as UTF-8",)) from None
     except OSError as error:
         raise _refused(file, f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    try:
+        found = tomllib.loads(text.source.text)
+    except tomllib.TOMLDecodeError as error:
+        message, span = text.of_fault(str(error))
+        what = f"is not TOML: {message[:1].lower()}{message[1:]}"
+        raise _refused(file, what, text, span) from None
     except RecursionError:
         raise _refused(file, "is nested too deep") from None
     checks = found.pop("check", {})
     if not isinstance(checks, dict):
-        raise _refused(file, "`check` is a table: `[check]`")
-    settings = {k: _value(file, k, v, _KEYS, "") for k, v in found.items()}
+        raise _refused(file, "`check` is a table: `[check]`", text, text.of_key("check"))
+    settings = {k: _value(file, text, k, v, _KEYS, "") for k, v in found.items()}
     inner = cast("dict[str, object]", checks)
-    flags = {k: _value(file, k, v, _CHECK_KEYS, "check.") for k, v in inner.items()}
+    flags = {k: _value(file, text, k, v, _CHECK_KEYS, "check.") for k, v in inner.items()}
     return Project(file, settings, flags)
 
 
 def _value(
-    file: str, key: str, value: object, keys: Mapping[str, Callable[[str, object], Any]], head: str
+    file: str,
+    text: Text,
+    key: str,
+    value: object,
+    keys: Mapping[str, Callable[[str, object], Any]],
+    head: str,
 ) -> Any:
     """A setting in the form that options have it. Raises TesseraError."""
+    span = text.of_key(f"{head}{key}")
     if key not in keys:
         from difflib import get_close_matches
 
         close = get_close_matches(key, keys, n=1)
         known = ", ".join(f"`{head}{k}`" for k in keys)
         help_text = f"did you mean `{head}{close[0]}`?" if close else f"the keys are {known}"
-        raise _refused(file, f"has no setting `{head}{key}`", help_text)
+        raise _refused(file, f"has no setting `{head}{key}`", text, span, (help_text,))
     try:
         return keys[key](file, value)
     except ValueError as error:
-        raise _refused(file, f"`{head}{key}` {error}") from None
+        raise _refused(file, f"`{head}{key}` {error}", text, span) from None
 
 
 def _one_of(*allowed: object) -> Callable[[str, object], object]:
@@ -138,10 +154,18 @@ _CHECK_KEYS: dict[str, Callable[[str, object], Any]] = {
 }  # fmt: skip
 
 
-def _refused(file: str, what: str, *helps: str) -> TesseraError:
-    """The file is named as it is reached from the working folder."""
-    shown = os.path.relpath(file)
-    return TesseraError((Diagnostic("T0820", f"{shown} {what}", helps=helps),))
+def _refused(
+    file: str,
+    what: str,
+    text: Text | None = None,
+    span: Span | None = None,
+    helps: tuple[str, ...] = (),
+) -> TesseraError:
+    """The file is named as it is reached from the working folder; a span brings its line."""
+    found = Diagnostic("T0820", f"{os.path.relpath(file)} {what}", span, helps=helps)
+    if text is None or span is None:
+        return TesseraError((found,))
+    return TesseraError((found,), render((found,), {text.source.path: text.source}).rstrip())
 
 
 def defaults_of_commands() -> dict[str, dict[str, Any]]:

@@ -29,6 +29,8 @@ def typed_text(typed: TypedFunction, files: Mapping[str, SourceFile]) -> str:
             lines.append(f"  grid {_tuple(typed.kernel.grid)}")
         if typed.kernel.shared_budget is not None:
             lines.append(f"  shared {typed.kernel.shared_budget} bytes")
+        if typed.kernel.registers is not None:
+            lines.append(f"  registers {typed.kernel.registers}")
     if typed.tile is not None:
         lines += _tile_lines(typed.tile)
     lines.append("  signature")

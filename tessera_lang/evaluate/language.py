@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS, Intrinsic
 from tessera_lang.evaluate.value import BuiltinFunction, Namespace
 
-NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "graph", "std", "math", "fast")
+NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "tlocal", "graph", "std", "math", "fast")
 PLAIN_BUILTINS = ("print", "range", "len", "int", "float", "str")
 LANE_NAMES = (
     "tile_linear_id", "tile_id", "group_linear_id", "group_id", "group_tile_count",

@@ -34,10 +34,19 @@ def place_of(lowering: Lowering, node: ast.Expr) -> Place:
     array = lowering.expression(lowering, node.value)
     if not isinstance(array, Value) or not isinstance(array.type, (ViewType, BufferType)):
         raise Unsupported(node.span, "elements of this value")
-    if len(node.items) != len(array.type.shape):
+    if len(node.items) != rank_of(array):
         raise Unsupported(node.span, "an index that leaves axes over")
-    indices = tuple(_index(lowering, array, axis, item) for axis, item in enumerate(node.items))
-    return Place(array, indices, node.span)
+    indices = [_index(lowering, array, axis, item) for axis, item in enumerate(node.items)]
+    if len(indices) < len(array.type.shape):
+        indices.append(lowering.builder.lane_linear())
+    return Place(array, tuple(indices), node.span)
+
+
+def rank_of(array: Value) -> int:
+    """The axes that the source knows: not that of the lanes, of what each has of its own."""
+    t = array.type
+    assert isinstance(t, (ViewType, BufferType))
+    return len(t.shape) - (t.space == "local")
 
 
 def size_of(lowering: Lowering, array: Value, axis: int) -> Value:

@@ -22,6 +22,7 @@ from tessera_lang.lower import conditions
 from tessera_lang.lower.context import Frame, Lowering
 from tessera_lang.lower.expressions import lower_expression
 from tessera_lang.lower.frame import KernelFrame, slot_name, without_unused
+from tessera_lang.lower.premises import assume_conditions, assume_grid
 from tessera_lang.lower.statements import lower_block
 from tessera_lang.opt.tile.shared_memory import check_shared_budget, shared_bytes
 from tessera_lang.record import replace
@@ -49,6 +50,11 @@ def lower_kernel(
     lowering.builder.span = typed.declaration.name_span
     with lowering.builder.region() as top:
         entry.open()
+        if info.grid is not None:
+            assume_grid(lowering, info.grid)
+        kept = conditions.conditions(lowering, info.conditions)
+        if not lowering.sink.has_errors:
+            assume_conditions(lowering, kept)
     with lowering.builder.region() as body:
         lower_block(lowering, typed.declaration.body)
         if not lowering.builder.terminated:
@@ -64,6 +70,7 @@ def lower_kernel(
         grid_rank=len(info.grid) if info.grid else _axes_used(region),
         parameters=[slot_name(typed, slot) for slot in entry.slots],
         shared_budget=-1 if info.shared_budget is None else info.shared_budget,
+        registers=info.registers or 0,
     )
     plan = LaunchPlan(
         kernel=name,
@@ -74,7 +81,7 @@ def lower_kernel(
         shared_bytes=shared_bytes(kernel.program().operations[0]),
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
-        conditions=conditions.conditions(lowering, info.conditions),
+        conditions=kept,
     )
     program = kernel.program()
     found = tuple(lowering.sink.items)

@@ -187,6 +187,7 @@ _TABLE: dict[str, Callable[[Lowering, ast.Call], Bound]] = {
     "tbarrier": _barrier,
     "tfence": _fence,
     "tshared.alloc": lambda low, node: allocate(low, node, "shared"),
+    "tlocal.alloc": lambda low, node: allocate(low, node, "local"),
     "warp_sum": warps.reduction("add"),
     "warp_max": warps.reduction("max"),
     "warp_min": warps.reduction("min"),
@@ -210,16 +211,19 @@ _TABLE: dict[str, Callable[[Lowering, ast.Call], Bound]] = {
 
 
 def allocate(lowering: Lowering, node: ast.Expr, name: str) -> Value:
-    """A buffer of the group, one for each call that is inlined; all stand at the top."""
+    """A buffer of the group, one for each call that is inlined; all stand at the top. What each
+    lane has of its own is a buffer with an axis more, of the lanes."""
     t = lowering.type_of(node)
     if not isinstance(t, Buffer):
         raise Unsupported(node.span, "this allocation")
     name = lowering.assigned_name or name
     taken = {o.attributes["name"] for o in lowering.allocations}
     again = sum(1 for other in taken if str(other).partition(".")[0] == name)
-    value = Value(BufferType(t.dtype, t.shape), f"{name}.{again + 1}" if again else name)
+    lanes = (_lanes(lowering),) if t.space == "local" else ()
+    kind = BufferType(t.dtype, (*t.shape, *lanes), t.space)
+    value = Value(kind, f"{name}.{again + 1}" if again else name)
     lowering.allocations.append(
-        Operation("tile.shared.alloc", (), (value,), {"name": value.name}, (), node.span)
+        Operation(f"tile.{t.space}.alloc", (), (value,), {"name": value.name}, (), node.span)
     )
     return value
 

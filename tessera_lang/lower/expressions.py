@@ -191,7 +191,7 @@ def _shape(lowering: Lowering, attribute: ast.Attribute, node: ast.Subscript) ->
         raise Unsupported(node.span, "this axis of a shape")
     if not isinstance(array.type, (ViewType, BufferType)):
         raise Unsupported(node.span, "the shape of this value")
-    return access.size_of(lowering, array, axis % len(array.type.shape))
+    return access.size_of(lowering, array, axis % access.rank_of(array))
 
 
 def _axis(lowering: Lowering, item: ast.Expr) -> int | None:
@@ -209,6 +209,6 @@ def _attribute(lowering: Lowering, node: ast.Attribute) -> Bound:
         array = lower_expression(lowering, node.value)
         if isinstance(array, Value) and isinstance(array.type, (ViewType, BufferType)):
             return tuple(
-                access.size_of(lowering, array, axis) for axis in range(len(array.type.shape))
+                access.size_of(lowering, array, axis) for axis in range(access.rank_of(array))
             )
     raise Unsupported(node.span, f"`.{node.name}` of this value")

@@ -88,6 +88,11 @@ def _place(c: Context, place: ast.Expr) -> Term:
         return base
     if not isinstance(base, (Tensor, Buffer)):
         return term if is_silent(term) else ERROR
+    if isinstance(base, Buffer) and base.space == "local":
+        return c.report(
+            "T0207", "an atomic works on memory that lanes share, and each has this of its own",
+            place.span, f"this is `{base}`", helps=("write it without an atomic",),
+        )  # fmt: skip
     writable(c, place, base)
     return term
 

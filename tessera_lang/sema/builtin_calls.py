@@ -82,8 +82,8 @@ def _typed(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
                 c.infer(scope)
                 one_of(c, scope, builtins.SCOPES, "a scope")
             return NONE
-        case "tshared.alloc":
-            return infer_alloc(c, e, bound["shape"], bound["dtype"])
+        case "tshared.alloc" | "tlocal.alloc":
+            return infer_alloc(c, e, name, bound["shape"], bound["dtype"])
         case "abs":
             return _absolute(c, bound["x"], e)
         case "min" | "max":

@@ -42,7 +42,7 @@ def _info(
     return BuiltinInfo(name, names, len(names) if required < 0 else required, place, variadic)
 
 
-NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "graph", "std", "math", "fast")
+NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "tlocal", "graph", "std", "math", "fast")
 
 AXIS_IDS = ("tile_id", "group_id", "group_count")
 PLAIN_IDS = (
@@ -75,6 +75,7 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("tbarrier"),
     _info("tfence", "scope", 0),
     _info("tshared.alloc", "shape dtype", 2),
+    _info("tlocal.alloc", "shape dtype", 2),
     *(_info(n, "x", place="both") for n in FLOAT_MATH),
     _info("math.fma", "a b c", place="both"),
     *(_info(n, "x") for n in FAST_MATH),
@@ -150,7 +151,7 @@ BARE = (
 LANE_ONLY = (
     *PLAIN_IDS, *AXIS_IDS, *(f"atomic_{n}" for n in ATOMIC_OPERATIONS), "atomic_cas", "atomic_load",
     "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, "tbarrier", "tfence",
-    "tshared.alloc",
+    "tshared.alloc", "tlocal.alloc",
 )  # fmt: skip
 """What makes no sense in a tile kernel: there are no lanes to name."""
 
@@ -192,6 +193,7 @@ TOP_LEVEL: tuple[str, ...] = tuple(
 
 MEMBERS: dict[str, tuple[str, ...]] = {
     "tshared": ("alloc",),
+    "tlocal": ("alloc",),
     "math": tuple(n.removeprefix("math.") for n in FUNCTIONS if n.startswith("math.")),
     "op": (*OP_BUILT, *OP_LATER),
     "schedule": tuple(

@@ -142,7 +142,7 @@ def call_function(
     if bindings is None:
         return failed(c)
     c.shared.stack.append(Frame(declaration, e.span))
-    key = (declaration, *(_key(b) for b in bindings.values()))
+    key = (declaration, *(_key(b) for b in bindings.values()), *c.call_key(arguments))
     if key not in c.shared.memo:
         scope = c.scope_of(symbol)
         c.shared.memo[key] = c.shared.instantiate(c.shared, scope, declaration, bindings)

@@ -1,4 +1,4 @@
-"""The clauses of a lane kernel: ``tile[...]``, ``shared(...)``, ``grid[...]``.
+"""The clauses of a lane kernel: ``tile[...]``, ``shared(...)``, ``grid[...]``, ``registers(...)``.
 
 Owns their values and limits. Must not know bodies.
 """
@@ -17,7 +17,9 @@ from tessera_lang.syntax import ast
 
 MOST_LANES = 1024
 MOST_AXES = 3
-CLAUSES = ("tile", "shared", "grid")
+CLAUSES = ("tile", "shared", "grid", "registers")
+FEWEST_REGISTERS, MOST_REGISTERS = 24, 255
+"""What instructions of a GPU can name, and what a call of a function needs at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Clauses:
     group: tuple[int, ...] | None
     shared: int | None
     grid: tuple[ast.Expr, ...] | None
+    registers: int | None
     problems: tuple[Diagnostic, ...]
 
 
@@ -78,7 +81,8 @@ def read_clauses(
         ))  # fmt: skip
     shared = reader.budget(found["shared"]) if "shared" in found else None
     grid = reader.grid(found["grid"]) if "grid" in found else None
-    return Clauses(group, shared, grid, tuple(reader.problems))
+    registers = reader.registers(found["registers"]) if "registers" in found else None
+    return Clauses(group, shared, grid, registers, tuple(reader.problems))
 
 
 class _Reader:
@@ -142,6 +146,21 @@ class _Reader:
         if type(value) is not int or value < 0:
             self.problem("T0305", "the budget of shared memory is a size in bytes", e,
                          helps=("write `shared(16_KiB)`",))  # fmt: skip
+            return None
+        return value
+
+    def registers(self, clause: ast.Clause) -> int | None:
+        """The most registers of a lane on a GPU."""
+        value = None
+        if len(clause.arguments) == 1:
+            value = self._value(clause.arguments[0], "T0314", "the number of registers")
+            if value is None:
+                return None
+        if type(value) is not int or not FEWEST_REGISTERS <= value <= MOST_REGISTERS:
+            self.problem(
+                "T0314", f"a lane has {FEWEST_REGISTERS} to {MOST_REGISTERS} registers", clause,
+                helps=("write `registers(64)`",),
+            )  # fmt: skip
             return None
         return value
 

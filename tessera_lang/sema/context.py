@@ -6,7 +6,7 @@ Owns the state of one walk over a body. Must not know how any construct is typed
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Fix, Label
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
@@ -193,6 +193,10 @@ class Context:
         raise LookupError(e.name)
 
     # --- names -------------------------------------------------------------------------
+
+    def call_key(self, arguments: Mapping[str, ast.Expr | None]) -> tuple[object, ...]:
+        """What an instance of a function depends on beside the types of its arguments."""
+        return ()
 
     def name_symbol(self, name: str) -> object:
         """What a name means here: local, compile-time parameter, module name or builtin."""

@@ -141,7 +141,7 @@ def _kernel(c: Context, decorator: ast.Decorator, parameters: Parameters) -> Non
         grid = (Sym("grid_groups"),)
     c.final = False
     sizes = tuple(parameters.sizes)
-    c.typed.kernel = KernelInfo(c.group, c.budget, grid, sizes)
+    c.typed.kernel = KernelInfo(c.group, c.budget, grid, sizes, (), clauses.registers)
 
 
 def _walks(c: Context) -> None:

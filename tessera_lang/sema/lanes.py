@@ -101,14 +101,13 @@ def tile_builtin_problem(name: str, span: Span) -> Diagnostic | None:
     what = builtins.later(name)
     if what is not None or name.startswith("op."):
         return not_built(f"`{name}` in tile kernels", span)
-    if name == "print":
-        return not_built("`print` in tile kernels", span)
     return None
 
 
 _INSTEAD = {
     "tbarrier": "`op.barrier()` waits for copies; stores and reads are ordered by themselves",
     "tshared.alloc": "write `op.shared(shape, dtype=...)`",
+    "tlocal.alloc": "write `op.shared(shape, dtype=...)`",
 }
 
 

@@ -1,4 +1,4 @@
-"""``print`` in lanes: text and numbers.
+"""``print`` in kernels: text and numbers.
 
 Owns what may be printed. Must not know how lines leave a lane.
 """
@@ -9,7 +9,7 @@ from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import NONE, STR, Scalar, Weak
+from tessera_lang.types.type import NONE, STR, Scalar, Tile, Weak
 
 MOST_VALUES = 32
 """Numbers in one line."""
@@ -29,7 +29,7 @@ def infer_print(c: Context, e: ast.Call) -> Term:
             count += _printable(c, argument)
     if count > MOST_VALUES:
         c.report(
-            "T0207", f"one `print` in lanes takes {MOST_VALUES} numbers at most, not {count}",
+            "T0207", f"one `print` in a kernel takes {MOST_VALUES} numbers at most, not {count}",
             e.span, helps=("print them in several lines",),
         )  # fmt: skip
     return NONE
@@ -43,8 +43,10 @@ def _printable(c: Context, e: ast.Expr) -> bool:
     if isinstance(term, (Scalar, Weak, Open)):
         settle_default(c, e, term)
         return True
+    if isinstance(term, Tile) and not term.axes:
+        return True  # one number that is not rounded yet
     c.report(
-        "T0207", f"`print` in lanes takes text and numbers, not `{text_of(term)}`", e.span,
+        "T0207", f"`print` in a kernel takes text and numbers, not `{text_of(term)}`", e.span,
         helps=("print elements: `print(x[i])`",),
     )  # fmt: skip
     return False
@@ -57,9 +59,9 @@ def _check_format(c: Context, part: ast.FormattedValue) -> None:
     sample: object = 1
     if isinstance(value, str):
         sample = value
-    elif term == Weak("float") or (isinstance(term, Scalar) and term.dtype.is_float):
+    elif term == Weak("float") or (isinstance(term, (Scalar, Tile)) and term.dtype.is_float):
         sample = 1.0
-    elif not isinstance(term, (Scalar, Weak, Open)):
+    elif not isinstance(term, (Scalar, Weak, Open, Tile)):
         return
     try:
         f"{sample:{part.format}}"

@@ -1,4 +1,4 @@
-"""Shared memory: ``tshared.alloc`` with and without arguments.
+"""Shared memory: ``tshared.alloc`` with and without arguments; ``tlocal.alloc``, of each lane.
 
 Owns the type of a buffer and what the budget leaves for the bare one. Must not know how
 much a target has.
@@ -84,8 +84,8 @@ def stored(c: Context, bare: BareBuffer, value: Term, span: Span) -> None:
             pass
 
 
-def infer_alloc(c: Context, e: ast.Call, shape: ast.Expr, dtype: ast.Expr) -> Term:
-    """``tshared.alloc(shape, dtype)``: both known at compile time."""
+def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.Expr) -> Term:
+    """``tshared.alloc(shape, dtype)`` or ``tlocal.alloc``: both known at compile time."""
     term, kind = c.infer(shape), c.infer(dtype)
     if is_silent(term) or is_silent(kind):
         return ERROR if c.final else Unknown()
@@ -93,14 +93,16 @@ def infer_alloc(c: Context, e: ast.Call, shape: ast.Expr, dtype: ast.Expr) -> Te
     if isinstance(sizes, int) and not isinstance(sizes, bool):
         sizes = (sizes,)
     if not isinstance(element, DType):
-        return c.report("T0218", "the second argument of `tshared.alloc` is a dtype", dtype.span)
+        return c.report("T0218", f"the second argument of `{name}` is a dtype", dtype.span)
     if not _is_shape(sizes):
         return c.report(
-            "T0309", "the shape of shared memory must be known at compile time", shape.span,
+            "T0309", f"the shape of {'shared memory' if name == 'tshared.alloc' else '`tlocal.alloc`'} must be known at compile time", shape.span,
             "positive integers, as in `(64, 32)`",
             helps=("use a compile-time parameter: `def k[N: int = 64](...)`",),
         )  # fmt: skip
     dims: tuple[int, ...] = sizes  # type: ignore[assignment]
+    if name == "tlocal.alloc":
+        return Buffer(element, dims, "local")
     count = 1
     for size in dims:
         count *= size

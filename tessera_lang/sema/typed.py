@@ -126,6 +126,7 @@ class KernelInfo:
 
     ``group``: lanes per axis. ``shared_budget``: bytes or None. ``grid``: groups per axis as
     sizes, None where the call says it; ``(Sym("grid_groups"),)`` where a shape binds it.
+    ``registers``: the most that a lane has on a GPU, or None.
     ``sizes``: the size symbols in order of first sight, each a ``Local`` of kind size
     (``grid_groups`` too where a shape names it). ``conditions``: the ``where`` clauses, each
     a comparison (an ``and`` is split).
@@ -136,6 +137,7 @@ class KernelInfo:
     grid: tuple[Dim, ...] | None
     sizes: tuple[Local, ...]
     conditions: tuple[ast.Expr, ...] = ()
+    registers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,9 @@ class TypedFunction:
     calls: dict[ast.Call, TypedFunction] = field(
         default_factory=lambda: dict[ast.Call, "TypedFunction"]()
     )
+    rounded: dict[ast.Call, TypedFunction] = field(
+        default_factory=lambda: dict[ast.Call, "TypedFunction"]()
+    )  # what a tile kernel may call where the result goes at once into a float of 16 bits or fewer
     arguments: dict[ast.Call, tuple[ast.Expr | None, ...]] = field(
         default_factory=dict[ast.Call, tuple[ast.Expr | None, ...]]
     )

@@ -174,14 +174,14 @@ def bad_qualifier(span: Span, text: str) -> Diagnostic:
 def bad_clause(span: Span, text: str) -> Diagnostic:
     from difflib import get_close_matches
 
-    close = get_close_matches(text, ("tile", "shared", "grid"), n=1, cutoff=0.7)
+    close = get_close_matches(text, ("tile", "shared", "grid", "registers"), n=1, cutoff=0.7)
     return Diagnostic(
         "T0040",
         f"'{text}' is not a clause of a decorator",
         span,
         helps=(f"did you mean '{close[0]}'?",)
         if close
-        else ("the clauses are tile[...], shared(...) and grid[...]",),
+        else ("the clauses are tile[...], shared(...), grid[...] and registers(...)",),
     )
 
 

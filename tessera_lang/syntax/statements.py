@@ -13,7 +13,7 @@ from tessera_lang.syntax.expressions import ExpressionActions, Values
 from tessera_lang.syntax.lexer import Token
 from tessera_lang.syntax.parts import Chain, flat
 
-CLAUSES = frozenset(("tile", "shared", "grid"))
+CLAUSES = frozenset(("tile", "shared", "grid", "registers"))
 QUALIFIERS = ("mut", "const")
 
 

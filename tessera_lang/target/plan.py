@@ -13,6 +13,9 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.types.shape import Dim, dim_from_json, dim_to_json
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+LARGEST_SIZE = 1 << 48
+"""Elements along an axis of an array, at most: a launch refuses more, so that compiled code may
+rely on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,13 +50,15 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Shared memory of a group; every size is known."""
+    """Shared memory of a group, or an array that each lane has of its own (``local``); every
+    size is known."""
 
     dtype: DType
     shape: tuple[int, ...]
+    space: Space = "shared"
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}] @shared"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}] @{self.space}"
 
 
 @dataclass(frozen=True, slots=True)

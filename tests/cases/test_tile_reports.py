@@ -727,6 +727,22 @@ def test_a_default_takes_the_dtype_of_its_bracket() -> None:
     assert np.array_equal(load(source, "cpu").f(x), x)
 
 
+def test_an_assert_behind_a_return_that_is_taken() -> None:
+    """A function that returns for one dtype asserts for the others only."""
+    source = """
+def raised(x):
+    if x.dtype == f64: return x
+    assert x.dtype == f32, "f32 or f64"
+    return x * 1.0
+
+@op.kernel
+def f(x):
+    return raised(x)
+"""
+    x = uniform(3, dtype=np.float64)
+    assert np.array_equal(load(source, "cpu").f(x), x)
+
+
 # --- faults that are known -----------------------------------------------------------------------
 
 
@@ -742,23 +758,6 @@ def rowmax(x: f32[m, 8], out: mut f32[m]):
     x, out = uniform(16, 8), np.zeros(16, np.float32)
     load(source, "cpu").rowmax(x, out)
     assert np.array_equal(out, x.max(axis=1))
-
-
-@pytest.mark.xfail(strict=True, reason="what stands behind a decided `return` is checked")
-def test_an_assert_behind_a_return_that_is_taken() -> None:
-    """A function that returns for one dtype asserts for the others only."""
-    source = """
-def raised(x):
-    if x.dtype == f64: return x
-    assert x.dtype == f32, "f32 or f64"
-    return x * 1.0
-
-@op.kernel
-def f(x):
-    return raised(x)
-"""
-    x = uniform(3, dtype=np.float64)
-    assert np.array_equal(load(source, "cpu").f(x), x)
 
 
 @pytest.mark.xfail(strict=True, reason="the parts of a row are not moved out of the loop of a sum")

@@ -60,11 +60,11 @@ def elementwise(m: Any, target: str) -> dict[str, Call]:
     a, b = normal(n), normal(n, seed=1)
     halves = np.arange(n) % 3 == 0
 
-    def one(name: str, right: Array, *given: Any) -> Call:
+    def one(name: str, right: Array, *given: Array | float) -> Call:
         def call() -> None:
             out = on(target, np.zeros(n, right.dtype))
-            getattr(m, name)(*(on(target, x) if isinstance(x, np.ndarray) else x for x in given),
-                             out)  # fmt: skip
+            there = [on(target, x) if isinstance(x, np.ndarray) else x for x in given]
+            getattr(m, name)(*there, out)
             same(out, right)
 
         return call
@@ -319,8 +319,8 @@ def nn(m: Any, target: str) -> dict[str, Call]:
 
     def norm(x: Array, w: Array, away: bool) -> Array:
         x = x - x.mean(axis=-1, keepdims=True) if away else x
-        eps = 1e-5 if away else 1e-6
-        return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) * w + (w if away else 0)
+        size = np.sqrt((x * x).mean(axis=-1, keepdims=True) + (1e-5 if away else 1e-6))
+        return x / size * w + (w if away else 0.0)
 
     turned = normal(131, 67)
     return {
@@ -365,7 +365,7 @@ def math(_: Any, target: str) -> dict[str, Call]:
 
 
 def fast(_: Any, target: str) -> dict[str, Call]:
-    names = ("log2", "log", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal", "sigmoid")
+    names = ("log2", "log", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal", "sigmoid", "gelu")
     calls = {name: f"fast.{name}(v + 0.1)" for name in (*names, "exp", "exp2")}
     return in_kernels(
         target,

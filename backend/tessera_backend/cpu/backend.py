@@ -53,13 +53,6 @@ class CpuBackend:
         from tessera_backend.llvm.fault import reporting_plan
 
         _check_arch(options.arch)
-        if options.checked:
-            from tessera_backend.cpu.asynchronous.kernel import encode
-            from tessera_backend.cpu.checked.kernel import KIND, can_check
-
-            if can_check(program):
-                kept, code = dict.fromkeys(stages, ""), encode(program)
-                return Artifact(KIND, code, plan.kernel, plan, options, Resources(), kept)
         if options.arch_as:
             from tessera_backend.cpu.asynchronous.kernel import KIND, encode, has_tiles
 
@@ -70,8 +63,15 @@ class CpuBackend:
         kernel = _kernel_of(program)
         plan = reporting_plan(plan, kernel)
         target = code_target(options.arch)
+        form = roots = None
+        if options.checked:
+            from tessera_backend.cpu.checked.emit import CheckedForm
+            from tessera_backend.cpu.checked.roots import roots_of
+
+            roots = roots_of(kernel, plan)
+            form = CheckedForm(kernel, plan, roots)
         try:
-            module = emit_kernel(kernel, plan, target)
+            module = emit_kernel(kernel, plan, target, form)
         except NotLowered as missing:
             raise _not_lowered(missing, kernel) from missing
         except Divergent as fault:
@@ -83,7 +83,12 @@ class CpuBackend:
             if name in stages
         }
         resources = Resources(shared_bytes=module.shared_bytes, local_bytes=module.scratch_bytes)
-        return Artifact("object", compiled.code, plan.kernel, plan, options, resources, texts)
+        kind, code = "object", compiled.code
+        if form is not None and roots is not None:
+            from tessera_backend.cpu.checked.code import KIND, encode, facts_of
+
+            kind, code = KIND, encode(facts_of(kernel, form, roots), code)
+        return Artifact(kind, code, plan.kernel, plan, options, resources, texts)
 
 
 def _kernel_of(program: Program) -> Operation:

@@ -10,6 +10,7 @@ order; a group may wait for lower-numbered ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import cast
 
@@ -17,11 +18,11 @@ from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.group import GroupEmitter
 from tessera_backend.cpu.lanes import Scratch
 from tessera_backend.cpu.live import find_spilled
-from tessera_backend.cpu.plan import Planner
+from tessera_backend.cpu.plan import GroupPlan, Planner
 from tessera_backend.cpu.products import product_rules
 from tessera_backend.cpu.target import CodeTarget
 from tessera_backend.cpu.vectors import vector_unit
-from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
+from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane import lane_emitter
 from tessera_backend.llvm.narrow import from_bits
 from tessera_backend.llvm.text import FunctionText, ModuleText
@@ -47,25 +48,61 @@ _PARAMETERS = (
 )
 
 
-def emit_kernel(kernel: Operation, plan: LaunchPlan, target: CodeTarget) -> CpuModule:
+class Form:
+    """How the code of a kernel is written; checked mode has a form of its own."""
+
+    def planner(self, kernel: Operation) -> Planner:
+        return Planner(kernel)
+
+    def dialect(self, kernel: Operation, target: CodeTarget) -> CpuDialect:
+        return CpuDialect(*dialect_arguments(kernel, target))
+
+    def rules(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
+        return rules
+
+    def enter(self, e: LaneEmitter) -> None:
+        """Behind the arguments, in front of all groups."""
+
+    def begin(self, e: LaneEmitter, position: str) -> str:
+        """At the begin of a group: its number, by how many began before it."""
+        return position
+
+    def group(
+        self, tree: GroupPlan, e: LaneEmitter, dialect: CpuDialect, scratch: Scratch
+    ) -> GroupEmitter:
+        return GroupEmitter(tree, e, dialect, scratch)
+
+
+def dialect_arguments(
+    kernel: Operation, target: CodeTarget
+) -> tuple[tuple[int, ...], int, bool, bool]:
+    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    rank = cast("int", kernel.attributes["grid_rank"])
+    return group, rank, target.has_fma, not target.triple.startswith("x86_64")
+
+
+_ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc")
+
+
+def emit_kernel(
+    kernel: Operation, plan: LaunchPlan, target: CodeTarget, form: Form | None = None
+) -> CpuModule:
     """The module of one ``tile.kernel``. Raises Divergent and NotLowered."""
-    tree = Planner(kernel).plan()
+    form = form or Form()
+    tree = form.planner(kernel).plan()
     kernel = tree.kernel
     tree.spilled.update(find_spilled(tree))
     module, f, scratch = ModuleText(), FunctionText(), Scratch()
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
-    dialect = CpuDialect(
-        group, cast("int", kernel.attributes["grid_rank"]), target.has_fma,
-        saturates=not target.triple.startswith("x86_64"),
-    )  # fmt: skip
+    dialect = form.dialect(kernel, target)
     e = lane_emitter(module, f, dialect, plan.kernel)
-    e.rules = {**e.rules, **product_rules(vector_unit(target), scratch)}
+    e.rules = form.rules({**e.rules, **product_rules(vector_unit(target), scratch)})
     shared_bytes = _shared(kernel, dialect, scratch)
     pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
     dialect.set_roots(module, [*pointers, *dialect.shared, None])
     _arguments(e, kernel, plan)
-    _take_groups(e, dialect)
-    GroupEmitter(tree, e, dialect, scratch).emit("group.end")
+    form.enter(e)
+    _take_groups(e, dialect, form)
+    form.group(tree, e, dialect, scratch).emit("group.end")
     _next_group(e)
     _finish(module, f, scratch, plan.kernel, target)
     attributes = "nounwind" + ("" if target.red_zone else " noredzone")
@@ -79,12 +116,14 @@ def emit_kernel(kernel: Operation, plan: LaunchPlan, target: CodeTarget) -> CpuM
 
 
 def _shared(kernel: Operation, dialect: CpuDialect, scratch: Scratch) -> int:
+    """Places for the buffers of a group, also those of which each lane has its own part (the
+    lanes lie side by side); the bytes of the others."""
     total = 0
     for op in kernel.walk():
-        if op.name == "tile.shared.alloc" and isinstance(op.result.type, BufferType):
+        if op.name in _ALLOCATIONS and isinstance(op.result.type, BufferType):
             size = prod(op.result.type.shape) * op.result.type.dtype.bytes
             dialect.shared[op.result] = scratch.take(size)
-            total += size
+            total += size if op.result.type.space == "shared" else 0
     return total
 
 
@@ -117,7 +156,7 @@ def _from_slot(e: LaneEmitter, raw: str, argument: Value) -> str:
     return from_bits(e, low, dtype) if dtype.is_float or dtype == BOOL else low
 
 
-def _take_groups(e: LaneEmitter, dialect: CpuDialect) -> None:
+def _take_groups(e: LaneEmitter, dialect: CpuDialect, form: Form) -> None:
     f = e.f
     e.module.declare("i64 @llvm.umin.i64(i64, i64)")
     current = f.slot("i64")
@@ -129,15 +168,16 @@ def _take_groups(e: LaneEmitter, dialect: CpuDialect) -> None:
     last = f.value(f"add i64 {first}, %chunk")
     f.line(f"%last = call i64 @llvm.umin.i64(i64 {last}, i64 %total)")
     f.place("group")
-    f.line(f"%group.id = load i64, ptr {current}")
-    f.line("%group.next = add nuw i64 %group.id, 1")
+    position = f.value(f"load i64, ptr {current}")
+    f.line(f"%group.next = add nuw i64 {position}, 1")
     f.line(f"store i64 %group.next, ptr {current}")
-    dialect.group_id, dialect.groups_total = "%group.id", "%total"
+    group = form.begin(e, position)
+    dialect.group_id, dialect.groups_total = group, "%total"
     dialect.group_counts = ("%gx", "%gy", "%gz")
     if dialect.grid_rank <= 1:
-        dialect.group_ids = ("%group.id", "0", "0")
+        dialect.group_ids = (group, "0", "0")
         return
-    last_axis, rest = "%gz" if dialect.grid_rank > 2 else "%gy", "%group.id"
+    last_axis, rest = "%gz" if dialect.grid_rank > 2 else "%gy", group
     z = f.value(f"urem i64 {rest}, {last_axis}")
     rest = f.value(f"udiv i64 {rest}, {last_axis}")
     if dialect.grid_rank == 2:

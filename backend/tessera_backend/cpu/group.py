@@ -30,7 +30,7 @@ from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL
 
-_ORDERED = ("tile.atomic", "tile.atomic_cas", "tile.atomic_load", "tile.atomic_store",
+ORDERED = ("tile.atomic", "tile.atomic_cas", "tile.atomic_load", "tile.atomic_store",
             "tile.fence", "tile.print")  # fmt: skip
 
 
@@ -115,10 +115,12 @@ class GroupEmitter(LaneLoops):
                     self._piece(node)
                     if self.masks and lane_exits(node.operations):
                         self.skip_if_idle(self.masks[-1])
+                case Meet() if node.operation.name == "tile.barrier":
+                    self.met(node.operation)
                 case Meet():
                     self.arrays[node.operation.result] = emit_warp(self, node.operation)
                 case Once():
-                    self.e.emit(node.operation)
+                    self.once(node.operation)
                 case Keep():
                     values = [self.e.operand(value) for value, _ in node.stores]
                     for (_, owner), value in zip(node.stores, values, strict=True):
@@ -132,7 +134,6 @@ class GroupEmitter(LaneLoops):
 
     def _piece(self, piece: Piece) -> None:
         mask = self.mask
-        ordered = any(op.name in _ORDERED for top in piece.operations for op in top.walk())
 
         def body() -> None:
             f = self.e.f
@@ -143,7 +144,7 @@ class GroupEmitter(LaneLoops):
                 f.place(work)
             for value in piece_inputs(piece):
                 self.lane_value(value)
-            self.e.emit_all(piece.operations)
+            self.runs(piece.operations)
             if not f.open:
                 return
             values = [self.e.operand(value) for value, _ in piece.stores]
@@ -163,12 +164,27 @@ class GroupEmitter(LaneLoops):
             if self.plan.scalars.is_from_lanes(result)
         ]
         self.make_slots(shared)
-        version = self._versions.of_piece(piece.operations) if mask is None else None
+        self.run_lanes(piece, body)
+        self.bind_scalars(shared)
+
+    def runs(self, operations: Sequence[Operation]) -> None:
+        """What active lanes do in a piece."""
+        self.e.emit_all(operations)
+
+    def once(self, op: Operation) -> None:
+        self.e.emit(op)
+
+    def met(self, op: Operation) -> None:
+        """All lanes have come to a barrier: the pieces around it stand apart."""
+
+    def run_lanes(self, piece: Piece, body: Callable[[], None]) -> None:
+        """``body`` for every lane, where that pays in two versions."""
+        ordered = any(op.name in ORDERED for top in piece.operations for op in top.walk())
+        version = self._versions.of_piece(piece.operations) if self.mask is None else None
         if version is None or self.lanes_count < 4:
             self.lanes(body, independent=not ordered)
         else:
             self._two_versions(version, body, not ordered)
-        self.bind_scalars(shared)
 
     def _two_versions(self, version: Version, body: Callable[[], None], independent: bool) -> None:
         f = self.e.f
@@ -299,11 +315,12 @@ class GroupEmitter(LaneLoops):
         head, check, body, done = (
             f.label(x) for x in ("while", "while.check", "while.body", "endwhile")
         )
+        each_turn = self.dialect.counted(self.e, op)
         f.place(head)
         self.bind_scalars(before.arguments)
         self._nodes(node.regions[0])
         f.place(check)
-        f.branch_if(self.e.operand(before.terminator.operands[0]), body, done)
+        f.branch_if(each_turn(self.e.operand(before.terminator.operands[0])), body, done)
         f.place(body)
         self.bind_scalars(region.arguments)
         labels = {"break": done, "continue": head}

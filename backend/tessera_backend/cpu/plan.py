@@ -50,7 +50,8 @@ class Piece:
 
 @dataclass(eq=False)
 class Meet:
-    """A warp operation: done for the whole group, between lane loops."""
+    """A warp operation, or a barrier where lanes are counted: done for the whole group, between
+    lane loops."""
 
     operation: Operation
 
@@ -118,9 +119,11 @@ class GroupPlan:
 
 
 class Planner:
-    """Builds the tree. Raises Divergent."""
+    """Builds the tree. Raises Divergent. ``counted``: a barrier is a node, where lanes are counted;
+    so an ``if`` or a ``for`` that differs between them may stand around it."""
 
-    def __init__(self, kernel: Operation) -> None:
+    def __init__(self, kernel: Operation, *, counted: bool = False) -> None:
+        self._counted = counted
         kernel = nest_returns(kernel, uniformity(kernel))
         self.kernel = kernel
         self.uniform = uniformity(kernel)
@@ -160,6 +163,8 @@ class Planner:
         for op in region.operations[:-1]:
             if op.name == "tile.barrier":
                 piece = self._flush(nodes, piece)
+                if self._counted:
+                    self._append(nodes, Meet(op))
             elif op.name in WARP_OPS:
                 piece = self._flush(nodes, piece)
                 self._append(nodes, Meet(op))
@@ -265,12 +270,16 @@ class Planner:
             case _:
                 varying, owners = False, op.results
                 frame = _Frame(op, "scope", False)
-        if varying and any(inner.name in COLLECTIVE for inner in op.walk()):
+        if varying and any(inner.name in self._together(op) for inner in op.walk()):
             raise Divergent(op)
         self._frames.append(frame)
         regions = tuple(self._region(region, owners) for region in op.regions)
         self._frames.pop()
         return Control(op, regions, varying, frame.masked, _has_varying_loop(regions))
+
+    def _together(self, op: Operation) -> tuple[str, ...]:
+        """What no lane may miss inside a construct that differs between lanes."""
+        return WARP_OPS if self._counted and op.name != "tile.while" else COLLECTIVE
 
     def _loop_controls(self, op: Operation) -> tuple[Value, ...]:
         if op.name == "tile.for":

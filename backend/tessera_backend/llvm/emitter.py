@@ -77,6 +77,10 @@ class NotLowered(Exception):
         super().__init__(f"{operation} on {dtype} does not lower on {target}")
 
 
+def _as_it_is(condition: str) -> str:
+    return condition
+
+
 class Dialect:
     """Defaults of a flat, sequentially consistent enough machine; a target overrides."""
 
@@ -116,6 +120,11 @@ class Dialect:
         """Address of a ``tile.shared.alloc`` as ``pointer_type("shared")``."""
         raise NotImplementedError
 
+    def local_pointer(self, e: LaneEmitter, op: Operation) -> str:
+        """Address of a lane's own part of a ``tile.local.alloc``; "" where all lie together and
+        ``shared_pointer`` says where."""
+        return ""
+
     def bounds_of(self, op: Operation) -> str:
         """``guarded``, ``proved`` or ``off`` for an access."""
         return str(op.attributes["bounds"])
@@ -123,6 +132,19 @@ class Dialect:
     def access_suffix(self, e: LaneEmitter, place: Place, write: bool) -> str:
         """Metadata of a plain load or store of an element, beginning with ``, !``; or ""."""
         return ""
+
+    def at(self, e: LaneEmitter, place: Place, pointer: str) -> str:
+        """The address of an element that is about to be accessed, which is inside."""
+        return pointer
+
+    # Control.
+    def loop_suffix(self, e: LaneEmitter, op: Operation) -> str:
+        """Metadata of the branch back of a ``tile.for``, beginning with ``, !``; or ""."""
+        return ""
+
+    def counted(self, e: LaneEmitter, op: Operation) -> Callable[[str], str]:
+        """Called in front of a ``while``: makes the condition (i1) of each turn of it."""
+        return _as_it_is
 
     # Atomics.
     def syncscope(self, scope: str) -> str:

@@ -230,7 +230,7 @@ def _for(e: LaneEmitter, op: Operation) -> None:
     f.line(f"store {kind} {f.value(f'add nuw {kind} {counted}, 1')}, ptr {count}")
     # Past the last step the variable may wrap: nobody reads it there.
     f.line(f"store {kind} {f.value(f'add {kind} {iv}, {step}')}, ptr {variable}")
-    f.branch(head)
+    f.branch(head, e.dialect.loop_suffix(e, op))
     f.place(done)
     _bind_all(e, op.results, slots)
 
@@ -253,12 +253,13 @@ def _while(e: LaneEmitter, op: Operation) -> None:
     slots = slots_for(e, op.results)
     slots.store(e, e.parts(op.operands))
     head, body, done = f.label("while"), f.label("while.body"), f.label("endwhile")
+    each_turn = e.dialect.counted(e, op)
     f.place(head)
     _bind_all(e, before.arguments, slots)
     e.emit_all(before.operations[:-1])
     condition, *carried = e.parts(before.terminator.operands)
     slots.store(e, carried)
-    f.branch_if(condition, body, done)
+    f.branch_if(each_turn(condition), body, done)
     f.place(body)
     e.bind_parts(region.arguments, carried)
     _loop_body(e, region, LoopTarget(slots, head, done))

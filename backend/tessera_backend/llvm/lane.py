@@ -89,8 +89,13 @@ def _assert(e: LaneEmitter, op: Operation) -> None:
     fault.report_if(e, fails, op, axis="0", index="0", bound="0")
 
 
+def _assume(e: LaneEmitter, op: Operation) -> None:
+    """For analyses only; LLVM drops what is computed for it."""
+
+
 RULES: dict[str, Rule] = {
     "tile.assert": _assert,
+    "tile.assume": _assume,
     "tile.constant": _constant,
     "tile.lane_linear": _lane_linear,
     "tile.lane_index": _lane_index,

@@ -53,15 +53,34 @@ def _shared_alloc(e: LaneEmitter, op: Operation) -> None:
     )  # fmt: skip
 
 
+def _local_alloc(e: LaneEmitter, op: Operation) -> None:
+    kind = op.result.type
+    if not isinstance(kind, BufferType):
+        raise TypeError("what a lane has of its own is a buffer")
+    own = e.dialect.local_pointer(e, op)
+    shape = kind.shape[:-1] if own else kind.shape
+    e.places[op.result] = Place(
+        own or e.dialect.shared_pointer(e, op), "local", kind.dtype,
+        tuple(str(size) for size in shape), None, op.result,
+    )  # fmt: skip
+
+
 def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
     """The access of an operation whose operand number ``array`` is the view or buffer."""
-    indices = tuple(as_index(e, e.operand(v), scalar_type(v)) for v in op.operands[array + 1 :])
-    bounds = e.dialect.bounds_of(op)
-    return Access(e.places[op.operands[array]], indices, bounds, fault.site_of(op))
+    place = e.places[op.operands[array]]
+    # Where a lane has memory of its own, the last index, of the lane, says nothing.
+    operands = op.operands[array + 1 :][: len(place.sizes)]
+    indices = tuple(as_index(e, e.operand(v), scalar_type(v)) for v in operands)
+    return Access(place, indices, e.dialect.bounds_of(op), fault.site_of(op))
 
 
 def address(e: LaneEmitter, access: Access) -> str:
-    """Address of the element. Inside the array no step of the sum overflows."""
+    """Address of the element, for one access of it."""
+    return e.dialect.at(e, access.place, _address(e, access))
+
+
+def _address(e: LaneEmitter, access: Access) -> str:
+    """Inside the array no step of the sum overflows."""
     f, place = e.f, access.place
     if place.layout is not None:
         return _laid_out(e, access, place.layout)
@@ -205,6 +224,7 @@ def _store(e: LaneEmitter, op: Operation) -> None:
 RULES: dict[str, Rule] = {
     "tile.view": _view,
     "tile.shared.alloc": _shared_alloc,
+    "tile.local.alloc": _local_alloc,
     "tile.load": _load,
     "tile.store": _store,
 }

@@ -10,6 +10,7 @@ from math import prod
 
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, Place
 from tessera_backend.nvptx.architecture import Architecture
+from tessera_backend.nvptx.own_memory import own_memory, unrolled
 from tessera_lang.analysis.divisors import Divisors
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
@@ -36,7 +37,7 @@ LOWERS: dict[str, frozenset[str]] = {
 
 # A `const` argument is an address in global memory like any other: the constant bank holds only
 # what is placed there before a launch. It is read through the read-only path.
-_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 1, "local": 5}
+_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 1, "local": 0}
 _SYNC_SCOPES = {
     "tile": 'syncscope("block") ',
     "group": 'syncscope("block") ',
@@ -60,7 +61,7 @@ _PTX_TYPES = {
 _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "half": "h", "float": "f", "double": "d"}
 _APPROXIMATIONS = {
     "log2": "lg2.approx", "sin": "sin.approx", "cos": "cos.approx", "tanh": "tanh.approx",
-    "sqrt": "sqrt.approx", "rsqrt": "rsqrt.approx", "reciprocal": "rcp.approx",
+    "sqrt": "sqrt.approx", "rsqrt": "rsqrt.approx", "reciprocal": "rcp.approx.ftz",
 }  # fmt: skip
 _DIMENSIONS = "xyz"
 WARP = 32
@@ -199,6 +200,12 @@ class NvptxDialect(Dialect):
 
     def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
         return self._shared[op]
+
+    def local_pointer(self, e: LaneEmitter, op: Operation) -> str:
+        return own_memory(e, op)
+
+    def loop_suffix(self, e: LaneEmitter, op: Operation) -> str:
+        return unrolled(e, op)
 
     def access_suffix(self, e: LaneEmitter, place: Place, write: bool) -> str:
         """Arrays that the kernel may not write are read through the read-only path."""

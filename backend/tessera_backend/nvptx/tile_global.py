@@ -64,8 +64,8 @@ def by_paths(e: LaneEmitter, window: Window, path: Path) -> Values:
     else:
         branches.append((_cut(e, window, known), known, True))
         branches.append(("", 1, True))
-    kind = register_type(window.place.dtype)
-    return _choose(e, branches, lambda width, guarded: path(window.fresh(), width, guarded), kind)
+    dtype = window.place.dtype
+    return _choose(e, branches, lambda width, guarded: path(window.fresh(), width, guarded), dtype)
 
 
 def _cut(e: LaneEmitter, window: Window, width: int) -> str:
@@ -81,29 +81,44 @@ def _cut(e: LaneEmitter, window: Window, width: int) -> str:
 
 def _choose(
     e: LaneEmitter, branches: Sequence[tuple[str, int, bool]],
-    path: Callable[[int, bool], Values], kind: str,
+    path: Callable[[int, bool], Values], dtype: DType,
 ) -> Values:  # fmt: skip
-    """The first branch whose condition holds; one without a condition always does."""
+    """The first branch whose condition holds; one without a condition always does. Narrow elements
+    leave a branch in words, as they come, so that each is taken out of its word once."""
     if not branches[0][0]:
         return path(*branches[0][1:])
     f, join = e.f, e.f.label("accessed")
-    ends: list[tuple[Values, str]] = []
+    ends: list[tuple[list[str], str]] = []
+    order: list[Coordinates] = []
+    each = max(1, 4 // dtype.bytes)
     for condition, width, guarded in branches:
         here, after = f.label("access"), f.label("otherwise")
         if condition:
             f.branch_if(condition, here, after)
             f.place(here)
-        ends.append((path(width, guarded), f.block))
+        values = path(width, guarded)
+        order = order or list(values)
+        ends.append((_joined(e, [values[at] for at in order], dtype, each), f.block))
         f.branch(join)
         if not condition:
             break
         f.place(after)
     f.place(join)
-    merged: Values = {}
-    for at in ends[0][0]:
-        sources = ", ".join(f"[ {values[at]}, %{block} ]" for values, block in ends)
-        merged[at] = f.value(f"phi {kind} {sources}")
-    return merged
+    merged: list[str] = []
+    packed = len(order) // each if each > 1 else 0
+    for i in range(len(ends[0][0])):
+        kind = words.word_type(dtype, each) if i < packed else register_type(dtype)
+        sources = ", ".join(f"[ {values[i]}, %{block} ]" for values, block in ends)
+        merged.append(f.value(f"phi {kind} {sources}"))
+    values = words.unpack(e, merged[:packed], dtype, each) + merged[packed:]
+    return dict(zip(order, values, strict=True))
+
+
+def _joined(e: LaneEmitter, values: Sequence[str], dtype: DType, each: int) -> list[str]:
+    """Elements in words of ``each``, and those that fill none as they are."""
+    packed = len(values) // each * each if each > 1 else 0
+    made = words.pack(e, values[:packed], dtype) if packed else []
+    return [*made, *values[packed:]]
 
 
 def vectors(window: Window, layout: RegisterLayout, width: int) -> list[Coordinates]:

@@ -216,8 +216,8 @@ def _join(e: LaneEmitter, op: Operation) -> None:
 
 _ELEMENT_WISE = (
     "add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or", "xor", "shl", "shr",
-    "neg", "not", "abs", "sqrt", "floor", "ceil", "trunc", "round", "fma", "exp2", "cmp", "select",
-    "bitcast",
+    "neg", "not", "abs", "sqrt", "floor", "ceil", "trunc", "round", "fma", "exp2", "approx", "cmp",
+    "select", "bitcast",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {

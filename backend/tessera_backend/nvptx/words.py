@@ -60,6 +60,11 @@ def unpack(e: LaneEmitter, words: Sequence[str], dtype: DType, count: int) -> li
         return [narrow.from_bits(e, word, dtype) for word in words]
     out: list[str] = []
     element = memory_type(dtype)
+    if element == "i16":  # by shifts, which join those that make a bf16 an f32
+        for word in words:
+            out.append(e.f.value(f"trunc i32 {word} to i16"))
+            out.append(e.f.value(f"trunc i32 {e.f.value(f'lshr i32 {word}, 16')} to i16"))
+        return out
     for word in words:
         vector = e.f.value(f"bitcast {kind} {word} to <{each} x {element}>")
         for i in range(each):

@@ -241,7 +241,7 @@ def host_world(
 
 def checked_report() -> tuple[str, ...]:
     """What was run in checked mode, and what that says."""
-    from tessera_backend.runtime.checked_code import checked_report as report
+    from tessera_backend.runtime.checked_report import checked_report as report
 
     return report()
 

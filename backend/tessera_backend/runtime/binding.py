@@ -17,6 +17,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import (
     COPY_ALIGNMENT,
+    LARGEST_SIZE,
     Condition,
     CopyPlan,
     LaunchPlan,
@@ -135,6 +136,11 @@ def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -
         found.append(diagnostic(
             "T0833", f"argument `{p.name}` of `{kernel}` has {_axes(len(view.shape))} "
             f"(shape {view.shape}), and {wanted} expected", place, length, label,
+        ))  # fmt: skip
+    if max(view.shape, default=0) > LARGEST_SIZE:
+        found.append(diagnostic(
+            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and an axis has "
+            f"{LARGEST_SIZE} elements at most", place, length, label,
         ))  # fmt: skip
     if p.mut and view.read_only:
         found.append(diagnostic(

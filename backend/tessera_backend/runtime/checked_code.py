@@ -1,93 +1,94 @@
-"""Code of checked mode: its argument blocks, its findings, and what a run of it says.
+"""Code of checked mode: each launch in every order of lanes, its findings, and what a run says.
 
-Must not know arguments, nor how accesses are looked at.
+Must not know how accesses are looked at.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from tessera_backend.cpu.checked.faults import CheckedFault, NotChecked
+import numpy as np
+
+from tessera_backend.cpu.asynchronous.kernel import array_at
+from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
-from tessera_backend.runtime.arrays import HOST
+from tessera_backend.cpu.checked.orders import Setting
 from tessera_backend.runtime.binding import Bound
-from tessera_backend.runtime.code import Frame
-from tessera_backend.runtime.faults import WORDS, fault_diagnostic
-from tessera_backend.runtime.printing import Line, line_text, show_lines
+from tessera_backend.runtime.checked_report import note_launch
+from tessera_backend.runtime.faults import WORDS
+from tessera_backend.runtime.host_code import HostCode
 from tessera_backend.runtime.report import diagnostic, error, source_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 
-_launches: Counter[str] = Counter()
-"""How often each kernel was run in checked mode in this process."""
-_LOOKED_AT = (
-    "looked at, for these arguments: races in shared and global memory, shared memory read before "
-    "it is written, barriers, scopes of atomics, indices of 64 bits, loops without an end",
-    "not looked at: other arguments, the order in which atomics come, kernels that become products "
-    "or tiles of the CPU",
-)
+Block = ctypes.Array[ctypes.c_int64]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class CheckedCode:
-    """A kernel as Tile IR; a launch returns when it has run."""
+class CheckedCode(HostCode):
+    """A kernel whose accesses are looked at; a launch returns when it has run in all orders."""
 
-    def __init__(self, artifact: Artifact) -> None:
-        self.plan = artifact.plan
-        self.device = HOST
-        self.flags = self.quiet = None
-        try:
-            self._kernel = CheckedKernel(artifact)
-        except (ValueError, KeyError, TypeError) as fault:
-            raise error(diagnostic(
-                "T0849", f"the code of `{artifact.plan.kernel}` cannot be loaded: {fault}",
-                helps=("`tesserac cache clear` empties the cache",),
-            )) from fault  # fmt: skip
+    own_words = 1
 
-    def frame(self, bound: Bound) -> Frame:
-        block = (ctypes.c_int64 * max(1, len(self.plan.slots)))(*bound.values)
-        arrays = {**bound.arrays, **bound.maps}
-        spaces = dict(s for s in (bound.workspace, bound.scratch) if s is not None)
-        lines: list[Line] = []
+    def load(self, artifact: Artifact) -> None:
+        self._checked = CheckedKernel(artifact)
 
-        def printed(number: int, group: int, lane: int, words: list[int]) -> None:
-            lines.append((group, lane, line_text(self.plan.prints[number], words)))
+    def prepare(self, block: Block, bound: Bound) -> Callable[[], None]:
+        def run() -> None:
+            setting = current_setting()
+            note_launch(self.plan, self._checked.facts, bound, setting)
+            self._checked.poison(block, bound.arrays)
+            written = self._written(block, bound)
+            before = [a.copy() for a in written] if len(setting.orders) > 1 else []
+            for number, order in enumerate(setting.orders):
+                if number:
+                    self._back(written, before, block)
+                try:
+                    self._checked.launch(block, bound.axes, bound.arrays, order, setting.seed)
+                except CheckedFault as fault:
+                    block[self._count : self._count + WORDS] = [0] * WORDS
+                    note = f"lanes in {order} order"
+                    note += f", seed {setting.seed}" if order == "random" else ""
+                    raise error(self._shown(fault, note)) from fault
 
-        def fire(_: int) -> None:
-            _launches[self.plan.kernel] += 1
-            try:
-                reports = self._kernel.check(list(block), bound.axes, arrays, spaces, printed)
-            except CheckedFault as fault:
-                raise error(self._shown(fault)) from fault
-            except NotChecked as fault:
-                raise error(diagnostic(
-                    "T0853", f"checked mode cannot run `{self.plan.kernel}`: {fault}"
-                )) from fault  # fmt: skip
-            finally:
-                show_lines(lines)
-                lines.clear()
-            if reports:
-                raise error(fault_diagnostic(self.plan, [*reports[0], *[0] * (WORDS - 6)]))
+        return run
 
-        return block, fire
+    def _written(self, block: Sequence[int], bound: Bound) -> list[Array]:
+        """The arrays that the kernel may write."""
+        found: list[Array] = []
+        parameters = self.plan.parameters
+        for at, slot in enumerate(self.plan.slots):
+            if slot.kind != "data" or at not in bound.arrays:
+                continue
+            if slot.parameter >= len(parameters) or parameters[slot.parameter].mut:
+                found.append(array_at(block[at], bound.arrays[at]))
+        return found
 
-    def report(self) -> None:
-        """Faults are raised by the launch that has them."""
+    def _back(self, written: list[Array], before: list[Array], block: Block) -> None:
+        """All as it was; what lanes printed comes again."""
+        for array, old in zip(written, before, strict=True):
+            array[...] = old
+        for at, slot in enumerate(self.plan.slots):
+            if slot.kind == "print":
+                ctypes.memset(block[at], 0, 16)
 
-    def _shown(self, fault: CheckedFault) -> Diagnostic:
-        found = self._kernel.places(fault.operation, fault.other)
+    def _shown(self, fault: CheckedFault, note: str) -> Diagnostic:
         span, other = (
-            s if s is not None and source_of(s.file) is not None else None for s in found
+            s if s is not None and source_of(s.file) is not None else None
+            for s in (fault.span, fault.other)
         )
         labels = (Label(other, "the other access"),) if other is not None else ()
-        made = diagnostic("T0853", f"`{self.plan.kernel}`: {fault.message}", notes=fault.details)
+        made = diagnostic(
+            "T0853", f"`{self.plan.kernel}`: {fault.message}", notes=(*fault.details, note)
+        )
         return replace(made, span=span, labels=labels)
 
 
-def checked_report() -> tuple[str, ...]:
-    """What a checked run has looked at, and what not."""
-    if not _launches:
-        return ("checked: no kernel ran in checked mode",)
-    kernels = ", ".join(f"`{name}` {count}x" for name, count in sorted(_launches.items()))
-    return (f"checked: {kernels}", *_LOOKED_AT)
+_setting = Setting()
+
+
+def current_setting() -> Setting:
+    return _setting

@@ -39,15 +39,29 @@ def convert(array: Array, dtype: DType) -> Array:
         result[wide >= float(high)] = high
         return result
     with np.errstate(over="ignore", invalid="ignore"):
-        if dtype.name in ("f8e4m3", "f8e5m2"):
-            wide = array.astype(np.float32)
-            limit = scalars.largest_finite(dtype)
-            return np.clip(wide, -limit, limit).astype(target)
-        if source.is_integer and dtype.is_float and dtype.bits < 32:
-            # Two roundings may differ from one: f64 holds every i32, and i64 goes by f32's
-            # double rounding only above 2^53, where f16 and bf16 cannot tell.
-            return array.astype(np.float64).astype(target)
+        if dtype.is_float and dtype.bits < 32:
+            wide = _once(array)
+            if dtype.bits == 8:
+                limit = scalars.largest_finite(dtype)
+                wide = np.clip(wide, -limit, limit)
+            return wide.astype(target)
         return array.astype(target)
+
+
+def _once(array: Array) -> Array:
+    """An f32 from which a narrower float is rounded as from the number itself: where digits are
+    lost the last bit is set, so that no tie is made of what was none."""
+    wide = array
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        lost = array & 0xFFF  # more than the eleven bits that an f64 has not
+        rounded = (array - lost) | np.where(lost != 0, 0x800, 0).astype(array.dtype)
+        wide = np.where((array >> 53) + (array < 0) == 0, array, rounded)
+    wide = wide.astype(np.float64)
+    near = wide.astype(np.float32)
+    bits = near.view(np.uint32)
+    inexact = np.isfinite(wide) & (near != wide)
+    bits = np.where(inexact, bits - (np.abs(near) > np.abs(wide)).astype(np.uint32) | 1, bits)
+    return bits.view(np.float32)
 
 
 def unary(operator: str, a: Array) -> Array:

@@ -6,6 +6,7 @@ Needs no LLVM. Must not know arguments.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from tessera_backend.cpu.elf import ElfError
@@ -31,20 +32,30 @@ void {entry}(const int64_t *slots, int64_t *counter, int64_t total, int64_t gx, 
 
 
 class HostCode:
-    """A kernel in this process's memory; a launch returns when it has run."""
+    """A kernel in this process's memory; a launch returns when it has run. ``own_words``: of a
+    block, between its slots and its fault record, that the code takes."""
+
+    own_words = 0
 
     def __init__(self, artifact: Artifact) -> None:
         self.plan = artifact.plan
         self.device = HOST
         self.flags = self.quiet = None
-        self._count = len(artifact.plan.slots)
+        self._count = len(artifact.plan.slots) + self.own_words
         try:
-            self._kernel = CpuKernel(artifact)
-        except (ElfError, OSError) as fault:
+            self.load(artifact)
+        except (ElfError, OSError, ValueError, KeyError, TypeError) as fault:
             raise error(diagnostic(
                 "T0849", f"the code of `{artifact.plan.kernel}` cannot be loaded: {fault}",
                 helps=("build it on this machine", "`tesserac cache clear` empties the cache"),
             )) from fault  # fmt: skip
+
+    def load(self, artifact: Artifact) -> None:
+        self._kernel = CpuKernel(artifact)
+
+    def prepare(self, block: ctypes.Array[ctypes.c_int64], bound: Bound) -> Callable[[], None]:
+        """What runs all groups on the values of a block, again and again."""
+        return self._kernel.prepare(block, bound.axes)
 
     def frame(self, bound: Bound) -> Frame:
         count, plan = self._count, self.plan
@@ -60,7 +71,7 @@ class HostCode:
             workspace = (ctypes.c_char * (size + _ALIGNMENT))()
             block[slot] = -(-ctypes.addressof(workspace) // _ALIGNMENT) * _ALIGNMENT
 
-        run = self._kernel.prepare(block, bound.axes)
+        run = self.prepare(block, bound)
 
         def fire(_: int, keep: Any = workspace) -> None:
             run()

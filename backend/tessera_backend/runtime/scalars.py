@@ -16,6 +16,7 @@ import numpy as np
 
 from tessera_backend.runtime.arrays import refuse
 from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
+from tessera_lang.opt.tile.numbers import round_float
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
 
 _DOUBLE = struct.Struct("<d")
@@ -66,8 +67,27 @@ def _integer(value: Any, dtype: DType, name: str) -> int:
     number = int(value)
     low, high = integer_range(dtype)
     if not low <= number <= high:
-        raise refuse("T0843", name, f"is {number}, outside of {dtype}: {low} to {high}")
+        raise refuse("T0843", name, f"is {_shown(number)}, outside of {dtype}: {low} to {high}")
     return number & _MASK
+
+
+def _shown(number: float) -> str:
+    """Not all digits of a huge integer, which Python itself refuses to write."""
+    if isinstance(number, int) and number.bit_length() > 128:
+        return f"an integer of {number.bit_length()} bits"
+    return repr(number)
+
+
+def _rounded_to_odd(value: Any) -> float:
+    """A number from which any float narrower than f64 is rounded as from the exact one."""
+    if not isinstance(value, int):
+        return float(value)
+    lost = max(abs(value).bit_length() - 53, 0)
+    if lost > 1024 - 53:
+        return math.inf if value > 0 else -math.inf
+    kept = abs(value) >> lost
+    odd = kept | (kept << lost != abs(value))
+    return math.ldexp(odd if value > 0 else -odd, lost)
 
 
 def _float_bits(value: float, dtype: DType) -> int:
@@ -77,20 +97,30 @@ def _float_bits(value: float, dtype: DType) -> int:
         return int(_I.unpack(_FLOAT.pack(value))[0])
     if dtype.name == "f16":
         return int(_H.unpack(_HALF.pack(value))[0])
-    rounded = np.array(value, np.float64).astype(TO_NUMPY[dtype.name])
+    rounded = np.array(round_float(value, dtype), np.float64).astype(TO_NUMPY[dtype.name])
     return int.from_bytes(rounded.tobytes(), "little")
 
 
 def _float(value: Any, dtype: DType, name: str) -> int:
-    number = float(value)
     largest = largest_finite(dtype)
+    number = _as_f64(value) if dtype.bits == 64 else _rounded_to_odd(value)
     # Half of the last place above the largest number still rounds down to it.
-    if math.isfinite(number) and abs(number) >= largest * (1 + 2.0 ** -(dtype.mantissa + 1)):
-        raise refuse("T0843", name, f"is {number!r}, larger than the largest {dtype}, {largest!r}")
+    half = largest * 2.0 ** -(dtype.mantissa + 1) if dtype.bits < 64 else 0.0
+    if isinstance(value, int) or math.isfinite(number):
+        if abs(number) > largest and abs(number) >= largest + half:
+            what = f"is {_shown(value)}, larger than the largest {dtype}, {largest!r}"
+            raise refuse("T0843", name, what)
+        number = max(-largest, min(largest, number))
     if math.isinf(number) and dtype.name == "f8e4m3":
         raise refuse("T0843", name, "is infinite, and f8e4m3 has no infinity")
-    return _float_bits(max(-largest, min(largest, number)) if math.isfinite(number) else number,
-                       dtype)  # fmt: skip
+    return _float_bits(number, dtype)
+
+
+def _as_f64(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def largest_finite(dtype: DType) -> float:

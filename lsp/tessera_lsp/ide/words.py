@@ -18,6 +18,7 @@ CLAUSES: dict[str, str] = {
     "tile": f"{SOFT_KEYWORDS['tile']} `tile[(128,)]`",
     "shared": f"{SOFT_KEYWORDS['shared']} `shared(16_KiB)`",
     "grid": f"{SOFT_KEYWORDS['grid']} `grid[(ceil_div(n, 128),)]`",
+    "registers": f"{SOFT_KEYWORDS['registers']} `registers(64)`",
 }
 """What may follow a kernel's decorator."""
 

@@ -50,7 +50,7 @@ _OPS = [
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
             _optional("registers", "ints"), _optional("take_turns", "bool"),
-            _optional("split", "int"), _optional("swap", "bool"),
+            _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"),
             _optional("hints", "ints"), _optional("divisors", "ints"),
         ),
@@ -122,7 +122,7 @@ _OPS = [
         ),
     ),
     OpDef(
-        "combine", ("counters", "parts", "place", "part", "count", "tiles..."),
+        "combine", ("counters", "parts", "place", "first", "part", "count", "tiles..."),
         "schedule_combine", results=0, terminators=(("tile.yield",),), effect="write",
     ),
 ]  # fmt: skip

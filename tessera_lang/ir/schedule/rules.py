@@ -30,7 +30,7 @@ SHARED_WITH_TILE = frozenset(
     if definition.rule
     in (
         "constant", "same", "compare", "select", "cast", "bitcast", "view", "if", "while",
-        "scope", "exit", "assert",
+        "scope", "exit", "assert", "print",
     )
 ) | {"tile.load"}  # fmt: skip
 """Operations of Tile IR that a schedule kernel may hold."""
@@ -272,8 +272,8 @@ def _dot(operation: Operation) -> None:
 
 
 def _combine(operation: Operation) -> None:
-    counters, parts, *numbers = operation.operands[:5]
-    tiles = operation.operands[5:]
+    counters, parts, *numbers = operation.operands[:6]
+    tiles = operation.operands[6:]
     _require(counters.type == PointerType(U32, "global"), "counts in u32", operation)
     _numbers(numbers, operation)
     for value in tiles:

@@ -285,6 +285,9 @@ class Builder:
     def assertion(self, condition: Value, site: int) -> None:
         self.emit("tile.assert", (condition,), (), {"site": site})
 
+    def assume(self, predicate: str, a: Value, b: Value) -> None:
+        self.emit("tile.assume", (a, b), (), {"predicate": predicate})
+
     def print(self, values: Sequence[Value], text: int) -> None:
         self.emit("tile.print", tuple(values), (), {"text": text})
 
@@ -306,12 +309,14 @@ class Builder:
 
     def kernel(
         self, sym_name: str, body: Region, *, group: Sequence[int], grid_rank: int,
-        parameters: Sequence[str], shared_budget: int = -1,
+        parameters: Sequence[str], shared_budget: int = -1, registers: int = 0,
     ) -> Operation:  # fmt: skip
         attributes: dict[str, Attribute] = {
             "sym_name": sym_name, "group": tuple(group), "grid_rank": grid_rank,
             "shared_budget": shared_budget, "parameters": tuple(parameters),
         }  # fmt: skip
+        if registers:
+            attributes["registers"] = registers
         return self.emit("tile.kernel", (), (), attributes, (body,))
 
     def for_(

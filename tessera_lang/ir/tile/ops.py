@@ -59,6 +59,10 @@ _MEMORY = [
         effect="write",
     ),
     OpDef(
+        "tile.local.alloc", (), "local_alloc", attributes=(AttributeDef("name", "str"),),
+        effect="write",
+    ),
+    OpDef(
         "tile.load", ("array", "indices..."), "load",
         attributes=(*_ACCESS, AttributeDef("uniform", "bool", (), True)), effect="read",
     ),
@@ -85,6 +89,10 @@ _MEMORY = [
     OpDef("tile.barrier", (), "nothing", results=0, effect="sync"),
     OpDef(
         "tile.assert", ("condition",), "assert", results=0, attributes=(_SITE,), effect="fault"
+    ),
+    OpDef(
+        "tile.assume", ("a", "b"), "assume", results=0,
+        attributes=(AttributeDef("predicate", "str", PREDICATES),), effect="fault",
     ),
     OpDef(
         "tile.print", ("values...",), "print", results=0,

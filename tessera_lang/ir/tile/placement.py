@@ -84,7 +84,7 @@ def _check_exit(operation: Operation, targets: _Targets) -> None:
         raise VerifyError("hands over values of other types than its target takes", operation)
 
 
-_ALLOCATIONS = ("tile.shared.alloc", "tile.mbarrier.alloc")
+_ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc", "tile.mbarrier.alloc")
 _BY_ONE_LANE = ("tma.load", "tma.store", "tma.reduce")
 _BY_ALL_LANES = frozenset({
     "tile.barrier", "tile.named_barrier", "tile.cluster_barrier", "tile.roles", "tile.mma.async",

@@ -168,6 +168,12 @@ def _shared_alloc(operation: Operation) -> None:
     _require(holds, "gives a buffer in shared memory", operation)
 
 
+def _local_alloc(operation: Operation) -> None:
+    t = operation.result.type
+    holds = isinstance(t, BufferType) and t.space == "local"
+    _require(holds, "gives a buffer of which each lane has its own part", operation)
+
+
 def _access(operation: Operation, array: Value, indices: Sequence[Value]) -> DType:
     t = array.type
     if not isinstance(t, ViewType | BufferType):
@@ -242,6 +248,11 @@ def _assert(operation: Operation) -> None:
     _require(operation.operands[0].type == BOOL, "the condition is a bool", operation)
 
 
+def _assume(operation: Operation) -> None:
+    same = all(value.type == INDEX for value in operation.operands)
+    _require(same, "is about two indices", operation)
+
+
 def _print(operation: Operation) -> None:
     for value in operation.operands:
         _scalar(value, operation)
@@ -304,10 +315,10 @@ RULES: dict[str, Rule] = {
     **tile_rules.RULES, **dot_rules.RULES, **hopper_rules.RULES,
     "nothing": _nothing, "index": _index, "constant": _constant, "same": _same,
     "compare": _compare, "select": _select, "cast": _cast, "bitcast": _bitcast,
-    "view": _view, "shared_alloc": _shared_alloc, "load": _load, "store": _store,
+    "view": _view, "shared_alloc": _shared_alloc, "local_alloc": _local_alloc, "load": _load, "store": _store,
     "atomic": _atomic, "atomic_cas": _atomic_cas, "kernel": _kernel, "for": _for,
     "while": _while, "if": _if, "scope": _scope, "exit": _nothing, "assert": _assert,
-    "print": _print,
+    "assume": _assume, "print": _print,
     "warp_reduce": _whole_word, "warp_shuffle": _warp_shuffle, "warp_vote": _warp_vote,
     "warp_ballot": _warp_ballot,
 }  # fmt: skip

@@ -21,6 +21,7 @@ from tessera_lang.lower.ast_to_schedule.nodes import (
     Windows,
 )
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
+from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import BOOL, F32, I32, DType, common_dtype
 from tessera_lang.types.type import Tensor, Tile, TileAxis, Type
@@ -49,6 +50,8 @@ def cast(s: State, node: Node, dtype: DType) -> Node:
         return node
     if isinstance(node, Filled):
         return Filled(s.b.cast(node.value, dtype), dtype, node.axes)
+    if isinstance(node, Mapped) and node.rounded and dtype.is_float and dtype.bits <= 16:
+        node = replace(node, function=node.rounded)
     b = s.b
     return Mapped(lambda v, w: b.cast(v[0], dtype), (node,), dtype, node.axes, b.span, "cast")
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
-from tessera_lang.ir.core import Attribute, IRType, Operation, Region, Value
+from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower import operators
+from tessera_lang.lower.ast_to_schedule import exits
+from tessera_lang.lower.ast_to_schedule.exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
 from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node
 from tessera_lang.lower.ast_to_schedule.slices import number
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.context import Bound, Unsupported, flatten, rebuild, zero
-from tessera_lang.lower.control import closed, nodes
+from tessera_lang.lower.control import closed
 from tessera_lang.lower.expressions import lower_expression
 from tessera_lang.record import dataclass
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import INDEX, DType
-from tessera_lang.types.type import Scalar, Tile
+from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.type import Scalar, Tile, Type
 
 Block = Callable[[State, tuple[ast.Stmt, ...]], None]
 
@@ -56,7 +58,11 @@ def restore(s: State, before: Snapshot) -> None:
 
 def _begin(s: State, local: Local, span: Span) -> bool:
     """Give a variable a value where it has none yet; False for one that is an array."""
-    t = s.typed.variables.get(local)
+    return begin(s, local, s.typed.variables.get(local), span)
+
+
+def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
+    """The same of a variable of type ``t``."""
     if local not in s.tiles and local not in s.low.frame.variables:
         if isinstance(t, Tile):
             dtype = register_dtype(t)
@@ -125,56 +131,74 @@ def _names(s: State, locals_: Sequence[Local], loose: frozenset[Local]) -> list[
     return names
 
 
-def current(s: State) -> list[Value]:
-    """What the innermost loop carries, for ``break`` and ``continue``."""
-    locals_, loose = s.carried[-1]
-    return _gather(s, locals_, loose)
-
-
 # --- conditions ------------------------------------------------------------------------------
 
 
 def branch(s: State, node: ast.If, block: Block) -> None:
-    known = s.typed.constants.get(node.test)
+    known = exits.chosen(s.typed, node)
     if known is not None:
-        block(s, node.body if known else node.orelse)
+        block(s, known)
         return
-    condition = truth(s, node.test)
-    live = s.live.after.get(node, frozenset())
-    changed = [x for x in assigned(s.typed, node.body + node.orelse) if x in live]
-    changed = [x for x in changed if _begin(s, x, node.span)]
+    _branch(s, node.span, truth(s, node.test), (node.body, node.orelse), node, block)
+
+
+def leave_from(
+    s: State, node: ast.Stmt, rest: tuple[ast.Stmt, ...], lower: Callable[[], None], block: Block
+) -> None:
+    """A statement from which the loop or function may be left, and what stands behind it."""
+    leaving = s.leaving[-1]
+    if isinstance(node, ast.If):
+        known = exits.chosen(s.typed, node)
+        if known is not None:
+            block(s, known + rest)
+            return
+        sides = exits.sides_of(s.typed, node, rest, leaving.loop)
+        if sides is not None:
+            last = rest[-1] if rest else node
+            _branch(s, node.span, truth(s, node.test), sides, last, block)
+            return
+    lower()
+    if rest:
+        assert leaving.skipped is not None
+        go_on = exits.unset(leaving.skipped, s.low.frame, s.b)
+        _branch(s, node.span, go_on, (rest, ()), rest[-1], block)
+
+
+def _branch(
+    s: State, span: Span, condition: Value, sides: tuple[tuple[ast.Stmt, ...], ...],
+    last: ast.Stmt, block: Block,
+) -> None:  # fmt: skip
+    """Both sides of a condition, behind which what follows ``last`` goes on."""
+    leaving = s.leaving[-1]
+    live = s.live.after.get(last, frozenset())
+    if any(exits.may_leave(s.typed, x, leaving.loop) for side in sides for x in side):
+        live |= leaving.needed
+    changed = [x for x in assigned(s.typed, sides[0] + sides[1]) if x in live]
+    changed = [x for x in (*changed, *leaving.hidden) if _begin(s, x, span)]
     before = snapshot(s)
     with s.b.region() as first:
-        block(s, node.body)
-        a = None if s.b.terminated else _settle(s, changed, node.span)
+        block(s, sides[0])
+        _settle(s, changed, span)
     then = snapshot(s)
     restore(s, before)
     with s.b.region() as second:
-        block(s, node.orelse)
-        b = None if s.b.terminated else _settle(s, changed, node.span)
-    other = snapshot(s)
-    end = Operation("tile.yield", span=node.span)
-    if a is None or b is None:
-        # One side leaves: what is behind the condition belongs to the other.
-        ends = [closed(first) if a is None else Region((), (end,)),
-                closed(second) if b is None else Region((), (end,))]  # fmt: skip
-        s.b.if_(condition, ends[0], ends[1])
-        if a is not None or b is not None:
-            s.b.current.operations.extend((first if a is not None else second).operations)
-            restore(s, then if a is not None else other)
-        return
-    _join(s, node, condition, changed, (first, then), (second, other))
+        block(s, sides[1])
+        _settle(s, changed, span)
+    _join(s, span, condition, changed, (first, then), (second, snapshot(s)))
+    for kept, now in ((before.variables, s.low.frame.variables), (before.tiles, s.tiles)):
+        for local in kept:  # nobody reads what only one side has made of it
+            if local not in changed:
+                now[local] = kept[local]  # type: ignore[assignment]
 
 
-def _settle(s: State, locals_: Sequence[Local], span: Span) -> bool:
+def _settle(s: State, locals_: Sequence[Local], span: Span) -> None:
     for local in locals_:
         if local in s.tiles:
             s.tiles[local] = s.held(s.tiles[local], span)
-    return True
 
 
 def _join(
-    s: State, node: ast.If, condition: Value, changed: Sequence[Local],
+    s: State, span: Span, condition: Value, changed: Sequence[Local],
     first: tuple[object, Snapshot], second: tuple[object, Snapshot],
 ) -> None:  # fmt: skip
     from tessera_lang.ir.tile.builder import RegionBuilder
@@ -197,7 +221,7 @@ def _join(
         assert isinstance(builder, RegionBuilder)
         sides.append((_gather(s, differing, fixed), builder))
     names = _names(s, differing, fixed)
-    regions = [closed(r, Operation("tile.yield", tuple(v), span=node.span)) for v, r in sides]
+    regions = [closed(r, Operation("tile.yield", tuple(v), span=span)) for v, r in sides]
     found = s.b.if_(condition, regions[0], regions[1], names)
     restore(s, first[1])
     for value in found:
@@ -246,6 +270,9 @@ def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
         attributes["pipeline_stages"] = s.stages
     lowers = [s.b.number(0)] * len(stops)
     widths = [s.b.number(int(n)) for n in steps]  # type: ignore[call-overload]
+    if len(stops) == 1 and exits.breaks(s.typed, node.body):
+        _counted(s, node, variables[0], (lowers[0], stops[0], widths[0]), call, block)
+        return
     _emit(s, node, variables, (lowers, stops, widths), attributes, block)
 
 
@@ -258,7 +285,7 @@ def _range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
     known = s.b.known(step)
     t = s.typed.variables.get(variable)
     index = not isinstance(t, Scalar) or t.dtype == INDEX
-    if known is None or known <= 0 or not index or leaves(node.body):
+    if known is None or known <= 0 or not index or exits.breaks(s.typed, node.body):
         _counted(s, node, variable, (lower, upper, step), call, block)
         return
     attributes: dict[str, Attribute] = {"plain": True}
@@ -267,35 +294,20 @@ def _range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
     _emit(s, node, [variable], ([lower], [upper], [step]), attributes, block)
 
 
-def leaves(body: tuple[ast.Stmt, ...]) -> bool:
-    """Whether a loop may be left, or an iteration cut short."""
-    for n in body:
-        match n:
-            case ast.Break() | ast.Continue() | ast.Return():
-                return True
-            case ast.If():
-                if leaves(n.body) or leaves(n.orelse):
-                    return True
-            case ast.With():
-                if leaves(n.body):
-                    return True
-            case ast.For() | ast.While():
-                if any(isinstance(x, ast.Return) for x in nodes(n.body)):
-                    return True
-            case _:
-                pass
-    return False
-
-
 Bounds = tuple[list[Value], list[Value], list[Value]]
 
 
 def _carried(s: State, node: ast.For | ast.While, own: Sequence[Local]) -> tuple[Local, ...]:
     """Variables an iteration takes from the one before, or leaves to what follows."""
-    needed = s.live.head.get(node, frozenset()) | s.live.after.get(node, frozenset())
+    needed = _needed(s, node)
     found = [x for x in assigned(s.typed, node.body) if x in needed and x not in own]
     found += [x for x in own if x in s.live.after.get(node, frozenset())]
     return tuple(x for x in dict.fromkeys(found) if _begin(s, x, node.span))
+
+
+def _needed(s: State, node: ast.For | ast.While) -> frozenset[Local]:
+    """Variables that are read at the head of a loop or behind it."""
+    return s.live.head.get(node, frozenset()) | s.live.after.get(node, frozenset())
 
 
 def _attempts(
@@ -347,7 +359,8 @@ def _emit(
     attributes: dict[str, Attribute], block: Block,
 ) -> None:  # fmt: skip
     lowers, uppers, steps = bounds
-    locals_ = _carried(s, node, variables)
+    leaving = exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
+    locals_ = (*_carried(s, node, variables), *_over(s, leaving))
     own = [x for x in variables if x in locals_]
     _will_write(s, node.body)
     b = s.b
@@ -366,12 +379,8 @@ def _emit(
             for variable, value, lower, upper in zip(variables, at, lowers, uppers, strict=True):
                 s.low.frame.variables[variable] = value
                 s.below[value] = lower, upper
-            s.carried.append((locals_, loose))
-            block(s, node.body)
-            s.carried.pop()
-            for local in locals_:
-                if local in s.tiles:
-                    s.tiles[local] = s.held(s.tiles[local], node.span)
+            _round(s, node, leaving, block)
+            _settle(s, locals_, node.span)
             more = _changed(s, [x for x in locals_ if x not in loose], heads)
             for variable, value in zip(variables, at, strict=True):
                 if variable in own:  # read behind the loop: as Python leaves it
@@ -395,6 +404,24 @@ def _emit(
     _attempts(s, locals_, attempt)
 
 
+def _over(s: State, leaving: Leaving) -> tuple[Local, ...]:
+    """The flag that a loop is over, which it carries."""
+    exits.clear(leaving.broken, s.low.frame, s.b)
+    return () if leaving.broken is None else (leaving.broken,)
+
+
+def _round(s: State, node: ast.For | ast.While, leaving: Leaving, block: Block) -> None:
+    """The body of a loop, which does nothing once the loop is over."""
+    s.leaving.append(leaving)
+    exits.clear(leaving.skipped, s.low.frame, s.b)
+    if leaving.broken is None:
+        block(s, node.body)
+    else:
+        go_on = exits.unset(leaving.broken, s.low.frame, s.b)
+        _branch(s, node.span, go_on, (node.body, ()), node.body[-1], block)
+    s.leaving.pop()
+
+
 def _keep_shapes(s: State, locals_: Sequence[Local], after: Snapshot) -> None:
     """A variable that got its first value in the loop has the form it has at the end."""
     for local in locals_:
@@ -408,8 +435,7 @@ def _keep_shapes(s: State, locals_: Sequence[Local], after: Snapshot) -> None:
 def while_loop(s: State, node: ast.While, block: Block) -> None:
     if s.typed.constants.get(node.test) is False:
         return
-    locals_ = _carried(s, node, ())
-    _while(s, node, locals_, lambda: truth(s, node.test), lambda: block(s, node.body))
+    _while(s, node, _carried(s, node, ()), lambda: truth(s, node.test), None, block)
 
 
 def _counted(
@@ -440,23 +466,25 @@ def _counted(
         falling = b.binary("and", b.cmp("lt", step, b.number(0)), down)
         return b.binary("or", b.binary("and", rising, up), falling)
 
-    def body() -> None:
+    def step_on() -> None:
         at = s.low.frame.variables[counter]
         assert isinstance(at, Value)
         s.low.frame.variables[variable] = b.cast(at, dtype)
         # The next place is known at once, so that ``continue`` may carry it.
         s.low.frame.variables[counter] = b.binary("add", at, step)
-        block(s, node.body)
 
-    _while(s, node, (counter, *locals_), test, body)
+    _while(s, node, (counter, *locals_), test, step_on, block)
 
 
 def _while(
     s: State, node: ast.For | ast.While, locals_: tuple[Local, ...], test: Callable[[], Value],
-    body: Callable[[], None],
+    begin: Callable[[], None] | None, block: Block,
 ) -> None:  # fmt: skip
+    """A loop that goes on while ``test`` holds and nothing has left it."""
     b = s.b
     _will_write(s, node.body)
+    leaving = exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
+    locals_ = (*locals_, *_over(s, leaving))
 
     def attempt(loose: frozenset[Local]) -> frozenset[Local]:
         names, start = _names(s, locals_, loose), _gather(s, locals_, loose)
@@ -464,22 +492,19 @@ def _while(
         arguments = [(n, v.type) for n, v in zip(names, start, strict=True)]
         with b.region(*arguments) as head:
             _bind_all(s, locals_, loose, head.arguments)
-            b.condition(test(), *head.arguments)
+            b.condition(_goes_on(s, leaving, test), *head.arguments)
         with b.region(*arguments) as inside:
             _bind_all(s, locals_, loose, inside.arguments)
             heads = _heads(s, locals_)
-            s.carried.append((locals_, loose))
-            body()
-            s.carried.pop()
-            more: frozenset[Local] = frozenset()
-            if not b.terminated:
-                for local in locals_:
-                    if local in s.tiles:
-                        s.tiles[local] = s.held(s.tiles[local], node.span)
-                more = _changed(s, [x for x in locals_ if x not in loose], heads)
-                b.yield_(*_gather(s, locals_, loose))
-        if leaves(node.body):  # an exit may carry any extent
-            more |= frozenset(x for x in locals_ if x in s.tiles and x not in loose)
+            s.leaving.append(leaving)
+            exits.clear(leaving.skipped, s.low.frame, b)
+            if begin is not None:
+                begin()
+            block(s, node.body)
+            s.leaving.pop()
+            _settle(s, locals_, node.span)
+            more = _changed(s, [x for x in locals_ if x not in loose], heads)
+            b.yield_(*_gather(s, locals_, loose))
         restore(s, before)
         if more:
             return more | loose
@@ -491,3 +516,18 @@ def _while(
         return loose
 
     _attempts(s, locals_, attempt)
+
+
+def _goes_on(s: State, leaving: Leaving, test: Callable[[], Value]) -> Value:
+    """Whether there is another round: the test is not asked once the loop is over."""
+    if leaving.broken is None:
+        return test()
+    b = s.b
+    go_on = exits.unset(leaving.broken, s.low.frame, b)
+    with b.region() as asked:
+        b.yield_(test())
+    with b.region() as over:
+        b.yield_(b.constant(False, BOOL))
+    (found,) = b.if_(go_on, asked.region, over.region, ["goes_on"])
+    b.defined_here(found)
+    return found

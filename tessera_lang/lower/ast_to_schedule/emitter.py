@@ -13,7 +13,7 @@ from tessera_lang.ir.core import IRType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.tile.builder import RegionBuilder
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, apply_operator
 
 Key = tuple[object, ...]
@@ -29,6 +29,7 @@ class Emitter(ScheduleBuilder):
         self._known: list[dict[Key, Value]] = [{}]
         self._depth: dict[Value, int] = {}
         self._numbers: dict[Value, int] = {}
+        self._sums: dict[Value, tuple[Value, int]] = {}
 
     # --- regions ----------------------------------------------------------------------------
 
@@ -108,6 +109,13 @@ class Emitter(ScheduleBuilder):
             self._depth[found] = _FLOOR
         return found
 
+    def cast(self, a: Value, dtype: DType, hint: str = "") -> Value:
+        """A number is made an index once, so that equal bounds are one value."""
+        if dtype != INDEX or a.type == INDEX or not isinstance(a.type, DType):
+            return super().cast(a, dtype, hint)
+        kept = self.recall(("index", a))
+        return kept if kept is not None else self.remember(("index", a), super().cast(a, dtype))
+
     # --- index values -------------------------------------------------------------------------
 
     def index(self, value: int, name: str = "") -> Value:
@@ -143,7 +151,16 @@ class Emitter(ScheduleBuilder):
         if op in ("add", "mul", "min", "max") and id(a) > id(b):
             key = (op, b, a)
         found = self._placed(key, (a, b))
-        return found if found is not None else self._outermost(key, op, (a, b))
+        if found is None:
+            found = self._outermost(key, op, (a, b))
+        if op == "add" and (x is not None or y is not None):
+            self._sums[found] = (b, x) if x is not None else (a, y or 0)
+        return found
+
+    def apart(self, a: Value, b: Value) -> int | None:
+        """``a - b``, where ``a`` was made of ``b`` by adding a number."""
+        of, number = self._sums.get(a, (a, 0))
+        return number if of is b else None
 
     def add(self, a: Value, b: Value) -> Value:
         return self.arithmetic("add", a, b)

@@ -6,7 +6,7 @@ Owns what each builtin of tiles means. Plain functions of the program are inline
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import TileType, Value
 from tessera_lang.lower.ast_to_schedule import combine, inline, slices
@@ -32,7 +32,7 @@ from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType
-from tessera_lang.types.type import Tile
+from tessera_lang.types.type import Scalar, Tensor, Tile, Type
 
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
            "op.trunc": "trunc", "op.abs": "abs", "abs": "abs", "math.sqrt": "sqrt",
@@ -48,6 +48,8 @@ def call(s: State, e: ast.Call) -> Node | None:
     symbol = s.typed.symbols.get(e.function)
     instance = s.typed.calls.get(e)
     if instance is not None and not isinstance(symbol, Builtin):
+        if _is_of_elements(s, e, instance):
+            return _of_elements(s, e, instance)
         return inline.function(s, e, instance)
     if not isinstance(symbol, Builtin):
         raise Unsupported(e.span, "this call")
@@ -62,6 +64,8 @@ def call(s: State, e: ast.Call) -> Node | None:
         return _cast(s, e, e.arguments[0])
     if name in ("min", "max"):
         return _extreme(s, e, name)
+    if name == "math.fma":
+        return _fma(s, e)
     if name == "fast.exp":
         return _fast_exp(s, e)
     if name in _NATIVE:
@@ -187,13 +191,26 @@ def _native(s: State, e: ast.Call, name: str) -> Node:
     return combine.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
 
 
+def _fma(s: State, e: ast.Call) -> Node:
+    t, b = s.typed.types.get(e), s.b
+    given = [s.node(a) for a in e.arguments]
+    dtype = register_dtype(t) or given[0].dtype
+    given = [combine.cast(s, x, dtype) for x in given]
+    axes = combine.axes_of(s, given, t)
+    return Mapped(lambda v, w: b.fma(v[0], v[1], v[2]), tuple(given), dtype, axes, e.span)
+
+
 def _fast_exp(s: State, e: ast.Call) -> Node:
     """e to the power of x, by a power of two in f32: the error grows with the magnitude of x."""
     x = s.node(needed(s, e, "x"))
     wide = combine.cast(s, x, F32)
-    scaled = combine.mapped(s, "mul", (wide, combine.constant(s, _LOG2_E, F32)), F32)
-    power = combine.mapped(s, "exp2", (scaled,), F32, s.typed.types.get(e), e.span)
+    power = _power_of_e(s, wide, s.typed.types.get(e), e.span)
     return combine.cast(s, power, x.dtype)
+
+
+def _power_of_e(s: State, x: Node, t: Type | None = None, span: Span | None = None) -> Node:
+    scaled = combine.mapped(s, "mul", (x, combine.constant(s, _LOG2_E, F32)), F32)
+    return combine.mapped(s, "exp2", (scaled,), F32, t, span)
 
 
 def _extreme(s: State, e: ast.Call, name: str) -> Node:
@@ -231,29 +248,52 @@ def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     x = s.node(needed(s, e, "x"))
     t = s.typed.types.get(e)
     parameter = register_dtype(instance.parameter_types[0]) or F32
-    result = apply_to_elements(s, instance, combine.cast(s, x, parameter), e.span)
+    x = combine.cast(s, x, parameter)
+    result = apply_to_elements(s, instance, (x,), e.span)
+    if e in s.typed.rounded:
+        shorter = apply_to_elements(s, s.typed.rounded[e], (x,), e.span)
+        result = replace(result, rounded=shorter.function)
     return combine.cast(s, result, register_dtype(t) or result.dtype)
 
 
-def apply_to_elements(s: State, instance: TypedFunction, x: Node, span: Span) -> Node:
-    dtype = register_dtype(instance.returns) or x.dtype
+def _is_of_elements(s: State, e: ast.Call, instance: TypedFunction) -> bool:
+    """Whether a function of numbers is called with tiles."""
+    numbers = all(isinstance(t, Scalar) for t in instance.parameter_types)
+    given = [s.typed.types.get(a) for a in e.arguments]
+    return numbers and any(isinstance(t, Tensor | Tile) for t in given)
+
+
+def _of_elements(s: State, e: ast.Call, instance: TypedFunction) -> Node:
+    """A function of numbers, of the elements of tiles that meet."""
+    t = s.typed.types.get(e)
+    kinds = [register_dtype(kind) or F32 for kind in instance.parameter_types]
+    given = [combine.cast(s, s.node(a), d) for a, d in zip(e.arguments, kinds, strict=True)]
+    result = apply_to_elements(s, instance, given, e.span, t)
+    return combine.cast(s, result, register_dtype(t) or result.dtype)
+
+
+def apply_to_elements(
+    s: State, instance: TypedFunction, given: Sequence[Node], span: Span, t: Type | None = None
+) -> Mapped:
+    dtype = register_dtype(instance.returns) or given[0].dtype
 
     def apply(v: tuple[Value, ...], windows: Windows) -> Value:
-        b, (given,) = s.b, v
-        if not isinstance(given.type, TileType):
+        b = s.b
+        shape = next((x.type.shape for x in v if isinstance(x.type, TileType)), None)
+        if shape is None:
             found = apply_function(s.low, instance, v)
-            return b.cast(found, dtype) if isinstance(found, Value) else given
-        with b.region(("x", x.dtype)) as one:
+            return b.cast(found, dtype) if isinstance(found, Value) else v[0]
+        with b.region(*(("x", x.dtype) for x in given)) as one:
             found = apply_function(s.low, instance, one.arguments)
         if not isinstance(found, Value):
             raise Unsupported(span, "a function of several results of a tile")
         try:
-            (made,) = Spread(b, given.type.shape).apply(one.region, (given,), (found,))
+            (made,) = Spread(b, shape).apply(one.region, v, (found,))
         except NotSpread as fault:
             raise Unsupported(span, f"`{fault}` in a function of each element") from None
         return b.cast(made, dtype)
 
-    return Mapped(apply, (x,), dtype, x.axes, span)
+    return Mapped(apply, tuple(given), dtype, combine.axes_of(s, given, t), span)
 
 
 # --- reductions ------------------------------------------------------------------------------
@@ -315,10 +355,8 @@ def _cumsum(s: State, e: ast.Call) -> Node:
 
 
 def _softmax(s: State, e: ast.Call) -> Node:
-    """A row with nothing valid in it, or with only -inf, is all zeros."""
-    exponential = s.typed.calls.get(e)
-    if exponential is None:
-        raise Unsupported(e.span, "`op.softmax` without its exponential")
+    """A row with nothing valid in it, or with only -inf, is all zeros. Powers in f32 are the
+    machine's: no x is above 0, and the sum of a row errs more."""
     x = s.node(needed(s, e, "x"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     x = combine.cast(s, x, dtype)
@@ -338,7 +376,12 @@ def _softmax(s: State, e: ast.Call) -> Node:
     none = combine.compared(s, "eq", top, combine.constant(s, float("-inf"), dtype))
     top = combine.select(s, none, zero, top)
     below = combine.mapped(s, "sub", (x, back(top)), dtype)
-    power = apply_to_elements(s, exponential, below, e.span)
+    exponential = s.typed.calls.get(e)  # of f64
+    power = (
+        _power_of_e(s, below)
+        if exponential is None
+        else apply_to_elements(s, exponential, (below,), e.span)
+    )
     total = reduced(s, "add", power, axis, e.span)
     empty = combine.compared(s, "eq", total, zero)
     total = combine.select(s, empty, unit, total)

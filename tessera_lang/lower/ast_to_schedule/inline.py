@@ -6,16 +6,17 @@ Owns how arguments are bound. Must not know statements: those come in through th
 from __future__ import annotations
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import combine
+from tessera_lang.lower.ast_to_schedule import combine, control
+from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.nodes import Node
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.calls import apply_function, decided, default_of, returns_last
 from tessera_lang.lower.context import Frame, Unsupported
 from tessera_lang.lower.sizes import size_value
 from tessera_lang.lower.statements import settled
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import Tensor, Tile
+from tessera_lang.types.type import Scalar, Tensor, Tile
 
 
 def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
@@ -48,7 +49,7 @@ def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
         if len(numbers) == len(arguments):
             found = apply_function(s.low, instance, numbers)
             return None if isinstance(found, tuple) else combine.number(found)
-    if not returns_last(body):
+    if not returns_last(body) and not isinstance(instance.returns, Tile | Scalar):
         help_text = "give the function one `return`, as its last statement"
         raise Unsupported(e.span, f"`{instance.declaration.name}` with several ways out", help_text)
     return _run(s, inner, body)
@@ -57,17 +58,44 @@ def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
 def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Node | None:
     outer, s.low.frame = s.low.frame, inner
     s.frames.append(inner)
+    value = Local("result", "variable", None)
+    leaving = leaving_of_function(inner.typed, body, None)
+    clear(leaving.skipped, inner, s.b)
+    if not returns_last(body):
+        leaving.value = value
+        control.begin(s, value, inner.typed.returns, inner.typed.declaration.name_span)
+    s.leaving.append(leaving)
     try:
-        tail = body[-1] if body and isinstance(body[-1], ast.Return) else None
-        s.block(body[:-1] if tail is not None else body)
-        if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
-            return None
-        found = s.evaluate(tail.value)
-        if isinstance(found, tuple):
-            raise Unsupported(tail.span, "several results of a function of tiles")
+        if leaving.value is not None:
+            s.block(body)
+            found = s.tiles.get(value) or inner.variables[value]
+        else:
+            tail = body[-1] if body and isinstance(body[-1], ast.Return) else None
+            s.block(body[:-1] if tail is not None else body)
+            if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
+                return None
+            found = s.evaluate(tail.value)
+            if isinstance(found, tuple):
+                raise Unsupported(tail.span, "several results of a function of tiles")
         if isinstance(found, Value):
             return combine.number(found)
+        assert not isinstance(found, tuple)
         return combine.converted(s, found, inner.typed.returns)
     finally:
+        s.leaving.pop()
         s.frames.pop()
         s.low.frame = outer
+
+
+def give_back(s: State, e: ast.Expr) -> None:
+    """``return e`` in a function with several ways out: what it gives is kept in a variable."""
+    value = s.leaving[-1].value
+    assert value is not None
+    found = s.evaluate(e)
+    if isinstance(found, tuple):
+        raise Unsupported(e.span, "several results of a function of tiles")
+    if isinstance(found, Value) and not isinstance(s.typed.returns, Tile):
+        s.low.frame.variables[value] = settled(s.low, found, s.typed.returns)
+        return
+    node = combine.number(found) if isinstance(found, Value) else found
+    s.tiles[value] = s.held(combine.converted(s, node, s.typed.returns), e.span)

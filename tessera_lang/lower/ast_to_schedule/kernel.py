@@ -11,6 +11,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, PointerType, Program
 from tessera_lang.lower import conditions
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
+from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
 from tessera_lang.lower.ast_to_schedule.values import evaluate, hook, node_of
@@ -55,9 +56,10 @@ def lower_tile_kernel(
     with builder.region() as body:
         frame.open()
         _open_results(state, frame, info)
+        state.leaving.append(leaving_of_function(typed, typed.declaration.body, None))
+        clear(state.leaving[-1].skipped, lowering.frame, builder)
         lower_block(state, typed.declaration.body)
-        if not builder.terminated:
-            builder.return_()
+        builder.return_()
     region = without_unused(frame, tuple(body.operations))
     with builder.at(typed.declaration.name_span):
         builder.schedule_kernel(
@@ -208,6 +210,7 @@ def _plan(
         group=(1,),
         grid=None,
         sites=tuple(lowering.sites),
+        prints=tuple(lowering.prints),
         conditions=(*conditions.conditions(lowering, info.conditions), *agreed),
         results=tuple(
             ResultPlan(dtype.name, dims, i in zeroed)

@@ -101,7 +101,8 @@ class Iota:
 class Mapped:
     """``function`` of equal tiles, element by element; operands that are scalars stay so.
 
-    ``sum`` marks a plain addition, into which a product may be fused.
+    ``sum`` marks a plain addition, into which a product may be fused. ``rounded`` serves instead
+    where the result goes into a float of at most 16 bits.
     """
 
     function: Callable[[tuple[Value, ...], Windows], Value]
@@ -110,6 +111,7 @@ class Mapped:
     axes: tuple[Axis, ...]
     span: Span | None = None
     kind: Literal["", "add", "cast"] = ""
+    rounded: Callable[[tuple[Value, ...], Windows], Value] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX, DType
-from tessera_lang.types.type import Tensor, Tile, TileAxis, Type
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Type
 
 MOST_ELEMENTS = 1 << 17
 """More than this is cut into tiles by the schedule, even where every size is known."""
@@ -59,10 +59,17 @@ def number(s: State, e: ast.Expr) -> Value:
     known = s.typed.constants.get(e)
     if isinstance(known, int) and not isinstance(known, bool):
         return s.b.number(known)
+    found = s.typed.types.get(e)
+    if isinstance(e, ast.Binary) and e.operator in _EXACT and found == Scalar(INDEX):
+        return s.b.arithmetic(_EXACT[e.operator], number(s, e.left), number(s, e.right))
     value = lower_expression(s.low, e)
     if not isinstance(value, Value) or not isinstance(value.type, DType):
         raise Unsupported(e.span, "this value as an index")
     return s.b.cast(value, INDEX)
+
+
+_EXACT = {"+": "add", "-": "sub", "*": "mul"}
+"""Operators that are computed once for equal operands, so that equal bounds are one value."""
 
 
 def _literal(s: State, e: ast.Expr) -> int | None:
@@ -144,14 +151,17 @@ class _Slice:
         dim = base.dims[position]
         step = 1 if item.step is None else _literal(s, item.step) or 1
         start = bound(s, item.lower, extent, s.b.number(0))
-        stop = s.b.arithmetic("min", bound(s, item.upper, extent, extent), extent)
+        end = bound(s, item.upper, extent, extent)
         shown = self._next()
         if item.lower is None and item.upper is None and step == 1:
             self._keep_whole(position, shown)
             return
         found = s.dim(shown.extent) if shown is not None else None
-        if found is None:
-            found = s.b.clip(start, stop, step)
+        width = s.b.apart(end, start)
+        if found is None and width is not None and step == 1:
+            found = s.b.room(extent, start, s.b.number(max(0, width)))
+        elif found is None:
+            found = s.b.clip(start, s.b.arithmetic("min", end, extent), step)
         move = s.b.arithmetic("mul", start, s.b.number(base.steps[position]))
         self.starts[dim] = s.b.add(self.starts[dim], move)
         self._keep(position, step, Axis(found, shown.capacity if shown is not None else None))
@@ -263,6 +273,9 @@ def subscript(s: State, e: ast.Subscript) -> Node:
     if isinstance(s.typed.types.get(e.value), Tensor):
         if not isinstance(base, Read):
             raise Unsupported(e.span, "a part of this array")
+        if not base.axes:  # nothing but new axes can stand in the brackets
+            one = Axis(s.b.number(1), 1)
+            return Filled(combine.scalar_of(s, base), base.dtype, (one,) * len(e.items))
         part, _ = part_of_array(s, e, base, write=False)
         if isinstance(part, Read) and not part.axes:
             return _element(s, e, part)

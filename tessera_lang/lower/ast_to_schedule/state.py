@@ -12,6 +12,7 @@ from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.demand import Demand
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
+from tessera_lang.lower.ast_to_schedule.exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
 from tessera_lang.lower.ast_to_schedule.nests import Nests
 from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node, Read
@@ -55,9 +56,7 @@ class State:
     lives: dict[TypedFunction, Liveness] = field(default_factory=dict[TypedFunction, Liveness])
     stages: int | None = None  # of the pipeline around
     double_buffer: bool | None = None
-    carried: list[tuple[tuple[Local, ...], frozenset[Local]]] = field(
-        default_factory=list[tuple[tuple[Local, ...], frozenset[Local]]]
-    )
+    leaving: list[Leaving] = field(default_factory=list[Leaving])  # the innermost is the last
     made: Nests | None = None
 
     def node(self, e: ast.Expr) -> Node:

@@ -10,7 +10,15 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower import operators
-from tessera_lang.lower.ast_to_schedule import combine, control, functions, stores, values
+from tessera_lang.lower.ast_to_schedule import (
+    combine,
+    control,
+    exits,
+    functions,
+    inline,
+    stores,
+    values,
+)
 from tessera_lang.lower.ast_to_schedule.nodes import (
     Axis,
     Filled,
@@ -39,16 +47,27 @@ from tessera_lang.types.type import Scalar, Tensor, Tile
 
 def lower_block(s: State, statements: tuple[ast.Stmt, ...]) -> None:
     """Statements in order; those behind an exit are never reached and give nothing."""
-    for statement in statements:
-        if s.b.terminated:
-            return
+    for i, statement in enumerate(statements):
         with s.b.at(statement.span):
             try:
+                if exits.may_leave(s.typed, statement, s.leaving[-1].loop):
+                    _leave(s, statement, statements[i + 1 :])
+                    return
                 _statement(s, statement)
             except Unsupported as fault:
                 report(s, fault)
             except Refused as refused:
                 s.low.sink.add(refused.diagnostic)
+
+
+def _leave(s: State, statement: ast.Stmt, rest: tuple[ast.Stmt, ...]) -> None:
+    """An exit, or a statement that may be left by one, with what stands behind it."""
+    if not isinstance(statement, ast.Break | ast.Continue | ast.Return):
+        control.leave_from(s, statement, rest, lambda: _statement(s, statement), lower_block)
+        return
+    if isinstance(statement, ast.Return):
+        _return(s, statement)
+    exits.leave(statement, s.leaving[-1], s.low.frame, s.b)
 
 
 def report(s: State, fault: Unsupported) -> None:
@@ -77,12 +96,8 @@ def _statement(s: State, node: ast.Stmt) -> None:
             control.while_loop(s, node, lower_block)
         case ast.With():
             _with(s, node)
-        case ast.Break():
-            s.b.break_(*control.current(s))
-        case ast.Continue():
-            s.b.continue_(*control.current(s))
-        case ast.Return():
-            _return(s, node)
+        case ast.Break() | ast.Continue() | ast.Return():
+            raise ValueError("exits are taken by the block they stand in")
         case ast.Assert():
             _assert(s, node)
         case ast.Pass() | ast.ErrorStmt():
@@ -399,17 +414,18 @@ def _as_part(
 
 def _return(s: State, node: ast.Return) -> None:
     """Store what is returned into the kernel's results; arrays made here are there already."""
-    if node.value is not None and not isinstance(node.value, ast.NoneLit):
-        items = node.value.items if isinstance(node.value, ast.TupleExpr) else (node.value,)
-        for item, view in zip(items, s.results, strict=True):
-            symbol = s.typed.symbols.get(item)
-            if isinstance(symbol, Local) and s.result_of.get(symbol) is view:
-                continue
-            found = s.evaluate(item)
-            if isinstance(found, tuple):
-                raise Unsupported(item.span, "this as a result")
-            found = combine.number(found) if isinstance(found, Value) else found
-            stores.fill(s, view, found, item.span)
-    if s.b.depth > 1:
-        raise Unsupported(node.span, "`return` inside of a loop or condition")
-    s.b.return_()
+    if node.value is None or isinstance(node.value, ast.NoneLit):
+        return
+    if len(s.frames) > 1:
+        inline.give_back(s, node.value)
+        return
+    items = node.value.items if isinstance(node.value, ast.TupleExpr) else (node.value,)
+    for item, view in zip(items, s.results, strict=True):
+        symbol = s.typed.symbols.get(item)
+        if isinstance(symbol, Local) and s.result_of.get(symbol) is view:
+            continue
+        found = s.evaluate(item)
+        if isinstance(found, tuple):
+            raise Unsupported(item.span, "this as a result")
+        found = combine.number(found) if isinstance(found, Value) else found
+        stores.fill(s, view, found, item.span)

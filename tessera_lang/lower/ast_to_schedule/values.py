@@ -36,6 +36,8 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
             if t.axes:
                 raise Unsupported(e.span, "a tile in a place of numbers")
             return combine.scalar_of(s, node_of(s, e))
+        if isinstance(t, Tensor) and not t.shape and e in s.typed.coercions:
+            return combine.scalar_of(s, node_of(s, e))
         if isinstance(e, ast.Call) and is_tile_call(s, e):
             found = functions.call(s, e)
             return combine.scalar_of(s, found) if found is not None else ()

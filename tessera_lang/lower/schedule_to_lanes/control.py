@@ -75,10 +75,25 @@ def _scalar(s: Lowering, op: Operation) -> None:
         attributes = {**attributes, "uniform": True}
     operands = tuple(s.scalar(v) for v in op.operands)
     results = tuple(Value(v.type, v.name) for v in op.results)
-    s.b.append(replace(op, operands=operands, results=results, attributes=attributes))
+    made = replace(op, operands=operands, results=results, attributes=attributes)
+    if op.name == "tile.print" and s.lanes > 1:
+        _by_one(s, made)
+        return
+    s.b.append(made)
     s.values.update(zip(op.results, results, strict=True))
     if op.name == "tile.view" and is_pointer(operands[0]):
         s.roots[results[0]] = operands[0]
+
+
+def _by_one(s: Lowering, op: Operation) -> None:
+    """What one lane does for all."""
+    first = s.b.cmp("eq", s.b.lane_linear(), s.b.index(0))
+    with s.b.region() as then:
+        s.b.append(op)
+        s.b.yield_()
+    with s.b.region() as otherwise:
+        s.b.yield_()
+    s.b.if_(first, then.region, otherwise.region)
 
 
 # --- loops -----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from tessera_lang.types.shape import Dim, dim_op
 _LANES = 256  # of a group on a GPU
 _MOST_AXES = 3
 _WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
-           "tile.atomic_cas", "tile.atomic_store", "tile.assert")  # fmt: skip
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

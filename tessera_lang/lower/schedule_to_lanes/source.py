@@ -81,7 +81,10 @@ class Source:
 
     def is_last(self, op: Operation, value: Value, uses: Sequence[Operation]) -> bool:
         """Whether no use of ``value`` (a use stands in its region, or below) can run after ``op``
-        is done. Uses in the other side of an ``if`` cannot."""
+        is done. Uses in the other side of an ``if`` cannot, nor any where ``op`` stands outside
+        of the region of ``value``, which is over then."""
+        if self.index_in(op, self.place_of(value)) is None:
+            return True
         return all(self._is_before(op, value, use) for use in uses)
 
     def _is_before(self, op: Operation, value: Value, use: Operation) -> bool:

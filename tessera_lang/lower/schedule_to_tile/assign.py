@@ -173,7 +173,7 @@ class Layouts:
             case "for" | "tile.while" | "tile.if" | "tile.scope":
                 self._control(operation)
             case "combine":
-                for total, part in zip(operation.regions[0].arguments, operation.operands[5:],
+                for total, part in zip(operation.regions[0].arguments, operation.operands[6:],
                                        strict=True):  # fmt: skip
                     self._same[total] = part
             case "transpose":
@@ -295,9 +295,22 @@ class Layouts:
             held //= 2
         return max(1, held)
 
-    def _blocked(self, value: Value, access: Access) -> RegisterLayout:
+    def _blocked(self, value: Value, access: Access, beside: bool = False) -> RegisterLayout:
         order, vector = self._order(value, access), self._vector(value, access)
-        return blocked(self.shape(value), vector, self.engine.warps, order)
+        return blocked(self.shape(value), vector, self.engine.warps, order, beside)
+
+    def _repeated(self, values: Sequence[Value], layout: RegisterLayout) -> int:
+        """Registers of the tiles with an axis less that are spread over these values; what is
+        reduced along an axis had better not meet across warps."""
+        registers = 0
+        for _, big, small, axis in self._slices:
+            if self._node(big) not in values:
+                continue
+            source = self.facts.operation(small)
+            if source is not None and source.name == _PREFIX + "reduce":
+                return 0
+            registers += canonical(layout.without_axis(axis)).register_count
+        return registers
 
     def _serves(self, layout: RegisterLayout, value: Value, access: Access) -> bool:
         """Whether accesses in this layout fill sectors with pieces that are wide enough."""
@@ -341,7 +354,7 @@ class Layouts:
 
     def wish(self, values: Sequence[Value]) -> tuple[Value, RegisterLayout]:
         """The layout that suits the greatest access to one of the values; else row-major."""
-        best: tuple[tuple[int, int], Value, RegisterLayout] | None = None
+        best: tuple[tuple[int, int], Value, Access] | None = None
         for value in values:
             for operation in self._accesses.get(value, ()):
                 access = access_of(operation)
@@ -349,9 +362,11 @@ class Layouts:
                 # the wider ones do too.
                 weight = (self._weight(value, operation), -self._vector(value, access))
                 if best is None or weight > best[0]:
-                    best = (weight, value, self._blocked(value, access))
+                    best = (weight, value, access)
         if best is not None:
-            return best[1:]
+            _, value, access = best
+            layouts = [self._blocked(value, access, beside) for beside in (False, True)]
+            return value, min(layouts, key=lambda layout: self._repeated(values, layout))
         value = max(values, key=lambda v: prod(self.shape(v)))
         return value, blocked(self.shape(value), 1, self.engine.warps)
 

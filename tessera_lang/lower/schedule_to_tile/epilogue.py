@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tessera_lang.analysis.layouts import canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, digits
-from tessera_lang.lower.schedule_to_tile.maps import Boxes, Maps, buffer_starts, coordinates
+from tessera_lang.lower.schedule_to_tile.maps import Boxes, Maps
 from tessera_lang.opt.schedule.copies import (
     Access,
     access_of,
@@ -79,7 +79,7 @@ def stores_in_parts(
         rows, whole = access.tile.sizes[-2:]
         part = replace(access.tile, shape=(rows // groups, width))
         boxes = maps.boxes(access, part) if store in by_tma else None
-        lines = shared_layout(part, 1)
+        lines = shared_layout(part, contiguous_axis(access, facts))
         t = BufferType(part.dtype, (STORE_BUFFERS, rows, width), layout=lines)
         key = t, boxes is None
         if key not in buffers:
@@ -137,15 +137,20 @@ def sliced(layout: RegisterLayout, axis: int, size: int) -> RegisterLayout | Non
 def _can_leave(store: Operation, inside: Sequence[Operation], facts: Facts) -> bool:
     """Whether a store may be asynchronous: it is done once a tile, and is the last to touch its
     array."""
-    if store.name != STORE or any(o.name in LOOPS and not is_grid(o) for o in inside):
+    if store.name != STORE or any(o.name in LOOPS and not _is_apart(o) for o in inside):
         return False
     access = access_of(store)
     if len(access.tile.shape) != 2 or not subtile_columns(access.tile):
         return False
     if not _is_last(store, access, facts):
         return False
-    rows = contiguous_axis(access, facts) == 1
-    return rows and not tma_reason(access, facts, "")
+    return not tma_reason(access, facts, "")
+
+
+def _is_apart(loop: Operation) -> bool:
+    """Whether no iteration of a loop touches what another writes."""
+    promised = loop.attributes.get("independent", ())
+    return is_grid(loop) or (bool(promised) and promised == loop.attributes.get("axes"))
 
 
 def _in_lines(store: Operation, facts: Facts) -> bool:
@@ -249,23 +254,28 @@ def _meet(body: Body, leaving: Leaving) -> None:
 
 
 def _send(body: Body, leaving: Leaving, starts: Sequence[Value], slot: Value, column: int) -> None:
+    """The boxes of the part that begins at a column. Lines of the array are rows of the tile, or
+    its columns where it is the transpose of what is stored."""
     b, boxes = body.builder, leaving.boxes
     assert boxes is not None
-    along = b.binary("add", starts[boxes.dims[0]], b.index(column))
+    rows, columns = leaving.access.dims
     with b.region() as region:
-        first = _first_line(body, leaving)
+        first = _first_row(body, leaving)
         for box in boxes.boxes:
-            line = b.binary("add", first, b.index(box.line)) if box.line else first
-            across = b.binary("add", starts[boxes.dims[1]], line)
-            where = buffer_starts(slot, b.index(box.panel), line, boxes.layout)
-            at = coordinates(boxes, starts, along, across)
-            b.emit("tma.store", (leaving.buffer, boxes.map, *where, *at))
+            by_rows = boxes.layout.major == 1
+            down, across = (box.line, box.panel) if by_rows else (box.panel, box.line)
+            row = b.binary("add", first, b.index(down)) if down else first
+            at = list(starts)
+            at[rows] = b.binary("add", starts[rows], row)
+            at[columns] = b.binary("add", starts[columns], b.index(column + across))
+            where = (slot, row, b.index(across))
+            b.emit("tma.store", (leaving.buffer, boxes.map, *where, *(at[d] for d in boxes.axes)))
         b.emit("tma.commit")
         b.yield_()
     _once(body, region.region, leaving.groups > 1)
 
 
-def _first_line(body: Body, leaving: Leaving) -> Value:
+def _first_row(body: Body, leaving: Leaving) -> Value:
     """The first of the rows that whoever sends is to send."""
     b = body.builder
     if leaving.groups == 1:

@@ -20,7 +20,7 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.types.shape import Dim, dim_op
 
 _WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
-           "tile.atomic_cas", "tile.atomic_store", "tile.assert")  # fmt: skip
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 _GROUPS_PER_UNIT = 4
 
 

@@ -59,7 +59,7 @@ from tessera_lang.types.shape import Dim, dim_op
 
 _GROUP = 4  # warps of a warp group
 _WRITES = ("tile.store", "tessera.schedule.store", "tile.atomic", "tile.atomic_cas",
-           "tile.atomic_store", "tile.assert")  # fmt: skip
+           "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 _BYTES_DEEP = 32  # of the contraction, one instruction
 
 

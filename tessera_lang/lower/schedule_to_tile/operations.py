@@ -41,7 +41,9 @@ def lower_single(body: Lowered, operation: Operation) -> None:
 def _scalar(body: Lowered, operation: Operation) -> None:
     """A scalar operation, a view, a fault check: the same on Tile IR."""
     if operation.name == "tile.store":
-        _store_one(body, operation)
+        body.write(operation.operands[1], operation)
+    if operation.name in ("tile.store", "tile.print"):
+        _by_one(body, operation)
         return
     if operation.name == "tile.load" and isinstance(operation.operands[0].type, ViewType):
         body.read(operation.operands[0], operation)
@@ -53,10 +55,9 @@ def _scalar(body: Lowered, operation: Operation) -> None:
         body.bind(value, result)
 
 
-def _store_one(body: Lowered, operation: Operation) -> None:
-    """One element, by one lane."""
+def _by_one(body: Lowered, operation: Operation) -> None:
+    """What one lane does for all."""
     builder = body.builder
-    body.write(operation.operands[1], operation)
     first = builder.cmp("eq", builder.lane_linear(), builder.index(0))
     with builder.region() as then:
         builder.emit(operation.name, body.scalars(operation.operands), (), operation.attributes)

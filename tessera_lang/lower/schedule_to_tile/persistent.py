@@ -1,8 +1,7 @@
 """Groups that walk over the tiles of a grid, or have one each: how many, and where each one lies.
 
-Owns the arithmetic of the walk: numbers of tiles along the axes, the place of a tile in an
-order of blocks of rows, clusters as neighbours along one axis. A tile's number counts clusters;
-it is below 2^32. Must not know what is done for a tile.
+Owns the arithmetic of the walk: numbers of tiles along the axes, clusters as neighbours along
+one axis. A tile's number counts clusters; it is below 2^32. Must not know what is done for a tile.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.facts import axes_of
+from tessera_lang.lower.schedule_to_tile.places import places
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, U32
 
@@ -60,7 +60,8 @@ class Walk:
     def variables(self, tile: Value) -> list[Value]:
         """The variables of the grid's loop for a tile: where it starts along each axis."""
         b = self.builder
-        numbers = self._numbers(b.cast(tile, U32))
+        height = b.constant(self.group_rows, U32) if self.group_rows > 1 else None
+        numbers = places(b, b.cast(tile, U32), self.counts, height)
         out: list[Value] = []
         for axis, number in enumerate(numbers):
             wide = b.cast(number, INDEX)
@@ -70,44 +71,6 @@ class Walk:
             moved = b.binary("mul", wide, self.steps[axis])
             out.append(b.binary("add", self.lowers[axis], moved))
         return out
-
-    def _numbers(self, tile: Value) -> list[Value]:
-        """Which tile it is along each axis: the last two in blocks of rows, those before them
-        outermost, the last of these fastest."""
-        b = self.builder
-        if len(self.counts) == 1:
-            return [tile]
-        *outer, rows, columns = self.counts
-        inner: list[Value] = []
-        rest = tile
-        if outer:
-            plane = b.binary("mul", rows, columns)
-            block = b.binary("floordiv", tile, plane)
-            rest = self._rest(tile, block, plane)
-            for count in reversed(outer[1:]):
-                quotient = b.binary("floordiv", block, count)
-                inner.insert(0, self._rest(block, quotient, count))
-                block = quotient
-            inner.insert(0, block)
-        return [*inner, *self._matrix(rest, rows, columns)]
-
-    def _matrix(self, tile: Value, rows: Value, columns: Value) -> tuple[Value, Value]:
-        b = self.builder
-        if self.group_rows <= 1:
-            row = b.binary("floordiv", tile, columns)
-            return row, self._rest(tile, row, columns)
-        height = b.constant(self.group_rows, U32)
-        band_size = b.binary("mul", height, columns)
-        band = b.binary("floordiv", tile, band_size)
-        within = self._rest(tile, band, band_size)
-        first = b.binary("mul", band, height)
-        left = b.binary("min", b.binary("sub", rows, first), height)
-        column = b.binary("floordiv", within, left)
-        return b.binary("add", first, self._rest(within, column, left)), column
-
-    def _rest(self, number: Value, quotient: Value, divisor: Value) -> Value:
-        b = self.builder
-        return b.binary("sub", number, b.binary("mul", quotient, divisor))
 
 
 def walk_of(

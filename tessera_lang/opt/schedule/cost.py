@@ -152,6 +152,26 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     return max(seen, asked) * _waiting(product, work)
 
 
+def dealt_cycles(work: Work, machine: Machine) -> float:
+    """Cycles of the whole launch where the turns of tiles are dealt out to groups that stay: as
+    many to each, and two tiles of each are shared with others."""
+    units, rates = machine.units, rates_of(machine)
+    whole = max(0, work.tiles // units - 1)
+    dealt = work.tiles - whole * units
+    alone = replace(work, cluster=1, tiles=max(work.tiles, units))
+    each = -(-dealt * work.turns // units) + whole * work.turns
+    turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
+    turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
+    leaving = work.written / rates.cache
+    begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    parts = -(-dealt * work.turns // max(1, each - whole * work.turns)) / max(1, dealt)
+    tiles = each / work.turns + 1
+    joining = 2 * _ARRIVING + (1 + max(1.0, parts)) * work.sums / _COMBINED
+    body = each * turn + tiles * (_TILE + leaving) + begin + joining
+    memory = work.traffic / rates.memory + _LATENCY
+    return max(body, memory) + _HIDDEN * min(body, memory)
+
+
 def _waiting(product: Product, work: Work) -> float:
     buffers = work.room // max(1, int(product.bytes()))
     return _WAITING.get(max(1, min(buffers, product.trips)), 1.0) if product.trips > 1 else 1.0

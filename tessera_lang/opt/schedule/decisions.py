@@ -26,6 +26,7 @@ from tessera_lang.opt.schedule.separate import separate
 from tessera_lang.opt.schedule.split import split_contraction
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.schedule.stage import stage
+from tessera_lang.opt.schedule.stream import deal_turns
 from tessera_lang.opt.schedule.subtile import subtile
 from tessera_lang.opt.schedule.swap import swap_operands
 from tessera_lang.opt.schedule.units import assign_units
@@ -40,8 +41,8 @@ def normalise(program: Program, context: Context) -> Program:
 
 _DECISIONS: tuple[Decide, ...] = (
     normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
-    assign_roles, cluster, subtile, split_contraction, pipeline, order_grid, persistent, read_ahead,
-    unroll, settle_staging, check_fit, peel, overlap,
+    assign_roles, deal_turns, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
+    read_ahead, unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 

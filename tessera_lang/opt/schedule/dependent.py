@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.record import dataclass
 
 _CHANGES = ("tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store", "tile.assert",
-            "tile.fence", PREFIX + "store", PREFIX + "accumulate")  # fmt: skip
+            "tile.print", "tile.fence", PREFIX + "store", PREFIX + "accumulate")  # fmt: skip
 _EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
 _MOVED = (LOAD, GATHER, PREFETCH, TRANSPOSE, PREFIX + "expand", PREFIX + "broadcast")
 _MADE = (PREFIX + "full", PREFIX + "iota")

@@ -39,7 +39,7 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
 from tessera_lang.opt.schedule.slices import depends_on
-from tessera_lang.opt.schedule.split import groups_of
+from tessera_lang.opt.schedule.split import groups_of, stream_of
 
 GROUP_ROWS = 8
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
@@ -58,6 +58,8 @@ def cluster(program: Program, context: Context) -> Program:
         return program
     if not context.machine.has("cluster") or "roles" not in kernel.attributes:
         return program
+    if stream_of(kernel):
+        return program  # its groups are at different turns
     grid = facts.grid
     if grid is None or cluster_reason(facts, (2, 1)):
         return program
@@ -98,7 +100,7 @@ def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     if len(variables) != 1:
         return "groups share copies along one axis of the grid"
     ((variable, _),) = variables
-    if any(o.name in ("tile.load", "tile.assert") for o in grid.walk()):
+    if any(o.name in ("tile.load", "tile.assert", "tile.print") for o in grid.walk()):
         return "its tiles read single elements, which a tile beyond the edge has not"
     staged = [x for x in facts.reads if is_staged(x)]
     if all(depends_on(x.starts, variable, facts) for x in staged):

@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.cost import Work, cycles, in_parts
+from tessera_lang.opt.schedule.cost import Work, cycles, dealt_cycles, in_parts
 from tessera_lang.opt.schedule.facts import Estimate, Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.opt.schedule.sums import sums_of
@@ -26,7 +26,7 @@ from tessera_lang.target.machine import Machine
 
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _LEAST_TURNS = 4  # of a part
-_WORTH = 0.85  # of the cycles without parts
+WORTH = 0.85  # of the cycles without parts
 _WAVES = 2  # parts that a multiprocessor gets at most
 
 
@@ -34,17 +34,19 @@ def split_contraction(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu":
         return program
+    if stream_of(kernel):
+        return program
     facts = facts_of(kernel)
     loop = sums_of(facts)
     if said_by_user(kernel, "split"):
-        reason = loop.reason or _said_reason(kernel, facts)
+        reason = loop.reason or said_reason(kernel, facts)
         if reason:
             return with_kernel(program, overruled(kernel, "split", 1, context, reason))
         return program
     work = work_of(facts, {}, context.machine)
     if not _is_few(work, context.machine):
         return program
-    reason = loop.reason or _said_reason(kernel, facts)
+    reason = loop.reason or said_reason(kernel, facts)
     if reason:
         context.note("T0749", f"the contraction is not split: {reason}", kernel.span)
         return program
@@ -69,7 +71,7 @@ def _is_few(work: Work, machine: Machine) -> bool:
     return 2 * work.tiles <= machine.units * _WAVES and work.turns >= 2 * _LEAST_TURNS
 
 
-def _said_reason(kernel: Operation, facts: Facts) -> str:
+def said_reason(kernel: Operation, facts: Facts) -> str:
     """What the user says that does not go with parts; empty where there is nothing."""
     if max(numbers(kernel, "cluster"), default=1) > 1:
         return "groups share copies in clusters"
@@ -82,7 +84,7 @@ def _said_reason(kernel: Operation, facts: Facts) -> str:
 def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     """In how many parts the work is done soonest, and its cycles then."""
     best = 1, cycles(work, machine)
-    limit = best[1] * _WORTH
+    limit = best[1] * WORTH
     if not _is_few(work, machine):
         return best
     most = min(work.turns // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
@@ -99,8 +101,10 @@ def price_of(facts: Facts, sizes: Mapping[str, int], machine: Machine, splits: b
     work = work_of(facts, sizes, machine)
     if not splits:
         return cycles(work, machine)
+    whole = cycles(work, machine)
     parts, price = best_parts(work, machine)
-    return price if parts == 1 else price / _WORTH
+    shared = min(price if parts > 1 else whole, dealt_cycles(work, machine))
+    return min(whole, shared / WORTH)
 
 
 def parts_of(kernel: Operation) -> int:
@@ -110,7 +114,21 @@ def parts_of(kernel: Operation) -> int:
     return parts
 
 
+def stream_of(kernel: Operation) -> int:
+    """To how many groups the turns of all tiles are dealt; 0 where a group has whole tiles."""
+    groups = kernel.attributes.get("stream", 0)
+    assert isinstance(groups, int)
+    return groups
+
+
+def is_shared(kernel: Operation) -> bool:
+    """Whether several groups compute a tile."""
+    return parts_of(kernel) > 1 or stream_of(kernel) > 0
+
+
 def groups_of(facts: Facts) -> int | None:
     """How many groups the grid probably is: parts of tiles."""
+    if stream_of(facts.kernel):
+        return stream_of(facts.kernel)
     tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
     return None if tiles is None else tiles * parts_of(facts.kernel)

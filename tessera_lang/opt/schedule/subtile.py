@@ -26,13 +26,11 @@ def subtile(program: Program, context: Context) -> Program:
             continue
         name = array_name(facts, access.view)
         reason = tma_reason(access, facts, name)
-        if not reason and contiguous_axis(access, facts) != len(access.tile.shape) - 1:
-            reason = f"the rows of the tile of `{name}` are not contiguous"
         if not reason and not subtile_columns(access.tile):
             reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 128 bytes"
         if reason:
             context.note("T0743", f"not stored by TMA: {reason}", store.span)
-        if contiguous_axis(access, facts) != len(access.tile.shape) - 1:
+        if reason and contiguous_axis(access, facts) != len(access.tile.shape) - 1:
             continue
         if not subtile_columns(access.tile):
             continue

@@ -12,8 +12,9 @@ import functools
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.facts import DOT, FOR, LOOPS, STORE, Facts, numbers_or_names
+from tessera_lang.opt.schedule.nests import is_number
 from tessera_lang.opt.schedule.rings import is_staged
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 
 _WRITES = (STORE, PREFIX + "accumulate", "tile.store", "tile.atomic", "tile.atomic_cas",
            "tile.atomic_store")  # fmt: skip
@@ -46,6 +47,42 @@ def sums_of(facts: Facts) -> Sums:
     (loop,) = found
     reason = _loop_reason(loop, facts) or _around_reason(grid, loop, facts)
     return Sums(None, reason) if reason else Sums(loop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """The bounds of the outermost axis of a loop, by ``operations`` that may stand before the
+    grid."""
+
+    values: tuple[Value, Value, Value]
+    operations: tuple[Operation, ...]
+
+
+def even_turns(facts: Facts, loop: Operation) -> Bounds | None:
+    """How often a loop of the grid runs, where that is the same in all iterations of the grid."""
+    grid = facts.grid
+    assert grid is not None
+    axes = len(numbers_or_names(loop, "axes"))
+    bounds = (loop.operands[0], loop.operands[axes], loop.operands[2 * axes])
+    (region,) = grid.regions
+    needed, made = set(bounds), dict[Value, Value]()
+    for operation in reversed(region.operations):
+        if needed.intersection(operation.results):
+            needed.update(operation.operands)
+    operations: list[Operation] = []
+    for operation in region.operations:
+        if not needed.intersection(operation.results):
+            continue
+        if not is_number(operation):
+            return None
+        results = tuple(Value(v.type, v.name) for v in operation.results)
+        operands = tuple(made.get(v, v) for v in operation.operands)
+        made.update(zip(operation.results, results, strict=True))
+        operations.append(replace(operation, operands=operands, results=results))
+    if needed.intersection(region.arguments):
+        return None
+    lower, upper, step = (made.get(v, v) for v in bounds)
+    return Bounds((lower, upper, step), tuple(operations))
 
 
 def _loop_reason(loop: Operation, facts: Facts) -> str:

@@ -118,10 +118,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
         if name.startswith(("op.", "schedule.", "tile.")):
             _all(c, e)
             return failed(c)
-        if name == "print":
-            _all(c, e)
-            return c.add(not_built("`print` in tile kernels", e.function.span))
-        return infer_call(c, e)
+        return _fma(c, e) if name == "math.fma" and _any_tiled(c, e) else infer_call(c, e)
     _note(c, e, name)
     info = builtins.TILE_FUNCTIONS[name]
     bound = bind_builtin(e, info, lambda _: None)
@@ -135,6 +132,21 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     if c.final:
         c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
     return _typed(c, e, name, bound)
+
+
+def _any_tiled(c: TileContext, e: ast.Call) -> bool:
+    return not e.keywords and any(is_tiled(c.infer(a)) for a in e.arguments)
+
+
+def _fma(c: TileContext, e: ast.Call) -> Term:
+    """``math.fma(a, b, c)`` of tiles: one rounding for each element."""
+    _note(c, e, "math.fma")
+    found = mix(c, e.span, functions.values(c, list(e.arguments)), "`math.fma`")
+    if not isinstance(found, Mixed):
+        return found
+    if not found.dtype.is_float or len(e.arguments) != 3:
+        return c.report("T0207", "`math.fma` of tiles takes three of floats", e.span)
+    return result_of(c, found)
 
 
 def _note(c: TileContext, e: ast.Call, name: str) -> None:
@@ -246,10 +258,9 @@ def _function(
         if declaration.decorators:
             return call_function(c, e, symbol, brackets)
         return _of_numbers(c, e, symbol, brackets)
-    if _is_math(c, symbol) and all(isinstance(t, (Tile, Tensor)) for t in terms):
-        return _mapped(c, e, symbol, terms)
-    if _is_math(c, symbol, "fast"):
-        return c.add(not_built(f"`fast.{declaration.name}` of tiles", e.function.span))
+    for module in ("math", "fast"):
+        if _is_of(c, symbol, module):
+            return _mapped(c, e, symbol, module, terms)
     c.kernel.callers.append(c)
     term = call_function(c, e, symbol, brackets)
     c.kernel.callers.pop()
@@ -312,34 +323,42 @@ def _lane_only(instance: TypedFunction) -> str | None:
     return None
 
 
-def _is_math(c: TileContext, symbol: FunctionSymbol, module: str = "math") -> bool:
+def _is_of(c: TileContext, symbol: FunctionSymbol, module: str) -> bool:
     scope = c.scope.scope_named(f"std.{module}")
     return scope is not None and symbol.module == scope.path
 
 
-def _mapped(c: TileContext, e: ast.Call, symbol: FunctionSymbol, terms: list[Term]) -> Term:
-    """A function of ``std.math`` given tiles: of each element."""
+def _mapped(
+    c: TileContext, e: ast.Call, symbol: FunctionSymbol, module: str, terms: list[Term]
+) -> Term:
+    """A function of ``std.math`` or ``std.fast`` given tiles: of each element."""
     name = symbol.declaration.name
-    if f"op.{name}" in builtins.TILE_FUNCTIONS and len(e.arguments) == 1 and not e.keywords:
+    own = module == "math" and f"op.{name}" in builtins.TILE_FUNCTIONS
+    if own and len(e.arguments) == 1 and not e.keywords:
         _note(c, e, f"op.{name}")
         return functions.elementwise(c, e, f"op.{name}", e.arguments[0])
-    if e.keywords or len(e.arguments) != len(symbol.declaration.parameters):
-        return failed(c)
+    wanted = len(symbol.declaration.parameters)
+    if e.keywords or len(e.arguments) != wanted:
+        return c.report(
+            "T0105", f"`{module}.{name}` of tiles takes {wanted} value{'s' * (wanted != 1)}, in"
+            " order", e.span,
+        )  # fmt: skip
     operands = [Operand(a, t) for a, t in zip(e.arguments, terms, strict=True)]
     operands = [value_of_operand(c, o) for o in operands]
     if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands):
         return Unknown()
-    found = mix(c, e.span, operands, f"`math.{name}`")
+    found = mix(c, e.span, operands, f"`{module}.{name}`")
     if not isinstance(found, Mixed):
         return found
-    if not found.dtype.is_float:
-        return c.report("T0207", f"`math.{name}` takes floats, not `{found.dtype}`", e.span)
+    if not found.dtype.is_float or (module == "fast" and found.dtype == F64):
+        allowed = "floats of at most 32 bits" if module == "fast" else "floats"
+        return c.report("T0207", f"`{module}.{name}` takes {allowed}, not `{found.dtype}`", e.span)
     compute = F64 if found.dtype == F64 else F32
     for o in operands:
         functions.convert_operand(c, o, Mixed(compute, False, ()))
     _note_symbol(c, e, symbol)
     bindings: list[Binding] = [Scalar(compute)] * len(operands)
-    if attach_instance(c, e, f"math.{name}", bindings) is None:
+    if attach_instance(c, e, f"{module}.{name}", bindings) is None:
         return failed(c)
     return result_of(c, found)
 

@@ -7,6 +7,8 @@ is typed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
 from tessera_lang.sema.terms import Term
@@ -16,7 +18,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, DType
 from tessera_lang.types.shape import Dim, Sym
-from tessera_lang.types.type import Scalar, Tile, TileAxis
+from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
 
 Value = Dim | tuple[TileAxis, ...]
 """What a name is worth now: an integer as a size, a tile as its axes."""
@@ -128,9 +130,11 @@ class TileContext(Context):
     sums: list[Accumulation] = field(default_factory=list[Accumulation])
     products: int = 0
     ranks: list[int] = field(default_factory=list[int])
-    returned: ast.Return | None = None
     returns_declared: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
     branches: int = 0  # run-time branches around the statement
+    worth: Callable[[TileContext, ast.Expr], Dim] = lambda c, e: 0  # set with ``infer``
+    given: dict[str, Dim] = field(default_factory=dict[str, Dim])  # integers of the call in check
+    place: bool = False  # the expression to be typed is a bound of a slice
     left: bool = False  # control does not come behind the statement just checked
     outer: frozenset[str] = frozenset()  # loop variables of the caller
 
@@ -209,6 +213,16 @@ class TileContext(Context):
         """An implicit read or conversion of a tile."""
         if self.final:
             self.typed.coercions[e] = self.shown(tile)
+
+    def call_key(self, arguments: Mapping[str, ast.Expr | None]) -> tuple[object, ...]:
+        """What integers are worth: a function slices by those it is given."""
+        self.given = {}
+        for name, e in arguments.items():
+            term = None if e is None else self.terms.get(e)
+            integer = isinstance(term, Scalar) and term.dtype.is_integer
+            if e is not None and (integer or (isinstance(term, Weak) and term.kind == "int")):
+                self.given[name] = self.worth(self, e)
+        return tuple(self.given.items())
 
     def name_symbol(self, name: str) -> object:
         found = Context.name_symbol(self, name)

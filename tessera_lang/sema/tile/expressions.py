@@ -30,7 +30,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.slices import subscript
-from tessera_lang.sema.tile.symbolic import shape_dims
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX
@@ -46,22 +46,22 @@ from tessera_lang.types.type import (
 
 def infer(c: TileContext, e: ast.Expr) -> Term:
     """The type of an expression; once for each statement that holds it."""
+    place, c.place = c.place, False
     found = c.terms.get(e)
     if found is not None:
         return found
-    return c.note(e, _infer(c, e))
+    return c.note(e, _binary(c, e, place) if isinstance(e, ast.Binary) else _infer(c, e))
 
 
 def attach(c: TileContext) -> None:
     c.infer = partial(infer, c)
+    c.worth = dim_of
 
 
 def _infer(c: TileContext, e: ast.Expr) -> Term:
     match e:
         case ast.Name():
             return _name(c, e)
-        case ast.Binary():
-            return _binary(c, e)
         case ast.Unary():
             return _unary(c, e)
         case ast.Compare():
@@ -109,7 +109,8 @@ def _name(c: TileContext, e: ast.Name) -> Term:
 # --- operators -----------------------------------------------------------------------------
 
 
-def _binary(c: TileContext, e: ast.Binary) -> Term:
+def _binary(c: TileContext, e: ast.Binary, place: bool) -> Term:
+    """``place``: a bound of a slice, which does not wrap: integers are ``index`` in it."""
     chain: list[ast.Binary] = []
     left: ast.Expr = e
     while isinstance(left, ast.Binary):
@@ -117,7 +118,10 @@ def _binary(c: TileContext, e: ast.Binary) -> Term:
         left = left.left
     term = c.infer(left)
     for node in reversed(chain):
+        c.place = place
         right = c.infer(node.right)
+        if place:
+            term, right = _as_index(c, node.left, term), _as_index(c, node.right, right)
         a, b = Operand(node.left, term), Operand(node.right, right)
         if node.operator == "@":
             term = product(c, node.operator_span, a, b)
@@ -128,6 +132,13 @@ def _binary(c: TileContext, e: ast.Binary) -> Term:
             lanes.mark_known(c, node, term, node.left, node.right)
         c.note(node, term)
     return term
+
+
+def _as_index(c: TileContext, e: ast.Expr, term: Term) -> Term:
+    if not isinstance(term, Scalar) or not term.dtype.is_integer or term.dtype == INDEX:
+        return term
+    c.coerce(e, INDEX)
+    return Scalar(INDEX)
 
 
 def _unary(c: TileContext, e: ast.Unary) -> Term:

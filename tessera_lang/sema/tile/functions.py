@@ -33,6 +33,9 @@ NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc", *FAST_MATH)
 """Functions of floats that are operations."""
 OWN = ("silu", "rsqrt")
 """Functions that ``std.math`` has for tiles only."""
+ROUNDED = ("gelu", "sigmoid", "_silu")
+"""Functions whose form in ``std.fast`` serves where the result is rounded to at most 16 bits at
+once: its error, with that rounding, is at most 0.51 units of the last place of the result."""
 
 
 def values(c: TileContext, arguments: list[ast.Expr]) -> list[Operand]:
@@ -74,15 +77,19 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             kind = f"_{kind}" if compute == F32 else f"_{kind}_f64"
         if not attach_instance(c, e, f"math.{kind}", [Scalar(compute)]):
             return ERROR if c.final else Unknown()
+        if kind in ROUNDED:
+            attach_instance(c, e, f"fast.{kind}", [Scalar(compute)], rounded=True)
     return result
 
 
 def attach_instance(
-    c: TileContext, e: ast.Call, name: str, bindings: list[Binding]
+    c: TileContext, e: ast.Call, name: str, bindings: list[Binding], *, rounded: bool = False
 ) -> TypedFunction | None:
-    """The instance of a function of ``std.math`` for scalars, written down at the call."""
-    scope = c.scope.scope_named("std.math")
-    symbol = None if scope is None else scope.names.get(name.removeprefix("math."))
+    """The instance of a function of ``std.math`` or ``std.fast`` for scalars, written down at the
+    call; ``rounded``: as the one that serves where the result is rounded at once."""
+    module, _, function = name.partition(".")
+    scope = c.scope.scope_named(f"std.{module}")
+    symbol = None if scope is None else scope.names.get(function)
     if scope is None or not isinstance(symbol, FunctionSymbol):
         c.report("T0114", f"not built yet: `{name}` of tiles", e.span)
         return None
@@ -98,7 +105,7 @@ def attach_instance(
             c.reports.extend(reports)
         return None
     if c.final:
-        c.typed.calls[e] = instance
+        (c.typed.rounded if rounded else c.typed.calls)[e] = instance
     return instance
 
 

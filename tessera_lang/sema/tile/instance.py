@@ -244,7 +244,6 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
     c.ranks.clear()
     c.env = dict(start)
     c.branches = c.products = 0
-    c.returned = None
     c.returns.type = None
     if not c.inlined:
         c.shared.memo.clear()
@@ -364,6 +363,7 @@ def _inlined(
             v.type = replace(v.type, buffer=False)
             c.env[name] = v.type.axes
     _start(c)
+    c.env.update({n: d for n, d in caller.given.items() if n in c.env})
     _walks(c)
     caller.products += c.products
     _finish(c, parameters, ())

@@ -14,6 +14,7 @@ from tessera_lang.sema.operators import source_of
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting
+from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named
@@ -117,6 +118,8 @@ def filled(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     room = capacities(c, bound["shape"], f"`{name}`")
     value = bound.get("value")
     term = c.infer(value) if value is not None else None
+    if value is not None and isinstance(term, Tensor) and not term.shape:
+        term = Scalar(as_tile(c, value, term).dtype)
     if dtype is None and isinstance(term, Scalar):
         dtype = term.dtype
     if room is None:

@@ -140,8 +140,7 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             "T0207", f"`op.softmax` takes floats, not `{tile.dtype}`", bound["x"].span,
             helps=(f"convert it: `f32({source_of(bound['x'])})`",),
         )  # fmt: skip
-    compute = F64 if tile.dtype == F64 else F32
-    if not attach_instance(c, e, "math._exp_below", [Scalar(compute)]):
+    if tile.dtype == F64 and not attach_instance(c, e, "math.exp", [Scalar(F64)]):
         return ERROR if c.final else Unknown()
     return widened(tile)
 

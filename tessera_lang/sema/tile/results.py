@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.record import replace
 from tessera_lang.sema.arguments import bind_builtin
 from tessera_lang.sema.assigned import (
     assigned_names,
@@ -30,7 +31,7 @@ from tessera_lang.sema.tile.forms import described
 from tessera_lang.sema.tile.makers import dtype_argument, shape_items
 from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
 from tessera_lang.sema.tile.shapes import agree
-from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.sema.tile.symbolic import dim_of, join_axis, shape_dims
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -161,13 +162,18 @@ def tuple_term(c: TileContext, e: ast.TupleExpr) -> Term:
 
 
 def check_return(c: TileContext, s: ast.Return) -> None:
-    if c.loops or c.branches:
+    if c.loops:
         c.add(not_built(
-            "`return` in a loop or a branch that the run decides, in tile kernels", s.span,
+            "`return` in a loop of a tile kernel", s.span,
+            "leave the loop with `break`, and return behind it",
+        ))  # fmt: skip
+        return
+    if c.branches and s.value is not None and not c.inlined:
+        c.add(not_built(
+            "`return` of a value in a branch that the run decides, in tile kernels", s.span,
             "return at the end, and choose the value with `op.where` or in a variable",
         ))  # fmt: skip
         return
-    c.returned = s
     if s.value is None:
         return
     items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
@@ -202,8 +208,34 @@ def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
     for e, t in zip(items, terms, strict=True):
         o = value_of_operand(c, Operand(e, t)) if isinstance(t, Tile) else Operand(e, t)
         plain.append(o.term)  # type: ignore[arg-type]
-    c.returns.type = plain[0] if len(plain) == 1 else TupleType(tuple(plain))
-    c.returns.since = value.span
+    found: Type = plain[0] if len(plain) == 1 else TupleType(tuple(plain))
+    before = c.returns.type
+    if before is not None and c.returns.since is not None and c.returns.since != value.span:
+        found = _either(c, value, before, found)
+    c.returns.type, c.returns.since = found, value.span
+
+
+def _either(c: TileContext, value: ast.Expr, before: Type, now: Type) -> Type:
+    """What a function gives that returns at several places."""
+    match before, now:
+        case Tile(), Tile() if (
+            (before.dtype, before.wide) == (now.dtype, now.wide)
+            and [a.capacity for a in before.axes] == [a.capacity for a in now.axes]
+        ):  # fmt: skip
+            pairs = zip(before.axes, now.axes, strict=True)
+            axes = [join_axis(c, (value, i), "result", a, b) for i, (a, b) in enumerate(pairs)]
+            return replace(now, axes=tuple(axes))
+        case _ if before == now or is_silent(before) or is_silent(now):
+            return now
+        case _:
+            at = c.returns.since
+            c.report(
+                "T0208", f"`{c.declaration.name}` gives `{text_of(now)}` here and"
+                f" `{text_of(before)}` elsewhere", value.span,
+                labels=(Label(at, "returned here"),) if at is not None else (),
+                helps=("make them alike, with `.to(T)` or slices of one width",),
+            )  # fmt: skip
+            return now
 
 
 def _other_count(c: TileContext, e: ast.Expr, declared: int, made: int) -> None:

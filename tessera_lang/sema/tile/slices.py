@@ -113,6 +113,7 @@ def _item_term(c: TileContext, item: ast.Expr) -> Term:
     if isinstance(item, ast.SliceExpr):
         for bound in (item.lower, item.upper, item.step):
             if bound is not None:
+                c.place = True
                 term = c.infer(bound)
                 if is_silent(term):
                     return term

@@ -23,10 +23,34 @@ def dim_of(c: TileContext, e: ast.Expr) -> Dim:
     """An integer expression as a size; a fresh name where it depends on data."""
     found = _read(c, e)
     if found is None or too_long(found):
-        term = c.terms.get(e)
-        unsigned = isinstance(term, Scalar) and term.dtype.kind == "uint"
-        return c.fresh(e, "value", negative=not unsigned)
+        return c.fresh(e, "value", negative=not _is_not_negative(c, e))
     return c.kernel.facts.resolve(found)
+
+
+def _is_not_negative(c: TileContext, e: ast.Expr) -> bool:
+    """Whether an integer of which nothing else is known is at least 0."""
+    term = c.terms.get(e)
+    if isinstance(term, Scalar) and term.dtype.kind == "uint":
+        return True
+    match e:
+        case ast.Call(function=ast.Name(id=name), arguments=parts) if not e.keywords:
+            symbol = c.name_symbol(name)
+            some = [c.kernel.facts.not_negative(dim_of(c, x)) for x in parts]
+            if symbol == Builtin("max"):
+                return any(some)
+            return symbol in _KEEPING and bool(some) and all(some)
+        case ast.Binary(operator="%", right=right):
+            by = c.try_value(right)
+            return isinstance(by, int) and by > 0
+        case ast.Binary(operator="//" | ">>", left=left, right=right):
+            by = c.try_value(right)
+            positive = isinstance(by, int) and by > 0
+            return positive and c.kernel.facts.not_negative(dim_of(c, left))
+        case _:
+            return False
+
+
+_KEEPING = (Builtin("min"), Builtin("index"), Builtin("i64"))
 
 
 def _read(c: TileContext, e: ast.Expr) -> Dim | None:

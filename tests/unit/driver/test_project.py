@@ -80,3 +80,32 @@ def test_what_is_wrong_is_said(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TesseraError):
         from_environment()
+
+
+@pytest.mark.parametrize(("text", "place", "line"), [
+    ('target = "cpu"\n\n[check]\nstrict = 1\n', "4:1", "strict = 1"),
+    ('[check]\nlints = true\n  explain-guard = true # x\n', "3:3", "explain-guard = true # x"),
+    ('"check".strickt = true\n', "1:1", '"check".strickt = true'),
+    ("check = {strict = 2}\n", "1:1", "check = {strict = 2}"),
+    ('optimize = 3\r\ntraget = "cpu"\r\n', "2:1", 'traget = "cpu"'),
+    ("optimize = 3\r\ntarget = \r\n", "2:10", "target ="),
+    ("path = [1,\n", "1:11", "path = [1,"),
+    ("\n[build]\nx = 1\n", "2:1", "[build]"),
+    ("[check]\n[check]\n", "2:7", "cannot declare `check` twice"),
+    ("check = 1", "1:1", "check = 1"),
+])  # fmt: skip
+def test_the_line_is_shown(
+    folder: Folder, tesserac: Tesserac, text: str, place: str, line: str
+) -> None:
+    folder({"tessera.toml": text, "main.tessera": "print(1)\n"})
+    done = tesserac("check", "main.tessera")
+    assert done.returncode == 1 and f"--> tessera.toml:{place}\n" in done.stderr
+    assert line in done.stderr
+
+
+def test_a_mark_of_the_byte_order_and_other_encodings(folder: Folder, tesserac: Tesserac) -> None:
+    where = folder({"tessera.toml": "\ufefftarget = 'cpu'\n", "main.tessera": "print(1)\n"})
+    assert tesserac("run", "main.tessera").returncode == 0
+    (where / "tessera.toml").write_bytes("target = 'cpu'\n".encode("utf-16"))
+    done = tesserac("run", "main.tessera")
+    assert done.returncode == 1 and "no UTF-8" in done.stderr and "T0820" in done.stderr

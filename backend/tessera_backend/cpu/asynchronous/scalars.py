@@ -95,8 +95,9 @@ def _atomic(s: Strand, o: Operation) -> Sequence[Any]:
     return (old,)
 
 
-def _fence(s: Strand, o: Operation) -> Sequence[Any]:
-    """Orders what groups do among themselves, which is not looked at."""
+def _nothing(s: Strand, o: Operation) -> Sequence[Any]:
+    """A fence orders what groups do among themselves, which is not looked at; ``assume`` speaks to
+    analyses."""
     return ()
 
 
@@ -106,9 +107,11 @@ RULES: dict[str, Rule] = {
     "tile.group_count": _group_count,
     "tile.lane_linear": _lane_linear,
     "tile.assert": _assert,
+    "tile.assume": _nothing,
     "tile.view": _view,
     "tile.load": _load,
     "tile.store": _store,
     "tile.atomic": _atomic,
-    "tile.fence": _fence,
+    "tile.atomic_load": _load,
+    "tile.fence": _nothing,
 }

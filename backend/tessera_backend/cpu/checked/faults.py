@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation
+from tessera_lang.source import Span
 
 
 class CheckedFault(Exception):
-    """``operation`` is at fault, with what ``other`` did before. ``details`` are sentences."""
+    """``span`` is where it is, ``other`` where the earlier access is. ``details`` are sentences."""
 
     def __init__(
-        self, message: str, operation: Operation, other: Operation | None = None,
+        self, message: str, span: Span | None, other: Span | None = None,
         details: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.message = message
-        self.operation = operation
+        self.span = span
         self.other = other
         self.details = details
         super().__init__(message)
-
-
-class NotChecked(Exception):
-    """An operation that checked mode has no meaning for."""

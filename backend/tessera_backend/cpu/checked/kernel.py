@@ -1,106 +1,231 @@
-"""Kernels that are kept as Tile IR for checked mode: which there are, and a launch of one.
+"""Checked code in memory and its launches: the shadows, the orders, the record.
 
-Must not know who launches.
+Must not know arguments, nor how a fault is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import ctypes
+import threading
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tessera_backend.cpu.asynchronous.kernel import ArrayLayout, AsynchronousKernel
-from tessera_backend.cpu.asynchronous.numbers import is_array, numpy_type
-from tessera_backend.cpu.checked.machine import Machine, Memory, Report
-from tessera_backend.cpu.checked.shadow import ArrayShadow, Clock
-from tessera_lang.ir.core import Operation, Program
-from tessera_lang.types.dtype import DType
+from tessera_backend.cpu.asynchronous.kernel import ArrayLayout, array_at
+from tessera_backend.cpu.asynchronous.numbers import garbage
+from tessera_backend.cpu.checked import words as w
+from tessera_backend.cpu.checked.code import decode
+from tessera_backend.cpu.checked.faults import CheckedFault
+from tessera_backend.cpu.checked.orders import Array, Order, group_order, lane_rows
+from tessera_backend.cpu.checked.roots import Root
+from tessera_backend.cpu.run import CpuKernel
+from tessera_lang.record import dataclass, replace
+from tessera_lang.source import Span
+from tessera_lang.target.backend import Artifact
 
-KIND = "checked"
-"""Of an artifact whose code is Tile IR for checked mode."""
-_TOGETHER = 1 << 15
-"""Lanes that step together, about."""
-_ARITHMETIC = frozenset(
-    f"tile.{name}"
-    for name in (
-        "add sub mul div floordiv mod min max and or xor shl shr neg abs not sqrt floor ceil trunc "
-        "round exp2 fma cmp select cast bitcast approx"
-    ).split()
-)
-_CONTROL = frozenset(
-    f"tile.{name}"
-    for name in "kernel if for while scope yield condition break continue leave return".split()
-)
-
-Printed = Callable[[int, int, int, list[int]], None]
+MOST_WAITS = 1 << 20
+"""Turns of a loop that waits for an atomic after which it is taken for endless."""
+MOST_TURNS = 1 << 34
+"""The same of any other loop."""
 
 
-def can_check(program: Program) -> bool:
-    """Whether every operation has a meaning in checked mode."""
-    own = {f"tile.{name.removeprefix('_do_')}" for name in vars(Machine) if name.startswith("_do_")}
-    known = own | _ARITHMETIC | _CONTROL | {"tile.shared.alloc"}
-    return all(o.name in known for o in program.walk())
+class _Shadows:
+    """Memory for the shadows of one launch after the other, and the time of the process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.now = w.TICK
+        self._memory = np.zeros(0, np.int64)
+
+    def take(self, words: int) -> int:
+        """The address of so many words, which are of the past."""
+        if len(self._memory) < words:
+            self._memory = np.zeros(words + words // 2, np.int64)
+        return int(self._memory.ctypes.data)
 
 
-class CheckedKernel(AsynchronousKernel):
-    """A lane kernel of which every access is looked at."""
+_shadows = _Shadows()
 
-    def check(
-        self, block: Sequence[int], axes: tuple[int, ...], arrays: Mapping[int, ArrayLayout],
-        spaces: Mapping[int, int], printed: Printed,
-    ) -> list[Report]:  # fmt: skip
-        """Run all groups; the faults that lanes reported. Raises CheckedFault."""
-        (kernel,) = self.program.operations
-        values = self.values(block, arrays, spaces)
+
+@dataclass(slots=True)
+class _Extent:
+    """The elements of an array: how far they lie before and behind its first one."""
+
+    low: int
+    high: int
+
+    @property
+    def cells(self) -> int:
+        return self.high - self.low + 1
+
+
+class CheckedKernel:
+    """Raises ValueError, KeyError, TypeError or ElfError where the artifact is none."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.plan = artifact.plan
+        self.facts, code = decode(artifact.code)
+        self._kernel = CpuKernel(replace(artifact, code=code))
+
+    def launch(
+        self, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...],
+        layouts: Mapping[int, ArrayLayout], order: Order, seed: int,
+    ) -> None:  # fmt: skip
+        """Run all groups; the word behind the slots is ours. Raises CheckedFault."""
         groups = int(np.prod(axes))
-        width = int(np.prod(self.plan.group))
-        clock, bound = Clock(groups), self._bound(kernel, values, width)
-        together = 1 if _wait_for_each_other(kernel) else max(1, _TOGETHER // width)
-        reports: list[Report] = []
-        for first in range(0, groups, together):
-            count = min(together, groups - first)
-            machine = Machine(kernel, self.plan.group, axes, first, count, clock, printed)
-            machine.values.update(bound)
-            machine.run()
-            reports += machine.reports
-        return reports
+        if groups <= 0:
+            return
+        with _shadows.lock:
+            _Launch(self, block, axes, groups, layouts, order, seed).run()
 
-    def _bound(self, kernel: Operation, values: Sequence[Any], width: int) -> dict[Any, Any]:
-        memories: dict[int, Memory] = {}
-        bound: dict[Any, Any] = {}
-        arguments = kernel.regions[0].arguments
-        for at, (argument, value, slot) in enumerate(
-            zip(arguments, values, self.plan.slots, strict=False)
-        ):
-            if is_array(value):
-                number = slot.parameter if slot.parameter >= 0 else -1 - at
-                if number not in memories:
-                    written = self._is_written(number)
-                    name = self._name(number)
-                    shadow = ArrayShadow(name, value.shape, width) if written else None
-                    memories[number] = Memory(value, shadow)
-                bound[argument] = memories[number]
-            elif isinstance(argument.type, DType):
-                bound[argument] = numpy_type(argument.type)(value)
-        return bound
+    def run(self, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...]) -> None:
+        self._kernel.prepare(block, axes, 1)()
 
-    def _is_written(self, number: int) -> bool:
-        inside = 0 <= number < len(self.plan.parameters)
-        return not inside or self.plan.parameters[number].mut
-
-    def _name(self, number: int) -> str:
-        inside = 0 <= number < len(self.plan.parameters)
-        return self.plan.parameters[number].name if inside else "the result"
+    def poison(
+        self, block: Sequence[int], layouts: Mapping[int, ArrayLayout]
+    ) -> None:  # fmt: skip
+        """Results hold what nobody would write."""
+        for at, slot in enumerate(self.plan.slots):
+            number = slot.parameter - len(self.plan.parameters)
+            if slot.kind == "data" and 0 <= number < len(self.plan.results) and at in layouts:
+                made = array_at(block[at], layouts[at])
+                made[...] = 0 if self.plan.results[number].zeroed else garbage(made.dtype)
 
 
-def _wait_for_each_other(kernel: Operation) -> bool:
-    """Whether groups may be ordered by atomics: then they run one after the other."""
-    for o in kernel.walk():
-        if o.name == "tile.fence" and o.attributes["scope"] in ("device", "mesh"):
-            return True
-        if o.name.startswith("tile.atomic") and o.attributes["order"] != "relaxed":
-            return True
-        if o.name == "tile.while" and any(i.name.startswith("tile.atomic") for i in o.walk()):
-            return True
-    return False
+class _Launch:
+    """One run in one order; the lock of the shadows is held."""
+
+    def __init__(
+        self, kernel: CheckedKernel, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...],
+        groups: int, layouts: Mapping[int, ArrayLayout], order: Order, seed: int,
+    ) -> None:  # fmt: skip
+        self.kernel, self.block, self.axes, self.layouts = kernel, block, axes, layouts
+        facts = kernel.facts
+        self.rows = lane_rows(order, facts.lanes, seed)
+        self.groups = group_order(order, groups, seed, waits=facts.waits)
+        self.starts = np.zeros(groups, np.int64)
+        self.released = np.zeros(groups, np.int64)
+        self.extents = [self._extent(r) for r in facts.roots]
+
+    def _extent(self, root: Root) -> _Extent:
+        if root.local:
+            return _Extent(0, max(1, int(np.prod(root.shape))) - 1)
+        layout = self.layouts[root.argument]
+        if 0 in layout.shape:
+            return _Extent(0, 0)
+        moves = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+        return _Extent(sum(min(0, m) for m in moves), sum(max(0, m) for m in moves))
+
+    def run(self) -> None:
+        words = self._words()
+        context = (ctypes.c_int64 * len(words))(*words)
+        self.block[len(self.kernel.plan.slots)] = ctypes.addressof(context)
+        self.kernel.run(self.block, self.axes)
+        _shadows.now = context[w.NOW] + 2 * w.TICK
+        if context[w.STOP]:
+            raise self._fault(context[w.RECORD : w.RECORD + 5])
+
+    def _words(self) -> list[int]:
+        roots = self.kernel.facts.roots
+        words = [0] * w.SHADOWS
+        words[w.NOW] = words[w.LAUNCH] = _shadows.now
+        words[w.ROWS], words[w.ROW_COUNT] = self.rows.ctypes.data, len(self.rows)
+        words[w.GROUPS] = self.groups.ctypes.data
+        words[w.STARTS], words[w.RELEASED] = self.starts.ctypes.data, self.released.ctypes.data
+        words[w.TURNS], words[w.WAITS] = MOST_TURNS, MOST_WAITS
+        sizes = [x.cells for r, x in zip(roots, self.extents, strict=True) for _ in r.kinds]
+        at = _shadows.take(sum(sizes))
+        for root, extent in zip(roots, self.extents, strict=True):
+            for _ in root.kinds:
+                words.append(at - 8 * extent.low)
+                at += 8 * extent.cells
+        return words
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def _fault(self, record: Sequence[int]) -> CheckedFault:
+        what, mine, old, cell, position = record
+        case, number = what & ((1 << w.ROOT_SHIFT) - 1), what >> w.ROOT_SHIFT
+        span, group = self._span(mine), int(self.groups[position])
+        who = _who(mine, group)
+        match case:
+            case w.OVERFLOW:
+                return CheckedFault("an index leaves 64 bits", span, None, (f"in {who}",))
+            case w.ENDLESS:
+                return CheckedFault(
+                    "a loop does not end: lanes are still in it after "
+                    f"{MOST_WAITS} turns", span, None,
+                    ("a lane waits for its group at barriers only, and else for groups before "
+                     "its own",),
+                )  # fmt: skip
+            case w.MISMATCH:
+                return CheckedFault(
+                    f"{cell} of {self.kernel.facts.lanes} lanes of group {group} get to the "
+                    "barrier", span, None, (f"lane {w.lane_of(mine)} does not",),
+                )  # fmt: skip
+            case _:
+                return self._access(case, number, mine, old, cell, position)
+
+    def _access(
+        self, case: int, number: int, mine: int, old: int, cell: int, position: int
+    ) -> CheckedFault:
+        root, span = self.kernel.facts.roots[number], self._span(mine)
+        who, place = _who(mine, int(self.groups[position])), self._place(number, cell)
+        if case == w.UNWRITTEN:
+            return CheckedFault(f"{who} reads {place}, which nobody has written", span)
+        earlier = bisect_right(self.starts[: position + 1], old) - 1
+        other, other_span = _who(old, int(self.groups[earlier])), self._span(old)
+        if case == w.SCOPE:
+            return CheckedFault(
+                f"an atomic of the group's scope meets one of another group on {place}", span,
+                other_span, (f"{who} and {other} update it", 'write `scope="device"`'),
+            )  # fmt: skip
+        does, was = _SENTENCES[case]
+        same = earlier == position
+        missing = "no barrier stands between them" if same else (
+            "nothing orders different groups but atomics with `release` and `acquire`"
+        )  # fmt: skip
+        return CheckedFault(
+            f"a race: {who} {does} {place}, which {was} {other}", span, other_span, (missing,)
+        )
+
+    def _span(self, word: int) -> Span | None:
+        places, number = self.kernel.facts.places, w.operation_of(word)
+        return places[number] if number < len(places) else None
+
+    def _place(self, number: int, cell: int) -> str:
+        root = self.kernel.facts.roots[number]
+        if root.local:
+            index = np.unravel_index(cell, root.shape) if root.shape else ()
+        else:
+            index = _index(self.layouts[root.argument], cell)
+        return f"{root.name}[{', '.join(str(int(i)) for i in index)}]"
+
+
+_SENTENCES = {
+    w.READ_WRITTEN: ("reads", "was written by"), w.WRITE_WRITTEN: ("writes", "was written by"),
+    w.WRITE_READ: ("writes", "was read by"),
+    w.READ_UPDATED: ("reads", "was updated by an atomic of"),
+    w.WRITE_UPDATED: ("writes", "was updated by an atomic of"),
+    w.UPDATE_WRITTEN: ("updates", "was written by"), w.UPDATE_READ: ("updates", "was read by"),
+}  # fmt: skip
+
+
+def _who(word: int, group: int) -> str:
+    lane = w.lane_of(word)
+    return f"lane {lane} of group {group}" if lane != w.MANY else f"several lanes of group {group}"
+
+
+def _index(layout: ArrayLayout, cell: int) -> tuple[int, ...]:
+    """The indices of the element that lies so far behind the first one."""
+    index, rest = [0] * len(layout.shape), cell
+    for axis, (n, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+        rest -= min(0, (n - 1) * stride)
+    for axis in sorted(range(len(index)), key=lambda a: -abs(layout.strides[a])):
+        n, stride = layout.shape[axis], layout.strides[axis]
+        steps = min(n - 1, rest // abs(stride)) if stride else 0
+        rest -= steps * abs(stride)
+        index[axis] = steps if stride >= 0 else n - 1 - steps
+    return tuple(index)

@@ -1,0 +1,76 @@
+"""Tile kernels on what lies at the edge: arrays of rank 0, no elements, one element.
+
+What a tester tried who knew the faults of other tools; each runs on both targets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+
+TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+X = np.arange(3, dtype=np.float32)
+THREE = np.array(3, np.float32)
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def kernel(target: str, body: str, parameters: str = "x, y") -> Any:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return tessera.compile(f"@op.kernel\ndef f({parameters}):\n{lines}", target=target).f
+
+
+# --- an array of rank 0 is a number ------------------------------------------------------------
+
+RANK_0: dict[str, Any] = {
+    "return x * y": 3 * X, "return y + 1.0": 4, "return op.sum(x) + y": 6, "return op.sum(y)": 3,
+    "return op.max(x) * y - y": 3, "return -y": -3, "return y.to(f64)": 3,
+    "return op.where(y > 2.0, x, 0.0)": X, "a = y * 2.0\nreturn x + a": X + 6,
+    "return x[0] + y": 3, "return y[None] + x": X + 3, "return op.full((3,), y)": [3, 3, 3],
+    "return op.arange(3, dtype=f32) * y": 3 * X, "return y / 2.0 if y > 1.0 else y": 1.5,
+    "y2 = op.empty_like(x)\ny2[:] = y\nreturn y2": [3, 3, 3],
+    "z = op.empty_like(x)\nfor i in op.tile_range(x.shape[0], step=2):\n"
+    "    z[i:i+2] = x[i:i+2] * y\nreturn z": 3 * X,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", RANK_0)
+def test_an_array_of_rank_0_is_its_element(target: str, body: str) -> None:
+    """As `op.sum(x)` gives one, another kernel takes one."""
+    found = np.asarray(kernel(target, body)(X, THREE))
+    right = np.asarray(RANK_0[body])
+    assert found.shape == right.shape and np.array_equal(found, right)
+
+
+def test_a_result_of_rank_0_goes_on(target: str) -> None:
+    m: Any = tessera.compile(
+        "@op.kernel\ndef total(x): return op.sum(x)\n"
+        "@op.kernel\ndef scaled(a, b, s): return (a @ b) * s\n",
+        target=target,
+    )
+    a = np.ones((5, 5), np.float32)
+    assert np.array_equal(m.scaled(a, a, m.total(X)), np.full((5, 5), 15))
+
+
+@pytest.mark.parametrize("body", [
+    "return x[0:y]", "return x[y]", "y[:] = 1.0", "return y.T", "return x @ y",
+    "for k in range(y):\n    x[:] = x * 2.0",
+])  # fmt: skip
+def test_what_an_array_of_rank_0_is_not(body: str) -> None:
+    with pytest.raises(tessera.TesseraError) as caught:
+        kernel("cpu", body)(X.copy(), np.array(2, np.int64))
+    assert not [d for d in caught.value.diagnostics if d.code.startswith("T09") or not d.span]
+
+
+def test_a_narrow_one_keeps_its_dtype(target: str) -> None:
+    x = X.astype(ml_dtypes.bfloat16)
+    found = kernel(target, "return x * y")(x, np.array(1.5, ml_dtypes.bfloat16))
+    assert found.dtype == x.dtype and found.astype(np.float32).tolist() == [0, 1.5, 3]

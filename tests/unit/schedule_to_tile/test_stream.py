@@ -1,0 +1,159 @@
+"""Turns that are dealt out evenly: right wherever a group begins and ends, with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Attribute, Value
+from tessera_lang.opt.schedule.facts import kernel_of
+from tessera_lang.types.dtype import BF16, F32
+from tessera_lang.types.shape import evaluate_dim
+from tests.unit.opt.schedule.programs import Kernel, matmul
+from tests.unit.schedule_to_tile import hopper_programs as forms
+from tests.unit.schedule_to_tile.test_hopper import arrays_of, without
+from tests.unit.schedule_to_tile.test_split import (
+    ARCHES,
+    SUMS,
+    attributed,
+    check,
+    less_its_rows,
+    lowered,
+    product,
+    results,
+    scaled,
+    sizes_of,
+)
+
+
+def dealt(m: int, n: int, k: int, groups: int, **more: Any) -> tuple[Kernel, list[Any]]:
+    said: dict[str, Attribute] = {"stream": groups, **more.pop("attributes", {})}
+    return product(m, n, k, 1, attributes=said, **more)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [((128, 128, 512), 3), ((136, 200, 640), 5), ((64, 64, 72), 2), ((1, 64, 448), 7),
+     ((64, 64, 64), 4), ((64, 64, 0), 2), ((64, 0, 64), 2), ((128, 64, 256), 2),
+     ((320, 192, 192), 4)],
+)  # fmt: skip
+def test_products(arch: str, sizes: tuple[int, int, int], groups: int) -> None:
+    """Shares that end with tiles and inside them, with several in one and none; whole tiles
+    behind them in the last."""
+    kernel, arrays = dealt(*sizes, groups)
+    plan = check(kernel, arch, *arrays)
+    assert (plan.grid, plan.persistent) == ((groups,), False)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("finish", [scaled, less_its_rows])
+def test_what_stands_behind(arch: str, finish: Callable[..., Value]) -> None:
+    kernel, arrays = dealt(128, 192, 448, 4, finish=finish, out=F32, tile=(64, 64, 64))
+    check(kernel, arch, *arrays)
+
+
+@pytest.mark.parametrize("form", SUMS, ids=lambda f: f.__name__)
+def test_any_sums(form: Callable[[], Kernel]) -> None:
+    kernel, remarks = form(), list[Diagnostic]()
+    arrays = arrays_of(kernel, sizes_of(kernel))
+    whole = form is forms.counted_by_memory
+    made = lowered(attributed(kernel, stream=3), "sm_90a", remarks)
+    assert any("differs from tile to tile" in r.message for r in remarks) is whole
+    assert bool(made[1].scratch) is not whole
+    check(attributed(kernel, stream=3), "sm_90a", *arrays, rtol=1e-6)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_bits_are_the_same_in_any_order(arch: str) -> None:
+    """Also where the first part comes last, and is added without being put down."""
+    rng: Any = np.random.default_rng(3)
+    kernel, arrays = dealt(128, 128, 768, 5, out=F32)
+    arrays[:2] = [rng.standard_normal(a.shape).astype(a.dtype) for a in arrays[:2]]
+    made = lowered(kernel, arch)
+    found = [results(made, arrays, seed)[2].tobytes() for seed in (None, *range(8))]
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_group_has_as_many_turns(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the tiles of the first operand that each brings: 10 tiles of 7 turns to 4 groups are a
+    whole tile for each, and 42 turns, which begin and end inside tiles."""
+    kernel, arrays = dealt(5 * 64, 128, 7 * 64, 4, attributes={"pipeline_stages": 2})
+    tiled, plan, _ = lowered(kernel, arch)
+    turns = [len(found) for found in turns_of_groups(tiled, plan, arrays, monkeypatch)]
+    assert sorted(turns) == [17, 17, 18, 18]
+
+
+def turns_of_groups(
+    tiled: Any, plan: Any, arrays: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> list[list[object]]:
+    """The products that each group does."""
+    from tessera_backend.cpu.asynchronous import kernel as strands
+
+    name = "tile.mma.async" if "mma.async" in str([o.name for o in tiled.walk()]) else "tile.dot"
+    rule, groups = strands.RULES[name], dict[int, list[object]]()
+
+    def counted(strand: Any, operation: Any) -> Any:
+        groups.setdefault(strand.group.number, []).append(operation)
+        return rule(strand, operation)
+
+    monkeypatch.setitem(strands.RULES, name, counted)
+    machine.launch(tiled, plan, *[a.copy() for a in arrays])
+    return list(groups.values())
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_nobody_waits_and_parts_have_places(arch: str) -> None:
+    made = lowered(dealt(128, 192, 512, 4)[0], arch)
+    sizes = {"m": 128, "n": 192, "k": 512}
+    memory = [evaluate_dim(d, sizes) for d in (made[1].workspace, made[1].scratch)]
+    assert memory == [6 * 4, (6 + 4) * 64 * 64 * 4]
+    assert not [o for o in made[0].walk() if o.name == "tile.while"]
+
+
+def test_results_leave_by_tma() -> None:
+    names = [o.name for o in lowered(dealt(128, 192, 512, 4)[0], "sm_90a")[0].walk()]
+    assert "tma.store" in names
+    assert "tile.store_tile" not in names
+
+
+def test_a_counter_that_is_not_set_back_is_found() -> None:
+    kernel, arrays = dealt(64, 128, 512, 3, out=F32)
+    tiled, plan, _ = lowered(kernel, "sm_90a")
+    stores = [i for i, o in enumerate(x for x in tiled.walk() if x.name == "tile.store")
+              if o.operands[1].type.space == "global"]  # fmt: skip
+    with pytest.raises(AsynchronousFault, match="not left zero"):
+        machine.launch(without(tiled, "tile.store", stores[0]), plan, *arrays)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [({"cluster": (2, 1)}, "clusters"), ({"persistent": False}, "persistent(False)")],
+)  # fmt: skip
+def test_what_does_not_go_with_it_is_said(said: dict[str, Attribute], reason: str) -> None:
+    remarks = list[Diagnostic]()
+    made = lowered(dealt(256, 128, 512, 3, attributes=said)[0], "sm_90a", remarks)
+    assert [r.code for r in remarks if reason in r.message] == ["T0742"]
+    assert kernel_of(made[2]).attributes["stream"] == 0
+
+
+def test_zeros_keep_their_sign() -> None:
+    """The sum of parts begins with nothing that changes one of them."""
+    kernel, arrays = dealt(64, 64, 512, 2, out=F32)
+    arrays[0][:], arrays[1][:] = 0, 1
+    for seed in (None, 1):
+        out = results(lowered(kernel, "sm_90a"), arrays, seed)[2]
+        assert not np.signbit(out).any()
+
+
+def test_fewer_groups_than_were_dealt_to_do_all_of_it() -> None:
+    """What a smaller device runs one after the other has the same bits."""
+    kernel, arrays = dealt(128, 128, 512, 7, out=BF16)
+    check(kernel, "sm_90a", *arrays)
