@@ -1,6 +1,8 @@
 """Checked mode beside the CPU target, over the standard library and the examples.
 
-A checked call runs every launch in all orders of lanes. Run: python -m benchmarks.checked [names] [--write]
+A checked call runs every launch in all orders of lanes.
+
+Run: python -m benchmarks.checked [names] [--write]
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ def both(name: str) -> dict[str, Any]:
     return found
 
 
+def example(name: str) -> str:
+    return str(ROOT / "examples" / f"{name}.tessera")
+
+
 def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
     """By name of a row: a module and what is done with it."""
     n = 1 << 20
@@ -44,7 +50,6 @@ def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
     columns = r.integers(0, n // 8, n).astype(np.int32)
     starts = np.arange(0, n + 1, 8, dtype=np.int32)
     gain = np.ones(2048, np.float32)
-    examples = str(ROOT / "examples")
     out = np.zeros_like(x)
     sums = np.zeros(64, np.float32)
     counts = np.zeros(256, np.int32)
@@ -71,11 +76,9 @@ def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
         "nn.layernorm": ("std.nn", lambda m: m.layernorm(rows, gain, gain)),
         "nn.rmsnorm": ("std.nn", lambda m: m.rmsnorm(rows, gain)),
         "linalg.matmul": ("std.linalg", lambda m: m.matmul(square, other)),
-        "examples/sum_reduce": (f"{examples}/sum_reduce.tessera",
-                                lambda m: m.sum_reduce(x, sums)),
-        "examples/histogram": (f"{examples}/histogram.tessera", lambda m: m.histogram(words, counts)),
-        "examples/moving_average": (f"{examples}/moving_average.tessera",
-                                    lambda m: m.moving_average(x, out)),
+        "examples/sum_reduce": (example("sum_reduce"), lambda m: m.sum_reduce(x, sums)),
+        "examples/histogram": (example("histogram"), lambda m: m.histogram(words, counts)),
+        "examples/moving_average": (example("moving_average"), lambda m: m.moving_average(x, out)),
     }  # fmt: skip
 
 

@@ -73,6 +73,8 @@ def check_performance(
     for access in accesses:
         t = access.operation.operands[BUFFER_AT[access.operation.name]].type
         if isinstance(t, BufferType):
+            if t.space == "local":
+                continue
             found = _worst_bank(space, access, t)
             known_worst = conflicts.get(access.operation)
             if found is not None and (known_worst is None or found.degree > known_worst.degree):

@@ -63,6 +63,7 @@ class _Walk(State):
 
     loops: list[_Loop] = field(default_factory=list[_Loop])
     leaves: list[list[_Snapshot]] = field(default_factory=list[list[_Snapshot]])
+    observe: Callable[[State, Operation], None] | None = None
 
     def block(self, region: Region) -> None:
         for operation in region.operations:
@@ -73,6 +74,8 @@ class _Walk(State):
                 rule(self, operation)
             elif operation.name in ACCESSES:
                 check_access(self, operation)
+                if self.observe is not None and self.recording:
+                    self.observe(self, operation)
             elif operation.name == "tile.view":
                 see_view(self, operation)
             elif operation.name == "tile.assume":
@@ -235,12 +238,12 @@ def _for(walk: _Walk, operation: Operation) -> None:
         low, high = walk.known.range(lower), walk.known.range(upper)
         by = walk.known.range(step)
         mark = len(walk.known.facts)
-        if by[0] == by[1] > 1:
-            form = _stepped(walk, counter, (lower, upper, by[0]), high[1] - 1 - low[0])
-        elif by[0] >= 1:
+        if by[0] >= 1:
             form = walk.atom(counter, (low[0], max(low[0], high[1] - 1)))
             walk.known.holds(form - lower)
             walk.known.holds((upper - form).shifted(-1))
+            if by[0] == by[1] > 1:
+                _whole_steps(walk, form, lower, upper, by[0])
         elif by[1] <= -1:
             form = walk.atom(counter, (min(low[1], high[0] + 1), low[1]))
             walk.known.holds(lower - form)
@@ -267,21 +270,14 @@ def _for(walk: _Walk, operation: Operation) -> None:
         walk.define(value, form)
 
 
-def _stepped(
-    walk: _Walk, counter: Value, bounds: tuple[Linear, Linear, int], room: int
-) -> Linear:
-    """The counter as ``lower + step * turn``; what is left to the end is whole steps, so that
-    parts of it that are less than a step count for none."""
-    lower, upper, step = bounds
-    turn = walk.atom(("turn", counter), (0, max(room, 0) // step))
-    form = lower + turn.scaled(step)
-    left = (upper - form).shifted(-1)
-    walk.known.holds(left)
-    steps = Linear(tuple((a, c // step) for a, c in left.terms if c % step == 0))
-    if len(steps.terms) > 1:
-        rest = left - steps.scaled(step)
-        walk.known.holds(steps.shifted(walk.known.range(rest, 2)[1] // step))
-    return form
+def _whole_steps(walk: _Walk, counter: Linear, lower: Linear, upper: Linear, step: int) -> None:
+    """What is left to the end counts in whole steps: of ``upper - lower`` what is no multiple of
+    the step is rounded down."""
+    room = (upper - lower).shifted(-1)
+    multiple = Linear(tuple(term for term in room.terms if term[1] % step == 0))
+    if multiple.terms:
+        rest = walk.known.range(room - multiple, 2)[1] // step * step
+        walk.known.holds((lower + multiple - counter).shifted(rest))
 
 
 def _while(walk: _Walk, operation: Operation) -> None:
@@ -364,12 +360,15 @@ _CONTROL: dict[str, Callable[[_Walk, Operation], None]] = {
 }
 
 
-def ranges(kernel: Operation) -> Ranges:
-    """Ranges of one ``tile.kernel``."""
+def ranges(
+    kernel: Operation, observe: Callable[[State, Operation], None] | None = None
+) -> Ranges:  # fmt: skip
+    """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known."""
     group = cast("tuple[int, ...]", kernel.attributes["group"])
-    walk = _Walk(group, cast("int", kernel.attributes["grid_rank"]))
+    walk = _Walk(group, cast("int", kernel.attributes["grid_rank"]), observe=observe)
     region = kernel.regions[0]
-    sizes: dict[Value, None] = {}
+    told = cast("tuple[int, ...]", kernel.attributes.get("sizes", ()))
+    sizes = dict.fromkeys(region.arguments[i] for i in told)
     for operation in region.operations:
         if operation.name == "tile.view":
             rank = len(cast("ViewType", operation.result.type).shape)

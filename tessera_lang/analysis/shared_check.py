@@ -173,11 +173,13 @@ def _apart_by_rounds(a: Event, b: Event) -> tuple[int, int] | None:
 
 
 def _cell(buffer: Value, cell: int) -> str:
-    shape = cast("BufferType", buffer.type).shape
+    t = cast("BufferType", buffer.type)
     places: list[str] = []
-    for extent in reversed(shape):
+    for extent in reversed(t.shape):
         places.append(str(cell % extent))
         cell //= extent
+    if t.space == "local":
+        places = places[1:]  # whose it is, is not said in the source
     return f"{buffer.name or 'shared memory'}[{', '.join(reversed(places))}]"
 
 
@@ -237,13 +239,16 @@ def _writes(event: Event, read: Event) -> bool:
 
 def _never_written(operation: Operation, lane: int, cell: int) -> Diagnostic:
     buffer = operation.operands[BUFFER_AT[operation.name]]
+    what, who, then = "shared memory", "no lane", ", then `tbarrier()`"
+    if cast("BufferType", buffer.type).space == "local":
+        what, who, then = "an array of a lane", "nothing", ""
     return Diagnostic(
         "T0411",
-        f"lane {lane} reads `{_cell(buffer, cell)}`, and no lane has written it before",
+        f"lane {lane} reads `{_cell(buffer, cell)}`, and {who} has written it before",
         operation.span,
         "nothing has been written here yet",
-        notes=("shared memory holds anything until it is written",),
-        helps=(f"write every element of `{buffer.name}` that is read, then `tbarrier()`",),
+        notes=(f"{what} holds anything until it is written",),
+        helps=(f"write every element of `{buffer.name}` that is read{then}",),
     )
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from math import prod
+from operator import eq, ge, gt, le, lt, ne
 from typing import cast
 
 from tessera_lang.analysis.ranges import ACCESSES
+from tessera_lang.analysis.settled import settled_reads
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.record import dataclass, field, replace
 
@@ -92,6 +94,7 @@ class _Walk:
     targets: list[_Target] = field(default_factory=list[_Target])
     pending: list[tuple[Operation, Cause]] = field(default_factory=list[tuple[Operation, Cause]])
     aliases: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    settled: frozenset[Operation] = frozenset()
     changed: bool = True
 
     # --- levels -----------------------------------------------------------------------------
@@ -183,7 +186,8 @@ def _plain(walk: _Walk, operation: Operation) -> None:
         one = extent == 1 or extent == (1,)
         walk.raise_to(value, Level.CONSTANT if one else Level.VARYING)
     elif name in _FROM_WARPS:
-        walk.raise_to(value, Level.VARYING if prod(walk.lanes) > 1 else Level.UNIFORM)
+        most = 1 if name == "tile.warp_shuffle" else 32  # the others give a warp one value
+        walk.raise_to(value, Level.VARYING if prod(walk.lanes) > most else Level.UNIFORM)
     elif name in _UNIFORM:
         walk.raise_to(value, Level.UNIFORM)
     elif name == "tile.load" and operation.attributes.get("uniform", False):
@@ -191,6 +195,8 @@ def _plain(walk: _Walk, operation: Operation) -> None:
     elif name == "tile.load" and isinstance(operation.operands[0].type, ViewType):
         written = operation.operands[0] in walk.written
         walk.join(value, operation.operands[1:], Level.VARYING if written else Level.UNIFORM)
+    elif operation in walk.settled and operation not in walk.result.divergent:
+        walk.join(value, operation.operands[1:], Level.UNIFORM)
     elif name in ACCESSES:
         walk.raise_to(value, Level.VARYING)
     else:
@@ -207,15 +213,38 @@ def _merge(walk: _Walk, result: Value, sources: Sequence[Value], cause: Cause | 
         walk.raise_to(result, Level.VARYING, cause.value)
 
 
+_COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
+
+
+def _decided(walk: _Walk, condition: Value) -> bool | None:
+    """A condition that is a constant, or compares two of them (how many lanes a group has)."""
+    found = walk.result.definitions.get(condition)
+    if found is None or found.name != "tile.cmp":
+        held = _number(walk, condition)
+        return None if held is None else bool(held)
+    a, b = (_number(walk, v) for v in found.operands)
+    if a is None or b is None:
+        return None
+    return bool(_COMPARED[cast("str", found.attributes["predicate"])](a, b))
+
+
+def _number(walk: _Walk, value: Value) -> int | None:
+    found = walk.result.definitions.get(value)
+    held = found.attributes["value"] if found and found.name == "tile.constant" else None
+    return held if isinstance(held, int) else None
+
+
 def _if(walk: _Walk, operation: Operation) -> None:
     (condition,) = operation.operands
     varying = not walk.result.is_uniform(condition)
     cause = Cause(operation, condition) if varying else None
     for region in operation.regions:
         walk.under(cause, region)
+    taken = _decided(walk, condition)
     yielded = [
-        r.terminator.operands for r in operation.regions if r.terminator.name == "tile.yield"
-    ]
+        r.terminator.operands for k, r in enumerate(operation.regions)
+        if r.terminator.name == "tile.yield" and taken in (None, k == 0)
+    ]  # fmt: skip
     for i, result in enumerate(operation.results):
         _merge(walk, result, [values[i] for values in yielded], cause)
 
@@ -370,6 +399,7 @@ def uniformity(kernel: Operation) -> Uniformity:
     """Uniformity of one ``tile.kernel``."""
     region = kernel.regions[0]
     walk = _Walk(_written(kernel), cast("tuple[int, ...]", kernel.attributes["group"]))
+    walk.settled = settled_reads(kernel)
     for argument in region.arguments:
         walk.result.levels[argument] = Level.UNIFORM
     while walk.changed:

@@ -31,14 +31,34 @@ class Questions:
 
 
 def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnostic, ...]:
-    """Answers about the kernels of a file, after it has been checked; each once."""
+    """Answers about the kernels of a file, after it has been checked, each once; about guards also
+    of kernels in its imports that it calls. What is looked at are the programs code is made of."""
+    if not any((questions.strict, questions.lints, questions.occupancy, questions.guards)):
+        return ()
     found: dict[tuple[str, str, object], Diagnostic] = {}
-    for program, plan in session.lowered(path):
-        for diagnostic in _answers(program, plan, questions):
-            place = diagnostic.span
-            key = None if place is None else (place.file, place.lo, place.hi)
-            found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
-    return tuple(found.values())
+    for file in session.closure(path):
+        own = file == session.files.spelling(path)
+        asked = questions if own else Questions(guards=questions.guards)
+        for program, plan in session.lowered(file):
+            for diagnostic in _answers(program, plan, asked):
+                place = diagnostic.span
+                key = None if place is None else (place.file, place.lo, place.hi)
+                found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
+    return (*found.values(), *_not_seen(session, path))
+
+
+def _not_seen(session: Session, path: str) -> list[Diagnostic]:
+    """The lane kernels of a file that no signature was known for."""
+    from tessera_lang.evaluate.library import kernel_level
+
+    return [
+        Diagnostic(
+            "P1005", f"`{function.name}` was not looked at: nothing says what its arguments are",
+            function.name_span, severity="hint", helps=("give a `--signature`, or call it in this file",),
+        )
+        for function in session.kernels(path)
+        if kernel_level(function) == "lane" and not session.has_instance(path, function)
+    ]  # fmt: skip
 
 
 def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnostic, ...]:

@@ -121,6 +121,12 @@ class Instances(Scopes):
         tile = self._tile(path, instance)
         return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
 
+    def has_instance(self, path: str, function: ast.FunctionDef) -> bool:
+        """Whether a function was checked for some signature."""
+        return any(
+            known is function for known, _ in self._instances.get(self.files.spelling(path), {})
+        )
+
     def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
         """Tile IR before the passes of the kernels of a file that checks have lowered, one for
         each instance that has no error."""

@@ -16,6 +16,7 @@ from tessera_lang.target.backend import TargetOptions
 ColorChoice = Literal["auto", "always", "never"]
 TARGETS = ("auto", "cpu", "cuda")
 BOUNDS = ("guard", "off")
+LANE_ORDERS = ("all", "forward", "reverse", "random")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Options:
     time_passes: bool = False
     arch_as: str = ""
     checked: bool = False
+    lane_order: str = "all"
+    lane_seed: int = 1
 
     def for_target(self, target: str, arch: str) -> TargetOptions:
         """What a backend is told; ``target`` and ``arch`` are decided."""
@@ -59,6 +62,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         raise ValueError(f"TESSERA_BOUNDS is {bounds!r}; it is `guard` or `off`")
     if optimize not in ("0", "3"):
         raise ValueError(f"TESSERA_OPTIMIZE is {optimize!r}; it is 0 or 3")
+    lane_order, lane_seed = env.get("TESSERA_LANE_ORDER", "all"), env.get("TESSERA_LANE_SEED", "1")
+    if lane_order not in LANE_ORDERS:
+        raise ValueError(f"TESSERA_LANE_ORDER is {lane_order!r}; it is one of {LANE_ORDERS}")
+    if not lane_seed.isdecimal():
+        raise ValueError(f"TESSERA_LANE_SEED is {lane_seed!r}; it is a number from 0 up")
     named = env.get("TESSERA_PATH")
     folders: Iterable[str] = own.get("path", ()) if named is None else named.split(os.pathsep)
     return Options(
@@ -70,4 +78,6 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         time_passes=env.get("TESSERA_TIME_PASSES", "") not in ("", "0"),
         arch_as=env.get("TESSERA_ARCH_AS", ""),
         checked=env.get("TESSERA_CHECKED", "") not in ("", "0"),
+        lane_order=lane_order,
+        lane_seed=int(lane_seed),
     )

@@ -70,6 +70,7 @@ def lower_kernel(
         grid_rank=len(info.grid) if info.grid else _axes_used(region),
         parameters=[slot_name(typed, slot) for slot in entry.slots],
         shared_budget=-1 if info.shared_budget is None else info.shared_budget,
+        sizes=[i for i, slot in enumerate(entry.slots) if slot.kind in ("size", "symbol")],
         registers=info.registers or 0,
     )
     plan = LaunchPlan(

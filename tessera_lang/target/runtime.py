@@ -30,6 +30,11 @@ class Runtime(Protocol):
         ``checked``: whether the CPU looks at every access of lanes."""
         ...
 
+    def use_lane_order(self, order: str, seed: int) -> None:
+        """``all``, ``forward``, ``reverse`` or ``random``: how checked mode runs lanes from here
+        on, whatever the environment says."""
+        ...
+
     def checked_report(self) -> tuple[str, ...]:
         """What was run in checked mode, and what that says."""
         ...

@@ -74,3 +74,32 @@ def test_a_narrow_one_keeps_its_dtype(target: str) -> None:
     x = X.astype(ml_dtypes.bfloat16)
     found = kernel(target, "return x * y")(x, np.array(1.5, ml_dtypes.bfloat16))
     assert found.dtype == x.dtype and found.astype(np.float32).tolist() == [0, 1.5, 3]
+
+
+# --- axes ---------------------------------------------------------------------------------------
+
+
+def test_no_axis_is_all_of_them(target: str) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for name in ("sum", "max", "min", "mean"):
+        found = kernel(target, f"return op.{name}(x, axis=None)", "x")(x)
+        assert found == getattr(np, name)(x)
+
+
+@pytest.mark.parametrize(("axis", "said"), [
+    ("(0, 1)", "along one axis"), ("True", "along one axis"), ('"0"', "along one axis"),
+    ("1.0", "along one axis"), ("2", "no axis 2"), ("-3", "no axis -3"), ("1 << 40", "no axis"),
+])  # fmt: skip
+def test_an_axis_that_is_none_is_named(axis: str, said: str) -> None:
+    with pytest.raises(tessera.TesseraError, match=said):
+        kernel("cpu", f"return op.max(x, axis={axis})", "x")(np.ones((2, 3), np.float32))
+
+
+def test_a_product_of_two_ranks_names_them() -> None:
+    x, y = np.ones((2, 3, 4), np.float32), np.ones((4, 5), np.float32)
+    for a, b in ((x, y), (y, x)):
+        with pytest.raises(tessera.TesseraError) as caught:
+            kernel("cpu", "return x @ y")(a, b)
+        assert f"not of {a.ndim} and {b.ndim} axes" in str(caught.value)
+        assert "[None, :, :]" in str(caught.value)
+    assert np.array_equal(kernel("cpu", "return x @ y[None, :, :]")(x, y), x @ y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.opt.schedule import split
+from tessera_lang.opt.schedule import split, stream
 from tessera_lang.opt.schedule.cost import Work, cycles, in_parts
 from tessera_lang.target.machine import Machine
 from tests.fuzz.tile_programs import Products, tried
@@ -48,6 +48,24 @@ def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(split, "best_parts", parts)
     monkeypatch.setattr(split, "_is_few", always)
+    monkeypatch.setenv("TESSERA_CACHE", "off")
+    for seed in range(400, 430):
+        found = tried(seed, place, (), Products(), calls=1)
+        assert not found, str(found[0])
+
+
+@pytest.mark.parametrize("place", ["sm_80", "sm_90a", GPU])
+def test_programs_whose_turns_are_dealt_out(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with shares that begin and end inside tiles."""
+
+    def nothing(work: Work, machine: Machine) -> float:
+        return 0.0
+
+    def three(machine: Machine) -> int:
+        return 3
+
+    monkeypatch.setattr(stream, "dealt_cycles", nothing)
+    monkeypatch.setattr(stream, "_groups", three)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     for seed in range(400, 430):
         found = tried(seed, place, (), Products(), calls=1)

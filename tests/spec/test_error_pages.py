@@ -19,6 +19,7 @@ ADVICE = {
     "T0412": Questions(strict=True), "T0413": Questions(strict=True),
     "P1001": Questions(lints=True), "P1002": Questions(lints=True),
     "P1003": Questions(occupancy=True), "P1004": Questions(guards=True),
+    "P1005": Questions(guards=True),
 }  # fmt: skip
 """What has to be asked for the codes that a check alone does not report."""
 BLOCK = re.compile(r"^```tessera (wrong|right)\n(.*?)^```", re.S | re.M)

@@ -49,11 +49,14 @@ def launch(
     groups: int,
     seen: Callable[[Value, Any], None] | None = None,
     touched: Callable[[Operation, bool], None] | None = None,
+    which: Sequence[int] | None = None,
 ) -> list[int]:
-    """Run a kernel on NumPy arrays and numbers, one per region argument; the fault sites."""
+    """Run a kernel on NumPy arrays and numbers, one per region argument; the fault sites.
+
+    ``which``: the groups that run, where there are too many to run all."""
     faults: list[int] = []
     lanes = math.prod(kernel.attributes["group"])  # type: ignore[arg-type]
-    for g in range(groups):
+    for g in which if which is not None else range(groups):
         run = Run(kernel, g, groups, faults=faults)
         run.seen = seen or run.seen
         run.touched = touched or run.touched

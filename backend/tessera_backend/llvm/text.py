@@ -44,11 +44,13 @@ class FunctionText:
         if self._open:
             self._lines.append(f"  {instruction}")
 
-    def slot(self, llvm_type: str, align: int = 0) -> str:
-        """A stack slot in the entry block."""
+    def slot(self, llvm_type: str, align: int = 0, initial: str = "") -> str:
+        """A stack slot in the entry block, where it may get a value."""
         name = self.fresh()
         suffix = f", align {align}" if align else ""
         self._slots.append(f"  {name} = alloca {llvm_type}{suffix}")
+        if initial:
+            self._slots.append(f"  store {llvm_type} {initial}, ptr {name}")
         return name
 
     def label(self, hint: str) -> str:

@@ -12,7 +12,7 @@ from tessera_lang.record import dataclass
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """``ptx`` is the lowest PTX ISA with this target and with what tile kernels use (hints of
-    loads: 7.4), ten times its number: 78 is 7.8.
+    loads: 7.4; messages between groups of a cluster: 8.1), ten times its number: 78 is 7.8.
 
     ``shared_limit`` is the shared memory that one group can have, in bytes.
     """
@@ -41,7 +41,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("sm_87", (8, 7), 74, 163 << 10),
         Architecture("sm_89", (8, 9), 78, 99 << 10),
         Architecture("sm_90", (9, 0), 78, 227 << 10),
-        Architecture("sm_90a", (9, 0), 80, 227 << 10),
+        Architecture("sm_90a", (9, 0), 81, 227 << 10),
         Architecture("sm_100", (10, 0), 86, 227 << 10),
         Architecture("sm_100a", (10, 0), 86, 227 << 10),
         Architecture("sm_103", (10, 3), 88, 227 << 10),

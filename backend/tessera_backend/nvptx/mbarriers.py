@@ -59,7 +59,8 @@ def barrier_at(e: LaneEmitter, barrier: Value, slot: Value) -> str:
     return e.f.value(f"{step} {e.f.value(f'shl nuw nsw i32 {number}, 3')}")
 
 
-def _number(e: LaneEmitter, pointer: str) -> str:
+def number_of(e: LaneEmitter, pointer: str) -> str:
+    """A shared pointer as an i32 address."""
     return e.f.value(f"ptrtoint ptr addrspace(3) {pointer} to i32")
 
 
@@ -96,7 +97,7 @@ def _lane_of_group(e: LaneEmitter) -> str:
 
 def _arrive(e: LaneEmitter, op: Operation) -> None:
     dialect = dialect_of(e)
-    at = _number(e, barrier_at(e, op.operands[0], op.operands[1]))
+    at = number_of(e, barrier_at(e, op.operands[0], op.operands[1]))
     across = op.attributes["across"] == "cluster" and dialect.cluster > 1
     if dialect.role.single:
         for rank in range(dialect.cluster if across else 1):
@@ -124,15 +125,19 @@ def _arrive_at(e: LaneEmitter, at: str, rank: str) -> None:
 
 def _copied(e: LaneEmitter, op: Operation) -> None:
     """The hardware arrives for the lane when its copies are done."""
-    at = _number(e, barrier_at(e, op.operands[0], op.operands[1]))
+    at = number_of(e, barrier_at(e, op.operands[0], op.operands[1]))
     text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
     e.f.line(f'call void asm sideeffect "{text}", "r,~{{memory}}"(i32 {at}) #1')
 
 
 def _wait(e: LaneEmitter, op: Operation) -> None:
-    at = _number(e, barrier_at(e, op.operands[0], op.operands[1]))
+    at = number_of(e, barrier_at(e, op.operands[0], op.operands[1]))
     phase = e.f.value(f"trunc i64 {e.operand(op.operands[2])} to i32")
-    parity = e.f.value(f"and i32 {phase}, 1")
+    wait_for(e, at, e.f.value(f"and i32 {phase}, 1"))
+
+
+def wait_for(e: LaneEmitter, at: str, parity: str) -> None:
+    """Until the phase of this parity of the barrier at an address is complete."""
     text = (
         "{\\0A.reg .pred done;\\0AWAIT:\\0A"
         "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\\0A"

@@ -239,6 +239,13 @@ def host_world(
     return HostWorld(session, target, write, arch_as=arch_as, checked=checked)
 
 
+def use_lane_order(order: str, seed: int) -> None:
+    """How checked mode runs lanes from here on."""
+    from tessera_backend.runtime.checked_code import use_setting
+
+    use_setting(order, seed)
+
+
 def checked_report() -> tuple[str, ...]:
     """What was run in checked mode, and what that says."""
     from tessera_backend.runtime.checked_report import checked_report as report

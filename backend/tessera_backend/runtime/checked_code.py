@@ -6,7 +6,7 @@ Must not know how accesses are looked at.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from tessera_backend.cpu.asynchronous.kernel import array_at
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
-from tessera_backend.cpu.checked.orders import Setting
+from tessera_backend.cpu.checked.orders import Setting, setting_of
 from tessera_backend.runtime.binding import Bound
 from tessera_backend.runtime.checked_report import note_launch
 from tessera_backend.runtime.faults import WORDS
@@ -38,7 +38,7 @@ class CheckedCode(HostCode):
 
     def prepare(self, block: Block, bound: Bound) -> Callable[[], None]:
         def run() -> None:
-            setting = current_setting()
+            setting = _current_setting()
             note_launch(self.plan, self._checked.facts, bound, setting)
             self._checked.poison(block, bound.arrays)
             written = self._written(block, bound)
@@ -56,7 +56,7 @@ class CheckedCode(HostCode):
 
         return run
 
-    def _written(self, block: Sequence[int], bound: Bound) -> list[Array]:
+    def _written(self, block: Block, bound: Bound) -> list[Array]:
         """The arrays that the kernel may write."""
         found: list[Array] = []
         parameters = self.plan.parameters
@@ -87,8 +87,22 @@ class CheckedCode(HostCode):
         return replace(made, span=span, labels=labels)
 
 
-_setting = Setting()
+_given: Setting | None = None
 
 
-def current_setting() -> Setting:
-    return _setting
+def use_setting(order: str, seed: int) -> None:
+    """The orders of all launches from here on."""
+    global _given
+    wanted = setting_of(order, seed)
+    _given = None if wanted == _of_environment() else wanted
+
+
+def _current_setting() -> Setting:
+    return _of_environment() if _given is None else _given
+
+
+def _of_environment() -> Setting:
+    from tessera_backend.runtime.compiler import options_from_environment
+
+    options = options_from_environment()
+    return setting_of(options.lane_order, options.lane_seed)

@@ -16,8 +16,7 @@ _LOOKED_AT = (
     "without an end"
 )
 _NOT = (
-    "not looked at: other arguments and sizes, other orders of lanes, lanes of one warp apart from "
-    "each other, the order in which atomics come, what lies behind products of tiles"
+    "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics come, what lies behind products of tiles"
 )
 
 

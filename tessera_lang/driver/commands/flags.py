@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tessera_lang.driver.options import LANE_ORDERS
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 FORMATS = ("human", "short", "json", "sarif", "github")
@@ -64,9 +66,18 @@ def as_option(function: _Function) -> _Function:
 
 
 def checked_option(function: _Function) -> _Function:
+    """``--checked``, and in which orders it runs lanes."""
+    function = click.option(
+        "--lane-seed", type=click.IntRange(min=0), default=1, envvar="TESSERA_LANE_SEED",
+        help="With --checked: the seed of the random order.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--lane-order", type=click.Choice(LANE_ORDERS), default="all",
+        envvar="TESSERA_LANE_ORDER", help="With --checked: how lanes and groups run.",
+    )(function)  # fmt: skip
     return click.option(
         "--checked", is_flag=True, envvar="TESSERA_CHECKED",
-        help="On the CPU, look at every access of lanes: races, shared memory that nobody wrote, "
+        help="On the CPU, look at every access of lanes: races, memory that nobody wrote, "
         "barriers.",
     )(function)  # fmt: skip
 

@@ -52,7 +52,7 @@ DATA = (".npy", ".npz", ".csv")
 @color_option
 def command(
     file: str, settings: tuple[str, ...], target: str, arch_as: str, checked: bool,
-    search: tuple[str, ...], color: str,
+    lane_order: str, lane_seed: int, search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
@@ -65,7 +65,8 @@ def command(
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
     show(session, found, color=color)
-    return _run(session, path, given, Where(target, arch_as, checked), color)
+    where = Where(target, arch_as, checked, lane_order, lane_seed)
+    return _run(session, path, given, where, color)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -97,17 +98,23 @@ def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[
 @dataclass(frozen=True, slots=True)
 class Where:
     """A target as it is named, the architecture whose code the CPU runs, and whether it looks at
-    every access."""
+    every access, in which orders of lanes."""
 
     target: str
     arch_as: str = ""
     checked: bool = False
+    lane_order: str = "all"
+    lane_seed: int = 1
 
     def decided(self) -> str:
         """The target to run on, which is said. Raises TesseraError."""
         from tessera_lang.diagnostics import TesseraError
 
         chosen, why = decided_target("cpu" if self._as_cpu() else self.target)
+        if self.checked:
+            from tessera_lang.target.runtime import runtime
+
+            runtime().use_lane_order(self.lane_order, self.lane_seed)
         refused = refusal(chosen)
         if refused is not None:
             raise TesseraError((refused,))

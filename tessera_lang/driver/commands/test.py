@@ -53,14 +53,15 @@ if TYPE_CHECKING:
 @color_option
 def command(
     names: tuple[str, ...], words: str, target: str, junit_file: str, exit_first: bool,
-    arch_as: str, checked: bool, search: tuple[str, ...], format_: str, color: str,
+    arch_as: str, checked: bool, lane_order: str, lane_seed: int, search: tuple[str, ...],
+    format_: str, color: str,
 ) -> int:  # fmt: skip
     """Run the `@test` functions of FILES and of the files in DIRS."""
     from tessera_lang.driver.discovery import source_files
     from tessera_lang.driver.testing import find_tests, run_tests
 
     session = session_for(search)
-    where = Where(target, arch_as, checked)
+    where = Where(target, arch_as, checked, lane_order, lane_seed)
     targets = _targets(where)
     paths = [source_path(session, name) for name in source_files(names)]
     found = find_tests(session, paths, words)

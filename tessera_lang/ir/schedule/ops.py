@@ -40,6 +40,7 @@ _STAGING = (
 )
 _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
+_EARLY = _optional("early", "bool")  # for the next iteration of a group that stays
 _HINT = _optional("hint", "str", ("first", "last"))  # what the second-level cache is to evict
 
 _OPS = [
@@ -67,7 +68,7 @@ _OPS = [
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
         "load", ("view", "numbers..."), "schedule_load",
-        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _HINT), effect="read",
+        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _HINT), effect="read",
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,

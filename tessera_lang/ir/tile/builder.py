@@ -310,6 +310,7 @@ class Builder:
     def kernel(
         self, sym_name: str, body: Region, *, group: Sequence[int], grid_rank: int,
         parameters: Sequence[str], shared_budget: int = -1, registers: int = 0,
+        sizes: Sequence[int] = (),
     ) -> Operation:  # fmt: skip
         attributes: dict[str, Attribute] = {
             "sym_name": sym_name, "group": tuple(group), "grid_rank": grid_rank,
@@ -317,6 +318,8 @@ class Builder:
         }  # fmt: skip
         if registers:
             attributes["registers"] = registers
+        if sizes:
+            attributes["sizes"] = tuple(sizes)
         return self.emit("tile.kernel", (), (), attributes, (body,))
 
     def for_(

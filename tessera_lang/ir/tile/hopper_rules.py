@@ -81,13 +81,15 @@ def _turn(operation: Operation) -> None:
 
 
 def _cluster_reduce(operation: Operation) -> None:
-    value, buffer = operation.operands
+    value, buffer, barrier = operation.operands
     holds = isinstance(value.type, DType) and value.type.bytes in (4, 8)
     _require(holds, "combines numbers of 4 or 8 bytes", operation)
     _require(operation.result.type == value.type, "gives such a number", operation)
     t = buffer.type
     holds = isinstance(t, BufferType) and t.dtype == value.type and len(t.shape) == 1
     _require(holds, "takes a buffer with a place for each group of the cluster", operation)
+    holds = isinstance(barrier.type, BarrierType) and barrier.type.count in (1, 2)
+    _require(holds, "takes one barrier, or two for more than once", operation)
 
 
 # --- copies ----------------------------------------------------------------------------------

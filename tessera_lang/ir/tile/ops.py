@@ -147,7 +147,8 @@ _CONTROL = [
         attributes=(
             AttributeDef("sym_name", "str"), AttributeDef("group", "ints"),
             AttributeDef("grid_rank", "int"), AttributeDef("shared_budget", "int"),
-            AttributeDef("parameters", "strs"), AttributeDef("cluster", "ints", (), True),
+            AttributeDef("parameters", "strs"), AttributeDef("sizes", "ints", (), True),
+            AttributeDef("cluster", "ints", (), True),
             AttributeDef("registers", "int", (), True), AttributeDef("divisors", "ints", (), True),
         ),
     ),

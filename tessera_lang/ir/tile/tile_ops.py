@@ -135,10 +135,8 @@ HOPPER = [
     OpDef("tile.cluster_barrier", (), "nothing", results=0, effect="sync"),
     OpDef("tile.cluster_rank", (), "index"),
     OpDef(
-        "tile.cluster_reduce", ("value", "buffer"), "cluster_reduce",
-        attributes=(AttributeDef("kind", "str", ("add", "mul", "max", "min")),
-                    _optional("again", "bool")),
-        effect="sync",
+        "tile.cluster_reduce", ("value", "buffer", "barrier"), "cluster_reduce",
+        attributes=(AttributeDef("kind", "str", ("add", "mul", "max", "min")),), effect="sync",
     ),
     OpDef("tile.role_warp", (), "index"),
     OpDef("tile.once", (), "once", results=0, terminators=(("tile.yield",),), effect="nested",

@@ -329,7 +329,11 @@ class Demand:
         (inner,) = self.below(node, windows)
         if isinstance(inner[node.along], OpenWindow):
             assert node.span is not None
-            raise Unsupported(node.span, "a running sum along an axis without a capacity")
+            raise Unsupported(
+                node.span, "a running sum along an axis without a capacity",
+                "go over the other axes in a loop: `for i in op.tile_range(m, step=1):"
+                " y[i, :] = op.cumsum(x[i, :])`, and over long rows part by part",
+            )  # fmt: skip
         value = self(node.operand, _windows(inner))
         return self.b.scan(node.kind, value, node.along, node.inclusive)
 

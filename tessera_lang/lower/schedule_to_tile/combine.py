@@ -5,7 +5,8 @@ takes up the sums of all parts, its own too, in the order of the parts: so the r
 bits however the groups come. It sets the counter back, and goes on with what stands behind.
 Nobody waits. Where the number of parts is known only at the launch, a group may have all of a tile,
 and adds nothing; and one that has the first part looks whether all others are there, before it
-puts down what it may as well begin with. Owns this protocol. Must not know grids, rings, or what is summed.
+puts down what it may as well begin with. Owns this protocol. Must not know grids, rings, or what
+is summed.
 """
 
 from __future__ import annotations

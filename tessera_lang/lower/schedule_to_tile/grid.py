@@ -109,22 +109,34 @@ def build_grid(
     inside: Callable[[Sequence[Value]], None],
 ) -> None:  # fmt: skip
     """The iterations of one group; ``inside`` builds one for given variables."""
+    if not grid.stays:
+        inside(_variables(builder, grid, _bounds(grid, scalar), builder.group_linear()))
+        return
+    total, variables = walked(builder, grid, scalar)
+    with builder.region(("tile", total.type)) as made:
+        inside(variables(made.arguments[0]))
+        builder.yield_()
+    builder.for_(builder.group_linear(), total, builder.group_count(), (), made.region)
+
+
+def _bounds(grid: Grid, scalar: Callable[[Value], Value]) -> list[tuple[Value, ...]]:
     axes = axes_of(grid.loop)
-    bounds = [
+    return [
         tuple(scalar(grid.loop.operands[axis + part * axes]) for part in range(3))
         for axis in range(axes)
     ]
-    if not grid.stays:
-        inside(_variables(builder, grid, bounds, builder.group_linear()))
-        return
+
+
+def walked(
+    builder: Builder, grid: Grid, scalar: Callable[[Value], Value]
+) -> tuple[Value, Callable[[Value], list[Value]]]:
+    """The number of iterations of all groups, and the variables of one by its number."""
+    bounds = _bounds(grid, scalar)
     counts = [_count(builder, *b) for b in bounds]
     total = counts[0]
     for count in counts[1:]:
         total = builder.binary("mul", total, count)
-    with builder.region(("tile", total.type)) as made:
-        inside(_variables(builder, grid, bounds, made.arguments[0]))
-        builder.yield_()
-    builder.for_(builder.group_linear(), total, builder.group_count(), (), made.region)
+    return total, lambda number: _variables(builder, grid, bounds, number)
 
 
 def _count(builder: Builder, lower: Value, upper: Value, step: Value) -> Value:

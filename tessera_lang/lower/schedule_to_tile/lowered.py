@@ -31,7 +31,6 @@ class Lowered:
         self.scratch = scratch
         self.order = Order(facts)
         self.values: dict[Value, Value] = {}
-        self.met = False  # whether all groups of the cluster have met
 
     # --- values -----------------------------------------------------------------------------
 

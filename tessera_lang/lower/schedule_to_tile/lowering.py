@@ -17,9 +17,10 @@ from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.lower.schedule_to_tile.assign import Layouts
 from tessera_lang.lower.schedule_to_tile.body import Body
+from tessera_lang.lower.schedule_to_tile.early import build_early, early_loads
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import Facts, is_tile, strings
-from tessera_lang.lower.schedule_to_tile.grid import Grid, build_grid, grid_of, separated
+from tessera_lang.lower.schedule_to_tile.grid import Grid, build_grid, grid_of, separated, walked
 from tessera_lang.lower.schedule_to_tile.hopper import lower_specialised, not_specialised
 from tessera_lang.lower.schedule_to_tile.matrix import MatrixEngine
 from tessera_lang.lower.schedule_to_tile.memory_plan import plan_memory
@@ -122,6 +123,11 @@ class _Lowering:
             attributes["divisors"] = kernel.attributes["divisors"]
         if self.cluster:
             attributes["cluster"] = self.cluster
+        match kernel.attributes.get("registers"):
+            case (int(most),):
+                attributes["registers"] = most
+            case _:
+                pass
         made = plan_memory(replace(made, attributes=attributes, span=kernel.span))
         return _Made(made, warps, self.grid, scratch), notes
 
@@ -137,6 +143,9 @@ class _Lowering:
             body.lower(region.operations[:-1])
 
         body.engine.before_control(body, operation)
+        if self.grid.stays and early_loads(operation):
+            build_early(body, operation, *walked(body.builder, self.grid, body.scalar))
+            return
         build_grid(body.builder, self.grid, body.scalar, inside)
 
 

@@ -200,12 +200,10 @@ def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -
 def _across_groups(body: Lowered, value: Value, operation: Operation, groups: int) -> Value:
     """The results of all groups of the cluster, each for its part of the axis."""
     assert isinstance(value.type, DType)
-    if not body.met:  # before one writes into the memory of another, which has begun by then
-        body.builder.emit("tile.cluster_barrier")
-        body.met = True
-    buffer = body.scratch.allocate(value.type, (groups,), "cluster", "results of a cluster")
-    attributes = {"kind": operation.attributes["kind"], "again": body.repeats(operation)}
-    operands = (value, buffer)
+    times = 2 if body.repeats(operation) else 1
+    buffer = body.scratch.allocate(value.type, (times * groups,), "cluster", "results of a cluster")
+    attributes = {"kind": operation.attributes["kind"]}
+    operands = (value, buffer, body.scratch.barriers(times, "met"))
     return body.builder.emit("tile.cluster_reduce", operands, (value.type,), attributes).result
 
 

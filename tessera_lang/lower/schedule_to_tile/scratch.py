@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.layouts import scratch_buffer
-from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.core import BarrierType, BufferType, Operation, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
@@ -71,6 +71,20 @@ class Scratch:
             self._kept[key] = self.allocate(dtype, shape, name, what, layout)
         return self._kept[key]
 
+    def barriers(self, count: int, name: str) -> Value:
+        """Transaction barriers of one arrival."""
+        base, number = name, 1
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        value = Value(BarrierType(count), name)
+        attributes = {"name": name, "arrivals": 1}
+        self._allocations.append(
+            (Operation("tile.mbarrier.alloc", (), (value,), attributes), "meetings of a cluster")
+        )
+        return value
+
     def finish(self) -> tuple[tuple[Operation, ...], dict[Value, Value]]:
         """The allocations, and what stands in for values given before sizes were known."""
         operations = [o for o, _ in self._allocations]
@@ -91,5 +105,7 @@ class Scratch:
 
 def _bytes(buffer: Value) -> int:
     t = buffer.type
+    if isinstance(t, BarrierType):
+        return 8 * t.count
     assert isinstance(t, BufferType)
     return (t.layout or SharedLayout()).bytes(t.shape, t.dtype.bytes)

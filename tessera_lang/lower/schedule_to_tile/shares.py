@@ -27,7 +27,6 @@ from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 
 
-
 def dealt(
     parting: Parting, plan: LaunchPlan, tiles: Dim, groups: int
 ) -> tuple[Program, LaunchPlan]:
@@ -84,9 +83,7 @@ def _dealing(
 ) -> _Dealing:
     """A tile without turns has one all the same, which does nothing: its result is written."""
     one, size = line.constant(1, U32), line.constant(groups, U32)
-    counts = [
-        line.cast(line.turns(*b), U32) for b in zip(*parting.grid_bounds(), strict=True)
-    ]
+    counts = [line.cast(line.turns(*b), U32) for b in zip(*parting.grid_bounds(), strict=True)]
     turns = line.binary("max", line.turns(*bounds), line.constant(1))
     least = line.binary("floordiv", turns, line.constant(_MOST))
     each = line.binary("add", least, line.constant(1))

@@ -32,18 +32,22 @@ def read_ahead(program: Program, context: Context) -> Program:
     waits = waits or _narrow(facts)
     if context.machine.target == "cpu" or facts.grid is None or facts.dots or not waits:
         return program
-    assert isinstance(warps, int)
-    lanes = WARP * warps
-    registers = held_bytes(kernel) // 4 + _OTHER_REGISTERS * lanes
-    each = max(1, context.machine.registers // registers)
-    there = int(WAVES * context.machine.units * each)
+    there = int(WAVES * groups_at_once(kernel, context))
     found: dict[Operation, dict[str, Attribute]] = {}
     for load in facts.loads:
-        place = _moves(facts, facts.grid, load)
-        if place is not None:
+        place = moves(facts, facts.grid, load)
+        if place is not None and not load.operation.attributes.get("early"):
             axis, groups = place
             found[load.operation] = {"ahead": (axis, -(-there // groups))}
     return with_kernel(program, with_attributes(kernel, found))
+
+
+def groups_at_once(kernel: Operation, context: Context) -> int:
+    """How many groups are on the machine at the same time, by their registers."""
+    warps = kernel.attributes.get("warps", 1)
+    assert isinstance(warps, int)
+    registers = held_bytes(kernel) // 4 + _OTHER_REGISTERS * WARP * warps
+    return context.machine.units * max(1, context.machine.registers // registers)
 
 
 def _narrow(facts: Facts) -> bool:
@@ -51,7 +55,7 @@ def _narrow(facts: Facts) -> bool:
     return any(pitch_reason(access_of(x.operation), facts, "") for x in facts.loads)
 
 
-def _moves(facts: Facts, grid: Operation, load: Load) -> tuple[int, int] | None:
+def moves(facts: Facts, grid: Operation, load: Load) -> tuple[int, int] | None:
     """The axis of the view along which a load moves with the grid, and after how many groups it
     moves by one; None where that is not known."""
     if load.inside != (grid,):

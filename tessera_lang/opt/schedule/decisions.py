@@ -12,6 +12,7 @@ from tessera_lang.opt.passes import Pass
 from tessera_lang.opt.schedule.ahead import read_ahead
 from tessera_lang.opt.schedule.choose_tiles import choose_tiles
 from tessera_lang.opt.schedule.context import Context, Decide
+from tessera_lang.opt.schedule.early import load_early
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
@@ -42,7 +43,7 @@ def normalise(program: Program, context: Context) -> Program:
 _DECISIONS: tuple[Decide, ...] = (
     normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
     assign_roles, deal_turns, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
-    read_ahead, unroll, settle_staging, check_fit, peel, overlap,
+    load_early, read_ahead, unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 

@@ -301,6 +301,15 @@ class Estimate:
 
     def trips(self, loop: Operation) -> int | None:
         """How often the body of a loop probably runs."""
+        product = 1
+        for count in self.trips_along(loop) or (None,):
+            if count is None:
+                return None
+            product *= count
+        return product
+
+    def trips_along(self, loop: Operation) -> list[int | None]:
+        """How often a loop probably goes on along each of its axes; none of a ``while``."""
         if loop.name == "tile.for":
             bounds = [loop.operands[:3]]
         elif loop.name == FOR:
@@ -308,14 +317,15 @@ class Estimate:
             bounds = [(loop.operands[i], loop.operands[n + i], loop.operands[2 * n + i])
                       for i in range(n)]  # fmt: skip
         else:
-            return None
-        product = 1
-        for lower, upper, step in bounds:
-            low, high, by = self.value(lower), self.value(upper), self.value(step)
+            return []
+        found: list[int | None] = []
+        for bound in bounds:
+            low, high, by = map(self.value, bound)
             if low is None or high is None or not by:
-                return None
-            product *= max(0, -(-(high - low) // by))
-        return product
+                found.append(None)
+            else:
+                found.append(max(0, -(-(high - low) // by)))
+        return found
 
 
 def numbers_or_names(operation: Operation, name: str) -> Sequence[object]:

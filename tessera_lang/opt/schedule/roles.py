@@ -56,6 +56,9 @@ _BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
 _BY_LANES_HEAVY = {2: (56, 224)}
 """Where the lanes of the producer hold what they bring."""
 _MOST_WARPS = 16
+_WARP_COLUMNS = 32
+"""Columns that the lanes of a warp hold at least, four neighbours each."""
+_SUMS = 128 * 256
 
 
 def assign_roles(program: Program, context: Context) -> Program:
@@ -109,18 +112,26 @@ def split_reason(facts: Facts, machine: Machine) -> str:
         return ""
     if by_unit or not all(map(_is_plain, facts.dots)):
         return "not every product is done by wgmma"
-    if not said_by_user(facts.kernel, "warp_specialize"):
-        return "lanes multiply and add as fast that bring the next tiles themselves"
+    if not said_by_user(facts.kernel, "warp_specialize") and not all(map(_fills, facts.dots)):
+        return "other groups run beside while lanes bring the next tiles themselves"
     return ""
 
 
 def _is_plain(dot: Dot) -> bool:
-    """Whether lanes multiply and add what two staged tiles of 32 bits hold, as they lie."""
+    """Whether lanes multiply and add what two staged tiles of 32 bits hold, as they lie, and share
+    the columns evenly."""
     unit = dot.operation.attributes.get("unit")
     loads = all(x.load is not None and not x.swapped for x in (dot.a, dot.b))
     t = dot.operation.result.type
-    flat = isinstance(t, TileType) and len(t.shape) == 2
-    return unit == "fma" and loads and flat and element_bits(dot) == 32
+    even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % _WARP_COLUMNS == 0
+    return unit == "fma" and loads and even and element_bits(dot) == 32
+
+
+def _fills(dot: Dot) -> bool:
+    """Whether the sums of lanes fill the registers of a multiprocessor, so that no other group
+    runs beside and hides what its lanes do besides multiplying."""
+    m, n, _ = (int(s) for s in dot.shape)
+    return consumer_groups(m) > 1 and m * n >= _SUMS
 
 
 def specialise_reason(facts: Facts, context: Context) -> str:

@@ -40,7 +40,7 @@ def split_contraction(program: Program, context: Context) -> Program:
     loop = sums_of(facts)
     if said_by_user(kernel, "split"):
         reason = loop.reason or said_reason(kernel, facts)
-        if reason:
+        if reason and parts_of(kernel) > 1:
             return with_kernel(program, overruled(kernel, "split", 1, context, reason))
         return program
     work = work_of(facts, {}, context.machine)

@@ -21,6 +21,7 @@ from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.split import WORTH, best_parts, said_reason
 from tessera_lang.opt.schedule.sums import even_turns, sums_of
 from tessera_lang.opt.schedule.work import work_of
+from tessera_lang.target.machine import Machine
 
 
 def deal_turns(program: Program, context: Context) -> Program:
@@ -48,7 +49,12 @@ def deal_turns(program: Program, context: Context) -> Program:
     gain = round(100 * (1 - price / whole))
     context.note("T0749", f"the turns of the contraction are dealt out evenly: {about}; they take"
                  f" about {gain} % less time than whole tiles", kernel.span)  # fmt: skip
-    return with_kernel(program, with_decisions(kernel, {"stream": units}))
+    return with_kernel(program, with_decisions(kernel, {"stream": _groups(context.machine)}))
+
+
+def _groups(machine: Machine) -> int:
+    """As many as run at once where a group takes the shared memory of a multiprocessor."""
+    return machine.units
 
 
 def _reason(facts: Facts) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tessera_lang.ir.core import TileType, ViewType
+from tessera_lang.ir.core import TileType, Value, ViewType
 from tessera_lang.opt.schedule.copies import SWIZZLES, access_of, contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.cost import Product, Work
 from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load, Operand
@@ -107,14 +107,17 @@ def _are_lines(a: tuple[Operand, int, int], b: tuple[Operand, int, int], facts: 
 
 def _traffic(facts: Facts, estimate: Estimate) -> int:
     """Bytes of all arrays that are read, where their sizes are known."""
-    total = 0
-    for view in {x.view: None for x in facts.loads}:
-        t = view.type
-        assert isinstance(t, ViewType)
-        sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
-        known = [n for n in sizes if n is not None]
-        total += math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else 0
-    return total
+    views = {x.view: None for x in facts.loads}
+    return sum(view_bytes(view, facts, estimate) or 0 for view in views)
+
+
+def view_bytes(view: Value, facts: Facts, estimate: Estimate) -> int | None:
+    """Bytes of an array, where its sizes are probably known."""
+    t = view.type
+    assert isinstance(t, ViewType)
+    sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
+    known = [n for n in sizes if n is not None]
+    return math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else None
 
 
 def _is_split(load: Load | None, facts: Facts) -> bool:

@@ -89,6 +89,15 @@ def _axes(c: TileContext, span: Span, a: Operand, b: Operand) -> tuple[TileAxis,
                        f" {'column' if o is b else 'row'}",),
             )  # fmt: skip
             return None
+    if len(x) != len(y):
+        low = a if len(x) < len(y) else b
+        missing = ["None"] * abs(len(x) - len(y)) + [":", ":"]
+        c.report(
+            "T0604", f"a product takes operands of one rank, not of {len(x)} and {len(y)} axes",
+            span, helps=(f"say where the missing axes are: `{source_of(low.e)}"
+                         f"[{', '.join(missing)}]` has one element there",),
+        )  # fmt: skip
+        return None
     left, right = Side(a.e, x), Side(b.e, y)
     inner = meet_axes(c, span, (left, len(x) - 1), (right, len(y) - 2), "a product")
     if inner is None:

@@ -47,12 +47,20 @@ def axis_argument(c: TileContext, e: ast.Expr | None, rank: int, what: str) -> i
     if isinstance(value, int) and not isinstance(value, bool) and -rank <= value < rank:
         return value % rank
     if not is_silent(term):
-        known = isinstance(value, int)
-        c.report(
-            "T0311", f"`{what}` has no axis {value}: the tile has {rank}" if known
-            else f"the axis of `{what}` must be known at compile time", e.span,
-        )  # fmt: skip
+        message = f"the axis of `{what}` must be known at compile time"
+        if isinstance(value, int) and not isinstance(value, bool):
+            message = f"`{what}` has no axis {value}: the tile has {rank}"
+        elif isinstance(e, ast.TupleExpr) or value is not None:
+            message = f"`{what}` works along one axis, an integer"
+        helps = ("one call an axis: `op.sum(op.sum(x, axis=1), axis=0)`",)
+        c.report("T0311", message, e.span, helps=helps * isinstance(e, ast.TupleExpr))
     return None
+
+
+def _axis_given(bound: Bound) -> ast.Expr | None:
+    """``axis=None`` is that of NumPy: all of them."""
+    given = bound.get("axis")
+    return None if isinstance(given, ast.NoneLit) else given
 
 
 def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
@@ -62,7 +70,7 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if not isinstance(tile, Tile):
         return tile
     rank = len(tile.axes)
-    given = bound.get("axis")
+    given = _axis_given(bound)
     axis = axis_argument(c, given, rank, name)
     if given is not None and axis is None:
         return ERROR if c.final else Unknown()
@@ -112,7 +120,7 @@ def scan(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     tile = _operand(c, bound["x"], "op.cumsum")
     if not isinstance(tile, Tile):
         return tile
-    given = bound.get("axis")
+    given = _axis_given(bound)
     axis = axis_argument(c, given, len(tile.axes), "op.cumsum")
     if given is not None and axis is None:
         return ERROR if c.final else Unknown()

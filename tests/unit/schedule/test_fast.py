@@ -1,4 +1,4 @@
-"""``fast.exp`` and ``fast.exp2`` of tiles: what they become, and what they refuse."""
+"""``fast.*`` and ``math.*`` of tiles: what they become, and what they refuse."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tessera_lang.sema.typed import TensorArgument
 from tessera_lang.types.dtype import F64
 from tests.unit.schedule import reference
+from tests.unit.schedule.test_exits import loaded
 from tests.unit.schedule.lowering import check, lower_source
 
 TEXT = """\
@@ -46,7 +47,38 @@ def test_doubles_are_refused() -> None:
     assert [d.code for d in reports] == ["T0207"]
 
 
-def test_the_rest_is_not_built() -> None:
-    text = TEXT.replace("DTYPE", "f32").replace("FUNCTION", "fast.log")
+ONE = ("log2", "log", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal", "sigmoid", "gelu")
+MORE = ("fast.divide(V, V + 1.0)", "fast.pow(V, V)", "math.pow(V, 1.5)", "math.fma(V, V, 2.0)")
+HEADS = """\
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def lanes(x: DTYPE[n], y: mut DTYPE[r, n]):
+    i = grid_tile_linear_id()
+    if i >= n: return
+""", """\
+@op.kernel
+def tiles(x: DTYPE[n], y: mut DTYPE[r, n]):
+    for i in op.tile_range(n, step=64):
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("bf16", marks=pytest.mark.slow)])
+def test_as_in_lanes(dtype: str) -> None:
+    """The same bits as of one element in a lane."""
+    functions = [*(f"fast.{name}(V)" for name in ONE), *MORE]
+    lanes, tiles = HEADS
+    for row, function in enumerate(functions):
+        lanes += f"    y[{row}, i] = {function.replace('V', 'x[i]')}\n"
+        tiles += f"        y[{row}, i:i+64] = {function.replace('V', 'x[i:i+64]')}\n"
+    module = loaded((lanes + tiles).replace("DTYPE", dtype))
+    x = np.linspace(0.25, 3, 70).astype(TYPES[dtype][0])
+    one, other = (np.zeros((len(functions), 70), x.dtype) for _ in range(2))
+    module.lanes(x, one)
+    module.tiles(x, other)
+    for row, function in enumerate(functions):
+        assert one[row].tobytes() == other[row].tobytes(), function
+
+
+def test_wrong_dtypes_of_more_operands() -> None:
+    text = TEXT.replace("DTYPE", "f64").replace("FUNCTION(", "fast.divide(2.0, ")
     _, reports, _ = check(text, (TensorArgument(F64, 1, sizes=(None,)),))
-    assert "T0114" in [d.code for d in reports]
+    assert [d.code for d in reports] == ["T0207"]

@@ -83,22 +83,23 @@ def _role_warp(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _cluster_reduce(s: Strand, o: Operation) -> Sequence[Any]:
-    value, rank, kind = s.values[o.operands[0]], s.group.rank, str(o.attributes["kind"])
+    """With two places for each group they take turns: what was read is not written before all
+    groups have met once more."""
+    value, kind, groups = s.values[o.operands[0]], str(o.attributes["kind"]), len(s.group.peers)
+    own: Memory = s.values[o.operands[1]]
+    first = groups * (s.group.meeting.turn % (own.data.size // groups))
     for peer in s.group.peers:
         there = _of(s, peer, o, o.operands[1])
-        _element(s, o, there, rank, "write")
-        there.data[rank] = value
+        _element(s, o, there, first + s.group.rank, "write")
+        there.data[first + s.group.rank] = value
     meet_cluster(s, o)
-    own: Memory = s.values[o.operands[1]]
     parts: list[Any] = []
-    for i in range(len(s.group.peers)):
+    for i in range(first, first + groups):
         _element(s, o, own, i, "read")
         parts.append(own.data[i])
     while len(parts) > 1:
         paired = [combined(kind, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
         parts = paired + parts[len(parts) - len(parts) % 2 :]
-    if o.attributes.get("again", False):
-        meet_cluster(s, o)
     return (own.data.dtype.type(parts[0]),)
 
 

@@ -9,7 +9,6 @@ import ctypes
 import threading
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from tessera_backend.cpu.asynchronous.numbers import garbage
 from tessera_backend.cpu.checked import words as w
 from tessera_backend.cpu.checked.code import decode
 from tessera_backend.cpu.checked.faults import CheckedFault
-from tessera_backend.cpu.checked.orders import Array, Order, group_order, lane_rows
+from tessera_backend.cpu.checked.orders import Order, group_order, lane_rows
 from tessera_backend.cpu.checked.roots import Root
 from tessera_backend.cpu.run import CpuKernel
 from tessera_lang.record import dataclass, replace
@@ -84,7 +83,7 @@ class CheckedKernel:
         self._kernel.prepare(block, axes, 1)()
 
     def poison(
-        self, block: Sequence[int], layouts: Mapping[int, ArrayLayout]
+        self, block: ctypes.Array[ctypes.c_int64], layouts: Mapping[int, ArrayLayout]
     ) -> None:  # fmt: skip
         """Results hold what nobody would write."""
         for at, slot in enumerate(self.plan.slots):
@@ -171,7 +170,7 @@ class _Launch:
     def _access(
         self, case: int, number: int, mine: int, old: int, cell: int, position: int
     ) -> CheckedFault:
-        root, span = self.kernel.facts.roots[number], self._span(mine)
+        span = self._span(mine)
         who, place = _who(mine, int(self.groups[position])), self._place(number, cell)
         if case == w.UNWRITTEN:
             return CheckedFault(f"{who} reads {place}, which nobody has written", span)
@@ -221,7 +220,7 @@ def _who(word: int, group: int) -> str:
 def _index(layout: ArrayLayout, cell: int) -> tuple[int, ...]:
     """The indices of the element that lies so far behind the first one."""
     index, rest = [0] * len(layout.shape), cell
-    for axis, (n, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
+    for n, stride in zip(layout.shape, layout.strides, strict=True):
         rest -= min(0, (n - 1) * stride)
     for axis in sorted(range(len(index)), key=lambda a: -abs(layout.strides[a])):
         n, stride = layout.shape[axis], layout.strides[axis]

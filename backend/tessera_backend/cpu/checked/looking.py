@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tessera_backend.cpu.checked import words as w
-from tessera_backend.cpu.checked.roots import Root
+from tessera_backend.cpu.checked.roots import WHAT, Root
 from tessera_backend.llvm import narrow
 from tessera_backend.llvm.emitter import LaneEmitter, Place
 from tessera_backend.llvm.fault import unlikely
@@ -79,13 +79,11 @@ class Looking:
         e.f.branch_if(holds, cold, on, unlikely(e))
         e.f.place(cold)
         mine = self.mine(e, op, self._times(e).now)
-        e.f.line(
-            f"call void @checked.record(ptr %ctx, i64 {case}, i64 {mine}, i64 0, i64 {cell})"
-        )
+        e.f.line(f"call void @checked.record(ptr %ctx, i64 {case}, i64 {mine}, i64 0, i64 {cell})")
         e.f.place(on)
 
 
-_CASES: dict[tuple[str, str], int] = {
+_CASES: dict[tuple[w.Kind, w.Kind], int] = {
     ("read", "write"): w.READ_WRITTEN, ("write", "write"): w.WRITE_WRITTEN,
     ("write", "read"): w.WRITE_READ, ("read", "atomic"): w.READ_UPDATED,
     ("write", "atomic"): w.WRITE_UPDATED, ("atomic", "write"): w.UPDATE_WRITTEN,
@@ -108,10 +106,12 @@ class _Touch:
     def emit(self) -> None:
         mine = self.look.mine(self.e, self.op, self.times.now)
         cell = self._cell()
-        kind = {"tile.load": "read", "tile.store": "write"}.get(self.op.name, "atomic")
-        shadows = {k: self._shadow(k, cell) for k in self.root.kinds}
-        old = {k: self.e.f.value(f"load i64, ptr {shadows[k]}") for k in self.root.kinds}
-        against = [k for k in self.root.kinds if (kind, k) in _CASES]
+        kind = WHAT[self.op.name]
+        shadows: dict[w.Kind, str] = {k: self._shadow(k, cell) for k in self.root.kinds}
+        old: dict[w.Kind, str] = {
+            k: self.e.f.value(f"load i64, ptr {shadows[k]}") for k in self.root.kinds
+        }
+        against: list[w.Kind] = [k for k in self.root.kinds if (kind, k) in _CASES]
         open_ = [self._open(old[k]) for k in against]
         if self._needs_a_value(kind):
             open_.append(self._unwritten(old))
@@ -121,15 +121,16 @@ class _Touch:
             self._put(shadows["write"], mine)
             return
         if kind in shadows:
-            narrow_ = kind == "atomic" and self._is_narrow()
-            self._join(old[kind], shadows[kind], mine, cell, narrow=narrow_)
+            self._join(old[kind], shadows[kind], mine, cell)
 
     def _cell(self) -> str:
         """The number of the element, counted from where the array begins."""
         f = self.e.f
         if self.pointer == self.place.pointer:
             return "0"
-        to, first = (f.value(f"ptrtoint ptr {p} to i64") for p in (self.pointer, self.place.pointer))
+        to, first = (
+            f.value(f"ptrtoint ptr {p} to i64") for p in (self.pointer, self.place.pointer)
+        )
         moved = f.value(f"sub i64 {to}, {first}")
         size = self.root.element
         return moved if size == 1 else f.value(f"sdiv exact i64 {moved}, {size}")
@@ -151,7 +152,9 @@ class _Touch:
         """Whether an earlier touch of another lane may be unordered: i1."""
         f = self.e.f
         late = f.value(f"icmp uge i64 {old}, {self.times.barrier}")
-        near = f.value(f"and i1 {late}, {self._lane_differs(old)}") if self.look.lanes > 1 else "false"
+        near = (
+            f.value(f"and i1 {late}, {self._lane_differs(old)}") if self.look.lanes > 1 else "false"
+        )
         if self.root.local:
             return near
         foreign = self._is_foreign(old)
@@ -164,13 +167,15 @@ class _Touch:
         width = f.value(f"sub i64 {self.times.begin}, %launch")
         return f.value(f"icmp ult i64 {gap}, {width}")
 
-    def _needs_a_value(self, kind: str) -> bool:
+    def _needs_a_value(self, kind: w.Kind) -> bool:
         return self.root.fresh and kind != "write" and self.op.name != "tile.atomic_store"
 
     def _unwritten(self, old: dict[w.Kind, str]) -> str:
         f = self.e.f
         since = self.times.begin if self.root.local else "%launch"
-        tests = [f.value(f"icmp ult i64 {old[k]}, {since}") for k in ("write", "atomic") if k in old]
+        tests = [
+            f.value(f"icmp ult i64 {old[k]}, {since}") for k in ("write", "atomic") if k in old
+        ]
         return tests[0] if len(tests) == 1 else f.value(f"and i1 {tests[0]}, {tests[1]}")
 
     def _cold(self, tests: list[str], body: Callable[[], None]) -> None:
@@ -193,7 +198,7 @@ class _Touch:
     # --- what the fast tests leave open -----------------------------------------------------
 
     def _decide(
-        self, kind: str, against: list[w.Kind], old: dict[w.Kind, str], mine: str, cell: str
+        self, kind: w.Kind, against: list[w.Kind], old: dict[w.Kind, str], mine: str, cell: str
     ) -> None:
         f = self.e.f
         if self._needs_a_value(kind):
@@ -202,6 +207,7 @@ class _Touch:
                 f"call void @checked.record(ptr %ctx, i64 {what}, i64 {mine}, i64 0, i64 {cell})"
             ))  # fmt: skip
         for other in against:
+
             def call(other: w.Kind = other) -> None:
                 what = self._what(_CASES[kind, other])
                 f.line(
@@ -230,20 +236,19 @@ class _Touch:
         dtype = self.place.dtype
         new = narrow.as_bits(self.e, self.e.operand(self.op.operands[0]), dtype)
         held = narrow.as_bits(self.e, load_element(self.e, self.place, self.pointer), dtype)
-        changed = self.e.f.value(f"icmp ne {bits_type(dtype)} {new}, {held}")
-        return changed
+        return self.e.f.value(f"icmp ne {bits_type(dtype)} {new}, {held}")
 
     # --- reads and atomics ------------------------------------------------------------------
 
     def _is_narrow(self) -> bool:
-        scope = self.op.attributes["scope"]
+        scope = self.op.attributes.get("scope")
         return self.place.space == "global" and scope in ("tile", "group")
 
-    def _join(self, old: str, shadow: str, mine: str, cell: str, *, narrow: bool) -> None:
+    def _join(self, old: str, shadow: str, mine: str, cell: str) -> None:
         """The touch joins those since the barrier; an earlier group's stays where no order is
         known, as any later writer meets it."""
         f = self.e.f
-        word = f.value(f"or i64 {mine}, {w.NARROW}") if narrow else mine
+        word = f.value(f"or i64 {mine}, {w.NARROW}") if self._is_narrow() else mine
         if self.look.lanes > 1:
             late = f.value(f"icmp uge i64 {old}, {self.times.barrier}")
             several = f.value(f"and i1 {late}, {self._lane_differs(old)}")
@@ -257,17 +262,17 @@ class _Touch:
         f.place(keep)
         before = f.value(f"call i1 @checked.ordered(ptr %ctx, i64 {old})")
         if self.op.name != "tile.load":
-            self._scopes(old, mine, cell, before, narrow=narrow)
+            self._scopes(old, mine, cell, before)
         f.branch_if(before, join, on)
         f.place(join)
         self._put(shadow, word)
         f.place(on)
 
-    def _scopes(self, old: str, mine: str, cell: str, before: str, *, narrow: bool) -> None:
+    def _scopes(self, old: str, mine: str, cell: str, before: str) -> None:
         """An atomic of another group: one of both has the scope of its group only."""
         f = self.e.f
         theirs = f.value(f"and i64 {old}, {w.NARROW}")
-        wrong = f.value(f"icmp ne i64 {theirs}, 0") if not narrow else "true"
+        wrong = f.value(f"icmp ne i64 {theirs}, 0") if not self._is_narrow() else "true"
         unordered = f.value(f"xor i1 {before}, true")
         wrong = f.value(f"and i1 {wrong}, {unordered}")
         what = self._what(w.SCOPE)

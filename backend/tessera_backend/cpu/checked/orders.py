@@ -21,6 +21,11 @@ class Setting:
     seed: int = 1
 
 
+def setting_of(order: str, seed: int) -> Setting:
+    """``order`` may be ``all``."""
+    return Setting(tuple(o for o in ORDERS if order in ("all", o)), seed)
+
+
 def lane_rows(order: Order, lanes: int, seed: int) -> Array:
     """Orders of the lanes of a group, used by turns."""
     forward = np.arange(lanes, dtype=np.int32)

@@ -6,16 +6,20 @@ Owns the choice; must not know LLVM.
 from __future__ import annotations
 
 from math import prod
+from typing import Literal, TypeAlias, cast
 
 from tessera_backend.cpu.checked.words import KINDS, Kind
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_lang.analysis.own_cells import owned
 from tessera_lang.analysis.shared_check import check_shared
-from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
 from tessera_lang.record import dataclass
 from tessera_lang.target.plan import LaunchPlan, Slot
 
-_WHAT: dict[str, Kind] = {
+Uses: TypeAlias = "dict[Kind | Literal['narrow', 'other'], None]"
+"""What is done to some memory; ``narrow``: by an atomic of the group's scope, ``other``: by what
+is no access of an element."""
+WHAT: dict[str, Kind] = {
     "tile.load": "read", "tile.store": "write", "tile.atomic": "atomic",
     "tile.atomic_cas": "atomic", "tile.atomic_load": "atomic", "tile.atomic_store": "atomic",
 }  # fmt: skip
@@ -41,7 +45,8 @@ class Root:
 @dataclass(frozen=True, slots=True, eq=False)
 class Roots:
     """``looked``: by the value whose memory it is, in order; ``proved``: names of what needs no
-    look, as lanes cannot meet there; ``blind``: of what cannot be looked at."""
+    look, as lanes meet there by atomics at most, that reach them all; ``blind``: of what cannot be
+    looked at."""
 
     looked: dict[Value, Root]
     proved: tuple[str, ...]
@@ -53,7 +58,7 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
     looked: dict[Value, Root] = {}
     proved: list[str] = []
     blind: list[str] = []
-    safe = _buffers_proved(kernel, plan)
+    safe = buffers_proved(kernel, plan)
     alone = owned(kernel)
     arguments = {a: n for n, a in enumerate(kernel.regions[0].arguments)}
     for value, found in uses.items():
@@ -68,20 +73,22 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
             proved.append(root.name)
         elif _may_meet(root, found):
             looked[value] = root
+        else:
+            proved.append(root.name)
     return Roots(looked, tuple(proved), tuple(blind))
 
 
-def _uses(kernel: Operation) -> dict[Value, dict[str, None]]:
+def _uses(kernel: Operation) -> dict[Value, Uses]:
     """What is done to each array and buffer that anybody writes."""
     views: dict[Value, Value] = {}
-    uses: dict[Value, dict[str, None]] = {}
+    uses: dict[Value, Uses] = {}
     for o in kernel.walk():
         if o.name == "tile.view":
             views[o.result] = o.operands[0]
         elif o.name in ARRAY_OPERAND:
             array = o.operands[ARRAY_OPERAND[o.name]]
             found = uses.setdefault(views.get(array, array), {})
-            found.setdefault(_WHAT[o.name])
+            found.setdefault(WHAT[o.name])
             if o.name.startswith("tile.atomic") and o.attributes["scope"] in ("tile", "group"):
                 found.setdefault("narrow")
         else:
@@ -91,29 +98,33 @@ def _uses(kernel: Operation) -> dict[Value, dict[str, None]]:
     return {v: f for v, f in uses.items() if isinstance(v.type, BufferType) or set(f) != {"read"}}
 
 
-def _root(
-    value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found: dict[str, None]
-) -> Root:
-    kinds = tuple(k for k in KINDS if k in found)
-    if isinstance(value.type, BufferType):
-        name, size, shape = value.name, value.type.dtype.bytes, value.type.shape
-        return Root(name, -1, size, ("write", *kinds[kinds[:1] == ("write",) :]), True, shape)
+def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found: Uses) -> Root:
+    t = value.type
+    if isinstance(t, BufferType):
+        return Root(value.name, -1, t.dtype.bytes, _kinds(found, fresh=True), True, t.shape)
+    if not isinstance(t, PointerType):
+        raise TypeError("memory is an array or a buffer")
     parameter = slot.parameter if slot is not None else -1
-    size = value.type.dtype.bytes  # type: ignore[union-attr]
     if 0 <= parameter < len(plan.parameters):
-        return Root(plan.parameters[parameter].name, number, size, kinds)
-    result = parameter - len(plan.parameters)
-    fresh = 0 <= result < len(plan.results) and not plan.results[result].zeroed
-    kinds = ("write", *kinds[kinds[:1] == ("write",) :]) if fresh else kinds
-    return Root("the result", number, size, kinds, fresh)
+        name, fresh = plan.parameters[parameter].name, False
+    else:
+        result = parameter - len(plan.parameters)
+        fresh = 0 <= result < len(plan.results) and not plan.results[result].zeroed
+        name = "the result"
+    return Root(name, number, t.dtype.bytes, _kinds(found, fresh=fresh), fresh)
 
 
-def _may_meet(root: Root, found: dict[str, None]) -> bool:
+def _kinds(found: Uses, *, fresh: bool) -> tuple[Kind, ...]:
+    """Whether somebody has written a fresh element is told by the shadow of writes."""
+    return tuple(k for k in KINDS if k in found or (k == "write" and fresh))
+
+
+def _may_meet(root: Root, found: Uses) -> bool:
     """Atomics that reach every group meet nobody."""
     return root.fresh and "read" in found or set(found) != {"atomic"}
 
 
-def _buffers_proved(kernel: Operation, plan: LaunchPlan) -> bool:
+def buffers_proved(kernel: Operation, plan: LaunchPlan) -> bool:
     if not any(o.name in ("tile.shared.alloc", "tile.local.alloc") for o in kernel.walk()):
         return True
     found = check_shared(kernel, plan)
@@ -133,6 +144,4 @@ def waits(kernel: Operation) -> bool:
 
 
 def lanes_of(kernel: Operation) -> int:
-    group = kernel.attributes["group"]
-    assert isinstance(group, tuple)
-    return prod(int(n) for n in group)  # type: ignore[arg-type]
+    return prod(cast("tuple[int, ...]", kernel.attributes["group"]))

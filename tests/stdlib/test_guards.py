@@ -1,0 +1,48 @@
+"""No kernel of the standard library keeps a guard, but where an index is data of the caller."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_lang.analysis.ranges import ACCESSES
+from tessera_lang.driver.pipeline import TILE, run_passes
+from tessera_lang.driver.session import Session
+from tessera_lang.evaluate.library import kernel_level
+from tests.house.places import PACKAGES
+
+LIBRARY = PACKAGES["tessera_stdlib"]
+SIGNATURES = {
+    "elementwise": ("T=f32", "T=bf16", "S=i32, T=f32"),
+    "layout": ("T=f32",),
+    "reduce_kernels": (
+        'how="sum", A=f32, T=f32, O=f32', 'how="max", V=f32, T=f32', 'how="max", V=f32',
+    ),
+}  # fmt: skip
+"""For kernels that no test of their own file calls."""
+DATA = {("sparse", "matvec_into"): {"x"}}
+"""Arrays whose indices are read from memory, so that nothing can prove them."""
+
+
+def guarded(name: str) -> dict[str, set[str]]:
+    """Lane kernels of a file, with the arrays of which an access is guarded in some instance."""
+    path, session = str(LIBRARY / f"{name}.tessera"), Session()
+    session.check(path, SIGNATURES.get(name, ()))
+    if name == "reduce_kernels":
+        session.check(str(LIBRARY / "reduce.tessera"))
+    found: dict[str, set[str]] = {}
+    for program, plan in session.lowered(path):
+        kernel = run_passes(program, TILE).operations[0]
+        found.setdefault(plan.kernel, set()).update(
+            operation.operands[ACCESSES[operation.name]].name.rpartition("_")[0]
+            for operation in kernel.walk()
+            if operation.attributes.get("bounds") == "guarded"
+        )
+    lanes = {f.name for f in session.kernels(path) if kernel_level(f) == "lane"}
+    assert set(found) == lanes, "a kernel was not looked at"
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in LIBRARY.glob("*.tessera")))
+def test_nothing_is_guarded(name: str) -> None:
+    for kernel, arrays in guarded(name).items():
+        assert arrays <= DATA.get((name, kernel), set()), kernel
