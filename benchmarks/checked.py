@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tessera_backend.cpu.host import thread_count
 
 import tessera_lang as tessera
-from benchmarks.harness import Report, Row, best_seconds
+from benchmarks.harness import Report, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 GOAL = "<= 50x"
@@ -38,11 +40,11 @@ def example(name: str) -> str:
 
 def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
     """By name of a row: a module and what is done with it."""
-    n = 1 << 20
+    n = 1 << 19
     x, y = (r.standard_normal(n).astype(np.float32) for _ in range(2))
-    square = np.ascontiguousarray(x.reshape(1024, 1024))
-    other = np.ascontiguousarray(y.reshape(1024, 1024))
-    rows = np.ascontiguousarray(x.reshape(512, 2048))
+    square = np.ascontiguousarray(x.reshape(512, 1024))
+    other = np.ascontiguousarray(y.reshape(1024, 512))
+    rows = np.ascontiguousarray(x.reshape(256, 2048))
     words = r.integers(0, 256, n).astype(np.uint8)
     few = r.integers(0, 1000, n).astype(np.int32)
     weights = r.standard_normal(9).astype(np.float32)
@@ -66,7 +68,6 @@ def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
         "stencil.laplace2d": ("std.stencil", lambda m: m.laplace2d(square)),
         "stencil.convolve1d": ("std.stencil", lambda m: m.convolve1d(x, weights)),
         "sort.sort": ("std.sort", lambda m: m.sort(x)),
-        "sort.argsort": ("std.sort", lambda m: m.argsort(x)),
         "random.uniform": ("std.random", lambda m: m.uniform((n,), 1)),
         "random.normal": ("std.random", lambda m: m.normal((n,), 1)),
         "sparse.matvec": ("std.sparse",
@@ -82,16 +83,29 @@ def calls(r: np.random.Generator) -> dict[str, tuple[str, Call]]:
     }  # fmt: skip
 
 
+def busy_seconds(f: Callable[[], object]) -> float:
+    """The least time of processors in some calls: what waits for a core does not count."""
+    f()  # compiled
+    found: list[float] = []
+    while len(found) < 3 or (len(found) < 30 and sum(found) < 0.5):
+        start = time.process_time()
+        f()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
 def main() -> None:
+    """The CPU target runs on all cores, checked mode on one: what the first takes of processors is
+    divided among them, as if that were perfect."""
     wanted = [a for a in sys.argv[1:] if a != "--write"]
-    report = Report("checked mode, standard library and examples")
+    report, threads = Report("checked mode, standard library and examples"), thread_count()
     for name, (module, call) in calls(np.random.default_rng(0)).items():
         if wanted and not any(a in name for a in wanted):
             continue
         modules = both(module)
-        contenders = {k: lambda m=m, call=call: call(m) for k, m in modules.items()}
-        seconds, note = best_seconds(contenders, runs=7, pause=0.0)
-        report.add(Row(name, seconds, 0, GOAL, note))
+        seconds = {k: busy_seconds(lambda m=m, call=call: call(m)) for k, m in modules.items()}
+        seconds["tessera"] /= threads
+        report.add(Row(name, seconds, 0, GOAL, f"{threads} threads of the CPU target"))
     if "--write" in sys.argv:
         report.save("checked")
 

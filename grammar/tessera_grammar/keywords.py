@@ -164,6 +164,7 @@ _FUNCTIONS = {
     "warp_any": "Whether a condition holds in some lane of the warp.",
     "warp_all": "Whether a condition holds in every lane of the warp.",
     "warp_ballot": "The lanes of the warp in which a condition holds, as bits.",
+    "warp_match": "The lanes of the warp that have the same number, as bits.",
     "group_sum": "Sum over the lanes of the group.",
     "group_max": "Largest value over the lanes of the group.",
     "group_min": "Smallest value over the lanes of the group.",

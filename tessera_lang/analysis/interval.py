@@ -26,7 +26,7 @@ def floor_divide(a: Interval, b: Interval) -> Interval:
         corners = [x // y for x in a for y in b]
         return min(corners), max(corners)
     most = max(abs(a[0]), abs(a[1]))
-    return -most, most
+    return (0 if a[0] >= 0 and b[0] >= 0 else -most), most
 
 
 def modulo(a: Interval, b: Interval) -> Interval:

@@ -76,6 +76,7 @@ class Knowledge:
 
     ``facts`` is a stack: a region pushes and, at its end, truncates. What was asked is remembered
     as long as the facts are the same: a long expression asks the same of each of its accesses.
+    ``_of`` has for an atom and a sign of its coefficient the facts by number, with the coefficient.
     """
 
     intervals: list[Interval] = field(default_factory=list[Interval])
@@ -86,6 +87,9 @@ class Knowledge:
         default_factory=dict["tuple[Linear, int, int | None]", int]
     )
     _asked_under: list[Linear] = field(default_factory=list[Linear])
+    _of: dict[tuple[int, bool], list[tuple[int, int]]] = field(
+        default_factory=dict["tuple[int, bool]", "list[tuple[int, int]]"]
+    )
 
     def atom(self, interval: Interval) -> int:
         self.intervals.append(interval)
@@ -135,15 +139,22 @@ class Knowledge:
     def lower(self, expression: Linear, depth: int, enough: int | None = None) -> int:
         """A constant the value is never below, the best found; stops at ``enough``."""
         if self._asked_under != self.facts:
-            self._asked_under = list(self.facts)
+            self._see_facts()
             self._asked.clear()
         key = (expression, depth, enough)
         found = self._asked.get(key)
         if found is None:
-            self._left = _STEPS
-            cases = _CASE_DEPTH if depth > 1 else 0
-            found = self._asked[key] = self._lower(expression, depth, enough, cases)
+            found = self._asked[key] = self._search(expression, depth, enough)
         return found
+
+    def _search(self, expression: Linear, depth: int, enough: int | None) -> int:
+        """Where something is to be shown, with one fact first: that is mostly enough."""
+        self._left = _STEPS
+        if enough is not None and depth > 1:
+            found = self._lower(expression, 1, enough, 0)
+            if found >= enough:
+                return found
+        return self._lower(expression, depth, enough, _CASE_DEPTH if depth > 1 else 0)
 
     def _plain(self, expression: Linear) -> int:
         total = expression.constant
@@ -168,26 +179,52 @@ class Knowledge:
         so that an atom disappears."""
         mine = dict(expression.terms)
         plain = self._plain(expression)
-        for fact in self.facts:
-            for atom, c in fact.terms:
-                k = mine.get(atom, 0)
-                if k == 0 or (k > 0) != (c > 0):
-                    continue
-                self._left -= 1
-                if self._left < 0:
-                    return best
-                common = gcd(k, c)
-                p, q = abs(c) // common, abs(k) // common
-                if depth == 1:
-                    found = self._plain_without(mine, plain, p, fact, q)
-                else:
-                    wanted = None if enough is None else enough * p
-                    rest = expression.plus(fact, -q, p)
-                    found = self._lower(rest, depth - 1, wanted, cases)
-                best = max(best, -(-found // p))
-                if enough is not None and best >= enough:
-                    return best
+        found_in = [
+            (number, k, c)
+            for atom, k in expression.terms
+            for number, c in self._of.get((atom, k > 0), ())
+        ]
+        found_in.sort(reverse=True)  # what is nearest says most
+        for number, k, c in found_in:
+            self._left -= 1
+            if self._left < 0:
+                return best
+            fact = self._asked_under[number]
+            common = gcd(k, c)
+            p, q = abs(c) // common, abs(k) // common
+            if depth == 1:
+                found = self._plain_without(mine, plain, p, fact, q)
+            else:
+                wanted = None if enough is None else enough * p
+                rest = expression.plus(fact, -q, p)
+                found = self._lower(rest, depth - 1, wanted, cases)
+            best = max(best, -(-found // p))
+            if enough is not None and best >= enough:
+                return best
         return best
+
+    def _see_facts(self) -> None:
+        """Bring ``_of`` up to the facts as they are now: most of them are as they were."""
+        seen, now = self._asked_under, self.facts
+        same = 0
+        for old, new in zip(seen, now, strict=False):
+            if old is not new:
+                break
+            same += 1
+        while len(seen) > same:
+            self._unsee()
+        for fact in now[same:]:
+            self._see(fact)
+
+    def _see(self, fact: Linear) -> None:
+        number = len(self._asked_under)
+        self._asked_under.append(fact)
+        for atom, c in fact.terms:
+            self._of.setdefault((atom, c > 0), []).append((number, c))
+
+    def _unsee(self) -> None:
+        for atom, c in self._asked_under.pop().terms:
+            self._of[atom, c > 0].pop()
 
     def _plain_without(self, mine: dict[int, int], plain: int, p: int, fact: Linear, q: int) -> int:
         """``_plain(p * e - q * fact)``, where ``e`` has the terms ``mine``: most questions end
@@ -209,10 +246,11 @@ class Knowledge:
                 continue
             worst: int | None = None
             for value, facts in self.cases[atom]:
-                mark = len(self.facts)
-                self.facts.extend(facts)
+                for fact in facts:
+                    self._see(fact)
                 found = self._lower(expression.replaced(atom, value), depth, enough, cases - 1)
-                del self.facts[mark:]
+                for _ in facts:
+                    self._unsee()
                 worst = found if worst is None else min(worst, found)
             best = best if worst is None else max(best, worst)
         return best

@@ -1,8 +1,8 @@
 """Arrays of which every element belongs to one lane of the grid: no two lanes meet there.
 
-Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same sum
-of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told from
-the sum, digit by digit. Sound: what is not understood belongs to nobody. Must not know passes,
+Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same
+sum of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told
+from the sum, digit by digit. Sound: what is not understood belongs to nobody. Must not know passes,
 syntax or targets.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 
 from tessera_lang.analysis.linear import Interval, Linear
 from tessera_lang.analysis.range_access import ACCESSES
-from tessera_lang.analysis.range_state import State, is_integer
+from tessera_lang.analysis.range_state import Ranges, State, is_integer
 from tessera_lang.analysis.ranges import ranges
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
@@ -89,18 +89,19 @@ def _joined(a: _Axis | None, b: _Axis | None) -> _Axis | None:
     return _Axis(a.terms, (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1])))
 
 
-def owned(kernel: Operation) -> set[Value]:
-    """The pointers of such arrays."""
+def owned(kernel: Operation) -> tuple[set[Value], Ranges]:
+    """The pointers of such arrays, and the ranges that tell them."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
     seen = _Seen(views)
-    ranges(kernel, seen.access)
+    known = ranges(kernel, seen.access)
     group = cast("tuple[int, ...]", kernel.attributes["group"])
     rank = cast("int", kernel.attributes["grid_rank"])
     other = _used_otherwise(kernel, views)
-    return {
+    found = {
         pointer for pointer, axes in seen.axes.items()
         if pointer not in other and _are_told(_told(axes, seen.ids, group), group, rank)
     }  # fmt: skip
+    return found, known
 
 
 def _used_otherwise(kernel: Operation, views: dict[Value, Value]) -> set[Value]:

@@ -7,7 +7,6 @@ from typing import Literal, cast
 from tessera_lang.analysis.linear import Linear
 from tessera_lang.analysis.range_state import Access, State
 from tessera_lang.ir.core import BufferType, Operation, ViewType
-from tessera_lang.target.plan import LARGEST_SIZE
 
 ACCESSES = {
     "tile.load": 0, "tile.store": 1, "tile.atomic": 1, "tile.atomic_cas": 2,
@@ -25,9 +24,11 @@ def see_view(state: State, operation: Operation) -> None:
         if size is not None:
             form = Linear((), size)
         state.known.holds(form)
-        state.known.holds(form.scaled(-1).shifted(LARGEST_SIZE))
+        state.known.holds(form.scaled(-1).shifted(state.largest_size))
         forms.append(form)
     state.sizes[operation.result] = tuple(forms)
+    if len(forms) > 1:
+        state.volumes.append(tuple(forms))
 
 
 def check_access(state: State, operation: Operation) -> None:

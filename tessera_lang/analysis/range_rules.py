@@ -16,7 +16,7 @@ from tessera_lang.analysis.range_state import State
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.types.dtype import DType, integer_range
 
-GROUP_LIMIT = 1 << 48
+_FAR = 1 << 16
 
 _Rule = Callable[[State, Operation], None]
 
@@ -85,11 +85,11 @@ def _grid_axis(state: State, axis: int) -> int:
 
 
 def _count(state: State, axis: int) -> Linear:
-    return state.atom(("count", _grid_axis(state, axis)), (1, GROUP_LIMIT))
+    return state.atom(("count", _grid_axis(state, axis)), (1, state.most_groups))
 
 
 def _group(state: State, axis: int) -> Linear:
-    form = state.atom(("group", _grid_axis(state, axis)), (0, GROUP_LIMIT - 1))
+    form = state.atom(("group", _grid_axis(state, axis)), (0, state.most_groups - 1))
     state.known.holds((_count(state, axis) - form).shifted(-1))
     return form
 
@@ -130,7 +130,37 @@ def _mul(state: State, operation: Operation) -> None:
     elif not b.terms:
         _linear(state, operation, a.scaled(b.constant))
     else:
-        _atom(state, operation, interval.multiply(state.known.range(a), state.known.range(b)))
+        _product(state, operation, a, b)
+
+
+def _product(state: State, operation: Operation, a: Linear, b: Linear) -> None:
+    """Of two unknowns. What has wrapped is less than the exact product of what is not negative, so
+    that ``products`` holds of it too. Sizes of one array make a number of its elements, or 0."""
+    x, y = state.known.range(a), state.known.range(b)
+    bounds = interval.multiply(x, y)
+    factors = _sorted((*state.factors.get(a, (a,)), *state.factors.get(b, (b,))))
+    dtype = _dtype(operation.result)
+    if any(_is_part(factors, volume) for volume in state.volumes):
+        bounds = (0, state.most_elements)
+    elif x[0] < 0 or y[0] < 0:
+        _atom(state, operation, bounds)
+        return
+    elif not interval.fits(dtype, bounds):
+        state.wrapped.add(operation.result)
+        bounds = integer_range(dtype)
+    form = state.atom(("product", dtype, factors), bounds)
+    state.factors[form] = factors
+    if (form, a, b) not in state.products:
+        state.products.append((form, a, b))
+    state.define(operation.result, form)
+
+
+def _is_part(factors: tuple[Linear, ...], volume: tuple[Linear, ...]) -> bool:
+    return all(factors.count(factor) <= volume.count(factor) for factor in factors)
+
+
+def _sorted(forms: tuple[Linear, ...]) -> tuple[Linear, ...]:
+    return tuple(sorted(forms, key=lambda form: (form.terms, form.constant)))
 
 
 def _floordiv(state: State, operation: Operation) -> None:
@@ -140,7 +170,7 @@ def _floordiv(state: State, operation: Operation) -> None:
         return
     bounds = interval.floor_divide(state.known.range(a), state.known.range(b))
     form = _atom(state, operation, bounds)
-    if state.known.range(b)[0] >= 1 and state.known.range(a)[0] >= 0:
+    if state.known.range(b)[0] >= 0 and state.known.range(a)[0] >= 0:
         state.known.holds(a - form)
         _part_of_product(state, a, b, form)
 
@@ -160,22 +190,31 @@ def _quotient(state: State, a: Linear, divisor: int) -> Linear:
 
 
 def _part_of_product(state: State, a: Linear, b: Linear, quotient: Linear) -> None:
-    """``a // x < y`` for ``a < x * y``."""
+    """``a // x < y`` for ``0 <= a < x * y``, where x is not 0."""
     for product, x, y in state.products:
         for one, other in ((x, y), (y, x)):
             if one == b and state.known.proves((product - a).shifted(-1)):
                 state.known.holds((other - quotient).shifted(-1))
 
 
+def _divides_something(state: State, b: Linear) -> bool:
+    """Whether a factor is at least 1 since its product is."""
+    return any(
+        b in factors and state.known.proves(product.shifted(-1), 1)
+        for product, *factors in state.products
+    )
+
+
 def _mod(state: State, operation: Operation) -> None:
     a, b = (state.form(v) for v in operation.operands)
-    if not b.terms and b.constant >= 1:
+    left, right = state.known.range(a), state.known.range(b)
+    if not b.terms and b.constant >= 1 and left[1] - left[0] >= _FAR:
+        # Of a size it matters what it is together with the quotient, of a lane how large it is.
         rest = a - _quotient(state, a, b.constant).scaled(b.constant)
         state.define(operation.result, rest)
         return
-    left, right = state.known.range(a), state.known.range(b)
     form = _atom(state, operation, interval.modulo(left, right))
-    if right[0] >= 1:
+    if right[0] >= 1 or _divides_something(state, b):
         state.known.holds((b - form).shifted(-1))
         if left[0] >= 0:
             state.known.holds(a - form)

@@ -10,7 +10,10 @@ from typing import Literal, cast
 from tessera_lang.analysis.linear import Interval, Knowledge, Linear
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.plan import LARGEST_SIZE
 from tessera_lang.types.dtype import DType, integer_range
+
+MOST_GROUPS = 1 << 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class State:
     """Values as linear forms, and the operations that define them, at a place of a kernel.
 
     ``sizes``: of each view, per axis. Nothing is recorded while ``recording`` is off. ``wrapped``:
-    values that may have wrapped. ``equal``: what stands in the place of an atom. ``products``: (p, x, y) with p = x * y, all at least 1.
+    values that may have wrapped. ``equal``: what stands in the place of an atom. ``products``:
+    (p, x, y) where p is at most x * y, neither of them negative. ``factors``: all factors
+    of such a p, sorted. ``volumes``: the sizes of each array of several axes.
     """
 
     group: tuple[int, ...]
@@ -57,10 +62,17 @@ class State:
     definitions: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
     sizes: dict[Value, tuple[Linear, ...]] = field(default_factory=dict[Value, tuple[Linear, ...]])
     equal: dict[int, Linear] = field(default_factory=dict[int, Linear])
+    largest_size: int = LARGEST_SIZE
+    most_groups: int = MOST_GROUPS
     wrapped: set[Value] = field(default_factory=set[Value])
     products: list[tuple[Linear, Linear, Linear]] = field(
         default_factory=list["tuple[Linear, Linear, Linear]"]
     )
+    factors: dict[Linear, tuple[Linear, ...]] = field(
+        default_factory=dict["Linear", "tuple[Linear, ...]"]
+    )
+    volumes: list[tuple[Linear, ...]] = field(default_factory=list["tuple[Linear, ...]"])
+    most_elements: int = LARGEST_SIZE
     recording: bool = True
     result: Ranges = field(default_factory=Ranges)
 
@@ -78,8 +90,15 @@ class State:
         low, high = self.known.intervals[atom]
         for key, old in self.forms.items():
             self.forms[key] = old.replaced(atom, form)
+
+        def put(forms: tuple[Linear, ...]) -> tuple[Linear, ...]:
+            return tuple(old.replaced(atom, form) for old in forms)
+
         for view, sizes in self.sizes.items():
-            self.sizes[view] = tuple(size.replaced(atom, form) for size in sizes)
+            self.sizes[view] = put(sizes)
+        self.volumes = [put(sizes) for sizes in self.volumes]
+        self.products = [(put((p,))[0], put((x,))[0], put((y,))[0]) for p, x, y in self.products]
+        self.factors = {p.replaced(atom, form): put(f) for p, f in self.factors.items()}
         self.known.replace(atom, form)
         for other, old in self.equal.items():
             self.equal[other] = old.replaced(atom, form)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from math import prod
 from typing import cast
 
 from tessera_lang.analysis.linear import Interval, Linear, join
@@ -27,7 +28,7 @@ from tessera_lang.analysis.range_rules import apply_rule, assume
 from tessera_lang.analysis.range_state import Access, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import LARGEST_SIZE
+from tessera_lang.target.plan import LARGEST_SIZE, SMALL_BYTES, SMALL_LANES, SMALL_SIZE
 from tessera_lang.types.dtype import DType, integer_range
 
 __all__ = ["ACCESSES", "ZERO_REPORTS", "Access", "Ranges", "ranges"]
@@ -366,6 +367,9 @@ def ranges(
     """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known."""
     group = cast("tuple[int, ...]", kernel.attributes["group"])
     walk = _Walk(group, cast("int", kernel.attributes["grid_rank"]), observe=observe)
+    if kernel.attributes.get("small"):
+        walk.largest_size, walk.most_groups = SMALL_SIZE, (SMALL_LANES - 1) // prod(group)
+        walk.most_elements = SMALL_BYTES - 1
     region = kernel.regions[0]
     told = cast("tuple[int, ...]", kernel.attributes.get("sizes", ()))
     sizes = dict.fromkeys(region.arguments[i] for i in told)
@@ -375,6 +379,6 @@ def ranges(
             sizes.update(dict.fromkeys(operation.operands[1 : 1 + rank]))
     for argument in region.arguments:
         if argument in sizes:
-            walk.define(argument, walk.atom(argument, (0, LARGEST_SIZE)))
+            walk.define(argument, walk.atom(argument, (0, walk.largest_size)))
     walk.block(region)
     return walk.result

@@ -66,6 +66,18 @@ def check_shared(
     return found
 
 
+def is_proved(kernel: Operation, known: Ranges) -> bool:
+    """Whether both verdicts are "proved" or there is nothing to prove, without a look for
+    witnesses where not."""
+    if any(_by_tiles(o) for o in kernel.walk()):
+        return False
+    try:
+        memory = walk_lanes(kernel, uniformity(kernel), known)
+    except GivesUp:
+        return False
+    return not (memory.suspicions or memory.uncertain_reads)
+
+
 def _by_tiles(operation: Operation) -> bool:
     """Whether a group uses a buffer together: who put the barriers there is the compiler, and
     this check, which is of lanes, has nothing to say."""

@@ -169,7 +169,13 @@ class _Walk:
 
 _LOOPS = ("tile.for", "tile.while")
 _LANES = ("tile.lane_linear", "tile.lane_index")
-_FROM_WARPS = ("tile.warp_reduce", "tile.warp_shuffle", "tile.warp_vote", "tile.warp_ballot")
+_FROM_WARPS = (
+    "tile.warp_reduce",
+    "tile.warp_shuffle",
+    "tile.warp_vote",
+    "tile.warp_ballot",
+    "tile.warp_match",
+)
 _UNIFORM = ("tile.group_linear", "tile.group_index", "tile.group_count")
 
 

@@ -54,7 +54,8 @@ def _not_seen(session: Session, path: str) -> list[Diagnostic]:
     return [
         Diagnostic(
             "P1005", f"`{function.name}` was not looked at: nothing says what its arguments are",
-            function.name_span, severity="hint", helps=("give a `--signature`, or call it in this file",),
+            function.name_span, severity="hint",
+            helps=("give a `--signature`, or call it in this file",),
         )
         for function in session.kernels(path)
         if kernel_level(function) == "lane" and not session.has_instance(path, function)

@@ -121,6 +121,11 @@ class Instances(Scopes):
         tile = self._tile(path, instance)
         return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
 
+    def seen(self, path: str) -> list[tuple[ast.FunctionDef, Signature]]:
+        """What was checked of a file: functions with signatures."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        return [(f, s) for f, s in kept if isinstance(f, ast.FunctionDef)]  # type: ignore[misc]
+
     def has_instance(self, path: str, function: ast.FunctionDef) -> bool:
         """Whether a function was checked for some signature."""
         return any(

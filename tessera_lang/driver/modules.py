@@ -86,7 +86,10 @@ class ModuleFinder:
                      "`std`, `op` and `math`"]  # fmt: skip
         if f"std.{name}" in (f"std.{n}" for n in standard_modules()):
             helps.insert(0, f"did you mean `std.{name}`?")
-        notes = tuple(f"looked for {place}" for place in places)
+        notes = tuple(
+            f"looked for {place}" if not root or os.path.isdir(root) else f"{root} is no folder"
+            for root, place in zip((folder, *self._paths), places, strict=True)
+        )
         return Refused("T0130", f"there is no module `{name}`", tuple(helps), notes)
 
 

@@ -23,7 +23,7 @@ from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.ast_to_tile import finish_plan
 from tessera_lang.opt.passes import Pass
-from tessera_lang.opt.tile import DROP_GUARDS, TILE_PASSES
+from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES
 from tessera_lang.record import dataclass
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
@@ -33,6 +33,9 @@ TILE: tuple[Pass, ...] = TILE_PASSES
 
 UNGUARDED: tuple[Pass, ...] = (DROP_GUARDS,)
 """What ``--bounds=off`` adds behind ``TILE``."""
+
+NARROWED: tuple[Pass, ...] = (NARROW, SIMPLIFY)
+"""What a lane kernel goes through last for a GPU, whose registers have 32 bits."""
 
 Lowered = tuple[Program, LaunchPlan]
 

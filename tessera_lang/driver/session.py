@@ -21,7 +21,7 @@ from tessera_lang.driver.instances import (
     has_errors,
     kernels_of,
 )
-from tessera_lang.driver.pipeline import TILE, UNGUARDED, ForMachine, run_passes
+from tessera_lang.driver.pipeline import NARROWED, TILE, UNGUARDED, ForMachine, run_passes
 from tessera_lang.driver.signatures import (
     BadSignature,
     complete_signature,
@@ -100,9 +100,11 @@ class Session(Instances):
         found.extend(self._import_faults(path))
         for function in parsed.module.functions:
             found.extend(self._structure(path, scope, function))
+        fits: dict[str, BadSignature | None] = {}
         for function in kernels_of(parsed.module):
-            for signature in self._signatures_of(function, scope, signatures):
+            for signature in self._signatures_of(function, scope, signatures, fits):
                 found.extend(self.instance(path, function.name, signature)[2])
+        found.extend(d for error in fits.values() if error for d in error.diagnostics)
         found.extend(self._check_host(path, given, found))
         self._forget_old(path, parsed.module)
         kept = self._structures.get(path, {})
@@ -131,8 +133,10 @@ class Session(Instances):
         return known[1]
 
     def _signatures_of(
-        self, function: ast.FunctionDef, scope: ModuleScope, texts: tuple[str, ...]
-    ) -> list[Signature]:
+        self, function: ast.FunctionDef, scope: ModuleScope, texts: tuple[str, ...],
+        fits: dict[str, BadSignature | None] | None = None,
+    ) -> list[Signature]:  # fmt: skip
+        """``fits`` gets None for a text that says all of a kernel, and else what is missing."""
         found: dict[Signature, None] = {}
         own = signature_of_annotations(function, scope)
         if own is not None and (completed := self.completed(scope.path, function, own)):
@@ -140,10 +144,19 @@ class Session(Instances):
         names = {p.name for p in (*function.brackets, *function.parameters)}
         for text in texts:
             given = read_signature(text)
-            if set(given) <= names:
+            if not set(given) <= names:
+                continue
+            try:
                 signature = complete_signature(function, scope, given)
-                completed = self.completed(scope.path, function, signature)
-                found[completed or signature] = None
+            except BadSignature as error:
+                if fits is None:
+                    raise
+                fits.setdefault(text, error)
+                continue
+            if fits is not None:
+                fits[text] = None
+            completed = self.completed(scope.path, function, signature)
+            found[completed or signature] = None
         return list(found)
 
     def _check_host(
@@ -296,6 +309,8 @@ class Session(Instances):
             raise
         if options.bounds == "off":
             program = run_passes(program, UNGUARDED, self.timings)
+        if machine is None and options.target == "cuda":
+            program = run_passes(program, NARROWED, self.timings)
         try:
             backend = backend_named(options.target)
         except KeyError:

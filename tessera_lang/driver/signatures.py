@@ -6,6 +6,7 @@ Owns how what is known of arguments becomes a signature. Must not know bodies.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
@@ -31,7 +32,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.target.facts import bucket, divisor, size_class
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.plan import LaunchPlan, is_small
 from tessera_lang.types.dtype import DType, dtype_named
 
 SIGNATURE_FILE = "<signature>"
@@ -134,10 +135,18 @@ def complete_signature(
     return tuple(arguments)
 
 
+def _is_small(a: TensorArgument) -> bool:
+    """Whether the sizes that a signature gives say that an array is small."""
+    sizes = [n for n in a.sizes if n is not None]
+    if not a.sizes or len(sizes) < a.rank:
+        return False
+    return is_small(sizes, [prod(sizes[axis + 1 :]) for axis in range(a.rank)], a.dtype.bytes)
+
+
 def without_facts(signature: Signature) -> Signature:
     """The signature without what it says of sizes: that of a lane kernel."""
     return tuple(
-        TensorArgument(a.dtype, a.rank, a.contiguous, a.aligned)
+        TensorArgument(a.dtype, a.rank, a.contiguous, a.aligned, small=a.small or _is_small(a))
         if isinstance(a, TensorArgument) else a
         for a in signature
     )  # fmt: skip

@@ -42,11 +42,12 @@ def without_spills(
     return replace(artifact, diagnostics=(*artifact.diagnostics, warning))
 
 
-def _shape(made: ForMachine) -> tuple[object, object]:
-    """The sizes of tiles and the lanes of a group."""
+def _shape(made: ForMachine) -> tuple[object, object, object]:
+    """The sizes of tiles, the lanes of a group, and whether lanes bring tiles in pieces."""
     assert made.lowered is not None
-    tile = made.schedule.operations[0].attributes.get("tile")
-    return tile, made.lowered[0].operations[0].attributes["group"]
+    decided = made.schedule.operations[0].attributes
+    group = made.lowered[0].operations[0].attributes["group"]
+    return decided.get("tile"), group, decided.get("pieces")
 
 
 def _warning(made: ForMachine, size: int) -> Diagnostic:

@@ -71,7 +71,8 @@ def _tile_lines(tile: TileInfo) -> list[str]:
 def _argument(argument: Argument) -> str:
     if isinstance(argument, TensorArgument):
         facts = [w for w, holds in (("contiguous", argument.contiguous),
-                                    ("aligned", argument.aligned)) if holds]  # fmt: skip
+                                    ("aligned", argument.aligned),
+                                    ("small", argument.small)) if holds]  # fmt: skip
         if argument.unit >= 0 and not argument.contiguous:
             facts.append(f"unit stride along {argument.unit}")
         if argument.pitches:

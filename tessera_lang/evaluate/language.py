@@ -14,7 +14,7 @@ LANE_NAMES = (
     "tile_linear_id", "tile_id", "group_linear_id", "group_id", "group_tile_count",
     "group_count", "grid_tile_linear_id", "grid_tile_count", "lane_id", "warp_id", "tbarrier",
     "tfence", "select", "bitcast", "warp_sum", "warp_max", "warp_min", "warp_shuffle",
-    "warp_any", "warp_all", "warp_ballot", "group_sum", "group_max", "group_min",
+    "warp_any", "warp_all", "warp_ballot", "warp_match", "group_sum", "group_max", "group_min",
     *(f"atomic_{k}" for k in (
         "add", "sub", "min", "max", "and", "or", "xor", "exchange", "cas", "load", "store",
     )),

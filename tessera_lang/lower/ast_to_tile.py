@@ -26,7 +26,7 @@ from tessera_lang.lower.premises import assume_conditions, assume_grid
 from tessera_lang.lower.statements import lower_block
 from tessera_lang.opt.tile.shared_memory import check_shared_budget, shared_bytes
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.typed import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.target.plan import LaunchPlan
 
@@ -71,6 +71,7 @@ def lower_kernel(
         parameters=[slot_name(typed, slot) for slot in entry.slots],
         shared_budget=-1 if info.shared_budget is None else info.shared_budget,
         sizes=[i for i, slot in enumerate(entry.slots) if slot.kind in ("size", "symbol")],
+        small=_all_small(typed),
         registers=info.registers or 0,
     )
     plan = LaunchPlan(
@@ -89,6 +90,12 @@ def lower_kernel(
     if not lowering.sink.has_errors:
         found = (*found, *_checks(program.operations[0], plan))
     return program, plan, found
+
+
+def _all_small(typed: TypedFunction) -> bool:
+    """Whether the launch says that all arrays are small, of which there is one."""
+    arrays = [a for a in typed.signature if isinstance(a, TensorArgument)]
+    return bool(arrays) and all(a.small for a in arrays)
 
 
 def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:

@@ -195,6 +195,7 @@ _TABLE: dict[str, Callable[[Lowering, ast.Call], Bound]] = {
     "warp_any": warps.vote("any"),
     "warp_all": warps.vote("all"),
     "warp_ballot": warps.ballot,
+    "warp_match": warps.match,
     "min": _extreme("min"),
     "max": _extreme("max"),
     "abs": lambda low, node: low.builder.unary("abs", scalar(low, node.arguments[0])),

@@ -172,13 +172,12 @@ def zero(builder: Builder, t: Type) -> Bound | None:
 
 
 def named(builder: Builder, value: Value, name: str) -> Value:
-    """``value`` with a printing hint, where it was built just now and has none."""
+    """``value`` with a printing hint, where it was built just now and has none.
+
+    The hint is put into the value itself, frozen as it is: other variables may hold it already, so
+    a copy under a name would leave them with a value that no operation gives.
+    """
     operations = builder.current.operations
-    if value.name or not operations or operations[-1].results != (value,):
-        return value
-    last = operations[-1]
-    hinted = Value(value.type, name)
-    operations[-1] = Operation(
-        last.name, last.operands, (hinted,), last.attributes, last.regions, last.span
-    )
-    return hinted
+    if not value.name and operations and operations[-1].results == (value,):
+        object.__setattr__(value, "name", name)
+    return value

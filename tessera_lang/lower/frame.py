@@ -165,7 +165,7 @@ class KernelFrame:
             dims = t.shape if all(symbols_of(d) <= self.named for d in t.shape) else ()
             return ParameterPlan(
                 p.name, "tensor", t.dtype.name, fact.rank, dims, t.mut, fact.contiguous,
-                fact.aligned, span,
+                fact.aligned, span, small=fact.small,
             )  # fmt: skip
         if isinstance(p.type, Scalar) and p.local is not None:
             return ParameterPlan(p.name, "scalar", p.type.dtype.name, span=span)

@@ -5,14 +5,18 @@ Floats of 16 and 8 bits are reduced in f32 and rounded once; a shuffle moves the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from tessera_lang.ir.core import Value
+from tessera_lang.ir.core import Attribute, BufferType, Operation, Value
 from tessera_lang.lower.arguments import needed, scalar
 from tessera_lang.lower.context import Lowering
 from tessera_lang.lower.operators import dtype_of, truth
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U32, DType
+
+
+WARP = 32
 
 
 def _word(dtype: DType) -> DType:
@@ -56,6 +60,22 @@ def vote(kind: str) -> Callable[[Lowering, ast.Call], Value]:
         return lowering.builder.warp_vote(kind, condition)
 
     return lower
+
+
+def match(lowering: Lowering, node: ast.Call) -> Value:
+    """Numbers of 8 bits meet in a table of each warp, whose cells are zeros between two calls."""
+    value = scalar(lowering, needed(node, 0, "value"))
+    if dtype_of(value).bits > 8:
+        return lowering.builder.warp_match(value)
+    name = "tile.shared.alloc"
+    tables = [o for o in lowering.allocations if o.name == name and o.attributes.get("scratch")]
+    if not tables:
+        warps = -(-math.prod(lowering.group) // WARP)
+        table = Value(BufferType(U32, (warps, 256)), "warp_match")
+        attributes: dict[str, Attribute] = {"name": table.name, "scratch": True}
+        tables = [Operation(name, (), (table,), attributes, (), node.span)]
+        lowering.allocations += tables
+    return lowering.builder.warp_match(value, [tables[0].result])
 
 
 def ballot(lowering: Lowering, node: ast.Call) -> Value:

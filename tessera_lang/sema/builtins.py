@@ -59,6 +59,7 @@ APPROXIMATIONS = ("log2", "sin", "cos", "tanh", "sqrt", "rsqrt", "reciprocal")
 FLOAT_MATH = ("math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.round")
 
 WARP_NUMBERS = ("warp_sum", "warp_max", "warp_min")
+WARP_MATCH = "warp_match"
 WARP_CONDITIONS = ("warp_any", "warp_all", "warp_ballot")
 
 _ATOMIC = "place value scope order"
@@ -72,6 +73,7 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(n, "value") for n in WARP_NUMBERS),
     _info("warp_shuffle", "value lane"),
     *(_info(n, "condition") for n in WARP_CONDITIONS),
+    _info(WARP_MATCH, "value"),
     _info("tbarrier"),
     _info("tfence", "scope", 0),
     _info("tshared.alloc", "shape dtype", 2),
@@ -150,7 +152,7 @@ BARE = (
 
 LANE_ONLY = (
     *PLAIN_IDS, *AXIS_IDS, *(f"atomic_{n}" for n in ATOMIC_OPERATIONS), "atomic_cas", "atomic_load",
-    "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, "tbarrier", "tfence",
+    "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, WARP_MATCH, "tbarrier", "tfence",
     "tshared.alloc", "tlocal.alloc",
 )  # fmt: skip
 """What makes no sense in a tile kernel: there are no lanes to name."""

@@ -56,6 +56,7 @@ class _Resolver:
         match s:
             case ast.FunctionDef():
                 self._define(s.name, FunctionSymbol(s, self._scope.path), s.name_span)
+                self._inside(s)
             case ast.Import():
                 for imported in s.names:
                     self._import(imported)
@@ -75,6 +76,19 @@ class _Resolver:
                     self._variables(inner)
             case _:
                 pass
+
+    def _inside(self, f: ast.FunctionDef) -> None:
+        """Imports in a function bind when it runs, and have to be there before. Kernels have none."""
+        if f.decorators:
+            return
+        for s in statements(f.body):
+            if isinstance(s, ast.FromImport) and s.module not in ("std", "tessera"):
+                if s.module not in builtins.NAMESPACES and not s.module.startswith("."):
+                    self._load(s.module, s, s.module_span)
+            elif isinstance(s, ast.Import):
+                for n in s.names:
+                    if n.name not in builtins.NAMESPACES:
+                        self._load(n.name, n, n.span)
 
     def _variables(self, s: ast.Stmt) -> None:
         if isinstance(s, ast.FunctionDef):
@@ -186,7 +200,8 @@ class _Resolver:
             for n in s.names:
                 self._member(s, n, ModuleSymbol("math", None))
             return
-        scope = self._load(s.module, s, s.module_span)
+        relative = s.module.startswith(".")  # refused where it was parsed
+        scope = None if relative else self._load(s.module, s, s.module_span)
         for n in s.names:
             if scope is None:
                 self._lost(n)

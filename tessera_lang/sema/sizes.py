@@ -30,7 +30,7 @@ def read_size(e: ast.Expr, name: NameSize, item: AttributeSize = lambda _: None)
     """The size an expression says. ``name`` gives a name's size, ``item`` that of
     ``x.shape[i]``; None where they have none. Raises BadSize.
     """
-    return _Reader(name, item).read(e)
+    return _Reader(name, item).size(e)
 
 
 class _Reader:
@@ -39,7 +39,13 @@ class _Reader:
         self._item = item
         self._terms = 0
 
-    def read(self, e: ast.Expr) -> Dim:
+    def size(self, e: ast.Expr) -> Dim:
+        found = self._read(e)
+        if isinstance(found, int) and not -(1 << 63) <= found < 1 << 63:
+            raise BadSize(e.span, "a size is an integer of 64 bits")
+        return found
+
+    def _read(self, e: ast.Expr) -> Dim:
         self._terms += 1
         if self._terms > MOST_TERMS:
             raise BadSize(e.span, f"a size has at most {MOST_TERMS} terms")
@@ -68,7 +74,7 @@ class _Reader:
         raise BadSize(e.span, "a size is made of names, integers, + - * // %, min, max, ceil_div")
 
     def _step(self, e: ast.Expr, operator: DimOperator, a: ast.Expr, b: ast.Expr) -> Dim:
-        left, right = self.read(a), self.read(b)
+        left, right = self.size(a), self.size(b)
         if right == 0 and operator in ("//", "%", "ceil_div"):
             raise BadSize(b.span, "a size divided by 0")
         return dim_op(operator, left, right)

@@ -40,6 +40,7 @@ class TensorArgument:
     unit: int = -1
     pitches: bool = False
     buckets: tuple[int | None, ...] = ()  # a bound of each size that holds (`TileInfo.whole`)
+    small: bool = False  # see `target.plan.is_small`; told to lane kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,10 @@ class TypedFunction:
     defaults the argument expressions in parameter order (None = use the default);
     every call of a plain function has an entry. ``sizes``: the size names of the annotations
     with what they are worth: in a kernel each is its own symbol, in a called function the
-    caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``.
+    caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``. ``fits``:
+    slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
+    that start below 0 only where an integer has wrapped: they are outside then. ``worth``: of names
+    in extents that only the run knows, the variable that is it.
     """
 
     declaration: ast.FunctionDef
@@ -211,6 +215,9 @@ class TypedFunction:
     calls: dict[ast.Call, TypedFunction] = field(
         default_factory=lambda: dict[ast.Call, "TypedFunction"]()
     )
+    fits: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
+    wrapping: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
+    worth: dict[str, Local] = field(default_factory=dict[str, Local])
     rounded: dict[ast.Call, TypedFunction] = field(
         default_factory=lambda: dict[ast.Call, "TypedFunction"]()
     )  # what a tile kernel may call where the result goes at once into a float of 16 bits or fewer

@@ -23,6 +23,8 @@ def infer_warp(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
             return _shuffle(c, bound["value"], bound["lane"])
         case "warp_any" | "warp_all" | "warp_ballot":
             return _condition(c, name, bound["condition"])
+        case "warp_match":
+            return _match(c, bound["value"])
         case _:
             return _number(c, bound["value"], bools=False)
 
@@ -44,6 +46,16 @@ def _shuffle(c: Context, x: ast.Expr, lane: ast.Expr) -> Term:
         if isinstance(kind, Scalar) and kind.dtype.is_integer and kind.dtype != INDEX:
             c.coerce(lane, INDEX)
     return _number(c, x, bools=True)
+
+
+def _match(c: Context, x: ast.Expr) -> Term:
+    term = _number(c, x, bools=True)
+    if isinstance(term, Scalar) and term.dtype.is_float:
+        return c.report(
+            "T0207", f"`warp_match` takes an integer or a bool, not `{text_of(term)}`", x.span,
+            helps=(f"compare the bits: `bitcast({source_of(x)}, u{term.dtype.bits})`",),
+        )  # fmt: skip
+    return Scalar(U32)
 
 
 def _condition(c: Context, name: str, x: ast.Expr) -> Term:

@@ -6,6 +6,7 @@ Owns their spelling. Must not know the tree; faults come back as text.
 from __future__ import annotations
 
 import re
+from math import isinf
 
 from tessera_lang.record import dataclass
 
@@ -55,7 +56,10 @@ def number(text: str) -> tuple[int | float, str | None] | Fault:
     if _PREFIXED.fullmatch(text):
         return int(text, 0), None
     if _FLOAT.fullmatch(text):
-        return float(text.replace("_", "")), None
+        value = float(text.replace("_", ""))
+        if isinf(value):
+            return Fault("large", "it is larger than every number; infinity is written `inf`")
+        return value, None
     sized = _SIZED.fullmatch(text)
     if sized is not None:
         if sized[2] in UNITS and len(text) <= MAX_DIGITS:

@@ -7,6 +7,8 @@ NumPy, the driver or how arrays are held.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Literal, cast
 
 from tessera_lang.record import dataclass, field
@@ -14,8 +16,27 @@ from tessera_lang.types.shape import Dim, dim_from_json, dim_to_json
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 LARGEST_SIZE = 1 << 48
-"""Elements along an axis of an array, at most: a launch refuses more, so that compiled code may
-rely on it."""
+"""Elements along some axes of an array, at most: a launch refuses more, so that compiled code may
+rely on it. Axes of none do not count: ``(0, 2**60)`` is refused too."""
+
+
+SMALL_SIZE = 1 << 30
+SMALL_BYTES = 1 << 31
+SMALL_LANES = 1 << 31
+
+
+def reach(shape: Sequence[int]) -> int:
+    """Elements along all axes that have any: the largest product of sizes of an array."""
+    return prod(n for n in shape if n)
+
+
+def is_small(shape: Sequence[int], strides: Sequence[int], element: int) -> bool:
+    """Whether 32 bits hold all that is reckoned of an array: no axis has more than ``SMALL_SIZE``
+    elements, there are fewer than ``SMALL_BYTES``, and none is as many bytes or more from the
+    first. A launch of code for such arrays has fewer than ``SMALL_LANES`` lanes in all."""
+    far = sum(max(n - 1, 0) * abs(stride) for n, stride in zip(shape, strides, strict=True))
+    few = max(shape, default=0) <= SMALL_SIZE and reach(shape) < SMALL_BYTES
+    return few and (far + 1) * element <= SMALL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +46,8 @@ class ParameterPlan:
     ``dims`` are the sizes the annotation names (symbols bind at the call, in order; a plain
     symbol binds on first sight, anything else is checked); empty with ``rank`` > 0 where the
     parameter has no annotation. ``contiguous`` and ``aligned`` are the launch facts that
-    this variant was compiled for: row-major without gaps, base a multiple of 16 bytes.
+    this variant was compiled for: row-major without gaps, base a multiple of 16 bytes. ``small``
+    is one more, of all arrays or none: see ``is_small``.
     ``span`` is (file, line, column), 1-based, of the parameter. ``value`` is what a
     ``constant`` was compiled for (a dtype by its name), None where that is not known.
     ``sizes``, ``divisors``, ``unit``, ``pitches`` and ``buckets`` are the further facts that
@@ -48,6 +70,7 @@ class ParameterPlan:
     unit: int = -1
     pitches: bool = False
     buckets: tuple[int | None, ...] = ()
+    small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +226,7 @@ class LaunchPlan:
                     "contiguous": p.contiguous, "aligned": p.aligned, "span": list(p.span),
                     "value": p.value, "sizes": list(p.sizes), "divisors": list(p.divisors),
                     "unit": p.unit, "pitches": p.pitches, "buckets": list(p.buckets),
+                    "small": p.small,
                 }
                 for p in self.parameters
             ],

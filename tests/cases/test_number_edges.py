@@ -117,3 +117,53 @@ def test_the_largest_numbers_are_taken() -> None:
     out = np.zeros(1)
     m.scalar(int(sys.float_info.max), out, T="f64")
     assert out[0] == sys.float_info.max
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e309", "9" * 400 + ".0", "1e99999999999999999999"])
+@pytest.mark.parametrize("where", ["x = {}\n", KERNELS + "X = {}\n"])
+def test_a_literal_beyond_every_float_is_an_error(text: str, where: str) -> None:
+    """As one beyond f32 is; infinity is written `inf`."""
+    with pytest.raises(tessera.TesseraError) as caught:
+        tessera.compile("\n" + where.format(text), target="cpu")
+    assert caught.value.diagnostics[0].code == "T0012" and "`inf`" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [
+    "def f(out: mut f32[{}]): pass", "def f(out: mut f32[n]) where n < {}: pass",
+    "def f(x: f32[n], out: mut f32[n * {}]): pass",
+])  # fmt: skip
+def test_a_size_beyond_64_bits_is_an_error(text: str) -> None:
+    """It was a fault of ours (T0901)."""
+    source = "@kernel tile[(1,)] grid[(1,)]\n" + text.format("9" * 20) + "\n"
+    with pytest.raises(tessera.TesseraError) as caught:
+        tessera.compile(source, target="cpu")
+    assert all(d.code in ("T0303", "T0313", "T0222") for d in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize("digits", [30, 6000])
+@pytest.mark.parametrize("kind", ["int", "bool", "str", "dtype"])
+def test_a_compile_time_value_has_64_bits(kind: str, digits: int) -> None:
+    source = (
+        f"@kernel tile[(1,)] grid[(1,)]\ndef f[B: {kind}](out: mut f32[1]):\n    out[0] = 1.0\n"
+    )
+    m: Any = tessera.compile(source, target="cpu")
+    with pytest.raises(tessera.TesseraError) as caught:
+        m.f(np.zeros(1, np.float32), B=10**digits)
+    assert caught.value.diagnostics[0].code == "T0850"
+
+
+@pytest.mark.parametrize("given", [
+    "bf16", np.dtype(ml_dtypes.bfloat16), ml_dtypes.bfloat16,
+])  # fmt: skip
+def test_a_dtype_of_numpy_is_a_dtype(given: Any) -> None:
+    m: Any = tessera.compile(
+        "@kernel tile[(1,)] grid[(1,)]\ndef f[T: dtype](out: mut f32[1]):\n"
+        "    out[0] = f32(T(1.001))\n",
+        target="cpu",
+    )
+    out = np.zeros(1, np.float32)
+    m.f(out, T=given)
+    assert out[0] == 1
+    for wrong in (np.complex64, "f33", float, np.dtype("M8[s]"), 3, None):
+        with pytest.raises(tessera.TesseraError, match="T0850"):
+            m.f(out, T=wrong)

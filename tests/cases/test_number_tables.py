@@ -20,12 +20,8 @@ WHERE: Callable[..., Any] = np.where
 LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
 
-@pytest.fixture(params=[*TARGETS, "checked"])
-def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """``checked``: the CPU in checked mode, which computes apart from the compiler."""
-    if request.param == "checked":
-        monkeypatch.setenv("TESSERA_CHECKED", "1")
-        return "cpu"
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 

@@ -1,6 +1,7 @@
 """Tile kernels on what lies at the edge: arrays of rank 0, no elements, one element.
 
-What a tester tried who knew the faults of other tools; each runs on both targets.
+What a tester tried who knew the faults of other tools; each runs on both targets, and as the code
+of a GPU on the CPU.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import pytest
 
 import tessera_lang as tessera
 
-TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TARGETS = ["cpu", "sm_90a", pytest.param("cuda", marks=pytest.mark.gpu)]
 X = np.arange(3, dtype=np.float32)
 THREE = np.array(3, np.float32)
 
 
 @pytest.fixture(params=TARGETS)
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "sm_90a":
+        return str(request.param)
+    monkeypatch.setenv("TESSERA_ARCH_AS", "sm_90a")
+    return "cpu"
 
 
 def kernel(target: str, body: str, parameters: str = "x, y") -> Any:
@@ -103,3 +107,32 @@ def test_a_product_of_two_ranks_names_them() -> None:
         assert f"not of {a.ndim} and {b.ndim} axes" in str(caught.value)
         assert "[None, :, :]" in str(caught.value)
     assert np.array_equal(kernel("cpu", "return x @ y[None, :, :]")(x, y), x @ y)
+
+
+ONES = np.array([1, 3, 2], np.float32)
+ONE_ELEMENT: dict[str, Any] = {
+    "return x[0] + x": 1 + ONES,
+    "z = op.full((1,), op.max(x), f32)\nreturn z + x": 3 + ONES,
+    "return op.sum(x[0:1]) + x": 1 + ONES,
+    "return x[0:1][:, None] * x[None, :]": ONES[None],
+    "t = op.zeros((1, 1), f32)\nreturn t + x[:, None] * x[None, :]": ONES[:, None] * ONES,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ONE_ELEMENT)
+def test_a_tile_of_one_element_is_stretched(target: str, body: str) -> None:
+    """Of rank 1 it became a number on the way, which no code of a GPU was made for."""
+    assert np.array_equal(kernel(target, body, "x")(ONES), ONE_ELEMENT[body])
+
+
+@pytest.mark.parametrize("body", ["return x[0:1] + x", "return (x[0:1] > 0.0) & (x > 1.0)"])
+def test_an_axis_that_is_cut_down_to_one_is_not(target: str, body: str) -> None:
+    """The sizes have to agree; `n == min(n, 1)` had no end for what looks for equal sizes."""
+    f = kernel(target, body, "x")
+    with pytest.raises(tessera.TesseraError) as caught:
+        f(ONES)
+    assert caught.value.diagnostics[0].code == "T0838"
+    for n in (0, 1):
+        x = ONES[:n]
+        found = np.asarray(f(x))
+        assert np.array_equal(found, x + x if "+" in body else (x > 0) & (x > 1))

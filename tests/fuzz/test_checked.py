@@ -19,7 +19,7 @@ def hold(out: Outcome) -> None:
 
 
 def test_planted_faults() -> None:
-    hold(measure(12, seed=3))
+    hold(measure(5, seed=3))
 
 
 @pytest.mark.slow
@@ -50,8 +50,8 @@ def right_by_chance(seed: int, kernels: int) -> tuple[int, int]:
 
 
 def test_launches_that_are_right_by_chance() -> None:
-    faulty, found = right_by_chance(seed=5, kernels=12)
-    assert found > 10 and found >= 0.9 * faulty, (faulty, found)
+    faulty, found = right_by_chance(seed=5, kernels=5)
+    assert found > 3 and found >= 0.9 * faulty, (faulty, found)
 
 
 @pytest.mark.slow

@@ -106,3 +106,50 @@ def k(x: {dtype}[n], out: mut f32[n], below: mut i32[n]):
         launch(tessera.compile(source, target=target).k, x, out, below)
         assert (out[1::2] == -1).all() and (out[::2] == 0).all()
         assert (below[1::2] == 1).all() and not below[::2].any()
+
+
+def test_two_names_of_one_value(target: str) -> None:
+    """A value that one variable holds is given to a second, and the first goes on holding it."""
+    source = """
+def parameters(x: i64, y: i64, c: i64):
+    x = y
+    if c > 4:
+        y = x % 3
+    return x * 100 + y
+
+def twice(a, c: i64):
+    return parameters(a, a, c) + a
+
+def parts(a: i64, c: i64):
+    p = (a + 1, a + 2)
+    u, v = p
+    q = v
+    for k in range(c % 3): q += v
+    return q * 1000 + u + v
+
+@kernel tile[(32,)] grid[(1,)]
+def lanes(a: i64[n], c: i64[n], out: mut i64[n]):
+    t = tile_linear_id()
+    if t < n: out[t] = twice(i64(t) + 7, c[t]) + parts(i64(t) * 2, c[t])
+
+@op.kernel
+def tiles(a: f32[n], c: i64) -> f32[n]:
+    out = op.empty_like(a)
+    for i in op.tile_range(n, step=8):
+        x = a[i:i+8] * 2.0
+        y = x
+        if c > 4: y = x + 1.0
+        out[i:i+8] = x * 100.0 + y
+    return out
+"""
+    module = tessera.compile(source, target=target)
+    t = np.arange(32, dtype=np.int64)
+    c = t % 9
+    out = np.zeros(32, np.int64)
+    module.lanes(t, c, out)
+    a, y = t + 7, np.where(c > 4, (t + 7) % 3, t + 7)
+    p, q = t * 2 + 1, t * 2 + 2
+    assert np.array_equal(out, a * 100 + y + a + (q + (c % 3) * q) * 1000 + p + q)
+    x = np.arange(5, dtype=np.float32)
+    for c in (3, 5):
+        assert np.array_equal(np.asarray(module.tiles(x, c)), x * 200 + x * 2 + (c > 4))

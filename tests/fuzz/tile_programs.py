@@ -73,6 +73,9 @@ def values_of(program: TileProgram, sizes: dict[str, int], seed: int) -> dict[st
             value = rng.integers(0, max(sizes[p.of], 1), shape)
         elif p.kind == "count":
             value = rng.integers(0, sizes[p.of] + 1, shape)
+        elif p.kind == "blocks":
+            size, tile = p.of.split("/")
+            value = rng.integers(0, max(-(-sizes[size] // int(tile)), 1), shape)
         elif p.kind == "flag":
             value = rng.integers(0, 2, shape)
         elif p.kind == "scale":
@@ -232,25 +235,18 @@ def _counted(program: TileProgram, made: Any, artifact: Any, stats: Products) ->
         stats.spills.append((program.seed, program.dtype, spill))
     for d in artifact.diagnostics:
         stats.notes[d.code + " " + d.message[:60]] += 1
-    remarks = [d.message for d in made.remarks]
-    lanes = any("not lowered to register tiles" in m for m in remarks)
-    stats.lanes += lanes
-    asked = [o for o in made.schedule.walk() if o.name == DOT]
-    legal = [o for o in asked if _is_legal(o)]
-    if program.dtype not in ("f16", "bf16", "i8") or not legal:
+    found = placed(made, text)
+    stats.lanes += found.lanes
+    if program.dtype not in ("f16", "bf16", "i8") or not found.legal:
         return
-    products = round(program.products * len(legal) / len(asked))  # some stand at two places
+    products = round(program.products * found.legal / found.asked)  # some stand at two places
     stats.legal += products
-    wgmma = [o for o in legal if o.attributes.get("unit") == "wgmma"]
-    if lanes or "wgmma.mma_async" not in text:
-        wgmma = []
-    staged = _staged(made.schedule) if _deepest(made.lowered[0]) > 1 else {}
-    ring = min(products, sum(any(v in staged for v in o.operands[:2]) for o in wgmma))
+    ring = min(products, found.ring)
     stats.ring += ring
-    stats.without_ring += min(products, len(wgmma)) - ring
-    stats.other += products - min(products, len(wgmma))
+    stats.without_ring += min(products, found.wgmma) - ring
+    stats.other += products - min(products, found.wgmma)
     if ring < products:
-        said = [m for m in remarks if _says_why(m)]
+        said = found.why
         if not said:
             stats.silent.append(program.seed)
         for message in dict.fromkeys(re.sub(r"`[^`]*`|\d+", "_", m)[:150] for m in said):
@@ -260,10 +256,38 @@ def _counted(program: TileProgram, made: Any, artifact: Any, stats: Products) ->
 DOT = "tessera.schedule.dot"
 
 
+@dataclass
+class Placed:
+    """Where the products of one kernel went: how many there are in its schedule, of how many a
+    matrix unit knows the dtypes, how many of those are wgmma, and in a ring; ``why`` not all."""
+
+    asked: int
+    legal: int
+    wgmma: int
+    ring: int
+    lanes: bool
+    why: list[str]
+
+
+def placed(made: Any, text: str) -> Placed:
+    """Of a kernel for Hopper, with its PTX."""
+    remarks = [d.message for d in made.remarks]
+    lanes = any("not lowered to register tiles" in m for m in remarks)
+    asked = [o for o in made.schedule.walk() if o.name == DOT]
+    legal = [o for o in asked if _is_legal(o)]
+    wgmma = [o for o in legal if o.attributes.get("unit") == "wgmma"]
+    if lanes or "wgmma.mma_async" not in text:
+        wgmma = []
+    staged = _staged(made.schedule) if _deepest(made.lowered[0]) > 1 else {}
+    ring = sum(any(v in staged for v in o.operands[:2]) for o in wgmma)
+    why = [m for m in remarks if _says_why(m)]
+    return Placed(len(asked), len(legal), len(wgmma), ring, lanes, why)
+
+
 def _is_legal(dot: Any) -> bool:
     """Whether a matrix unit knows the dtypes of a product."""
     a, b = (v.type.dtype.name for v in dot.operands[:2])
-    return a == b and a in ("f16", "bf16", "i8")
+    return a == b and a in ("f16", "bf16", "i8", "f8e4m3", "f8e5m2")
 
 
 def _deepest(program: Any) -> int:

@@ -20,6 +20,9 @@ class Tiles(Operands):
 
     def contraction(self, k: Axis, rows: Axis) -> None:
         """The head of the loop over ``k``; the depth is one more afterwards."""
+        if self.exits and rows.tile and self.r.random() < 0.35:
+            self.left_early(k, rows)
+            return
         how = self.r.choices(("tile", "range", "triangle", "data", "span"), (5, 3, 1.5, 1.5, 0.7))[
             0
         ]
@@ -43,8 +46,32 @@ class Tiles(Operands):
             self.line(f"for {k.var} in range({low}[{rows.var}], {count}[{rows.var}], {k.tile}):")
         self.depth += 1
 
+    def left_early(self, k: Axis, rows: Axis) -> None:
+        """A loop over tiles that a list names, or one that is left before its end."""
+        if self.r.random() < 0.5:
+            self.word("blocks")
+            listed = self.array("i32", ("g",), "blocks", f"{k.size}/{k.tile}")
+            at = self.name("at")
+            self.line(f"for {at} in range(g):")
+            self.depth += 1
+            self.line(f"{k.var} = max({listed}[{at}], 0) * {k.tile}")
+            if self.r.random() < 0.4:
+                self.word("continue")
+                self.line(f"if {k.var} > {rows.var}: continue")
+            return
+        self.word("break")
+        count = self.array("i32", (rows.size,), "count", k.size)
+        self.line(f"for {k.var} in range(0, {k.size}, {k.tile}):")
+        self.depth += 1
+        self.line(f"if {k.var} >= {count}[{rows.var}]: break")
+
     def maybe_if(self, rows: Axis, k: Axis) -> int:
         """Perhaps a uniform condition; how much deeper it is now."""
+        if self.exits and rows.tile and k.tile and self.r.random() < 0.2:
+            self.word("continue")
+            flag = self.array("i32", (rows.size,), "flag")
+            self.line(f"if {flag}[{rows.var}] > 0 and {k.var} % {2 * k.tile} == 0: continue")
+            return 0
         if self.r.random() > 0.15 or not rows.tile:
             return 0
         self.word("if")

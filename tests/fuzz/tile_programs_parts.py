@@ -28,7 +28,8 @@ class Axis:
 @dataclass(frozen=True)
 class Parameter:
     """An array. ``kind``: values (numbers around 0), rows (numbers below the size ``of``),
-    count (up to the size ``of``), flag (0 or 1), scale (0.25 to 1)."""
+    count (up to the size ``of``), flag (0 or 1), scale (0.25 to 1), blocks (numbers of tiles, of
+    ``size/tile``)."""
 
     name: str
     dtype: str
@@ -63,6 +64,10 @@ TILES = (16, 32, 64, 64, 64, 128, 128, 24, 40, 48, 80, 96)
 DEPTHS = (16, 32, 32, 64, 64, 64, 24, 48, 80)
 
 
+EXITS_FROM = 1000
+"""Programs from this seed on also have loops that are left early, or walk over listed tiles."""
+
+
 class Operands:
     """Writes the text of one program."""
 
@@ -72,6 +77,7 @@ class Operands:
         self.depth = 0
         self.batch: Axis | None = None
         self.names = 0
+        self.exits = seed >= EXITS_FROM
 
     # --- text --------------------------------------------------------------------------------
 

@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tessera_backend.runtime.world import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
+from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.sema import check_function, signature_of_annotations
 from tessera_lang.sema.typed import FunctionSymbol
 from tessera_lang.target.backend import TargetOptions
@@ -26,12 +28,11 @@ BLOCK = re.compile(r"^```tessera (wrong|right)\n(.*?)^```", re.S | re.M)
 
 
 def programs() -> list[tuple[str, str, str]]:
-    """Code, kind and text. Codes from T08 on are of running programs, not of checked ones."""
+    """Code, kind and text."""
     return [
         (page.stem, match[1], match[2])
         for page in (*sorted(PAGES.glob("P1*.md")), *sorted(PAGES.glob("T0*.md")))
         for match in BLOCK.finditer(page.read_text(encoding="utf-8"))
-        if match[1] == "right" or page.stem < "T08"
     ]
 
 
@@ -52,8 +53,22 @@ def test_program(code: str, kind: str, source: str, tmp_path: Path) -> None:
         found += without_sizes(session, path)
     if code == "T0502":
         found += compiled_for(session, path, "sm_90")
+    if code.startswith("T08"):
+        found += run(session, path, checked=code == "T0853")
     said = code == "P1003" or kind == "wrong"  # P1003 says something of every kernel
     assert sorted(set(found)) == ([code] if said else [])
+
+
+def run(session: Session, path: str, checked: bool) -> list[str]:
+    """The codes that running a program on the CPU ends in: those from T08 on show only then."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TESSERA_CHECKED", str(int(checked)))
+        patch.chdir(Path(path).parent)
+        try:
+            session.run(path, HostWorld(session, "cpu", lambda text: None))
+        except (HostFault, TesseraError) as error:
+            return [d.code for d in error.diagnostics]
+    return []
 
 
 def without_sizes(session: Session, path: str) -> list[str]:

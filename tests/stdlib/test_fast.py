@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ def k(x: {t}[n], y: {t}[n], out: mut {t}[n]):
         out[i] = fast.{call}
 """
 Bound = Callable[[Any, Any, Any], Any]
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def ulps(limit: Callable[[Any, Any], Any]) -> Bound:
@@ -52,6 +54,10 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], tuple[float, float], Bound]] =
     "divide(x[i], y[i])": (lambda x, y: x / y, (-1e4, 1e4), ulps(lambda x, y: 3)),
     "sigmoid(x[i])": (
         lambda x, y: 1 / (1 + np.exp(-x)), (-80, 80), ulps(lambda x, y: 8 + 2 * abs(x)),
+    ),
+    "gelu(x[i])": (
+        lambda x, y: x * 0.5 * _erfc(-x * math.sqrt(0.5)).astype(np.float64), (-13, 13),
+        ulps(lambda x, y: 40 + 4 * x * x),
     ),
     "pow(x[i], y[i])": (
         lambda x, y: x**y, (1e-3, 1e3),

@@ -144,7 +144,7 @@ def layernorm(x: Array, weight: Array, bias: Array, eps: float) -> tuple[Array, 
     scale = 1 / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)
     want = centred * scale * wide(weight) + wide(bias)
     top = np.abs(x).max(axis=-1, keepdims=True)
-    error = (x.shape[-1] + 8) * (top * scale * np.abs(wide(weight)) + np.abs(want))
+    error = (x.shape[-1] + 16) * (top * scale * np.abs(wide(weight)) + np.abs(want))
     return want, error
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 
-from tests.tile_programs_by_hand.program import Numbers, Program, rows_softmax
+from tests.tile_programs_by_hand.program import Numbers, Program, of, rows_softmax
 
 LATENT = Program(
     "latent attention", 3, """
 @op.kernel
-def kernel(qc: bf16[m, 128], qr: bf16[m, 64], c: bf16[t, 128], kr: bf16[t, 64], o: mut bf16[m, 128]):
+def kernel(qc: bf16[m, 128], qr: bf16[m, 64], c: bf16[t, 128], kr: bf16[t, 64],
+           o: mut bf16[m, 128]):
     for i in op.tile_range(m, step=64):
         content = qc[i:i+64, :]
         place = qr[i:i+64, :]
@@ -28,11 +28,11 @@ def kernel(qc: bf16[m, 128], qr: bf16[m, 64], c: bf16[t, 128], kr: bf16[t, 64], 
             best = now
         o[i:i+64, :] = (out / norm[:, None]).to(bf16)
 """,
-    dict(qc=("bf16", "m 128"), qr=("bf16", "m 64"), c=("bf16", "t 128"), kr=("bf16", "t 64"),
+    of(qc=("bf16", "m 128"), qr=("bf16", "m 64"), c=("bf16", "t 128"), kr=("bf16", "t 64"),
          o=("bf16", "m 128")),
-    lambda a: dict(o=rows_softmax((a["qc"] @ a["c"].T + a["qr"] @ a["kr"].T) * 0.0721687836)
+    lambda a: of(o=rows_softmax((a["qc"] @ a["c"].T + a["qr"] @ a["kr"].T) * 0.0721687836)
                    @ a["c"]),
-    dict(m=100, t=130), dict(m=2048, t=2048),
+    of(m=100, t=130), of(m=2048, t=2048),
 )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def _windowed(a: Numbers) -> Numbers:
     rows, columns = np.arange(m)[:, None], np.arange(m)[None, :]
     s = a["q"] @ a["k"].T * 0.125
     s = np.where((columns <= rows) & (columns > rows - 100), s, -np.inf)
-    return dict(o=rows_softmax(s) @ a["v"])
+    return of(o=rows_softmax(s) @ a["v"])
 
 
 WINDOWED = Program(
@@ -67,8 +67,8 @@ def kernel(q: f16[m, 64], k: f16[m, 64], v: f16[m, 64], o: mut f16[m, 64]):
             top = peak
         o[i:i+128, :] = (acc / total[:, None]).to(f16)
 """,
-    dict(q=("f16", "m 64"), k=("f16", "m 64"), v=("f16", "m 64"), o=("f16", "m 64")),
-    _windowed, dict(m=300), dict(m=4096),
+    of(q=("f16", "m 64"), k=("f16", "m 64"), v=("f16", "m 64"), o=("f16", "m 64")),
+    _windowed, of(m=300), of(m=4096),
 )  # fmt: skip
 
 
@@ -81,14 +81,14 @@ def _paged(a: Numbers) -> Numbers:
         v = a["cache_v"][pages].reshape(-1, 128)[:n]
         s = a["q"][b] @ k.T * 0.088388
         out[b] = rows_softmax(s) @ v if n else 0
-    return dict(o=out)
+    return of(o=out)
 
 
 def _paged_arguments(r: np.random.Generator, sizes: dict[str, int]) -> Numbers:
     b, p, pages = sizes["b"], sizes["p"], sizes["pages"]
     lengths = r.integers(0, p * 64 + 1, b)
     lengths[0] = p * 64
-    return dict(lengths=lengths, table=r.integers(0, pages, (b, p)))
+    return of(lengths=lengths, table=r.integers(0, pages, (b, p)))
 
 
 PAGED = Program(
@@ -121,9 +121,9 @@ def kernel(q: bf16[b, 64, 128], cache_k: bf16[pages, 64, 128], cache_v: bf16[pag
             best = now
         o[z, :, :] = op.where(norm[:, None] > 0.0, out / norm[:, None], 0.0)
 """,
-    dict(q=("bf16", "b 64 128"), cache_k=("bf16", "pages 64 128"), cache_v=("bf16", "pages 64 128"),
+    of(q=("bf16", "b 64 128"), cache_k=("bf16", "pages 64 128"), cache_v=("bf16", "pages 64 128"),
          table=("i32", "b p"), lengths=("i32", "b"), o=("f32", "b 64 128")),
-    _paged, dict(b=3, p=4, pages=7), dict(b=256, p=32, pages=512), arguments=_paged_arguments,
+    _paged, of(b=3, p=4, pages=7), of(b=256, p=32, pages=512), arguments=_paged_arguments,
 )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def _grouped(a: Numbers) -> Numbers:
         m, t = s.shape
         s = np.where(np.arange(t)[None, :] <= np.arange(m)[:, None] + (t - m), s, -np.inf)
         out[h] = rows_softmax(s) @ a["v"][g]
-    return dict(o=out)
+    return of(o=out)
 
 
 GROUPED = Program(
@@ -162,14 +162,14 @@ def kernel(q: bf16[h, m, 64], k: bf16[g, t, 64], v: bf16[g, t, 64], o: mut bf16[
             peak = above
         o[head, i:i+128, :] = (acc / total[:, None]).to(bf16)
 """,
-    dict(q=("bf16", "h m 64"), k=("bf16", "g t 64"), v=("bf16", "g t 64"), o=("bf16", "h m 64")),
-    _grouped, dict(h=4, g=2, m=100, t=150), dict(h=32, g=8, m=1024, t=1024),
+    of(q=("bf16", "h m 64"), k=("bf16", "g t 64"), v=("bf16", "g t 64"), o=("bf16", "h m 64")),
+    _grouped, of(h=4, g=2, m=100, t=150), of(h=32, g=8, m=1024, t=1024),
 )  # fmt: skip
 
 
 def _linear(a: Numbers) -> Numbers:
     s = np.tril(a["q"] @ a["k"].T)
-    return dict(o=s @ a["v"])
+    return of(o=s @ a["v"])
 
 
 LINEAR = Program(
@@ -188,10 +188,10 @@ def kernel(q: bf16[h, m, 64], k: bf16[h, m, 64], v: bf16[h, m, 64], o: mut f32[h
             o[z, i:i+64, :] = qi @ state.to(bf16) + masked.to(bf16) @ vi
             state += ki.T @ vi
 """,
-    dict(q=("bf16", "h m 64"), k=("bf16", "h m 64"), v=("bf16", "h m 64"), o=("f32", "h m 64")),
-    lambda a: dict(o=np.stack([_linear(dict(q=x, k=y, v=z))["o"]
+    of(q=("bf16", "h m 64"), k=("bf16", "h m 64"), v=("bf16", "h m 64"), o=("f32", "h m 64")),
+    lambda a: of(o=np.stack([_linear(of(q=x, k=y, v=z))["o"]
                                for x, y, z in zip(a["q"], a["k"], a["v"], strict=True)])),
-    dict(h=2, m=200), dict(h=256, m=2048), tolerance=2e-2,
+    of(h=2, m=200), of(h=256, m=2048), tolerance=2e-2,
 )  # fmt: skip
 
 
@@ -202,11 +202,11 @@ def _scan(a: Numbers) -> Numbers:
         logs = np.cumsum(a["decay"][z])
         weights = np.tril(a["c"][z] @ a["b"][z].T * np.exp(logs[:, None] - logs[None, :]))
         out[z] = weights @ a["x"][z]
-    return dict(y=out)
+    return of(y=out)
 
 
 def _scan_arguments(r: np.random.Generator, sizes: dict[str, int]) -> Numbers:
-    return dict(decay=-r.uniform(0, 0.1, (sizes["h"], sizes["m"])))
+    return of(decay=-r.uniform(0, 0.1, (sizes["h"], sizes["m"])))
 
 
 SCAN = Program(
@@ -230,9 +230,9 @@ def kernel(x: bf16[h, m, 64], b: bf16[h, m, 64], c: bf16[h, m, 64], decay: f32[h
             later = (bi.to(f32) * exp(whole - along)[:, None]).to(bf16)
             hidden = hidden * exp(whole) + later.T @ xi
 """,
-    dict(x=("bf16", "h m 64"), b=("bf16", "h m 64"), c=("bf16", "h m 64"), decay=("f32", "h m"),
+    of(x=("bf16", "h m 64"), b=("bf16", "h m 64"), c=("bf16", "h m 64"), decay=("f32", "h m"),
          y=("f32", "h m 64")),
-    _scan, dict(h=2, m=150), dict(h=128, m=2048), arguments=_scan_arguments, tolerance=2e-2,
+    _scan, of(h=2, m=150), of(h=128, m=2048), arguments=_scan_arguments, tolerance=2e-2,
 )  # fmt: skip
 
 PROGRAMS = (LATENT, WINDOWED, PAGED, GROUPED, LINEAR, SCAN)

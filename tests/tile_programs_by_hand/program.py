@@ -14,9 +14,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Numbers = dict[str, Array]
 DTYPES: dict[str, Any] = {
     "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8,
-    "u8": np.uint8, "i32": np.int32, "f8e4m3": ml_dtypes.float8_e4m3fn,
+    "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "f8e4m3": ml_dtypes.float8_e4m3fn,
     "f8e5m2": ml_dtypes.float8_e5m2,
 }  # fmt: skip
+
+
+def of(**values: Any) -> dict[str, Any]:
+    """Values by names that are words."""
+    return values
 
 
 def _none(r: np.random.Generator, sizes: dict[str, int]) -> Numbers:
@@ -26,8 +31,9 @@ def _none(r: np.random.Generator, sizes: dict[str, int]) -> Numbers:
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """``parameters``: dtype and sizes of each, in order. ``right`` gives what is written, from
-    the arguments in float64. ``small`` and ``large`` are sizes: to run anywhere, and as in use.
-    ``arguments``: those that are not any numbers. ``tolerance``: of the greatest value."""
+    the arguments in float64; what is returned is its ``result``. ``small`` and ``large`` are sizes:
+    to run anywhere, and as in use. ``arguments``: those that are not any numbers. ``tolerance``: of
+    the greatest value."""
 
     name: str
     products: int
@@ -54,8 +60,8 @@ class Program:
             shape = self.shape(name, sizes)
             if name in given:
                 value = given[name]
-            elif dtype in ("i8", "u8", "i32"):
-                value = r.integers(-9 if dtype != "u8" else 0, 10, shape)
+            elif dtype in ("i8", "u8", "i32", "u32"):
+                value = r.integers(-9 if dtype[0] == "i" else 0, 10, shape)
             else:
                 value = r.uniform(-1, 1, shape)
             found[name] = np.ascontiguousarray(value).astype(DTYPES[dtype])
@@ -75,7 +81,7 @@ class Program:
         with np.errstate(all="ignore"):
             wanted = self.right(exact)
         for name, value in wanted.items():
-            got = after[name].astype(np.float64)
+            got = np.asarray(after[name]).astype(np.float64)
             if got.shape != value.shape:
                 return f"{name}: shape {got.shape}, and {value.shape} is right"
             scale = max(float(np.abs(value).max(initial=0)), 1e-30)

@@ -234,6 +234,8 @@ def _warp(o: Operation, kind: str, given: dict[int, tuple[Any, ...]], lane: int)
                         all(values.values()))  # fmt: skip
     if kind == "warp_ballot":
         return np.uint32(sum(1 << n for n, value in values.items() if value))
+    if kind == "warp_match":
+        return np.uint32(sum(1 << n for n, value in values.items() if value == given[lane][0]))
     combine = {"add": lambda a, b: a + b, "min": np.minimum, "max": np.maximum}
     step = 16
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ from itertools import product
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.scalars import Scalars
 from tessera_backend.cpu.versions import FAR, Compare, Flag, Inside, Test, Versions
-from tessera_backend.llvm.emitter import LaneEmitter
+from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
 from tessera_backend.llvm.types import register_type
 from tessera_lang.ir.core import Operation, Value
 
@@ -87,7 +87,7 @@ class Corners:
             return e.operand(value)
         if value in self._steps:
             loop, count = self._steps[value]
-            kind = register_type(loop.operands[0].type)  # type: ignore[arg-type]
+            kind = register_type(scalar_type(loop.operands[0]))
             lower, step = self._value(loop.operands[0]), self._value(loop.operands[2])
             moved = e.f.value(f"mul {kind} {count}, {step}")
             e.bind(value, e.f.value(f"add {kind} {lower}, {moved}"))

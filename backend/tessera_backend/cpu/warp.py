@@ -21,6 +21,9 @@ def emit_warp(loops: LaneLoops, op: Operation) -> Array:
     if op.name == "tile.warp_shuffle":
         _give(loops, op.operands[0], given)
         return _shuffle(loops, op.operands[1], given)
+    if op.name == "tile.warp_match":
+        _give(loops, op.operands[0], given)
+        return _match(loops, given)
     _pad(loops, given, _neutral(op, given.dtype))
     _give(loops, op.operands[0], given)
     result = _padded_array(loops, scalar_type(op.result))
@@ -71,6 +74,36 @@ def _shuffle(loops: LaneLoops, lane: Value, given: Array) -> Array:
         place = f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {source}")
         suffix = loops.dialect.suffix(None)
         loops.write(result, f.value(f"load {kind}, ptr {place}, align {given.dtype.bytes}{suffix}"))
+
+    loops.lanes(body)
+    return result
+
+
+def _match(loops: LaneLoops, given: Array) -> Array:
+    """For each lane the bits of those with the same number."""
+    f, count, result = loops.e.f, loops.lanes_count, _padded_array(loops, U32)
+    kind = memory_type(given.dtype)
+    vector = f"<{WARP} x {kind}>"
+
+    def element(at: str) -> str:
+        return f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {at}")
+
+    def body() -> None:
+        own, suffix = loops.dialect.lane, loops.dialect.suffix(None)
+        first = f.value(f"and i64 {own}, {-WARP}")
+        all_ = f.value(f"load {vector}, ptr {element(first)}, align {_align(given)}{suffix}")
+        mine = f.value(f"load {kind}, ptr {element(own)}, align {given.dtype.bytes}{suffix}")
+        one = f.value(f"insertelement {vector} poison, {kind} {mine}, i64 0")
+        every = f.value(
+            f"shufflevector {vector} {one}, {vector} poison, <{WARP} x i32> zeroinitializer"
+        )
+        same = f.value(f"icmp eq {vector} {all_}, {every}")
+        bits = f.value(f"bitcast <{WARP} x i1> {same} to i{WARP}")
+        if count % WARP:
+            partial = f.value(f"icmp eq i64 {first}, {count - count % WARP}")
+            there = f.value(f"select i1 {partial}, i32 {(1 << count % WARP) - 1}, i32 -1")
+            bits = f.value(f"and i32 {bits}, {there}")
+        loops.write(result, bits)
 
     loops.lanes(body)
     return result

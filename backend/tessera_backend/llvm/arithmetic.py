@@ -28,7 +28,8 @@ def _add_like(integer: str, floating: str) -> Rule:
             _float_binary(e, op, floating)
         else:
             a, b = map(e.operand, op.operands)
-            e.bind(op.result, e.f.value(f"{integer} {register_type(dtype)} {a}, {b}"))
+            wrap = " nsw" if op.attributes.get("exact") and dtype.is_signed else ""
+            e.bind(op.result, e.f.value(f"{integer}{wrap} {register_type(dtype)} {a}, {b}"))
 
     return rule
 

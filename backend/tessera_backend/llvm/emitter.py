@@ -85,6 +85,8 @@ class Dialect:
     """Defaults of a flat, sequentially consistent enough machine; a target overrides."""
 
     name = "generic"
+    small = False
+    """Whether every element of an array is less than 2^31 bytes from its first."""
 
     # Where a lane is. Each gives an i64 operand.
     def lane_linear(self, e: LaneEmitter) -> str:

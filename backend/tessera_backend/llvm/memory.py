@@ -85,6 +85,8 @@ def _address(e: LaneEmitter, access: Access) -> str:
     if place.layout is not None:
         return _laid_out(e, access, place.layout)
     inside = access.bounds != "off"
+    if inside and e.dialect.small and access.indices:
+        return _near(e, access)
     wrap = " nsw" if inside else ""
     offset = ""
     for axis, index in enumerate(access.indices):
@@ -102,6 +104,28 @@ def _address(e: LaneEmitter, access: Access) -> str:
     pointer = e.dialect.pointer_type(place.space)
     kind = memory_type(place.dtype)
     return f.value(f"{keyword} {kind}, {pointer} {place.pointer}, i64 {offset}")
+
+
+def _near(e: LaneEmitter, access: Access) -> str:
+    """The same of an element that is less than 2^31 bytes from the first: no step of the sum is more
+    than the sum, which 32 bits hold."""
+    f, place = e.f, access.place
+    wrap = "nuw nsw" if place.strides is None else "nsw"
+    offset = ""
+    for axis, index in enumerate(access.indices):
+        short = f.value(f"trunc i64 {index} to i32")
+        if place.strides is not None:
+            stride = f.value(f"trunc i64 {place.strides[axis]} to i32")
+            short = f.value(f"mul {wrap} i32 {short}, {stride}")
+        elif offset:
+            size = f.value(f"trunc i64 {place.sizes[axis]} to i32")
+            offset = f.value(f"mul {wrap} i32 {offset}, {size}")
+        offset = f.value(f"add {wrap} i32 {offset}, {short}") if offset else short
+    widen = "zext nneg" if place.strides is None else "sext"
+    wide = f.value(f"{widen} i32 {offset} to i64")
+    pointer = e.dialect.pointer_type(place.space)
+    kind = memory_type(place.dtype)
+    return f.value(f"getelementptr inbounds {kind}, {pointer} {place.pointer}, i64 {wide}")
 
 
 def _laid_out(e: LaneEmitter, access: Access, layout: SharedLayout) -> str:

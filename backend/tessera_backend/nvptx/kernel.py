@@ -65,6 +65,7 @@ def emit_kernel(
     cluster = prod(_integers(operation.attributes.get("cluster", ())))
     dialect = NvptxDialect(arch, group, grid_rank, pointers, cluster)
     dialect.short_turns = short_turns
+    dialect.small = bool(operation.attributes.get("small"))
     emitter = lane_emitter(module, function, dialect, plan.kernel)
     dialect.divisors = Divisors(operation)
     lanes_rules = {**emitter.rules, **warp.RULES}

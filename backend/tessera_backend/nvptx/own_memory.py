@@ -35,20 +35,30 @@ def own_memory(e: LaneEmitter, op: Operation) -> str:
 
 
 def unrolled(e: LaneEmitter, op: Operation) -> str:
-    """Metadata that unrolls a loop of few turns, known in number, that uses such an array."""
-    numbers = [e.constant(v) for v in op.operands[:3]]
-    lower, upper, step = numbers
-    if lower is None or upper is None or step is None or step == 0:
+    """Metadata that unrolls a loop of few turns, known in number, by which such an array is
+    walked."""
+    lower, upper, step = [e.constant(v) for v in op.operands[:3]]
+    if lower is None or upper is None or not step:
         return ""
-    if len(range(lower, upper, step)) > _MOST_TRIPS or not any(map(_uses_own, op.walk())):
+    if len(range(lower, upper, step)) > _MOST_TRIPS or not _walks_own(op):
         return ""
     full = e.module.metadata('!{!"llvm.loop.unroll.full"}')
     return ", !llvm.loop " + e.module.distinct("!{{self}, " + full + "}")
 
 
-def _uses_own(op: Operation) -> bool:
-    at = BUFFER_AT.get(op.name)
-    if at is None:
-        return False
-    t = op.operands[at].type
-    return isinstance(t, BufferType) and t.space == "local"
+def _walks_own(loop: Operation) -> bool:
+    """Whether an index of an array of the lane depends on the turn of the loop."""
+    turn = set(loop.regions[0].arguments)
+    for op in loop.walk():
+        if op is loop:
+            continue
+        at = BUFFER_AT.get(op.name)
+        if at is not None:
+            t = op.operands[at].type
+            own = isinstance(t, BufferType) and t.space == "local"
+            if own and not turn.isdisjoint(op.operands[at + 1 : -1]):
+                return True
+        if not turn.isdisjoint(op.operands):
+            turn.update(op.results)
+            turn.update(a for region in op.regions for a in region.arguments)
+    return False

@@ -34,10 +34,10 @@ from tessera_backend.nvptx.windows import (
     strides_of,
     window_of,
 )
-from tessera_lang.analysis.layouts import lanes_of, registers_at
+from tessera_lang.analysis.layouts import lanes_of, registers_at, wgmma_c
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import F32, DType
 
 Values = dict[Coordinates, str]
 _PIECE = 16  # bytes
@@ -65,7 +65,25 @@ def by_paths(e: LaneEmitter, window: Window, path: Path) -> Values:
         branches.append((_cut(e, window, known), known, True))
         branches.append(("", 1, True))
     dtype = window.place.dtype
-    return _choose(e, branches, lambda width, guarded: path(window.fresh(), width, guarded), dtype)
+    values = _choose(e, branches, lambda w, guarded: path(window.fresh(), w, guarded), dtype)
+    if branches[0][0] and values and is_accumulator(window.tile):
+        return {at: _copied(e, value) for at, value in values.items()}
+    return values
+
+
+def _copied(e: LaneEmitter, value: str) -> str:
+    """A register made on one way: ptxas waits for every product that begins with one that is made
+    on several ways, where products of the turn before are in flight (C7515)."""
+    return e.f.value(f'call float asm "mov.b32 $0, $1;", "=f,f"(float {value})')
+
+
+def is_accumulator(tile: TileType) -> bool:
+    """Whether an asynchronous product can begin with a tile."""
+    if len(tile.shape) != 2 or tile.dtype != F32 or tile.layout is None:
+        return False
+    rows = tile.sizes[0]
+    groups = [g for g in (1, 2, 3, 4) if rows % (64 * g) == 0]
+    return any(wgmma_c(tile.sizes, g) == tile.layout for g in groups)
 
 
 def _cut(e: LaneEmitter, window: Window, width: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tessera_backend.llvm import memory
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.dialect import WARP, NvptxDialect
@@ -131,7 +132,63 @@ def _vote(e: LaneEmitter, op: Operation) -> None:
     e.bind(op.result, _call(e, result, f"vote.{name}.sync", ("i32", _warp(e).mask), operand))
 
 
+def _match(e: LaneEmitter, op: Operation) -> None:
+    """Lanes with the same number of 8 bits meet in a cell of their warp's table: each sets its
+    bit, all read, all clear. Wider numbers take the machine's instruction, which is slow."""
+    f, dtype, warp = e.f, scalar_type(op.operands[0]), _warp(e)
+    value, register = e.operand(op.operands[0]), register_type(dtype)
+    if len(op.operands) == 1:
+        width = max(dtype.bits, WARP)
+        wide = value if dtype.bits >= WARP else f.value(f"zext {register} {value} to i32")
+        name = f"match.any.sync.i{width}"
+        e.bind(op.result, _call(e, "i32", name, ("i32", warp.mask), (f"i{width}", wide)))
+        return
+    lane = _lane(e)
+    byte = f.value(f"zext {register} {value} to i64")
+    first = f.value(f"and i64 {e.dialect.lane_linear(e)}, {-WARP}")
+    cell = f.value(f"add nuw nsw i64 {f.value(f'shl nuw nsw i64 {first}, 3')}, {byte}")
+    place = e.places[op.operands[1]]
+    kind = e.dialect.pointer_type("shared")
+    at = f.value(f"getelementptr inbounds i32, {kind} {place.pointer}, i64 {cell}")
+    own = f.value(f"shl nuw i32 1, {lane}")
+    scope = e.dialect.syncscope("group")
+    f.value(f"atomicrmw or {kind} {at}, i32 {own} {scope}monotonic, align 4")
+    _meet(e, warp)
+    found = f.value(f"load volatile i32, {kind} {at}, align 4")
+    _meet(e, warp)
+    f.line(f"store volatile i32 0, {kind} {at}, align 4")
+    _meet(e, warp)
+    e.bind(op.result, found)
+
+
+def _meet(e: LaneEmitter, warp: _Warp) -> None:
+    """What lanes of the warp did to shared memory before is seen by all of them behind it."""
+    e.module.declare("void @llvm.nvvm.bar.warp.sync(i32) #1")
+    e.f.line(f"call void @llvm.nvvm.bar.warp.sync(i32 {warp.mask})")
+
+
+def _alloc(e: LaneEmitter, op: Operation) -> None:
+    """A table of ``tile.warp_match`` begins as zeros: each warp clears its own."""
+    memory.RULES[op.name](e, op)
+    if not op.attributes.get("scratch"):
+        return
+    f, kind, warp, place = e.f, e.dialect.pointer_type("shared"), _warp(e), e.places[op.result]
+    lanes = warp.known if warp.known is not None and _TABLE % warp.known == 0 else 1
+    first = f.value(f"and i64 {e.dialect.lane_linear(e)}, {-WARP}")
+    start = f.value(f"shl nuw nsw i64 {first}, 3")
+    if lanes > 1:
+        start = f.value(f"add nuw nsw i64 {start}, {f.value(f'zext i32 {_lane(e)} to i64')}")
+    for step in range(0, _TABLE, lanes):
+        cell = f.value(f"add nuw nsw i64 {start}, {step}")
+        at = f.value(f"getelementptr inbounds i32, {kind} {place.pointer}, i64 {cell}")
+        f.line(f"store volatile i32 0, {kind} {at}, align 4")
+    _meet(e, warp)
+
+
+_TABLE = 256
 RULES: dict[str, Rule] = {
+    "tile.shared.alloc": _alloc,
+    "tile.warp_match": _match,
     "tile.warp_reduce": _reduce,
     "tile.warp_shuffle": _shuffle,
     "tile.warp_vote": _vote,

@@ -41,19 +41,12 @@ class _Assembly:
 
     tied: list[tuple[str, str]]
     inputs: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    copies: list[str] = field(default_factory=list[str])
 
     def input(self, kind: str, operand: str) -> str:
         """The name of a plain operand; equal ones are one."""
         if (kind, operand) not in self.inputs:
             self.inputs.append((kind, operand))
         return f"${2 * len(self.tied) + self.inputs.index((kind, operand))}"
-
-    def copy(self, operand: str) -> str:
-        """A register of the text's own that holds an operand of 32 bits."""
-        name = f"c{len(self.copies)}"
-        self.copies.append(f".reg .b32 {name}; mov.b32 {name}, {operand};")
-        return name
 
     def write(self, e: LaneEmitter, text: str) -> tuple[str, ...]:
         """Writes it; the operands of the results."""
@@ -224,8 +217,7 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
         )
         left = _left(e, product, a, text)
         flag = text.input("i32", e.f.value(f"zext i1 {e.operand(accumulate)} to i32"))
-        lines = ["{ .reg .pred p;", *text.copies, f"setp.ne.b32 p, {flag}, 0;",
-                 "wgmma.fence.sync.aligned;"]  # fmt: skip
+        lines = ["{ .reg .pred p;", f"setp.ne.b32 p, {flag}, 0;", "wgmma.fence.sync.aligned;"]
         for k in range(product.instructions):
             predicate = "p" if k == 0 else "1"
             for block, (_, column) in enumerate(blocks.blocks):
@@ -241,9 +233,7 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
 
 
 def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[str]]:
-    """The left operand of each instruction and block of rows, as it stands in the text. One in
-    registers is copied, so that what is made for the next product is not made where this one
-    reads."""
+    """The left operand of each instruction and block of rows, as it stands in the text."""
     rows = [row for row, _ in p.result.blocks]
     if p.left is not None:
         groups = [m for m, _ in p.result.groups]
@@ -263,7 +253,7 @@ def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[s
         words = left_words(t.layout, t.dtype, row, p.depth)
         for k in range(p.instructions):
             given = [
-                text.copy(text.input("i32", _word(e, [registers[r] for r in word], t.dtype)))
+                text.input("i32", _word(e, [registers[r] for r in word], t.dtype))
                 for word in words[4 * k : 4 * k + 4]
             ]
             out[k].append(f"{{{','.join(given)}}}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ import numpy as np
 from tessera_backend.runtime import scalars, signature
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_numpy, is_torch
 from tessera_backend.runtime.binding import check_array
-from tessera_backend.runtime.dtypes import TO_NUMPY
+from tessera_backend.runtime.dtypes import TO_NUMPY, dtype_name
 from tessera_backend.runtime.interface import KernelInterface, ParameterInfo
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Entry, Signature
 from tessera_backend.runtime.staging import Staged, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import ParameterPlan
+from tessera_lang.target.plan import ParameterPlan, is_small
 from tessera_lang.types.dtype import DTYPES, dtype_named
 
 _ABSENT = object()
@@ -118,10 +119,20 @@ class Placed:
                 pointers |= v.pointer
         return pointers & 15 == 0
 
-    def signature(self) -> Signature:
-        """What the kernel is compiled for. Alignment is a fact of all arrays or of none."""
+    @property
+    def small(self) -> bool:
+        """Whether every array is small: see ``target.plan.is_small``."""
+        return all(
+            is_small(v.shape, v.strides, v.dtype.bytes)
+            for v in self.values
+            if isinstance(v, ArrayView)
+        )
+
+    def signature(self, small: bool = False) -> Signature:
+        """What the kernel is compiled for. Alignment and ``small`` are facts of all arrays or of
+        none."""
         aligned = self.aligned
-        entries = [(*e[:4], aligned) if e[0] == "t" else e for e in self.entries]
+        entries = [(*e[:4], aligned, small) if e[0] == "t" else e for e in self.entries]
         return (*self.brackets, *entries)
 
     def key(self, sized: frozenset[int]) -> tuple[object, ...]:
@@ -136,18 +147,19 @@ class Placed:
 
     def moved(self) -> Callable[[], bool]:
         """A check that every array of the caller is still where it was."""
-        torch = [
-            (raw.data_ptr, v.pointer)
+        direct = [
+            (raw.data_ptr if is_torch(raw.__class__) else partial(_address, raw), v.pointer)
             for raw, v in zip(self.raw, self.values, strict=False)
-            if isinstance(v, ArrayView) and is_torch(raw.__class__)
+            # NumPy's `resize` moves an array that owns its memory, and nothing else does.
+            if isinstance(v, ArrayView)
+            and (is_torch(raw.__class__) or (is_numpy(raw.__class__) and raw.flags.owndata))
         ]
-        # A NumPy array does not move while somebody refers to it.
         others = [
             (raw, v.pointer)
             for raw, v in zip(self.raw, self.values, strict=False)
             if isinstance(v, ArrayView) and not (is_torch(raw.__class__) or is_numpy(raw.__class__))
         ]
-        return _moved(torch, others)
+        return _moved(direct, others)
 
     def finish(self) -> None:
         """Bring back what the launch wrote into copies."""
@@ -160,20 +172,24 @@ class Placed:
             report_all()
 
 
+def _address(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
 def _moved(
-    torch: list[tuple[Callable[[], int], int]], others: list[tuple[Any, int]]
+    direct: list[tuple[Callable[[], int], int]], others: list[tuple[Any, int]]
 ) -> Callable[[], bool]:
-    if not others and not torch:
+    if not others and not direct:
         return lambda: False
-    if not others and len(torch) == 2:
-        (f, p), (g, q) = torch
+    if not others and len(direct) == 2:
+        (f, p), (g, q) = direct
         return lambda: f() != p or g() != q
-    if not others and len(torch) == 3:
-        (f, p), (g, q), (h, r) = torch
+    if not others and len(direct) == 3:
+        (f, p), (g, q), (h, r) = direct
         return lambda: f() != p or g() != q or h() != r
 
     def moved() -> bool:
-        for pointer, before in torch:
+        for pointer, before in direct:
             if pointer() != before:
                 return True
         for raw, before in others:
@@ -269,7 +285,10 @@ def _not_an_array(interface: KernelInterface, p: ParameterInfo, value: object) -
 def _constant(interface: KernelInterface, p: ParameterInfo, value: Any) -> Any:
     wanted = p.dtype
     plain = scalars.plain(value) if scalars.is_number(value) else value
-    fine = {
+    if wanted == "dtype":
+        plain = dtype_name(value) or plain
+    huge = isinstance(plain, int) and plain.bit_length() > 64
+    fine = not huge and {
         "int": isinstance(plain, int) and not isinstance(plain, bool),
         "float": isinstance(plain, (int, float)) and not isinstance(plain, bool),
         "bool": isinstance(plain, bool),
@@ -278,8 +297,10 @@ def _constant(interface: KernelInterface, p: ParameterInfo, value: Any) -> Any:
     }.get(wanted, isinstance(plain, (int, float, bool, str)))
     if not fine:
         raise error(diagnostic(
-            "T0850", f"compile-time parameter `{p.name}` of `{interface.name}` is given {value!r}, "
-            f"and {_article(wanted or 'number, bool or text')} is expected", p.place, len(p.name),
+            "T0850", f"compile-time parameter `{p.name}` of `{interface.name}` is given "
+            f"{scalars.shown(value)}, and {_article(wanted or 'number, bool or text')} is expected",
+            p.place, len(p.name),
+            helps=("integers have 64 bits",) if huge else (),
         ))  # fmt: skip
     if wanted == "float":
         return float(plain)

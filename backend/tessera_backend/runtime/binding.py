@@ -22,6 +22,7 @@ from tessera_lang.target.plan import (
     CopyPlan,
     LaunchPlan,
     ParameterPlan,
+    reach,
 )
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
@@ -137,10 +138,10 @@ def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -
             "T0833", f"argument `{p.name}` of `{kernel}` has {_axes(len(view.shape))} "
             f"(shape {view.shape}), and {wanted} expected", place, length, label,
         ))  # fmt: skip
-    if max(view.shape, default=0) > LARGEST_SIZE:
+    if reach(view.shape) > LARGEST_SIZE:
         found.append(diagnostic(
-            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and an axis has "
-            f"{LARGEST_SIZE} elements at most", place, length, label,
+            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and there may be "
+            f"{LARGEST_SIZE} elements along its axes", place, length, label,
         ))  # fmt: skip
     if p.mut and view.read_only:
         found.append(diagnostic(

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tessera_backend.runtime.built import MANIFEST, SCHEMA, suffix_of
+from tessera_backend.runtime.built import MANIFEST, SCHEMA, digest_of, suffix_of
 from tessera_lang import __version__
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.target.plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, ParameterPlan, Slot
@@ -38,7 +38,9 @@ def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, .
     for kernel, variants in kernels.items():
         header = directory / f"tessera_{kernel}.h"
         written.append(_write(header, _header(kernel, variants, items).encode()))
-    manifest = {"schema": SCHEMA, "tessera": __version__, "kernels": items}
+    manifest = {
+        "schema": SCHEMA, "tessera": __version__, "sha256": digest_of(items), "kernels": items,
+    }  # fmt: skip
     text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
     written.append(_write(directory / MANIFEST, text.encode()))
     return tuple(written)
@@ -73,7 +75,7 @@ def _file_name(artifact: Artifact, taken: set[str]) -> str:
 
 def _word(p: ParameterPlan) -> str:
     if p.kind == "tensor":
-        return f"{p.dtype}x{p.rank}{'' if p.contiguous else 's'}{'a' if p.aligned else ''}"
+        return f"{p.dtype}x{p.rank}{'' if p.contiguous else 's'}{'a' if p.aligned else ''}{'n' if p.small else ''}"
     return p.dtype if p.value is None else str(p.value)
 
 

@@ -23,7 +23,7 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 2
+SCHEMA = 3
 """Of the manifest with the plans in it: raised with each change of their fields."""
 
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
@@ -66,6 +66,11 @@ def _of_another_version(directory: Path, value: Any) -> TesseraError:
     ))  # fmt: skip
 
 
+def digest_of(kernels: object) -> str:
+    """The digest of a manifest's list: a plan that was edited would not fit its code."""
+    return hashlib.sha256(json.dumps(kernels, sort_keys=True).encode()).hexdigest()
+
+
 def read_manifest(directory: Path) -> list[BuiltKernel]:
     """The kernels of a folder, their code not read yet. Raises TesseraError."""
     path = directory / MANIFEST
@@ -73,6 +78,8 @@ def read_manifest(directory: Path) -> list[BuiltKernel]:
         value = json.loads(path.read_bytes())
         if value["schema"] != SCHEMA:
             raise _of_another_version(directory, value)
+        if digest_of(value["kernels"]) != value["sha256"]:
+            raise _damaged(directory, f"{MANIFEST} is not what was written")
         return [_kernel(item) for item in value["kernels"]]
     except OSError as fault:
         raise _damaged(directory, f"{MANIFEST}: {fault.strerror or fault}") from fault
@@ -177,6 +184,7 @@ def _shown(p: ParameterPlan) -> str:
     if p.kind != "tensor":
         return p.dtype
     facts = ("" if p.contiguous else " strided") + (" aligned" if p.aligned else "")
+    facts += " small" if p.small else ""
     if not p.divisors:
         return f"{p.dtype}[{p.rank}]{facts}"
     sizes = [
@@ -194,7 +202,7 @@ def _level(parameters: tuple[ParameterPlan, ...]) -> Literal["lane", "tile"]:
 def _facts(artifact: Artifact) -> tuple[int, int]:
     """How special the code is: facts it builds on, then the newer architecture."""
     facts = sum(
-        p.contiguous + p.aligned + p.pitches + sum(n is not None for n in (*p.sizes, *p.buckets))
+        p.contiguous + p.aligned + p.small + p.pitches + sum(n is not None for n in (*p.sizes, *p.buckets))
         + sum(d.bit_length() for d in p.divisors)
         for p in artifact.plan.parameters
     )  # fmt: skip
@@ -243,10 +251,10 @@ def _fits(parameters: tuple[ParameterPlan, ...], wanted: Signature) -> bool:
 
 def _entry_fits(p: ParameterPlan, entry: tuple[Any, ...]) -> bool:
     match entry:
-        case ("t", dtype, rank, contiguous, aligned, *facts):
+        case ("t", dtype, rank, contiguous, aligned, small, *facts):
             return (
                 p.kind == "tensor" and p.dtype == dtype and p.rank == rank
-                and contiguous >= p.contiguous and aligned >= p.aligned
+                and contiguous >= p.contiguous and aligned >= p.aligned and small >= p.small
                 and all(_facts_hold(p, f) for f in facts)
             )  # fmt: skip
         case ("s", dtype):

@@ -15,9 +15,7 @@ _LOOKED_AT = (
     "results that nobody has written, barriers, scopes of atomics, indices of 64 bits, loops "
     "without an end"
 )
-_NOT = (
-    "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics come, what lies behind products of tiles"
-)
+_NOT = "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics come, what lies behind products of tiles"
 
 
 @dataclass(slots=True)

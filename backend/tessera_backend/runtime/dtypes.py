@@ -6,7 +6,7 @@ ml_dtypes is imported when one of its types is first met.
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -83,3 +83,16 @@ def typestr(dtype: DType) -> str:
     """The type string of the array interfaces (bf16 and f8 have none: raw bytes)."""
     numpy = TO_NUMPY[dtype.name]
     return numpy.str if numpy.kind in "biuf" and numpy.isbuiltin == 1 else f"|V{dtype.bytes}"
+
+
+def dtype_name(value: object) -> str | None:
+    """Our name for a dtype of NumPy, ml_dtypes or torch, given as such."""
+    if isinstance(value, type) and value.__module__ != "builtins":
+        try:
+            value = np.dtype(value)
+        except TypeError:
+            return None
+    if isinstance(value, np.dtype):
+        found = from_numpy(cast("np.dtype[np.generic]", value))
+        return found.name if found is not None else None
+    return TORCH_NAMES.get(str(value)) if type(value).__module__ == "torch" else None

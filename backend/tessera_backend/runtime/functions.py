@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
+from tessera_backend.runtime.counting import arange_count
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.fast import direct_stream
 from tessera_backend.runtime.kernel import Launcher
@@ -99,6 +100,14 @@ class TracedWorld:
         self.read_only.append(False)
         self.tape.allocations.append(wanted)
         return Handle(len(self.pointers) - 1, 0, dtype, shape, row_major(shape))
+
+    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
+        made = self.fill("empty", (arange_count(start, stop, step, dtype),), dtype)
+        if dtype.is_float:
+            self._library("layout", "count_in_floats", float(start), float(step), made)
+        else:
+            self._library("layout", "count", int(start), int(step), made)
+        return made
 
     def view(self, kind: str, array: Any, shape: tuple[int, ...] = ()) -> object:
         from tessera_lang.record import replace

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Protocol, cast
 
 from tessera_backend.runtime import fast
@@ -22,6 +23,7 @@ from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.target.backend import Artifact
+from tessera_lang.target.plan import SMALL_LANES
 
 _LAYOUTS = 4096
 """Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
@@ -88,9 +90,9 @@ class _Family:
 
     def signature(self, placed: Placed) -> Signature:
         """What a call compiles the kernel for: twice, where sizes that it asks for are part."""
-        wanted = placed.signature()
         if self.interface.level == "lane":
-            return wanted
+            return placed.signature(placed.device != HOST and placed.small)
+        wanted = placed.signature()
         asked = self.asked.get(wanted)
         if asked is None:
             asked = self.asked[wanted] = self.provider.asked(self.name, wanted)
@@ -123,6 +125,13 @@ class _Family:
         named = names_in_sizes(plan)
         sized = {i for i, p in enumerate(plan.parameters) if p.kind != "tensor" and p.name in named}
         self.sized = self.sized | frozenset(sized)
+
+
+def _too_many_lanes(prepared: Prepared) -> bool:
+    """Whether code for small arrays counts fewer lanes than there would be."""
+    plan = prepared.plan
+    lanes = prod((*prepared.axes, *plan.group))
+    return lanes >= SMALL_LANES and any(p.small for p in plan.parameters)
 
 
 def names_in_sizes(plan: Any) -> frozenset[str]:
@@ -219,6 +228,9 @@ class Launcher:
         if prepared is None:
             code = family.code(family.signature(placed), placed.device)
             prepared = compile_plan(code)(placed.values, self._groups)
+            if _too_many_lanes(prepared):
+                code = family.code(placed.signature(), placed.device)
+                prepared = compile_plan(code)(placed.values, self._groups)
             if len(self._memo) >= _LAYOUTS:
                 self._memo.clear()
             self._memo[placed.key(family.sized)] = prepared

@@ -58,7 +58,9 @@ def _check_kind(value: object, dtype: DType, name: str) -> None:
     else:
         fine = widens_to(given, dtype)
     if not fine:
-        found = f"{cast('Any', value).__class__.__name__} {value!r}" if weak else f"NumPy {given}"
+        found = (
+            f"{cast('Any', value).__class__.__name__} {shown(value)}" if weak else f"NumPy {given}"
+        )
         raise refuse("T0843", name, f"is declared {dtype}, and a {found} was given",
                      f"convert it before the call to what {dtype} takes")  # fmt: skip
 
@@ -67,15 +69,15 @@ def _integer(value: Any, dtype: DType, name: str) -> int:
     number = int(value)
     low, high = integer_range(dtype)
     if not low <= number <= high:
-        raise refuse("T0843", name, f"is {_shown(number)}, outside of {dtype}: {low} to {high}")
+        raise refuse("T0843", name, f"is {shown(number)}, outside of {dtype}: {low} to {high}")
     return number & _MASK
 
 
-def _shown(number: float) -> str:
+def shown(value: object) -> str:
     """Not all digits of a huge integer, which Python itself refuses to write."""
-    if isinstance(number, int) and number.bit_length() > 128:
-        return f"an integer of {number.bit_length()} bits"
-    return repr(number)
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
 
 
 def _rounded_to_odd(value: Any) -> float:
@@ -108,7 +110,7 @@ def _float(value: Any, dtype: DType, name: str) -> int:
     half = largest * 2.0 ** -(dtype.mantissa + 1) if dtype.bits < 64 else 0.0
     if isinstance(value, int) or math.isfinite(number):
         if abs(number) > largest and abs(number) >= largest + half:
-            what = f"is {_shown(value)}, larger than the largest {dtype}, {largest!r}"
+            what = f"is {shown(value)}, larger than the largest {dtype}, {largest!r}"
             raise refuse("T0843", name, what)
         number = max(-largest, min(largest, number))
     if math.isinf(number) and dtype.name == "f8e4m3":

@@ -1,7 +1,7 @@
 """Signatures as the runtime forms them: plain tuples, made from a call without the compiler.
 
-One entry a parameter, brackets first: ``("t", dtype, rank, contiguous, aligned)``,
-``("s", dtype)``, ``("c", kind, value)``. A tile kernel is told more of an array: a sixth part,
+One entry a parameter, brackets first: ``("t", dtype, rank, contiguous, aligned, small)``,
+``("s", dtype)``, ``("c", kind, value)``. A tile kernel is told more of an array: a seventh part,
 ``(sizes, hints, divisors, unit, pitches, buckets)``. They are JSON and cache keys as they
 stand; ``to_typed`` makes the compiler's own values when something is compiled.
 """
@@ -30,8 +30,10 @@ class Asked:
     whole: Axes = ()
 
 
-def tensor(dtype: str, rank: int, contiguous: bool, aligned: bool) -> Entry:
-    return ("t", dtype, rank, contiguous, aligned)
+def tensor(
+    dtype: str, rank: int, contiguous: bool, aligned: bool, small: bool = False
+) -> Entry:  # fmt: skip
+    return ("t", dtype, rank, contiguous, aligned, small)
 
 
 def scalar(dtype: str) -> Entry:
@@ -59,7 +61,7 @@ def with_facts(
             longest = HOST_ROW if value.device == HOST else DEVICE_ROW
             f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, longest)
             facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
-            entry = (*entry[:5], facts)
+            entry = (*entry[:6], facts)
         entries.append(entry)
     return tuple(entries)
 
@@ -68,8 +70,8 @@ def coarser_signature(signature: Signature, level: int) -> Signature:
     """The signature with fewer classes of sizes: see ``target.facts.coarser``."""
     entries: list[Entry] = []
     for entry in signature:
-        for sizes, hints, divisors, *rest in entry[5:] if entry[0] == "t" else ():
-            entry = (*entry[:5], (sizes, *coarser(hints, divisors, level), *rest))
+        for sizes, hints, divisors, *rest in entry[6:] if entry[0] == "t" else ():
+            entry = (*entry[:6], (sizes, *coarser(hints, divisors, level), *rest))
         entries.append(entry)
     return tuple(entries)
 
@@ -82,9 +84,9 @@ def to_typed(signature: Signature) -> tuple[Any, ...]:
     typed: list[object] = []
     for entry in signature:
         match entry:
-            case ("t", dtype, rank, contiguous, aligned):
-                typed.append(TensorArgument(DTYPES[dtype], rank, contiguous, aligned))
-            case ("t", dtype, rank, contiguous, aligned, facts):
+            case ("t", dtype, rank, contiguous, aligned, small):
+                typed.append(TensorArgument(DTYPES[dtype], rank, contiguous, aligned, small=small))
+            case ("t", dtype, rank, contiguous, aligned, _, facts):
                 sizes, hints, divisors, unit, pitches, buckets = facts
                 typed.append(TensorArgument(
                     DTYPES[dtype], rank, contiguous, aligned, sizes, hints, divisors, unit,
@@ -106,7 +108,7 @@ def from_typed(signature: tuple[Any, ...]) -> Signature:
         match type(argument).__name__:
             case "TensorArgument":
                 entries.append(tensor(argument.dtype.name, argument.rank, argument.contiguous,
-                                      argument.aligned))  # fmt: skip
+                                      argument.aligned, argument.small))  # fmt: skip
             case "ScalarArgument":
                 entries.append(scalar(argument.dtype.name))
             case _:
@@ -130,8 +132,9 @@ def text(signature: Signature) -> str:
 
 
 def _tensor_text(entry: Entry) -> str:
-    _, dtype, rank, contiguous, aligned, *more = entry
+    _, dtype, rank, contiguous, aligned, small, *more = entry
     words = ("" if contiguous else " strided") + (" aligned" if aligned else "")
+    words += " small" if small else ""
     if not more:
         return f"{dtype}[{rank}]{words}"
     sizes, hints = more[0][:2]
@@ -156,10 +159,10 @@ def _parts(name: str, entry: Entry) -> list[tuple[str, Any]]:
         return [(f"the value of `{name}`", entry[2])]
     parts: list[tuple[str, Any]] = [(f"the element type of `{name}`", entry[1])]
     if entry[0] == "t":
-        parts.append((f"the layout of `{name}`", entry[2:5]))
-    for facts in entry[5:]:
+        parts.append((f"the layout of `{name}`", entry[2:6]))
+    for facts in entry[6:] if entry[0] == "t" else ():
         sizes, hints, divisors, unit, pitches, _ = facts
-        parts.append((f"the layout of `{name}`", (*entry[2:5], unit, pitches)))
+        parts.append((f"the layout of `{name}`", (*entry[2:6], unit, pitches)))
         parts += [
             (f"the size of axis {axis} of `{name}`", group)
             for axis, group in enumerate(zip(sizes, hints, divisors, strict=True))

@@ -17,6 +17,7 @@ import numpy as np
 from tessera_backend.runtime import files, host_arithmetic, mirror, random_numbers, scalars
 from tessera_backend.runtime.arrays import HOST, describe
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
+from tessera_backend.runtime.counting import arange_count
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher
@@ -69,7 +70,7 @@ class HostWorld:
             if self._device == HOST or size == 0:
                 return aligned_empty(shape, numpy)
             return mirror.empty(shape, numpy)
-        except MemoryError:
+        except (MemoryError, ValueError):  # ValueError: more than an address can tell
             raise WorldFault(f"there is no memory for an array of shape {shape}: {size} bytes",
                              helps=("use a smaller size",)) from None  # fmt: skip
 
@@ -132,13 +133,11 @@ class HostWorld:
         return np.frombuffer(bits.to_bytes(8, "little")[: dtype.bytes], TO_NUMPY[dtype.name])[0]
 
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
-        if step == 0:
-            raise WorldFault("`op.arange` was given a step of 0")
-        count = max(0, math.ceil((stop - start) / step)) if dtype.is_float else len(
-            range(int(start), int(stop), int(step)))  # fmt: skip
+        count = arange_count(start, stop, step, dtype)
         array = self._empty((count,), dtype)
         if dtype.is_float:
-            array[...] = (start + np.arange(count) * step).astype(array.dtype)
+            with np.errstate(over="ignore"):
+                array[...] = host_arithmetic.convert(start + np.arange(count) * step, dtype)
         else:
             array[...] = (int(start) + np.arange(count, dtype=np.int64) * int(step)).astype(
                 array.dtype)  # fmt: skip
@@ -367,6 +366,9 @@ def _formatted(value: Any, spec: str) -> str:
 
 def _check_items(array: Array, items: tuple[Index, ...]) -> None:
     """Elements outside are faults, as NumPy has it, in our words."""
+    for item in items:
+        if isinstance(item, (bool, float)):
+            raise WorldFault(f"an index is an integer, not {item}", code="T0807")
     axes = [i for i in items if i is not None]
     if len(axes) > array.ndim:
         raise WorldFault(f"{len(axes)} indices for an array of {array.ndim} axes", code="T0807")

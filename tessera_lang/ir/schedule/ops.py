@@ -41,6 +41,7 @@ _STAGING = (
 _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 _EARLY = _optional("early", "bool")  # for the next iteration of a group that stays
+_ONCE = _optional("once", "bool")  # no other group reads it
 _HINT = _optional("hint", "str", ("first", "last"))  # what the second-level cache is to evict
 
 _OPS = [
@@ -51,6 +52,7 @@ _OPS = [
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
             _optional("registers", "ints"), _optional("take_turns", "bool"),
+            _optional("pieces", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"),
             _optional("hints", "ints"), _optional("divisors", "ints"),
@@ -68,7 +70,7 @@ _OPS = [
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
         "load", ("view", "numbers..."), "schedule_load",
-        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _HINT), effect="read",
+        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _ONCE, _HINT), effect="read",
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
@@ -123,7 +125,7 @@ _OPS = [
         ),
     ),
     OpDef(
-        "combine", ("counters", "parts", "place", "first", "part", "count", "tiles..."),
+        "combine", ("counters", "parts", "place", "first", "part", "count", "behind", "tiles..."),
         "schedule_combine", results=0, terminators=(("tile.yield",),), effect="write",
     ),
 ]  # fmt: skip

@@ -305,12 +305,15 @@ class Builder:
     def warp_ballot(self, a: Value) -> Value:
         return self._one("tile.warp_ballot", (a,), U32, "")
 
+    def warp_match(self, a: Value, scratch: Sequence[Value] = ()) -> Value:
+        return self._one("tile.warp_match", (a, *scratch), U32, "")
+
     # --- control ----------------------------------------------------------------------------
 
     def kernel(
         self, sym_name: str, body: Region, *, group: Sequence[int], grid_rank: int,
         parameters: Sequence[str], shared_budget: int = -1, registers: int = 0,
-        sizes: Sequence[int] = (),
+        sizes: Sequence[int] = (), small: bool = False,
     ) -> Operation:  # fmt: skip
         attributes: dict[str, Attribute] = {
             "sym_name": sym_name, "group": tuple(group), "grid_rank": grid_rank,
@@ -320,6 +323,8 @@ class Builder:
             attributes["registers"] = registers
         if sizes:
             attributes["sizes"] = tuple(sizes)
+        if small:
+            attributes["small"] = True
         return self.emit("tile.kernel", (), (), attributes, (body,))
 
     def for_(

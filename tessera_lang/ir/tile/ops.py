@@ -20,6 +20,7 @@ BOUNDS = ("guarded", "proved", "off")
 _AXIS = AttributeDef("axis", "int", (0, 1, 2))
 _AXIS_OR_ALL = AttributeDef("axis", "int", (-1, 0, 1, 2))
 _SITE = AttributeDef("site", "int")
+_EXACT = AttributeDef("exact", "bool", (), True)
 _SCOPE = AttributeDef("scope", "str", SCOPES)
 _ACCESS = (AttributeDef("bounds", "str", BOUNDS), _SITE)
 _ATOMIC = (_SCOPE, AttributeDef("order", "str", ORDERS), *_ACCESS)
@@ -30,10 +31,10 @@ _SCOPE_BODY = ("tile.leave", "tile.return", "tile.break", "tile.continue")
 
 
 def _elementwise(
-    names: str, operands: str, classes: Classes, effect: Effect = "none"
+    names: str, operands: str, classes: Classes, effect: Effect = "none", exact: bool = False
 ) -> list[OpDef]:
     """Operations whose operands and result have one dtype."""
-    attributes = (_SITE,) if effect == "fault" else ()
+    attributes = (_SITE,) if effect == "fault" else (_EXACT,) if exact else ()
     return [
         OpDef(
             f"tile.{name}", tuple(operands.split()), "same",
@@ -55,7 +56,10 @@ _MEMORY = [
     OpDef("tile.view", ("pointer", "sizes..."), "view"),
     OpDef(
         "tile.shared.alloc", (), "shared_alloc",
-        attributes=(AttributeDef("name", "str"), AttributeDef("offset", "int", (), True)),
+        attributes=(
+            AttributeDef("name", "str"), AttributeDef("offset", "int", (), True),
+            AttributeDef("scratch", "bool", (), True),
+        ),
         effect="write",
     ),
     OpDef(
@@ -111,13 +115,14 @@ _WARP = [
         attributes=(AttributeDef("kind", "str", VOTES),), effect="warp",
     ),
     OpDef("tile.warp_ballot", ("a",), "warp_ballot", effect="warp"),
+    OpDef("tile.warp_match", ("a", "scratch..."), "warp_match", effect="warp"),
 ]  # fmt: skip
 WARP_OPS = tuple(definition.name for definition in _WARP)
 """Operations in which the lanes of a warp meet."""
 
 _ARITHMETIC = [
     OpDef("tile.constant", (), "constant", attributes=(AttributeDef("value", "scalar"),)),
-    *_elementwise("add sub mul", "a b", "number"),
+    *_elementwise("add sub mul", "a b", "number", exact=True),
     *_elementwise("div", "a b", "float"),
     *_elementwise("floordiv mod", "a b", "number", effect="fault"),
     *_elementwise("min max", "a b", "any"),
@@ -148,6 +153,7 @@ _CONTROL = [
             AttributeDef("sym_name", "str"), AttributeDef("group", "ints"),
             AttributeDef("grid_rank", "int"), AttributeDef("shared_budget", "int"),
             AttributeDef("parameters", "strs"), AttributeDef("sizes", "ints", (), True),
+            AttributeDef("small", "bool", (), True),
             AttributeDef("cluster", "ints", (), True),
             AttributeDef("registers", "int", (), True), AttributeDef("divisors", "ints", (), True),
         ),

@@ -244,6 +244,17 @@ def _warp_ballot(operation: Operation) -> None:
     _require(operation.result.type == U32, "gives a u32", operation)
 
 
+def _warp_match(operation: Operation) -> None:
+    value, *scratch = operation.operands
+    t = value.type
+    holds = isinstance(t, DType) and (t == BOOL or t.is_integer)
+    _require(holds, "takes an integer or a bool", operation)
+    for buffer in scratch:
+        holds = isinstance(buffer.type, BufferType) and buffer.type.dtype == U32
+        _require(holds, "the scratch buffer is one of u32", operation)
+    _require(operation.result.type == U32, "gives a u32", operation)
+
+
 def _assert(operation: Operation) -> None:
     _require(operation.operands[0].type == BOOL, "the condition is a bool", operation)
 
@@ -320,5 +331,5 @@ RULES: dict[str, Rule] = {
     "while": _while, "if": _if, "scope": _scope, "exit": _nothing, "assert": _assert,
     "assume": _assume, "print": _print,
     "warp_reduce": _whole_word, "warp_shuffle": _warp_shuffle, "warp_vote": _warp_vote,
-    "warp_ballot": _warp_ballot,
+    "warp_ballot": _warp_ballot, "warp_match": _warp_match,
 }  # fmt: skip

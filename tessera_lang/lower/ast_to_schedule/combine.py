@@ -72,7 +72,8 @@ def _axis(s: State, operands: Sequence[Node], rank: int, i: int, t: TileAxis | N
         capacity = t.capacity
     # An extent that is the whole capacity may be all that is known of a tile made open.
     clipped = [a for a in stretched if s.b.known(a.extent) is None]
-    return Axis((clipped or stretched)[0].extent, capacity)
+    sure = [a for a in clipped if a.extent not in s.b.carried]
+    return Axis((sure or clipped or stretched)[0].extent, capacity)
 
 
 def mapped(
@@ -162,11 +163,9 @@ def product(s: State, a: Node, b: Node, precision: str, span: Span) -> Node:
 def permuted(value: Node, order: tuple[int, ...]) -> Node:
     axes = tuple(value.axes[i] for i in order)
     if isinstance(value, Read):
-        return Read(
-            value.view, value.starts, tuple(value.dims[i] for i in order),
-            tuple(value.steps[i] for i in order), value.dtype, axes, value.version, value.staging,
-            value.span, value.numbers,
-        )  # fmt: skip
+        dims, steps = (tuple(row[i] for i in order) for row in (value.dims, value.steps))
+        rooms = tuple(value.rooms[i] for i in order) if value.rooms else ()
+        return replace(value, dims=dims, steps=steps, axes=axes, rooms=rooms)
     return Permuted(value, order, value.dtype, axes)
 
 

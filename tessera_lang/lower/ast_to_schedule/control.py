@@ -105,6 +105,7 @@ def _rebind(s: State, local: Local, found: Iterator[Value], extents: bool) -> No
         axes = node.axes
         if extents:
             axes = tuple(Axis(next(found), a.capacity) for a in node.axes)
+            s.b.carried.update(a.extent for a in axes)
         s.tiles[local] = Held(value, dtype_of(value), axes)
         return
     s.low.frame.variables[local] = rebuild(s.low.frame.variables[local], found)
@@ -189,6 +190,10 @@ def _branch(
         for local in kept:  # nobody reads what only one side has made of it
             if local not in changed:
                 now[local] = kept[local]  # type: ignore[assignment]
+    for local, value in list(s.low.frame.variables.items()):
+        scalar = isinstance(value, Value) and isinstance(value.type, DType)
+        if scalar and local not in before.variables and local not in changed:
+            del s.low.frame.variables[local]  # it is known inside of the branch only
 
 
 def _settle(s: State, locals_: Sequence[Local], span: Span) -> None:

@@ -205,7 +205,10 @@ class Demand:
         dims = [node.dims[i] for i in order]
         if not order:  # of an array of rank 0, which is always there
             return b.load(node.view, numbers, hint=node.view.name)
-        shape, extents = [windows[i].size for i in order], [windows[i].extent for i in order]
+        shape = [windows[i].size for i in order]
+        extents = [self._there(node, i, windows[i]) for i in order]
+        if node.inside is not None:
+            extents[0] = b.chosen(node.inside, extents[0], b.number(0))
         name = node.view.name
         if any(gathers):
             tile = b.gather(node.view, numbers, extents, shape, dims=dims, hint=name)
@@ -223,6 +226,16 @@ class Demand:
             self.clean[staged] = self.clean[tile]
             tile = staged
         return self.permute(tile, [order.index(i) for i in range(len(order))])
+
+    def _there(self, node: Read, axis: int, window: Window) -> Value:
+        """How much of a window of an axis there is in the array."""
+        b, room = self.b, node.rooms[axis] if node.rooms else None
+        if room is None:
+            return window.extent
+        if b.known(window.start) == 0 and b.known(window.extent) == node.axes[axis].capacity:
+            return room
+        left = b.arithmetic("max", b.number(0), b.arithmetic("sub", room, window.start))
+        return b.arithmetic("min", window.extent, left)
 
     def _iota(self, node: Iota, windows: Windows) -> Value:
         b, start = self.b, windows[node.along].start

@@ -29,6 +29,7 @@ class Emitter(ScheduleBuilder):
         self._known: list[dict[Key, Value]] = [{}]
         self._depth: dict[Value, int] = {}
         self._numbers: dict[Value, int] = {}
+        self.carried: set[Value] = set()  # extents that a loop or branch hands on
         self._sums: dict[Value, tuple[Value, int]] = {}
 
     # --- regions ----------------------------------------------------------------------------
@@ -156,6 +157,18 @@ class Emitter(ScheduleBuilder):
         if op == "add" and (x is not None or y is not None):
             self._sums[found] = (b, x) if x is not None else (a, y or 0)
         return found
+
+    def chosen(self, condition: Value, a: Value, b: Value) -> Value:
+        """``select`` of index values, made once."""
+        kept = self.recall(("select", condition, a, b))
+        if kept is not None:
+            return kept
+        return self.remember(("select", condition, a, b), self.select(condition, a, b))
+
+    def both(self, a: Value, b: Value) -> Value:
+        """``and`` of conditions, made once."""
+        kept = self.recall(("and", a, b))
+        return kept if kept is not None else self.remember(("and", a, b), self.binary("and", a, b))
 
     def apart(self, a: Value, b: Value) -> int | None:
         """``a - b``, where ``a`` was made of ``b`` by adding a number."""

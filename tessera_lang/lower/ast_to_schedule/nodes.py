@@ -64,7 +64,8 @@ class Held:
 class Read:
     """Elements of an array: axis i runs along ``dims[i]`` of ``view`` from its start.
 
-    ``version`` counts the writes to the view before; ``source`` is the axis-free expression.
+    ``version`` counts the writes to the view before. ``inside``: whether its indices are in the
+    array; where they are not, all of it is 0, as what is behind ``rooms``.
     """
 
     view: Value
@@ -77,6 +78,8 @@ class Read:
     staging: Staging | None = None
     span: Span | None = None
     numbers: tuple[Node | None, ...] = ()  # of a gather: the places along an axis of the view
+    inside: Value | None = None
+    rooms: tuple[Value | None, ...] = ()  # what is really there of an axis; None: all of it
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ from tessera_lang.lower.expressions import lower_expression
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Type
 
 MOST_ELEMENTS = 1 << 17
@@ -111,6 +111,8 @@ class _Slice:
     base: Read
     starts: list[Value]
     shown: list[TileAxis]
+    write: bool
+    span: Span
     along: list[int | None] = field(default_factory=list[int | None])
     dims: list[int] = field(default_factory=list[int])
     steps: list[int] = field(default_factory=list[int])
@@ -118,6 +120,7 @@ class _Slice:
     numbers: list[Node | None] = field(default_factory=list[Node | None])
     taken_whole: list[int] = field(default_factory=list[int])
     guards: list[tuple[Value, Value, Span]] = field(default_factory=list[tuple[Value, Value, Span]])
+    rooms: list[Value | None] = field(default_factory=list[Value | None])
 
     def _next(self) -> TileAxis | None:
         return self.shown.pop(0) if self.shown else None
@@ -152,6 +155,8 @@ class _Slice:
         step = 1 if item.step is None else _literal(s, item.step) or 1
         start = bound(s, item.lower, extent, s.b.number(0))
         end = bound(s, item.upper, extent, extent)
+        if item in s.typed.wrapping:
+            start, end = _unwrapped(s, start, end, extent)
         shown = self._next()
         if item.lower is None and item.upper is None and step == 1:
             self._keep_whole(position, shown)
@@ -164,9 +169,19 @@ class _Slice:
             found = s.b.clip(start, s.b.arithmetic("min", end, extent), step)
         move = s.b.arithmetic("mul", start, s.b.number(base.steps[position]))
         self.starts[dim] = s.b.add(self.starts[dim], move)
-        self._keep(position, step, Axis(found, shown.capacity if shown is not None else None))
+        axis = Axis(found, shown.capacity if shown is not None else None)
+        held = base.rooms[position] if base.rooms else None
+        room = s.b.room(held or extent, start, found) if item in s.typed.fits or held else None
+        if item in s.typed.fits and room is not None:
+            whole = s.b.cmp("eq", room, found)
+            verb = "write" if self.write else "read"
+            s.b.assertion(whole, s.low.site(verb, self.span, base.view.name))
+        if self.write and room is not None:
+            axis = Axis(room, axis.capacity)
+        self._keep(position, step, axis, room)
 
-    def _keep(self, position: int, step: int, axis: Axis) -> None:
+    def _keep(self, position: int, step: int, axis: Axis, room: Value | None = None) -> None:
+        self.rooms.append(room)
         self.along.append(len(self.dims))
         self.dims.append(self.base.dims[position])
         self.steps.append(self.base.steps[position] * step)
@@ -177,13 +192,15 @@ class _Slice:
 
     def _keep_whole(self, position: int, shown: TileAxis | None) -> None:
         """All of an axis; sizes that agree have one value, so that extents do too."""
-        axis = self.base.axes[position]
+        axis, held = self.base.axes[position], self.base.rooms
+        room = held[position] if held else None
         if shown is None:
-            self._keep(position, 1, axis)
+            self._keep(position, 1, axis, room)
             return
         extent = self.s.dim(shown.extent)
         self.taken_whole.append(len(self.axes))
-        self._keep(position, 1, Axis(axis.extent if extent is None else extent, shown.capacity))
+        whole = Axis(axis.extent if extent is None else extent, shown.capacity)
+        self._keep(position, 1, whole, room)
 
     def limit(self) -> None:
         """What is too much for one tile is an iteration space, where it was taken whole."""
@@ -192,14 +209,27 @@ class _Slice:
                 self.axes[i] = Axis(self.axes[i].extent, None)
 
 
-def part_of_array(s: State, e: ast.Subscript, base: Read, *, write: bool) -> tuple[Node, Value]:
-    """The part of an array that a subscript names, and whether it is there (a bool).
+def _unwrapped(s: State, start: Value, end: Value, extent: Value) -> tuple[Value, Value]:
+    """Bounds of a slice that is outside where its start has wrapped."""
+    b, width = s.b, s.b.apart(end, start)
+    key = ("unwrapped", start, extent)
+    made = b.recall(key)
+    if made is None:
+        there = b.cmp("ge", start, b.number(0))
+        made = b.remember(key, b.chosen(there, start, extent))
+    return made, end if width is None else b.add(made, b.number(width))
+
+
+def part_of_array(
+    s: State, e: ast.Subscript, base: Read, *, write: bool
+) -> tuple[Node, Value | None]:
+    """The part of an array that a subscript names, and whether it is there (a bool; None: it is).
 
     A part of one element has no axes: the caller takes it as it needs it.
     """
     t = s.typed.types.get(e)
     shown = list(t.axes) if isinstance(t, Tile) else []
-    work = _Slice(s, base, list(base.starts), shown)
+    work = _Slice(s, base, list(base.starts), shown, write, e.span)
     position = 0
     new: list[int] = []
     for item in e.items:
@@ -218,6 +248,7 @@ def part_of_array(s: State, e: ast.Subscript, base: Read, *, write: bool) -> tup
     read = Read(
         base.view, tuple(work.starts), tuple(work.dims), tuple(work.steps), base.dtype,
         tuple(work.axes), base.version, base.staging, e.span, tuple(work.numbers),
+        None if write else inside, () if write or not any(work.rooms) else tuple(work.rooms),
     )  # fmt: skip
     if not new:
         return read, inside
@@ -227,29 +258,38 @@ def part_of_array(s: State, e: ast.Subscript, base: Read, *, write: bool) -> tup
     return combine.with_axes(s, read, axes, places), inside
 
 
-def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value:
-    """Nothing is there where an index is outside; that is reported."""
+def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value | None:
+    """Whether the indices are in the array, where that is not proved: outside there is nothing to
+    write and all is 0; that is reported."""
     b = s.b
     inside: Value | None = None
     for at, extent, _ in work.guards:
-        if proved(s, at, extent):
-            continue
-        low, high = b.cmp("ge", at, b.number(0)), b.cmp("lt", at, extent)
-        both = b.binary("and", low, high)
-        inside = both if inside is None else b.binary("and", inside, both)
+        if not proved(s, at, extent):
+            one = _inside(s, at, extent)
+            inside = one if inside is None else b.both(inside, one)
     if inside is None:
-        return b.constant(True, BOOL)
-    if not work.axes and not write:
-        return inside
-    site = s.low.site("write" if write else "read", e.span, work.base.view.name)
-    b.assertion(inside, site)
-    none = b.number(0)
-    work.axes = [Axis(b.select(inside, a.extent, none), a.capacity) for a in work.axes]
-    taken = set(work.dims)
-    for dim in range(len(work.starts)):
-        if dim not in taken:
-            work.starts[dim] = b.select(inside, work.starts[dim], none)
+        return work.base.inside
+    if work.axes or write:
+        b.assertion(inside, s.low.site("write" if write else "read", e.span, work.base.view.name))
+        taken = set(work.dims)
+        for dim, size in enumerate(s.low.sizes[work.base.view]):
+            if dim not in taken:  # where it is outside it begins behind the array
+                work.starts[dim] = b.chosen(inside, work.starts[dim], size)
+    if work.base.inside is not None:
+        inside = b.both(work.base.inside, inside)
+    if write:
+        none = b.number(0)
+        work.axes = [Axis(b.chosen(inside, a.extent, none), a.capacity) for a in work.axes]
     return inside
+
+
+def _inside(s: State, at: Value, extent: Value) -> Value:
+    """``0 <= at < extent``; the same for the same index of arrays of one size."""
+    b, key = s.b, ("inside", at, extent)
+    kept = b.recall(key)
+    if kept is not None:
+        return kept
+    return b.remember(key, b.both(b.cmp("ge", at, b.number(0)), b.cmp("lt", at, extent)))
 
 
 def proved(s: State, at: Value, extent: Value) -> bool:

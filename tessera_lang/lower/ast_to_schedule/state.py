@@ -139,7 +139,7 @@ class State:
         if name in self.low.symbols:
             return self.low.symbols[name]
         if "@" in name or "?" in name:
-            return None
+            return self._known_to_the_run(name)
         function, _, local = name.rpartition(".")
         function = function.rpartition(".")[2]
         for frame in reversed(self.frames):
@@ -151,6 +151,15 @@ class State:
                 if variable.name == local and isinstance(value, Value) and value.type == INDEX:
                     return value
             return None
+        return None
+
+    def _known_to_the_run(self, name: str) -> Value | None:
+        """The variable that a name in extents stands for."""
+        for frame in reversed(self.frames):
+            local = frame.typed.worth.get(name)
+            value = None if local is None else frame.variables.get(local)
+            if isinstance(value, Value) and isinstance(value.type, DType):
+                return self.b.cast(value, INDEX)
         return None
 
     def axis(self, axis: TileAxis, otherwise: Value | None = None) -> Axis:

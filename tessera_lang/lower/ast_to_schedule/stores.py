@@ -119,17 +119,10 @@ def _write_element(s: State, place: Read, inside: Value | None, value: Node, emi
     scalar = combine.scalar_of(s, value)
     extent = b.number(1)
     starts = list(place.starts)
-    if inside is not None and not _is_true(s, inside):
+    if inside is not None:
         extent = b.select(inside, extent, b.number(0))
         starts = [b.select(inside, v, b.number(0)) for v in starts]
     emit(b.full(scalar, (1,)), starts, [extent], [last], [1])
-
-
-def _is_true(s: State, value: Value) -> bool:
-    return any(
-        o.name == "tile.constant" and o.result is value and o.attributes["value"] is True
-        for o in s.b.current.operations[-64:]
-    )
 
 
 def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, emit: Emit) -> None:

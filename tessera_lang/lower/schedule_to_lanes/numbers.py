@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.target.plan import LaunchPlan, Slot
-from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, dim_op
+from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, dim_op, symbols_of
 
 _DIM_OPERATORS: dict[str, DimOperator] = {
     "tile.add": "+", "tile.sub": "-", "tile.mul": "*", "tile.floordiv": "//", "tile.mod": "%",
@@ -47,7 +47,7 @@ class Numbers:
             return
         if not isinstance(a, Sym):
             a, b = b, a
-        if isinstance(a, Sym):
+        if isinstance(a, Sym) and a.name not in symbols_of(b):  # `n == min(n, 1)` replaces nothing
             self._same[a] = b
 
     def _canonical(self, dim: Dim) -> Dim:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.facts import FOR, Dot, Facts, numbers_or_names
 from tessera_lang.opt.schedule.rings import Ring
-from tessera_lang.opt.schedule.units import through_shared
+from tessera_lang.opt.schedule.units import by_registers, through_shared
 from tessera_lang.record import dataclass
 
 
@@ -58,6 +58,8 @@ def _stands_in(ring: Ring, loop: Operation) -> bool:
 def _is_chained(dot: Dot, loop: Operation, facts: Facts) -> bool:
     accumulator, result = dot.operation.operands[2], dot.operation.result
     if dot.operation.attributes.get("unit") != "wgmma":
+        return False
+    if by_registers(dot, facts):
         return False
     if any(x.load is None and not through_shared(dot, x, facts) for x in (dot.a, dot.b)):
         return False

@@ -44,12 +44,13 @@ class _Combining:
         self.body = body
         self.builder = body.builder
         self.operation = operation
-        numbers = body.scalars(operation.operands[:6])
-        self.counters, self.memory, self.place, self.first, self.part, self.count = numbers
+        counters, memory, *numbers = body.scalars(operation.operands[:7])
+        self.counters, self.memory = counters, memory
+        self.place, self.first, self.part, self.count, self.behind = numbers
         self.parts = body.facts.constant(operation.operands[5])
         self.kept: list[_Kept] = []
         elements, size = 0, 1
-        for value in operation.operands[6:]:
+        for value in operation.operands[7:]:
             t = body.layouts.type_of(value)
             size = t.dtype.bytes
             self.kept.append(_Kept(value, t, elements))
@@ -111,7 +112,8 @@ class _Combining:
         ))  # fmt: skip
 
     def _others_are_there(self) -> Value:
-        """Whether this is the first part, and all others have been put down and counted."""
+        """Whether this is the first part, and all others have been put down and counted: looked at
+        where it is probable."""
         b = self.builder
         with b.region() as first:
             b.barrier()  # nobody reads any more what was found the last time
@@ -120,7 +122,8 @@ class _Combining:
             )))  # fmt: skip
         with b.region() as other:
             b.yield_(b.constant(False, BOOL))
-        is_first = b.cmp("eq", self.part, b.index(0))
+        is_first = b.binary("and", b.cmp("eq", self.part, b.index(0)),
+                            b.cmp("ne", self.behind, b.index(0)))  # fmt: skip
         return b.if_(is_first, first.region, other.region, ("there",))[0]
 
     def _others_counted(self, count: Callable[[], Value]) -> Value:

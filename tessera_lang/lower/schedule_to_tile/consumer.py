@@ -283,9 +283,6 @@ class Consumer(Body):
             return
         flag = self._accumulates(operation, accumulator)
         start = self.demand(accumulator, result.layout)
-        chained = id(operation) in self._chained
-        if chained and dot.a.load is not None and by_registers(dot, self.pipeline.schedule):
-            start, left = self._after_turn(start, left)
         self._take_turn()
         made = b.emit(
             "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
@@ -293,17 +290,8 @@ class Consumer(Body):
         )  # fmt: skip
         b.emit("tile.mma.commit")
         self.bind(operation.result, made.result)
+        chained = id(operation) in self._chained
         self._state.issued.append(_Issued(operation.result, tuple(rings), chained))
-
-    def _after_turn(self, start: Value, left: Value) -> tuple[Value, Value]:
-        """An accumulator and a first operand when the product of the turn before is done: the operand
-        has been read while that ran, and has its registers."""
-        both, pending = (start, left), {"pending": len(self._state.issued)}
-        names = [v.name for v in both]
-        made = self.builder.emit(
-            "tile.mma.wait", both, [v.type for v in both], pending, (), names
-        )  # fmt: skip
-        return made.results[0], made.results[1]
 
     def _multiply_adds(self, dot: Dot, result: TileType) -> None:
         """A product of lanes, which have read the buffers when it is done."""
@@ -484,8 +472,6 @@ class Consumer(Body):
         chained = [p.result for p in self._state.issued]
         if chained:
             self._wait(chained, len(chained))
-        if any(r.by_lanes for n, r in self._state.reading.items() if n in turns.chain.late):
-            self._meet()
         self._free_late(turns, self.scalar(turns.turn), {
             n: self.scalar(self._use(n).slot) for n in turns.chain.late
         })  # fmt: skip

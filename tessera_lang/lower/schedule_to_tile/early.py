@@ -62,4 +62,3 @@ def _before(operations: Sequence[Operation], loads: Sequence[Operation]) -> list
         needed.update(operation.operands)
         found.insert(0, operation)
     return found
-

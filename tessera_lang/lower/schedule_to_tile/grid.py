@@ -16,7 +16,9 @@ from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import FOR, axes_of, strings
 from tessera_lang.lower.schedule_to_tile.multistage import is_grid
+from tessera_lang.lower.schedule_to_tile.places import places
 from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 
 _WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
@@ -148,36 +150,14 @@ def _count(builder: Builder, lower: Value, upper: Value, step: Value) -> Value:
 def _variables(
     builder: Builder, grid: Grid, bounds: Sequence[tuple[Value, ...]], number: Value
 ) -> list[Value]:
-    """The loop variables of iteration ``number``."""
-    places: list[Value] = []
-    counts = [_count(builder, *b) for b in bounds[1:]]
-    if len(bounds) >= 2 and grid.group_rows > 1:
-        rows = _count(builder, *bounds[-2])
-        each = builder.binary("mul", rows, counts[-1])
-        outer = builder.binary("floordiv", number, each) if len(bounds) > 2 else number
-        number = builder.binary("mod", number, each) if len(bounds) > 2 else number
-        places = _in_blocks(builder, number, rows, counts[-1], grid.group_rows)
-        number, counts = outer, counts[:-2]
-        if len(bounds) == 2:
-            return _at(builder, bounds, places)
-    for count in reversed(counts):
-        places.insert(0, builder.binary("mod", number, count))
-        number = builder.binary("floordiv", number, count)
-    places.insert(0, number)
-    return _at(builder, bounds, places)
-
-
-def _in_blocks(
-    builder: Builder, number: Value, rows: Value, columns: Value, block: int
-) -> list[Value]:
-    """Row and column of ``number`` where blocks of rows are walked over, rows fastest."""
-    width = builder.binary("mul", columns, builder.index(block))
-    first = builder.binary("mul", builder.binary("floordiv", number, width), builder.index(block))
-    within = builder.binary("mod", number, width)
-    left = builder.binary("sub", rows, first)
-    high = builder.binary("min", left, builder.index(block))
-    row = builder.binary("add", first, builder.binary("mod", within, high))
-    return [row, builder.binary("floordiv", within, high)]
+    """The loop variables of iteration ``number``. Where each group has one, 32 bits hold it, and
+    the counts that it is divided by."""
+    counts = [_count(builder, *b) for b in bounds]
+    dtype = INDEX if grid.stays else U32
+    height = builder.constant(grid.group_rows, dtype) if grid.group_rows > 1 else None
+    narrow = [builder.cast(v, dtype) for v in (number, *counts)]
+    found = places(builder, narrow[0], narrow[1:], height)
+    return _at(builder, bounds, [builder.cast(v, INDEX) for v in found])
 
 
 def _at(

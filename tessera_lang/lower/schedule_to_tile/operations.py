@@ -264,6 +264,8 @@ def _stretched(body: Lowered, value: Value, axes: Sequence[int], to: TileType) -
     assert to.layout is not None
     for axis in reversed(axes):
         tile = _without(body, tile, axis)
+    if not isinstance(tile.type, TileType):  # no axis is left
+        return body.builder.emit("tile.splat", (tile,), (to,)).result
     shape, layouts = to.sizes, [to.layout]
     for axis in reversed(axes):
         layouts.append(canonical(layouts[-1].without_axis(axis)))

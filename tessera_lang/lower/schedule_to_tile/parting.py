@@ -39,7 +39,7 @@ _LINE = 128
 class Share:
     """What a group does of a tile: turns from ``begin`` up to ``end`` (numbers of turns) of
     ``turns``; as ``part`` of the ``count`` of the tile with the number ``place``, whose first is
-    number ``first`` of all parts."""
+    number ``first`` of all parts. ``behind``: not 0 where other parts of it are probably done."""
 
     begin: Value
     end: Value
@@ -47,6 +47,7 @@ class Share:
     first: Value
     part: Value
     count: Value
+    behind: Value
 
 
 class Parting:
@@ -162,7 +163,7 @@ class Parting:
         end = Operation("tile.yield", span=self.loop.span)
         region = Region(sums, (*inside.operations, *replace_values(tuple(behind), totals), end))
         operands = (self.counters, self.memory, share.place, share.first, share.part, share.count,
-                    *loop.results)  # fmt: skip
+                    share.behind, *loop.results)  # fmt: skip
         line.operations.append(
             Operation(COMBINE, operands, (), {}, (region,), self.loop.span)
         )  # fmt: skip

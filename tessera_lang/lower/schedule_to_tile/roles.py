@@ -17,6 +17,7 @@ from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.engine import Engine
 from tessera_lang.lower.schedule_to_tile.facts import Facts
 from tessera_lang.lower.schedule_to_tile.maps import Boxes, buffer_starts, coordinates
+from tessera_lang.lower.schedule_to_tile.pieces import bring
 from tessera_lang.lower.schedule_to_tile.ring import RingUse, Threaded
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch
 from tessera_lang.opt.schedule.copies import access_of
@@ -93,6 +94,7 @@ class Producer(Body):
         super().__init__(builder, facts, layouts, engine, scratch)
         self.pipeline = pipeline
         self.lanes = lanes
+        self._pieces = bool(pipeline.schedule.kernel.attributes.get("pieces"))
 
     def operation(self, operation: Operation) -> None:
         use = self.pipeline.use_of(operation)
@@ -106,7 +108,7 @@ class Producer(Body):
         slot = self.scalar(use.slot)
         by_lanes = [x for x in use.loads if x.operation.result not in ring.boxes]
         brought = [x for x in by_lanes if x.operation.result not in ring.copied]
-        for read in brought:  # on its way while the slot is not free yet
+        for read in brought if not self._pieces else ():  # on its way while no slot is free yet
             super().operation(read.operation)
         b.emit("tile.mbarrier.wait", (ring.empty, slot, self.scalar(use.phase)))
         if ring.bytes and not self.lanes:
@@ -128,9 +130,14 @@ class Producer(Body):
         """What lanes have read goes to the slot, and is there for products when all arrive."""
         b = self.builder
         for read in brought:
+            buffer = ring.buffers[read.operation.result]
+            if self._pieces and bring(self, read.operation, buffer, slot):
+                continue
+            if self._pieces:
+                super().operation(read.operation)
             tile = self.tile(read.operation.result)
             starts = [b.index(0) for _ in read.tile.shape]
-            b.emit("tile.write_tile", (tile, ring.buffers[read.operation.result], slot, *starts))
+            b.emit("tile.write_tile", (tile, buffer, slot, *starts))
         b.emit("tile.fence_async")
         b.barrier()
         b.emit("tile.mbarrier.arrive", (ring.full, slot), (), {"across": "group"})

@@ -1,12 +1,13 @@
 """A contraction whose turns are dealt out: every group gets as many, wherever tiles begin and end.
 
-``dealt`` makes of the grid one of as many groups as run at once. Of the tiles, counted in the
-order of the walk, first come those whose turns are dealt: one tile and a part of one for each
-group, or all where they are fewer; a group takes the turns from its first to its last, tile after
-tile, and a tile of several groups is combined by whoever comes last. Then each group has as many
-whole tiles as the others. Every group has turns, so that who has a part of a tile is arithmetic,
-and parts have numbers in the order of turns: that of the tile and that of the group, added.
-Must not know when it is worth it.
+``dealt`` makes of the grid one of as many groups as run at once. Each has as many whole tiles as
+the others; the turns of the tiles that are left, counted in the order of the walk, are dealt: a
+share is turns in a row, tile after tile, and a tile of several shares is combined by whoever comes
+last. Where two or more groups are there for each of these tiles, each has as many parts as the
+others: groups that read the same lines then read them at the same time, for which the cache is
+made, and those next to each other have tiles next to each other. Every share has turns, so that who
+has a part of a tile is arithmetic, and parts have numbers in the order of turns: that of the tile
+and that of the share, added. Must not know when it is worth it.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def dealt(
         raise NotTiled("how often its loop runs differs from tile to tile")
     line.operations += bounds.operations
     dealing = _dealing(line, parting, bounds.values, groups)
-    share = Value(INDEX, "share")
-    body = Region((share,), _group(parting, dealing, share))
+    group = Value(INDEX, "group")
+    body = Region((group,), _group(parting, dealing, group))
     operands = (line.constant(0), line.constant(groups), line.constant(1))
-    attributes: dict[str, Attribute] = {"axes": ("share",), "mapping": ("grid",)}
+    attributes: dict[str, Attribute] = {"axes": ("group",), "mapping": ("grid",)}
     grid = Operation(FOR, operands, (), attributes, (body,), parting.grid.span)
-    most = dim_op("min", tiles, 2 * groups)
+    most = dim_op("min", tiles, groups)
     program, plan = parting.whole(
         plan, [*line.operations, grid], most, dim_op("+", most, groups), "stream"
     )
@@ -63,19 +64,20 @@ _MOST = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dealing:
-    """Numbers of the whole launch (u32): tiles along each axis; steps of a tile; whole tiles of
-    each group; tiles whose steps are dealt, and to how many ``groups``; all these steps (``none``
-    counts as one, to be divided by). A step is ``turns`` turns of the loop (an index)."""
+    """Numbers of the whole launch (u32): tiles along each axis; steps of a tile, each ``turns``
+    turns of the loop (an index); the ``groups`` there are, and how many ``whole`` tiles each has;
+    behind these, ``tiles`` whose steps are dealt, ``total`` of them, in ``shares``: ``parts`` of
+    each tile where that is more than one."""
 
     counts: Sequence[Value]
     turns: Value
     steps: Value
+    groups: Value
     whole: Value
     tiles: Value
-    groups: Value
     total: Value
-    divisor: Value
-    size: Value
+    shares: Value
+    parts: Value
 
 
 def _dealing(
@@ -92,63 +94,75 @@ def _dealing(
     tiles = counts[0]
     for count in counts[1:]:
         tiles = line.binary("mul", tiles, count)
-    waves = line.binary("floordiv", tiles, size)
-    whole = line.binary("sub", line.binary("max", waves, one), one)
-    tiles = line.binary("sub", tiles, line.binary("mul", whole, size))
-    total = line.binary("mul", tiles, steps)
-    most = line.binary("max", line.binary("min", size, total), one)
-    divisor = line.binary("max", total, one)
-    return _Dealing(counts, each, steps, whole, tiles, most, total, divisor, size)
+    whole = line.binary("floordiv", tiles, size)
+    left = line.binary("sub", tiles, line.binary("mul", whole, size))
+    total = line.binary("mul", left, steps)
+    parts = line.binary("floordiv", size, line.binary("max", left, one))
+    parts = line.binary("min", parts, steps)
+    several = line.less(one, parts)
+    shares = line.select(several, line.binary("mul", parts, left), line.binary("min", size, total))
+    return _Dealing(counts, each, steps, size, whole, left, total, shares, parts)
 
 
-def _group(parting: Parting, d: _Dealing, share: Value) -> tuple[Operation, ...]:
+def _group(parting: Parting, d: _Dealing, group: Value) -> tuple[Operation, ...]:
     """What one group does: a loop over its tiles."""
     line = Line()
-    one = line.constant(1, U32)
-    number = line.cast(share, U32)
+    zero, one = line.constant(0, U32), line.constant(1, U32)
+    number = line.cast(group, U32)
+    share = _share(line, d, number)
+    none = line.less(number, d.shares)
+    divisor = line.binary("max", d.shares, one)
     begin, end = (
-        line.binary("floordiv", line.binary("mul", line.binary("min", n, d.groups), d.total),
-                    d.groups)
-        for n in (number, line.binary("add", number, one))
+        line.binary("floordiv", line.binary("mul", n, d.total), divisor)
+        for n in (share, line.binary("add", share, one))
     )  # fmt: skip
     first = line.binary("floordiv", begin, d.steps)
-    last = line.binary(
-        "floordiv", line.binary("sub", line.binary("add", end, d.steps), one), d.steps
-    )
-    dealt = line.binary("sub", last, first)
+    last = line.binary("floordiv", line.binary("sub", end, one), d.steps)
+    tiles = line.binary("add", line.binary("sub", last, first), one)
+    tiles = line.select(none, tiles, zero)
     item = Value(INDEX, "item")
-    body = Region((item,), _item(parting, d, _Own(number, begin, end, first, dealt), item))
+    own = _Own(number, share, begin, end, first)
+    body = Region((item,), _item(parting, d, own, item))
     attributes: dict[str, Attribute] = {
         "axes": ("item",), "mapping": ("loop",), "independent": ("item",),
     }  # fmt: skip
-    upper = line.cast(line.binary("add", dealt, d.whole), INDEX)
+    upper = line.cast(line.binary("add", d.whole, tiles), INDEX)
     operands = (line.constant(0), upper, line.constant(1))
     line.operations.append(Operation(FOR, operands, (), attributes, (body,), parting.grid.span))
     line.operations.append(Operation("tile.yield", span=parting.grid.span))
     return tuple(line.operations)
 
 
+def _share(line: Line, d: _Dealing, group: Value) -> Value:
+    """Which share is a group's: where tiles have as many parts, the first parts of all come first,
+    then the second ones."""
+    one = line.constant(1, U32)
+    part = line.binary("floordiv", group, line.binary("max", d.tiles, one))
+    tile = line.binary("sub", group, line.binary("mul", part, d.tiles))
+    turned = line.binary("add", line.binary("mul", tile, d.parts), part)
+    return line.select(line.less(one, d.parts), turned, group)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Own:
-    """Of a group: its number, the steps it gets, and the first and the number of its tiles among
-    those that are dealt."""
+    """Of a group: its number, that of its share, the steps that are in it, and the first of its
+    tiles among those that are dealt."""
 
     number: Value
+    share: Value
     begin: Value
     end: Value
     first: Value
-    tiles: Value
 
 
 def _item(parting: Parting, d: _Dealing, own: _Own, item: Value) -> tuple[Operation, ...]:
-    """One tile of a group: its steps from ``begin`` to ``end``, or a whole one behind those."""
+    """One tile of a group: a whole one, or behind those the steps of its share."""
     line = Line()
     place = line.cast(item, U32)
     zero, one = line.constant(0, U32), line.constant(1, U32)
-    is_dealt = line.less(place, own.tiles)
-    behind = line.binary("mul", line.binary("sub", place, own.tiles), d.size)
-    behind = line.binary("add", d.tiles, line.binary("add", behind, own.number))
-    tile = line.select(is_dealt, line.binary("add", own.first, place), behind)
+    is_whole = line.less(place, d.whole)
+    number = line.binary("sub", place, d.whole)
+    tile = line.binary("add", own.first, number)
     start = line.binary("mul", tile, d.steps)
     stop = line.binary("add", start, d.steps)
     low = line.binary("sub", line.binary("max", own.begin, start), start)
@@ -156,15 +170,18 @@ def _item(parting: Parting, d: _Dealing, own: _Own, item: Value) -> tuple[Operat
     owner = _owner(line, d, start)
     until = _owner(line, d, line.binary("sub", stop, one))
     count = line.binary("add", line.binary("sub", until, owner), one)
-    begin, end = line.select(is_dealt, low, zero), line.select(is_dealt, high, d.steps)
-    part = line.select(is_dealt, line.binary("sub", own.number, owner), zero)
+    begin, end = line.select(is_whole, zero, low), line.select(is_whole, d.steps, high)
+    part = line.select(is_whole, zero, line.binary("sub", own.share, owner))
     share = Share(
         *(line.binary("mul", line.cast(n, INDEX), d.turns) for n in (begin, end)),
         *(line.cast(n, INDEX) for n in (
-            tile, line.binary("add", tile, owner), part, line.select(is_dealt, count, one),
+            tile, line.binary("add", tile, owner), part, line.select(is_whole, one, count),
+            line.select(is_whole, zero, number),
         )),
     )  # fmt: skip
-    variables = _variables(line, parting, d, tile)
+    behind = line.binary("add", line.binary("mul", d.whole, d.groups), tile)
+    whole = line.binary("add", line.binary("mul", place, d.groups), own.number)
+    variables = _variables(line, parting, d, line.select(is_whole, whole, behind))
     operations = parting.tile(Line(), share)
     (region,) = parting.grid.regions
     bound = dict(zip(region.arguments, variables, strict=True))
@@ -172,10 +189,11 @@ def _item(parting: Parting, d: _Dealing, own: _Own, item: Value) -> tuple[Operat
 
 
 def _owner(line: Line, d: _Dealing, step: Value) -> Value:
-    """The group whose share has a step: the last whose share begins no later."""
+    """The share that has a step: the last that begins no later."""
     one = line.constant(1, U32)
-    reached = line.binary("mul", line.binary("add", step, one), d.groups)
-    return line.binary("floordiv", line.binary("sub", reached, one), d.divisor)
+    reached = line.binary("mul", line.binary("add", step, one), d.shares)
+    total = line.binary("max", d.total, one)
+    return line.binary("floordiv", line.binary("sub", reached, one), total)
 
 
 def _variables(line: Line, parting: Parting, d: _Dealing, tile: Value) -> list[Value]:

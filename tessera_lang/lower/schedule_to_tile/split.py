@@ -74,7 +74,9 @@ def _grid(parting: Parting, parts: int) -> list[Operation]:
         inside.binary("floordiv", inside.binary("mul", turns, number), count)
         for number in (part, inside.binary("add", part, inside.constant(1)))
     )
-    share = Share(begin, end, place, inside.binary("mul", place, count), part, count)
+    share = Share(
+        begin, end, place, inside.binary("mul", place, count), part, count, inside.constant(0)
+    )
     body = Region((part, *region.arguments), parting.tile(inside, share))
     made = replace(grid, operands=operands, attributes=attributes, regions=(body,))
     return [*line.operations, made]

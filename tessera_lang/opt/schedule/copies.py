@@ -210,9 +210,29 @@ def extent_reason(access: Access, facts: Facts, what: str) -> str:
         capacity = access.tile.sizes[axis]
         if facts.constant(extent) == capacity:
             continue
+        extent = _where_inside(access, facts, extent)
+        if facts.constant(extent) == capacity:
+            continue
         if not is_clipped(facts, extent, capacity, sizes[dim], access.starts[dim]):
             return f"the tile of `{what}` may end before its array does"
     return ""
+
+
+def _where_inside(access: Access, facts: Facts, extent: Value) -> Value:
+    """An extent that is 0 where an index is outside, without that: along the axis of the index
+    the tile begins behind the array there."""
+    chosen = facts.definitions.get(extent)
+    if chosen is None or chosen.name != "tile.select" or facts.constant(chosen.operands[2]) != 0:
+        return extent
+    sizes = facts.definitions[access.view].operands[1:]
+    for dim, start in enumerate(access.starts):
+        begins = facts.definitions.get(start)
+        if dim in access.dims or begins is None or begins.name != "tile.select":
+            continue
+        same = begins.operands[0] is chosen.operands[0]
+        if same and facts.same(begins.operands[2], sizes[dim]):
+            return chosen.operands[1]
+    return extent
 
 
 def is_clipped(facts: Facts, extent: Value, capacity: int, size: Value, start: Value) -> bool:

@@ -21,27 +21,27 @@ from tessera_lang.target.machine import Machine
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Per multiprocessor and cycle: multiply-adds of 16-bit operands on matrix units, and
-    without them; bytes of shared memory, and of the second-level cache: all together, and
-    all together where lines lie across those of the cache. ``memory`` bytes of the whole device
-    per cycle."""
+    without them; bytes of shared memory, and of the second-level cache, also where lines lie
+    across its own: what one can take, however many are sent the same, and what it gives to all.
+    ``memory`` bytes of the whole device per cycle."""
 
     matrix: int
     scalar: int
     shared: int
     cache: int
-    split: int
+    split: tuple[int, int]
     memory: int
 
 
 _RATES = {
-    "sm_80": Rates(1024, 64, 128, 32, 20, 1100),
-    "sm_86": Rates(512, 128, 128, 24, 16, 520),
-    "sm_87": Rates(512, 128, 128, 24, 16, 150),
-    "sm_89": Rates(512, 128, 128, 32, 20, 400),
-    "sm_90": Rates(2048, 128, 128, 64, 25, 1714),
-    "sm_90a": Rates(2048, 128, 128, 64, 25, 1714),
-    "sm_100": Rates(4096, 128, 128, 64, 25, 4000),
-    "sm_120": Rates(512, 128, 128, 32, 20, 900),
+    "sm_80": Rates(1024, 64, 128, 32, (32, 20), 1100),
+    "sm_86": Rates(512, 128, 128, 24, (24, 16), 520),
+    "sm_87": Rates(512, 128, 128, 24, (24, 16), 150),
+    "sm_89": Rates(512, 128, 128, 32, (32, 20), 400),
+    "sm_90": Rates(2048, 128, 128, 64, (48, 31), 1714),
+    "sm_90a": Rates(2048, 128, 128, 64, (48, 31), 1714),
+    "sm_100": Rates(4096, 128, 128, 64, (48, 31), 4000),
+    "sm_120": Rates(512, 128, 128, 32, (32, 20), 900),
 }
 _SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
 _IN_TURN = 0.95  # of a unit whose sums are added outside it, one part after the other
@@ -51,6 +51,8 @@ _ISSUE = 300.0  # cycles in which one lane waits for a buffer, and asks for its 
 _MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another, and meet
 _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
+_CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
+_APART = 1.6  # a turn of groups at different turns, beside one of groups that read the same at once
 _ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
 _COMBINED = 16.0  # bytes a cycle at which sums are put down and taken up again
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
@@ -123,10 +125,23 @@ def rates_of(machine: Machine) -> Rates:
 
 
 def in_parts(work: Work, parts: int) -> Work:
-    """The same with the turns of each tile shared by so many groups."""
+    """The same with the turns of each tile shared by so many groups, which share no copies."""
     products = tuple(replace(p, trips=-(-p.trips // parts)) for p in work.products)
     stream = -(-work.stream[0] // parts), work.stream[1]
-    return replace(work, tiles=work.tiles * parts, products=products, parts=parts, stream=stream)
+    tiles = work.tiles * parts
+    return replace(work, tiles=tiles, products=products, parts=parts, stream=stream, cluster=1)
+
+
+def clustered(work: Work, machine: Machine) -> Work:
+    """The same with clusters where they are worth it: neighbours that take tile after tile share
+    copies, and so do those of one wave if the cache is what holds them up."""
+    if not machine.has("cluster") or work.tiles < 2:
+        return work
+    shared = replace(work, cluster=2)
+    if work.tiles >= 2 * machine.units:
+        return shared
+    few = work.tiles <= machine.units
+    return shared if few and cycles(shared, machine) < cycles(work, machine) else work
 
 
 def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
@@ -141,9 +156,9 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
         share *= _IN_TURN if product.in_turn else 1.0
         computing = adds / (rates.matrix * 16 / product.bits * share)
     busy = min(work.tiles, machine.units) / machine.units
-    brought = product.bytes(work.cluster)
-    alone = brought / rates.cache
-    together = brought * busy / (rates.split if work.split else rates.cache)
+    one, all_ = rates.split if work.split else (rates.cache, rates.cache)
+    alone = product.bytes() / one
+    together = product.bytes(work.cluster) * busy / all_
     reading = product.read() / rates.shared
     parts = (computing, reading, alone, together)
     longest = max(parts)
@@ -153,21 +168,23 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
 
 
 def dealt_cycles(work: Work, machine: Machine) -> float:
-    """Cycles of the whole launch where the turns of tiles are dealt out to groups that stay: as
-    many to each, and two tiles of each are shared with others."""
+    """Cycles of the whole launch where the turns of the tiles that make no wave are dealt out: in
+    parts, of which each tile has as many, or shares that begin and end anywhere."""
     units, rates = machine.units, rates_of(machine)
-    whole = max(0, work.tiles // units - 1)
-    dealt = work.tiles - whole * units
+    whole, left = divmod(work.tiles, units)
+    parts = min(units // left, work.turns) if left else 1
     alone = replace(work, cluster=1, tiles=max(work.tiles, units))
-    each = -(-dealt * work.turns // units) + whole * work.turns
     turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
     turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
-    parts = -(-dealt * work.turns // max(1, each - whole * work.turns)) / max(1, dealt)
-    tiles = each / work.turns + 1
-    joining = 2 * _ARRIVING + (1 + max(1.0, parts)) * work.sums / _COMBINED
-    body = each * turn + tiles * (_TILE + leaving) + begin + joining
+    if parts > 1:
+        last = -(-work.turns // parts) * turn
+        joining = _ARRIVING + (1 + parts) * work.sums / _COMBINED
+    else:
+        last = -(-left * work.turns // units) * turn * _APART + _TILE + leaving
+        joining = 2 * (_ARRIVING + work.sums / _COMBINED)
+    body = whole * (work.turns * turn + _TILE + leaving) + last + joining + begin
     memory = work.traffic / rates.memory + _LATENCY
     return max(body, memory) + _HIDDEN * min(body, memory)
 
@@ -185,6 +202,8 @@ def cycles(work: Work, machine: Machine) -> float:
     turns += work.stream[0] * (_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    if work.cluster > 1:
+        begin += _CLUSTERED
     if work.parts > 1:
         turns += _ARRIVING + work.sums / _COMBINED
         begin += work.parts * work.sums / _COMBINED

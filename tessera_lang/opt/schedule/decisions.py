@@ -16,11 +16,14 @@ from tessera_lang.opt.schedule.early import load_early
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
+from tessera_lang.opt.schedule.narrow import narrow
 from tessera_lang.opt.schedule.overlap import overlap
 from tessera_lang.opt.schedule.pad import pad
+from tessera_lang.opt.schedule.passing import pass_by
 from tessera_lang.opt.schedule.peel import peel
 from tessera_lang.opt.schedule.pipeline import pipeline
 from tessera_lang.opt.schedule.promote import promote
+from tessera_lang.opt.schedule.read_once import read_once
 from tessera_lang.opt.schedule.roles import assign_roles
 from tessera_lang.opt.schedule.rows import split_rows
 from tessera_lang.opt.schedule.separate import separate
@@ -36,14 +39,14 @@ from tessera_lang.target.machine import Machine
 
 
 def normalise(program: Program, context: Context) -> Program:
-    """Stacks of one matrix as matrices, groups apart from loops; on a CPU neither matters."""
-    return program if context.machine.target == "cpu" else separate(squeeze(program))
+    """Stacks as one matrix after the other, groups apart from loops; on a CPU neither matters."""
+    return program if context.machine.target == "cpu" else separate(squeeze(narrow(program)))
 
 
 _DECISIONS: tuple[Decide, ...] = (
     normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
     assign_roles, deal_turns, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
-    load_early, read_ahead, unroll, settle_staging, check_fit, peel, overlap,
+    load_early, read_ahead, read_once, pass_by, unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 

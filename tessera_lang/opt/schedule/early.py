@@ -8,7 +8,9 @@ and loads. Must not know how the loop is built.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Attribute, Operation, Program, Value, ViewType
+from math import prod
+
+from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value, ViewType
 from tessera_lang.opt.schedule.ahead import groups_at_once, moves
 from tessera_lang.opt.schedule.context import (
     Context,
@@ -18,17 +20,21 @@ from tessera_lang.opt.schedule.context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.facts import Estimate, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.rows import WARP, held_bytes
 
 _WAVES = 2
 """Iterations of a group from which on it stays: the last one loads in vain."""
+_OTHERS, _UNIT, _MOST = 16, 8, 248
+"""Registers of a lane beside its rows; they come in eights."""
 
 
 def load_early(program: Program, context: Context) -> Program:
     """Rows that clusters share: their groups stay."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
-    shared = any("across" in o.attributes for o in kernel.walk())
-    if context.machine.target == "cpu" or facts.grid is None or facts.dots or not shared:
+    if context.machine.target == "cpu" or facts.grid is None or facts.dots:
+        return program
+    if not _is_shared(kernel):
         return program
     if said_by_user(kernel, "persistent") or not _stays(facts, facts.grid, context):
         return program
@@ -39,14 +45,27 @@ def load_early(program: Program, context: Context) -> Program:
     }
     if not found:
         return program
-    decisions: dict[str, Attribute] = {"persistent": True, "registers": (_registers(kernel),)}
+    early = sum(o.result.type.dtype.bytes * prod(o.result.type.sizes) for o in found
+                if isinstance(o.result.type, TileType))  # fmt: skip
+    registers = _registers(kernel, early, context)
+    decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
     return with_kernel(program, with_decisions(with_attributes(kernel, found), decisions))
 
 
-def _registers(kernel: Operation) -> int:
-    """What a lane may have, so that as many groups share a multiprocessor as without a second row:
-    as it lies in memory it takes half of what it is computed in, or less."""
-    return 64
+def _registers(kernel: Operation, early: int, context: Context) -> int:
+    """What a lane may have, so that as many groups share a multiprocessor as hold two rows each:
+    one as it is computed in, one as it lies in memory."""
+    warps = kernel.attributes["warps"]
+    assert isinstance(warps, int)
+    lanes = WARP * warps
+    needed = (held_bytes(kernel) + early) // 4 + _OTHERS * lanes
+    groups = max(1, context.machine.registers // needed)
+    return min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
+
+
+def _is_shared(kernel: Operation) -> bool:
+    """Whether the groups of a cluster share a row."""
+    return any("across" in o.attributes for o in kernel.walk())
 
 
 def _stays(facts: Facts, grid: Operation, context: Context) -> bool:

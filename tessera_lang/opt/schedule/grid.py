@@ -39,7 +39,8 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
 from tessera_lang.opt.schedule.slices import depends_on
-from tessera_lang.opt.schedule.split import groups_of, stream_of
+from tessera_lang.opt.schedule.split import best_parts, groups_of, stream_of
+from tessera_lang.opt.schedule.work import work_of
 
 GROUP_ROWS = 8
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
@@ -68,7 +69,9 @@ def cluster(program: Program, context: Context) -> Program:
         return program
     tiles = Estimate(facts, {}).trips(grid)
     if tiles is not None and tiles <= context.machine.units:
-        return program  # one wave has the cache for itself, and clusters start and end later
+        work = work_of(facts, {}, context.machine)
+        if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:
+            return program  # one wave has the cache for itself, and clusters start and end later
     return with_kernel(program, with_decisions(kernel, {"cluster": (2, 1)}))
 
 

@@ -1,7 +1,9 @@
 """Which loads are the only ones to read what they read: the second-level cache lets go of it first.
 
 What a launch reads once, and which the cache could not hold anyway, would only drive out what is
-read again, or has yet to be written back. Owns the choice. Must not know how a copy says it.
+read again, or has yet to be written back: 134 MB took 39 us instead of 43 behind a launch that had
+written. It was no gain for arrays of several times that (docs/performance.md). Owns the choice.
+Must not know how a copy says it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from tessera_lang.opt.schedule.facts import LOOPS, Estimate, Facts, Load, facts_
 from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.opt.schedule.work import view_bytes
 
-_HELD = 1 << 25  # bytes of an array that later launches may find in the cache
+_HELD, _LONG = 1 << 25, 1 << 28
+"""Bytes of an array that later launches may find in the cache, and of one that takes so long that
+what the cache has to write back makes no difference."""
 
 
 def read_once(program: Program, context: Context) -> Program:
@@ -34,7 +38,7 @@ def _is_read_once(load: Load, facts: Facts) -> bool:
     if sum(x.view is load.view for x in facts.reads) > 1:
         return False
     size = view_bytes(load.view, facts, estimate)
-    return size is not None and size > _HELD and all(
+    return size is not None and _HELD < size <= _LONG and all(
         _moves(load, around, facts, estimate) for around in load.inside if around.name in LOOPS
     )  # fmt: skip
 

@@ -56,7 +56,7 @@ _BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
 _BY_LANES_HEAVY = {2: (56, 224)}
 """Where the lanes of the producer hold what they bring."""
 _MOST_WARPS = 16
-_WARP_COLUMNS = 32
+_WARP_COLUMNS = 16
 """Columns that the lanes of a warp hold at least, four neighbours each."""
 _SUMS = 128 * 256
 
@@ -94,6 +94,8 @@ def assign_roles(program: Program, context: Context) -> Program:
         "warps": 4 * groups,
         "warp_specialize": True,
     }
+    if context.relief and any_by_lanes(facts):
+        decisions["pieces"] = True
     return with_kernel(program, with_decisions(kernel, decisions))
 
 
@@ -110,8 +112,11 @@ def split_reason(facts: Facts, machine: Machine) -> str:
     by_unit = [d for d in facts.dots if d.operation.attributes.get("unit") == "wgmma"]
     if len(by_unit) == len(facts.dots):
         return ""
-    if by_unit or not all(map(_is_plain, facts.dots)):
+    others = [d for d in facts.dots if d.operation.attributes.get("unit") != "wgmma"]
+    if not all(map(_is_plain, others)):
         return "not every product is done by wgmma"
+    if by_unit:
+        return ""
     if not said_by_user(facts.kernel, "warp_specialize") and not all(map(_fills, facts.dots)):
         return "other groups run beside while lanes bring the next tiles themselves"
     return ""

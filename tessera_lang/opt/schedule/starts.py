@@ -28,6 +28,8 @@ def divisor_of(value: Value, facts: Facts) -> int:
         return _argument(value, facts) or _variable(value, facts)
     if operation.name in ("tile.add", "tile.sub", "tile.min", "tile.max"):
         return gcd(*(divisor_of(v, facts) for v in operation.operands))
+    if operation.name == "tile.select":
+        return gcd(*(divisor_of(v, facts) for v in operation.operands[1:]))
     if operation.name == "tile.cast":
         return divisor_of(operation.operands[0], facts)
     if operation.name == "tile.mul":
@@ -53,11 +55,37 @@ def _variable(value: Value, facts: Facts) -> int:
     return 1
 
 
+def _carried(loop: Operation, place: int, first: int, facts: Facts) -> int:
+    """Of a number that a loop carries: what divides it at first, where each turn only adds what it
+    divides too."""
+    last = loop.regions[-1].terminator
+    inner = loop.regions[-1].arguments
+    at = len(inner) - (len(loop.operands) - first) + place
+    if last.name != "tile.yield" or any(o.name == "tile.continue" for o in loop.walk()):
+        return 1
+    if loop.name == "tile.while" and not _hands_on(loop):
+        return 1
+    made = facts.definitions.get(last.operands[place])
+    if made is None or made.name not in ("tile.add", "tile.sub") or inner[at] not in made.operands:
+        return 1
+    added = [v for v in made.operands if v is not inner[at]]
+    if any(facts.constant(v) is None for v in added):
+        return 1
+    parts = [divisor_of(v, facts) for v in (loop.operands[first + place], *added)]
+    return gcd(*parts)
+
+
+def _hands_on(loop: Operation) -> bool:
+    """Whether the condition of a ``while`` hands on what it is given."""
+    head = loop.regions[0]
+    return head.terminator.operands[1:] == head.arguments
+
+
 def _of_loop(loop: Operation, place: int, facts: Facts) -> int:
     axes = len(numbers_or_names(loop, "axes")) if loop.name == FOR else 0
     if loop.name == "tile.for":
         axes = 1
     if place >= axes:
-        return 1  # carried
+        return _carried(loop, place - axes, 3 * axes, facts)
     lower, step = loop.operands[place], loop.operands[2 * axes + place]
     return gcd(divisor_of(lower, facts), divisor_of(step, facts))

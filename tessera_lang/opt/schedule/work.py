@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType, Value, ViewType
 from tessera_lang.opt.schedule.copies import SWIZZLES, access_of, contiguous_axis, known_divisor
-from tessera_lang.opt.schedule.cost import Product, Work
+from tessera_lang.opt.schedule.cost import Product, Work, clustered
 from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load, Operand
 from tessera_lang.opt.schedule.rings import STORE_BUFFERS
 from tessera_lang.opt.schedule.sums import sums_of
@@ -30,17 +30,17 @@ _UNKNOWN_TRIPS = 16
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
     estimate = Estimate(facts, sizes)
     tiles = (estimate.trips(facts.grid) if facts.grid else 1) or machine.units * 8
-    return Work(
+    return clustered(Work(
         tiles,
         tuple(_product(dot, sizes, estimate, machine, facts) for dot in facts.dots),
-        sum(_bytes(o.operands[0].type, sizes) for o, _ in facts.stores),
+        sum(_leaving(o.operands[0].type, sizes) for o, _ in facts.stores),
         _traffic(facts, estimate),
-        2 if machine.has("cluster") and tiles >= 2 * machine.units else 1,
+        1,
         any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
         machine.shared_limit - store_bytes(facts, sizes),
         sums=_sums(facts, sizes),
         stream=_stream(facts, sizes, estimate),
-    )
+    ), machine)  # fmt: skip
 
 
 def _sums(facts: Facts, sizes: Mapping[str, int]) -> int:
@@ -131,6 +131,15 @@ def _is_split(load: Load | None, facts: Facts) -> bool:
     if len(numbers) < 2:
         return False
     return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % _LINE != 0
+
+
+def _leaving(t: object, sizes: Mapping[str, int]) -> int:
+    """Bytes of a result; those that are no whole lines leave by lanes, which takes twice as
+    long."""
+    assert isinstance(t, TileType)
+    last = t.shape[-1] if t.shape else 1
+    columns = sizes.get(last, 64) if isinstance(last, str) else last
+    return _bytes(t, sizes) * (2 if columns * t.dtype.bytes % _LINE else 1)
 
 
 def _bytes(t: object, sizes: Mapping[str, int]) -> int:

@@ -2,6 +2,7 @@
 
 from tessera_lang.opt.passes import Pass
 from tessera_lang.opt.tile.bounds import DROP_GUARDS, PROVE_BOUNDS
+from tessera_lang.opt.tile.narrow import NARROW
 from tessera_lang.opt.tile.shared_memory import (
     SHRINK_SHARED,
     check_shared_budget,
@@ -13,6 +14,7 @@ TILE_PASSES: tuple[Pass, ...] = (SIMPLIFY, PROVE_BOUNDS, SHRINK_SHARED, SIMPLIFY
 
 __all__ = [
     "DROP_GUARDS",
+    "NARROW",
     "PROVE_BOUNDS",
     "SHRINK_SHARED",
     "SIMPLIFY",

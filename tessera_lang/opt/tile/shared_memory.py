@@ -117,13 +117,14 @@ def check_shared_budget(
 ) -> tuple[Diagnostic, ...]:
     """Over the budget of ``shared(...)``, or over ``limit`` bytes of the target.
 
-    The budget holds for what the source asks for, so before ``shrink_shared``; the limit of
-    a target for what is left behind it.
+    The budget holds for what the source asks for, so before ``shrink_shared`` and without what
+    the compiler takes for itself; the limit of a target for what is left behind it.
     """
     used = shared_bytes(kernel)
+    own = sum(_size(o) for o in _allocations(kernel) if o.attributes.get("scratch"))
     budget = cast("int", kernel.attributes["shared_budget"])
     found: list[Diagnostic] = []
-    if 0 <= budget < used:
+    if 0 <= budget < used - own:
         found.append(
             _over(
                 kernel, used, "T0501", f"`shared(...)` allows {budget} bytes",

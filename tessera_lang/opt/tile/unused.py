@@ -13,7 +13,13 @@ from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 
 _LOOPS = ("tile.for", "tile.while")
-_READS = ("tile.shared.alloc", "tile.local.alloc", "tile.load_tile", "tile.gather_tile", "tile.read_tile")
+_READS = (
+    "tile.shared.alloc",
+    "tile.local.alloc",
+    "tile.load_tile",
+    "tile.gather_tile",
+    "tile.read_tile",
+)
 _LEADING = {"tile.for": 3, "tile.while": 0}  # operands before the carried ones
 
 

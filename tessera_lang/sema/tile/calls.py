@@ -11,7 +11,6 @@ from tessera_lang.sema.builtin_calls import failed, one_of
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call
 from tessera_lang.sema.context import Binding, text_of
-from tessera_lang.sema.lanes import not_built
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, source_of
 from tessera_lang.sema.terms import Term, Unknown

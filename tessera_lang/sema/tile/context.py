@@ -83,6 +83,7 @@ class Kernel:
     open: dict[tuple[ast.Expr, int], str] = field(default_factory=dict[tuple[ast.Expr, int], str])
     scopes: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     room: dict[str, int] = field(default_factory=dict[str, int])
+    wraps: set[str] = field(default_factory=set[str])  # at least 0, unless too large for its dtype
     tiles: dict[ast.Expr, OpenTile] = field(default_factory=dict[ast.Expr, OpenTile])
     fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
     needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
@@ -148,12 +149,16 @@ class TileContext(Context):
         """The name of a local in extents."""
         return f"{self.prefix}{name}"
 
-    def fresh(self, key: object, hint: str, *, negative: bool = True) -> Dim:
-        """A value that only the run knows; the same for the same key in every walk."""
+    def fresh(
+        self, key: object, hint: str, *, negative: bool = True, inside: tuple[str, ...] = ()
+    ) -> Dim:
+        """A value that only the run knows; the same for the same key in every walk. It may be
+        another in each round of the loops around, and of one with the variables ``inside``."""
         found = self.kernel.fresh.get((key, hint))
         if found is None:
             found = f"{hint}@{len(self.kernel.fresh) + 1}"
             self.kernel.fresh[(key, hint)] = found
+            self.kernel.scopes[found] = self.in_scope().union(inside)
         if negative:
             self.kernel.facts.least.pop(found, None)
         else:

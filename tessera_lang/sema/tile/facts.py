@@ -46,6 +46,7 @@ class Facts:
     divisors: dict[str, int] = field(default_factory=dict[str, int])
     least: dict[str, int] = field(default_factory=dict[str, int])
     bound: dict[str, int] = field(default_factory=dict[str, int])
+    fits: dict[Dim, None] = field(default_factory=dict[Dim, None])  # what is left from a start on
     changed: bool = False
 
     # --- values ------------------------------------------------------------------------
@@ -73,6 +74,18 @@ class Facts:
         if old % by:
             self.divisors[name] = old * by // common_factor([old, by])
             self.changed = True
+
+    def must_fit(self, left: Dim) -> bool:
+        """From now on slices from a start, of which ``left`` is left of the array, are in it as a
+        whole: the run looks. Whether that is new."""
+        if self.is_to_fit(left):
+            return False
+        self.fits[left] = None
+        self.changed = True
+        return True
+
+    def is_to_fit(self, left: Dim) -> bool:
+        return any(self.equals(left, kept) for kept in self.fits)
 
     # --- proofs ------------------------------------------------------------------------
 

@@ -181,8 +181,15 @@ def _enter(c: TileContext, s: ast.For | ast.While) -> list[str]:
         if isinstance(value, tuple):
             c.env[name] = c.heads.get((s, name), value)
         else:
-            c.env[name] = head_value(c, s, name)
+            c.env[name] = head_value(c, s, name, _names(c, s))
     return changed
+
+
+def _names(c: TileContext, s: ast.For | ast.While) -> tuple[str, ...]:
+    """The variables of a loop, as names in extents."""
+    if isinstance(s, ast.For):
+        return tuple(c.full(n.id) for n in target_names(s.target))
+    return (f"{c.prefix}while@{s.span.start}",)
 
 
 def _leave(
@@ -198,7 +205,7 @@ def _leave(
         if not len(start) == len(at) == len(end):
             continue
         axes = tuple(
-            _head_axis(c, (s, i), name, parts, variable)
+            _head_axis(c, (s, i), name, parts, variable, _names(c, s))
             for i, parts in enumerate(zip(start, at, end, strict=True))
         )
         if axes != at:
@@ -222,7 +229,7 @@ def _end_of_round(
 
 def _head_axis(
     c: TileContext, key: object, name: str, parts: tuple[TileAxis, TileAxis, TileAxis],
-    variable: tuple[str, Range] | None,
+    variable: tuple[str, Range] | None, loop: tuple[str, ...],
 ) -> TileAxis:  # fmt: skip
     """The extent of a tile at the begin of a round: the same in all, one that follows the loop
     variable, or known to the run only."""
@@ -243,7 +250,7 @@ def _head_axis(
         stale = any("@" in n for n in symbols_of(guess))
         if not stale and facts.equals(zero, first):
             return at if facts.equals(guess, at.extent) else TileAxis(at.capacity, guess)
-    return TileAxis(at.capacity, c.fresh(key, c.full(name), negative=False))
+    return TileAxis(at.capacity, c.fresh(key, c.full(name), negative=False, inside=loop))
 
 
 def _body(
@@ -254,7 +261,7 @@ def _body(
     head = dict(c.env)
     for name, found in zip(names, ranges, strict=True):
         _loop_variable(c, name, found)
-    c.loops.append(Loop(s, tuple(c.full(n.id) for n in names)))
+    c.loops.append(Loop(s, _names(c, s)))
     block(c, s.body)
     loop = c.loops.pop()
     single = (c.full(names[0].id), ranges[0]) if len(names) == 1 else None
@@ -284,6 +291,6 @@ def while_loop(
     changed = _enter(c, s)
     head = dict(c.env)
     require(s.test, c.infer(s.test))
-    c.loops.append(Loop(s, (f"{c.prefix}while@{s.span.start}",)))
+    c.loops.append(Loop(s, _names(c, s)))
     block(c, s.body)
     _leave(c, s, before, head, changed, None, c.loops.pop())

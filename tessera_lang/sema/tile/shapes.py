@@ -163,7 +163,20 @@ def agree(c: TileContext, a: Dim | None, b: Dim | None, span: Span) -> bool:
     a, b = facts.simplify(a), facts.simplify(b)
     if a == b or _agree_clipped(c, a, b, span) or _agree_sizes(c, a, b, span):
         return True
-    return _agree_at_launch(c, a, b, span)
+    return _agree_at_launch(c, a, b, span) or _agree_at_run(c, a, b)
+
+
+def _agree_at_run(c: TileContext, a: Dim, b: Dim) -> bool:
+    """A slice whose start is read from memory is in its array as a whole: the run looks, and
+    reports where it is not."""
+    new = False
+    for dim in (a, b):
+        for rest in _choices(dim) or ():
+            unknown = [k for atom, k in rest.terms if any("@" in n for n in symbols_of(atom))]
+            sizes = [atom for atom, k in rest.terms if k > 0]
+            if unknown and max(unknown) < 0 and sizes and all(_is_size(c, x) for x in sizes):
+                new = c.kernel.facts.must_fit(dim_of_form(rest)) or new
+    return new
 
 
 def _agree_at_launch(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
@@ -191,8 +204,11 @@ def _settle(c: TileContext, name: str, other: Dim, span: Span) -> bool:
         narrow, wide = sorted((name, other.name), key=lambda n: len(c.kernel.scopes[n]))
         facts.learn(wide, Sym(narrow))
         return True
-    variables = symbols_of(other) & frozenset(facts.ranges)
-    if variables <= c.kernel.scopes[name] and not any("@" in n for n in symbols_of(other)):
+    names = symbols_of(other)
+    loops = (names & frozenset(facts.ranges)).union(
+        *(c.kernel.scopes[n] for n in names if "@" in n)
+    )
+    if loops <= c.kernel.scopes[name]:
         facts.learn(name, other)
         return True
     room = c.kernel.room[name]
@@ -261,12 +277,13 @@ def _fills(c: TileContext, rest: Form, room: list[Form], span: Span) -> bool:
 
 
 def _stop_of(c: TileContext, others: Form) -> Dim | None:
-    """Where the loop ends whose variable is taken off a size: ``n - i``."""
+    """Where the loop ends whose variable is taken off a size: ``n - i``, or ``n - 64 * i`` of a
+    loop that counts tiles."""
     (atom, k) = others.terms[0] if len(others.terms) == 1 else (0, 0)
-    found = c.kernel.facts.ranges.get(atom.name) if isinstance(atom, Sym) and k == -1 else None
-    if found is None or found.last is None or others.constant:
+    found = c.kernel.facts.ranges.get(atom.name) if isinstance(atom, Sym) and k < 0 else None
+    if found is None or found.last is None or others.constant or (k < -1 and found.step != 1):
         return None
-    stop = normal(DimOp("+", found.last, 1))
+    stop = normal(DimOp("*", -k, DimOp("+", found.last, 1)))
     return stop if _is_size(c, stop) else None
 
 

@@ -16,7 +16,7 @@ from tessera_lang.sema.tile.forms import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
-from tessera_lang.types.shape import Dim, DimOp, Sym
+from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 MOST_BUCKET = 8192
@@ -233,8 +233,14 @@ def slice_axis(
         assert item.lower is not None
         _may_be_negative(c, item, e, start)
         return None
+    if c.final and not c.kernel.wraps.isdisjoint(symbols_of(start)):
+        c.typed.wrapping[item] = None
     extent = facts.clipped(start, stop, size, step)
     width = facts.most(facts.clipped(start, stop, stop, step))
+    if step == 1 and width is not None and facts.is_to_fit(normal(DimOp("-", size, start))):
+        extent = facts.clipped(start, stop, stop)
+        if c.final:
+            c.typed.fits[item] = None
     shown = facts.most(extent)
     room = width if shown is None else shown if width is None else min(width, shown)
     if isinstance(extent, int):

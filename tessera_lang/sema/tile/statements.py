@@ -24,7 +24,13 @@ from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, operate_tiles, value_of_operand
 from tessera_lang.sema.tile.stores import augmented, store, whole_store
-from tessera_lang.sema.tile.symbolic import dim_of, join, not_negative_where, set_scalar
+from tessera_lang.sema.tile.symbolic import (
+    dim_of,
+    is_worth,
+    join,
+    not_negative_where,
+    set_scalar,
+)
 from tessera_lang.sema.tile.variables import bind, unpack
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import keeps_type
@@ -242,6 +248,9 @@ def _side(
         name: c.fresh((s, holds), c.full(name), negative=False) for name in names
     }
     c.env = {**before, **learnt}
+    for name, value in learnt.items():
+        if not isinstance(value, tuple):
+            is_worth(c, name, value)
     check_block(c, body)
     return _Side(c.env, learnt, c.left)
 

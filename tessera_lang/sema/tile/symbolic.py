@@ -6,6 +6,7 @@ branches and loops. Must not know types of tiles beyond their axes.
 
 from __future__ import annotations
 
+from tessera_lang.sema.assigned import statements, targets
 from tessera_lang.sema.terms import Term
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.forms import normal, too_long
@@ -23,29 +24,41 @@ def dim_of(c: TileContext, e: ast.Expr) -> Dim:
     """An integer expression as a size; a fresh name where it depends on data."""
     found = _read(c, e)
     if found is None or too_long(found):
-        return c.fresh(e, "value", negative=not _is_not_negative(c, e))
+        if not _is_not_negative(c, e):
+            return c.fresh(e, "value")
+        value = c.fresh(e, "value", negative=False)
+        if isinstance(value, Sym) and not _is_not_negative(c, e, wraps=False):
+            c.kernel.wraps.add(value.name)
+        return value
     return c.kernel.facts.resolve(found)
 
 
-def _is_not_negative(c: TileContext, e: ast.Expr) -> bool:
-    """Whether an integer of which nothing else is known is at least 0."""
+def _is_not_negative(c: TileContext, e: ast.Expr, *, wraps: bool = True) -> bool:
+    """Whether an integer of which nothing else is known is at least 0; where it ``wraps``, unless
+    it is too large for its dtype."""
     term = c.terms.get(e)
     if isinstance(term, Scalar) and term.dtype.kind == "uint":
         return True
+
+    def part(x: ast.Expr) -> bool:
+        dim = dim_of(c, x)
+        sure = wraps or c.kernel.wraps.isdisjoint(symbols_of(dim))
+        return sure and c.kernel.facts.not_negative(dim)
+
     match e:
         case ast.Call(function=ast.Name(id=name), arguments=parts) if not e.keywords:
             symbol = c.name_symbol(name)
-            some = [c.kernel.facts.not_negative(dim_of(c, x)) for x in parts]
             if symbol == Builtin("max"):
-                return any(some)
-            return symbol in _KEEPING and bool(some) and all(some)
+                return any(map(part, parts))
+            return symbol in _KEEPING and bool(parts) and all(map(part, parts))
+        case ast.Binary(operator="+" | "*", left=left, right=right):
+            return wraps and part(left) and part(right)
         case ast.Binary(operator="%", right=right):
             by = c.try_value(right)
             return isinstance(by, int) and by > 0
         case ast.Binary(operator="//" | ">>", left=left, right=right):
             by = c.try_value(right)
-            positive = isinstance(by, int) and by > 0
-            return positive and c.kernel.facts.not_negative(dim_of(c, left))
+            return isinstance(by, int) and by > 0 and part(left)
         case _:
             return False
 
@@ -139,11 +152,21 @@ def set_scalar(c: TileContext, name: str, dim: Dim) -> None:
         c.negative.add(name)
         c.kernel.changed = True
     c.env[name] = dim
+    is_worth(c, name, dim)
 
 
-def head_value(c: TileContext, statement: ast.Stmt, name: str) -> Dim:
-    """A variable that a loop changes, at the begin of a round or behind the loop."""
-    return c.fresh(statement, c.full(name), negative=name in c.negative)
+def is_worth(c: TileContext, name: str, dim: Dim) -> None:
+    """Write down that a variable is what a name in extents stands for, where it stays so."""
+    if not c.final or not isinstance(dim, Sym) or "@" not in dim.name:
+        return
+    found = [t for s in statements(c.declaration.body) for t in targets(s)]
+    if sum(isinstance(t, ast.Name) and t.id == name for t in found) == 1:
+        c.typed.worth.setdefault(dim.name, c.variables[name].local)
+
+
+def head_value(c: TileContext, statement: ast.Stmt, name: str, loop: tuple[str, ...]) -> Dim:
+    """A variable that a loop changes, at the begin of a round; ``loop``: its variables."""
+    return c.fresh(statement, c.full(name), negative=name in c.negative, inside=loop)
 
 
 def not_negative_where(c: TileContext, test: ast.Expr, holds: bool) -> list[str]:
@@ -161,8 +184,9 @@ def not_negative_where(c: TileContext, test: ast.Expr, holds: bool) -> list[str]
                 if not isinstance(name, ast.Name) or not isinstance(bound, int):
                     continue
                 value, more = c.env.get(name.id), least.get(operator)
-                known = isinstance(value, tuple) or value is None
-                if not known and more is not None and bound + more >= 0:
+                if isinstance(value, tuple) or value is None or more is None:
+                    continue
+                if bound + more >= 0:
                     return [] if c.kernel.facts.not_negative(value) else [name.id]
             return []
         case _:

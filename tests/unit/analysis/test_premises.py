@@ -13,12 +13,14 @@ from tessera_lang.analysis import ranges
 from tessera_lang.ir.core import PointerType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.ir.verify import verify
-from tessera_lang.target.plan import LARGEST_SIZE
+from tessera_lang.target.plan import LARGEST_SIZE, reach
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tests.unit.lowering import optimized
 from tests.unit.tile_interpreter import launch
 
-ROWS = "    r = group_id({axis})\n    for k in range(tile_linear_id(), n, 64): out[r, k] = x[r, k]\n"
+ROWS = (
+    "    r = group_id({axis})\n    for k in range(tile_linear_id(), n, 64): out[r, k] = x[r, k]\n"
+)
 PROVED = {
     "a row a group": ("grid[(m,)]", "x: f32[m, n], out: mut f32[m, n]", ROWS.format(axis=0)),
     "rows and parts": ("grid[(parts, m)]", "x: f32[m, n], out: mut f32[m, n], p: f32[parts]",
@@ -33,6 +35,14 @@ PROVED = {
                         "    out[group_id(0)] = 1.0\n", "g == ceil_div(n, 64)"),
     "a total of 256 groups": ("grid[(g,)]", "x: f32[g], out: mut f32[s]",
                               "    out[group_id(0) // 256] = 1.0\n", "s == ceil_div(g, 256)"),
+    "elements in a row": (
+        "grid[(ceil_div(a * b * c * d, 64),)]", "x: f32[a, b, c, d], out: mut f32[a, b, c, d]",
+        "    k = grid_tile_linear_id()\n"
+        "    if k < a * b * c * d:\n"
+        "        r = k // d\n"
+        "        v = x[r // c // b, r // c % b, r % c, k % d]\n"
+        "        out[r // c // b, r // c % b, r % c, k % d] = v\n",
+    ),
     "one of two axes": ("grid[(m * n,)]", "x: f32[m, n], out: mut f32[n]",
                         "    out[group_id(0) % n] = x[group_id(0) // n, 0]\n"),
     "as many as": ("grid[(n,)]", "x: f32[n], out: mut f32[m]", "    out[group_id(0)] = 1.0\n",
@@ -44,16 +54,22 @@ PROVED = {
                         "        out[k + 3] = x[k]\n"),
 }  # fmt: skip
 UNPROVED = {
-    "a group more": ("grid[(n + 1,)]", "x: f32[n], out: mut f32[n]", "    out[group_id(0)] = 1.0\n"),
+    "a group more": ("grid[(n + 1,)]", "x: f32[n], out: mut f32[n]",
+                     "    out[group_id(0)] = 1.0\n"),
     "the last group": ("grid[(ceil_div(n, 64),)]", "x: f32[n], out: mut f32[n]",
                        "    out[grid_tile_linear_id()] = 1.0\n"),
-    "another axis": ("grid[(m, n)]", "x: f32[m, n], out: mut f32[m]", "    out[group_id(1)] = 1.0\n"),
+    "another axis": ("grid[(m, n)]", "x: f32[m, n], out: mut f32[m]",
+                     "    out[group_id(1)] = 1.0\n"),
     "not all of a block": ("grid[(g,)]", "x: f32[g], out: mut f32[63 * g]",
                            "    out[grid_tile_linear_id()] = 1.0\n"),
     "one too few": ("grid[(n,)]", "x: f32[n], out: mut f32[m]", "    out[group_id(0)] = 1.0\n",
                     "m + 1 >= n"),
     "not equal": ("grid[(n,)]", "x: f32[n], out: mut f32[m]", "    out[group_id(0)] = 1.0\n",
                   "m != n"),
+    "elements of another array": (
+        "grid[(1,)]", "x: f32[a, b], y: f32[c], out: mut f32[c, b]",
+        "    k = tile_linear_id()\n    if k < a * b: out[k // b, k % b] = 1.0\n",
+    ),
     "steps of another width": ("grid[(1,)]", "x: f32[n], out: mut f32[n]",
                                "    for k in range(tile_linear_id() * 4, n - n % 128, 256):\n"
                                "        out[k + 3] = x[k]\n"),
@@ -128,7 +144,11 @@ def _check(seed: int) -> None:
     names = [("x", PointerType(F32, "global")), *((name, INDEX) for name in "nmp")]
     with builder.region(*names) as body:
         pointer, *sizes = body.arguments
-        builder.view(pointer, sizes, [], shape=[None] * 3, mut=False, aligned=False, name="x")
+        together = [sizes] if reach(numbers) <= LARGEST_SIZE else [[size] for size in sizes]
+        for axes in together:  # all sizes of one array, where a launch takes such an array
+            builder.view(
+                pointer, axes, [], shape=[None] * len(axes), mut=False, aligned=False, name="x"
+            )
         made = _Sizes(choose, builder, list(zip(sizes, numbers, strict=True)))
         dim, groups = made.size(2)
         if not 1 <= groups <= LARGEST_SIZE:

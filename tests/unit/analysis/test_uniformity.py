@@ -106,7 +106,6 @@ REFUSED = {
         "def k(x: f32[n], out: mut f32[n]):\n"
         "    smem = tshared.alloc((128,), f32)\n"
         "    smem[tile_linear_id()] = 1.0\n"
-        "    tbarrier()\n"
         "    if smem[0] > 0.0:\n"
         "        tbarrier()\n",
         ["smem[0] > 0.0", "smem[0]"],

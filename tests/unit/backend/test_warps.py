@@ -44,6 +44,14 @@ def k(x: bool[n], some: mut bool[n], every: mut bool[n], bits: mut u32[n], moved
     bits[i] = warp_ballot(x[i])
     moved[i] = warp_shuffle(x[i], lane_id() + 1)
 """
+MATCH_TEXT = """\
+@kernel tile[{group}] shared(0)
+def k(x: {dtype}[n], bits: mut u32[n], twice: mut u32[n]):
+    for s in range(3):
+        i = group_linear_id() * group_tile_count() * 3 + s * group_tile_count() + tile_linear_id()
+        bits[i] = warp_match(x[i])
+        twice[i] = warp_match(x[i])
+"""
 LOOP_TEXT = """\
 def scaled(v):
     if v > 0.0: return v
@@ -151,6 +159,36 @@ def test_votes(group: tuple[int, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.parametrize("dtype", ["bool", "i8", "u8", "u16", "i32", "u64"])
+def test_matches(dtype: str, group: tuple[int, ...], target: str) -> None:
+    """Several in a loop: what one leaves behind must not reach the next."""
+    if group not in ((32,), (70,)) and dtype not in ("u8", "i32"):
+        pytest.skip("other groups with two dtypes")
+    lanes = prod(group)
+    x = np.random.default_rng(5).integers(0, 4, 6 * lanes).astype(
+        np.bool_ if dtype == "bool" else NUMBERS.get(dtype, np.uint8)
+    )
+    if dtype != "bool":
+        x[: 3 * lanes] = (x[: 3 * lanes] * 83).astype(x.dtype)
+    bits, twice = np.zeros(len(x), np.uint32), np.zeros(len(x), np.uint32)
+    k = tessera.compile(MATCH_TEXT.format(group=group, dtype=dtype), target=target).k
+    k[2](x, bits, twice)
+    tessera.synchronize()
+
+    def matched(part: Any) -> list[int]:
+        return [sum(1 << n for n, w in enumerate(part) if w == v) for v in part]
+
+    wanted = [
+        bit
+        for first in range(0, len(x), lanes)
+        for warp in range(first, first + lanes, 32)
+        for bit in matched(x[warp : min(warp + 32, first + lanes)].tolist())
+    ]
+    assert bits.tolist() == wanted and twice.tolist() == wanted
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_nan_and_zeros(target: str) -> None:
     x = np.zeros(96, np.float32)
     x[::2] = -0.0
@@ -179,6 +217,26 @@ def test_in_loops_beside_barriers(group: tuple[int, ...], target: str) -> None:
     assert not diagnostics
     launch(program.operations[0], (x, expected, np.int64(len(x))), 2)
     same_bits(out, expected)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i32"])
+def test_the_interpreter_matches(dtype: str) -> None:
+    text = MATCH_TEXT.format(group=(70,), dtype=dtype)
+    program, _, diagnostics = lower_source(text)
+    assert not diagnostics
+    x = np.random.default_rng(5).integers(0, 4, 210).astype(NUMBERS.get(dtype, np.uint8))
+    ours, theirs = ([np.zeros(210, np.uint32) for _ in range(2)] for _ in range(2))
+    tessera.compile(text, target="cpu").k[1](x, *ours)
+    launch(program.operations[0], (x, *theirs, np.int64(len(x))), 1)
+    for a, b in zip(ours, theirs, strict=True):
+        same_bits(a, b)
+
+
+def test_a_match_of_floats_is_refused() -> None:
+    with pytest.raises(tessera.TesseraError, match="bitcast"):
+        tessera.compile(MATCH_TEXT.format(group=(32,), dtype="f32"), target="cpu").k[2](
+            np.zeros(192, np.float32), np.zeros(192, np.uint32), np.zeros(192, np.uint32)
+        )
 
 
 @pytest.mark.parametrize("group", [(5,), (32,), (70,)], ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import cache, closure
-from tessera_backend.runtime.built import SCHEMA
+from tessera_backend.runtime.built import SCHEMA, digest_of
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError
@@ -279,6 +280,8 @@ def test_header_is_c(built: Path, tmp_path: Path) -> None:
 def damage(folder: Path, change: Any) -> str:
     manifest = json.loads((folder / "manifest.json").read_text())
     change(manifest)
+    if "kernels" in manifest:  # what is behind the digest is looked at too
+        manifest["sha256"] = digest_of(manifest["kernels"])
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(TesseraError) as caught:
         tessera.load_built(folder).k(np.zeros(2, np.float32), np.zeros(2, np.float32))
@@ -311,6 +314,33 @@ def test_damaged_folders(built: Path) -> None:
         tessera.load_built(built / "nothing")
 
 
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value of JSON."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in inner:
+        yield (*at, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*at, key))
+
+
+def test_a_plan_that_was_edited_is_not_run(built: Path) -> None:
+    """It would give the code wrong sizes, or end in an exception: each field counts."""
+    original = (built / "manifest.json").read_text()
+    others = (None, -1, 1 << 40, "f64", [], {}, [[]], "../x")
+    for k, place in enumerate(places(json.loads(original)["kernels"])):
+        manifest = json.loads(original)
+        *way, last = ("kernels", *place)
+        holder = manifest
+        for key in way:
+            holder = holder[key]
+        old, holder[last] = holder[last], others[k % len(others)]
+        if old == holder[last]:
+            continue
+        (built / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(TesseraError, match="T0849"):
+            tessera.load_built(built)
+
+
 @pytest.mark.parametrize(("schema", "words"), [
     (1, ("an older runtime", "version 1", "build it again")),
     (SCHEMA + 1, ("a newer runtime", f"version {SCHEMA + 1}", "update")),
@@ -336,7 +366,7 @@ FIELDS = {
     LaunchPlan: "kernel parameters slots group grid shared_bytes sites conditions results cluster"
     " workspace scratch persistent copies prints",
     ParameterPlan: "name kind dtype rank dims mut contiguous aligned span value sizes divisors unit"
-    " pitches buckets",
+    " pitches buckets small",
     Slot: "kind parameter axis symbol dtype box axes swizzle",
     ResultPlan: "dtype dims zeroed",
     CopyPlan: "parameter axes",
@@ -346,7 +376,7 @@ FIELDS = {
 
 def test_the_version_stands_for_the_fields() -> None:
     """Another set of fields is another version: raise ``built.SCHEMA`` with what stands here."""
-    assert SCHEMA == 2
+    assert SCHEMA == 3
     for record, names in FIELDS.items():
         assert [f.name for f in fields(record)] == names.split(), record.__name__
 

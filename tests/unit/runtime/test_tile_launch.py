@@ -228,7 +228,7 @@ def signature_of(shapes: tuple[tuple[int, int], ...]) -> Any:
     for shape in shapes:
         f = array_facts(shape, (shape[1], 1), 4)
         facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
-        entries.append(("t", "f32", 2, True, True, facts))
+        entries.append(("t", "f32", 2, True, True, False, facts))
     return tuple(entries)
 
 

@@ -92,7 +92,9 @@ class _Body:
         else:
             self.line(depth, f"for {k} in range({self.r.choice(('x[1] % 5', '4', '7', 'n'))}):")
         if how != 0:
-            self.line(depth + 1, f"a += x[{k} * 5 % n] + i32({k})" if how == 2 else f"a += i32({k})")
+            self.line(
+                depth + 1, f"a += x[{k} * 5 % n] + i32({k})" if how == 2 else f"a += i32({k})"
+            )
         self.block(depth + 1, True, 3)
         self.loops -= 1
 
@@ -183,7 +185,8 @@ def ran_by_python(body: Sequence[str], x: Array, tiles: bool) -> tuple[Array, Ar
     head = [*HEAD, f"t = op.full(({WIDTH},), 1, i32)"] if tiles else HEAD
     lines = "\n".join(f"    {line}" for line in [*head, *body, "out[4] = a + b * 7 + c * 31"])
     names: dict[str, Any] = {
-        "x": _Array(x), "out": _Array(out), "tiles": _Array(kept), "n": len(x), "op": _Op, "i32": _Number,
+        "x": _Array(x), "out": _Array(out), "tiles": _Array(kept), "n": len(x), "op": _Op,
+        "i32": _Number,
     }  # fmt: skip
     exec(compile(f"def f():\n{lines}\n", "<program>", "exec"), names)
     with np.errstate(all="ignore"):

@@ -11,8 +11,8 @@ import pytest
 from tessera_lang.sema.typed import TensorArgument
 from tessera_lang.types.dtype import F64
 from tests.unit.schedule import reference
-from tests.unit.schedule.test_exits import loaded
 from tests.unit.schedule.lowering import check, lower_source
+from tests.unit.schedule.test_exits import loaded
 
 TEXT = """\
 @op.kernel

@@ -201,6 +201,20 @@ def decided(kernel: Kernel, target: str = "cuda", arch: str = "sm_90a") -> Mappi
     return {**kernel_of(program).attributes, "remarks": tuple(r.message for r in said)}
 
 
+@pytest.mark.parametrize("arch", ARCHES)
+def test_lanes_wait_for_what_one_of_them_has_counted(arch: str) -> None:
+    """One lane stores the count in shared memory and all load it, with a barrier between."""
+    kernel, arrays = product(128, 64, 512, 2)
+    tiled, plan, _ = lowered(kernel, arch)
+    (region,) = tiled.operations[0].regions
+    names = [o.name for o in Program("tile", region.operations).walk()]
+    first = names.index("tile.store")
+    place = names[:first].count("tile.barrier")
+    message = "tile.load reads what tile.store has written: no barrier stands between lanes"
+    with pytest.raises(AsynchronousFault, match=message):
+        machine.launch(without(tiled, "tile.barrier", place), plan, *arrays)
+
+
 def test_few_tiles_with_a_long_loop_are_split() -> None:
     found = decided(matmul(128, 128, 32768))
     parts = found["split"]
@@ -220,6 +234,13 @@ def test_clusters_share_copies_instead() -> None:
     found = decided(kernel)
     assert "split" not in found
     assert "clusters" in str(found["remarks"])
+
+
+def test_lines_across_those_of_the_cache_do_not_make_clusters_of_few_tiles() -> None:
+    """Clusters would save copies, parts save more."""
+    found = decided(matmul(128, 128, 32760))
+    assert "cluster" not in found
+    assert int(str(found["split"])) > 2
 
 
 def test_an_unrolled_product_is_shared_all_the_same() -> None:

@@ -1,5 +1,5 @@
 """Operands and results that lie the other way round than the asynchronous unit takes or gives them:
-first operands read by lanes while the product before runs, transposed results by TMA."""
+first operands read by lanes, transposed results by TMA."""
 
 from __future__ import annotations
 
@@ -68,20 +68,3 @@ def test_a_transposed_result_leaves_by_tma() -> None:
     assert stores
     for t in buffers:
         assert isinstance(t, BufferType) and t.layout is not None and t.layout.major == 0
-
-
-def test_lanes_read_while_the_product_before_runs() -> None:
-    """In the loop the registers are filled, then the product of the turn before is waited for,
-    then the next is issued: which nobody waits for in its own turn."""
-    kernel = tile_ir(TF32, 512, 512, 512)
-    loop = next(
-        o for o in kernel.walk()
-        if o.name == "tile.for" and any(x.name == "tile.mma.async" for x in o.regions[0].operations)
-    )  # fmt: skip
-    steps = [(o.name, o.attributes.get("pending")) for o in loop.regions[0].operations]
-    names = [(n.removeprefix("tile."), p) for n, p in steps if n.startswith("tile.mma")
-             or n in ("tile.read_tile", "tile.named_barrier", "tile.mbarrier.arrive")]  # fmt: skip
-    assert names == [
-        ("read_tile", None), ("mma.wait", 0), ("mma.async", None), ("mma.commit", None),
-        ("mma.wait", 1), ("named_barrier", None),
-    ]  # fmt: skip

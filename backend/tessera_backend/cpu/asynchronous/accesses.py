@@ -6,7 +6,7 @@ Owns how an access of lanes is noted. Must not know what is asynchronous.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,8 +76,7 @@ def part_of(s: Strand, o: Operation, first: int, rank: int, memory: Memory) -> P
     numbers = s.numbers(o.operands[first:])
     axes = memory.data.ndim
     starts, extents = numbers[:axes], [max(0, n) for n in numbers[axes:][:rank]]
-    dims: tuple[int, ...] = o.attributes["dims"]  # type: ignore[assignment]
-    steps: tuple[int, ...] = o.attributes["steps"]  # type: ignore[assignment]
+    dims, steps = (cast("tuple[int, ...]", o.attributes[a]) for a in ("dims", "steps"))
     at: list[Any] = list(starts)
     counts, by = [1] * axes, [1] * axes
     for d, e, k in zip(dims, extents, steps, strict=True):

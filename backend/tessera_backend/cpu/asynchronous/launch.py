@@ -27,7 +27,7 @@ from tessera_backend.cpu.asynchronous.numbers import (
 from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
-from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType
+from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType, Value
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
@@ -77,9 +77,11 @@ class _Cluster:
         self.lanes = int(np.prod(plan.group))
         self.scheduler = Scheduler(seed)
         self.groups: list[Group] = []
-        meeting = Meeting(self.lanes * size)
+        meeting, of_lanes = Meeting(self.lanes * size), _of_lanes(kernel)
         for number in range(first, first + size):
-            group = Group(number, groups, self.lanes, self.scheduler, self.groups, RULES)
+            group = Group(
+                number, groups, self.lanes, self.scheduler, self.groups, RULES, of_lanes
+            )
             group.meeting = meeting
             self.groups.append(group)
 
@@ -120,6 +122,15 @@ class _Cluster:
                 if isinstance(argument.type, DType):
                     held = numpy_type(argument.type)(value)
             group.values[argument] = held
+
+
+def _of_lanes(kernel: Operation) -> frozenset[Value]:
+    """Numbers made of the number of a lane."""
+    found: set[Value] = set()
+    for o in kernel.walk():
+        if o.name == "tile.lane_linear" or any(v in found for v in o.operands):
+            found.update(v for v in o.results if isinstance(v.type, DType))
+    return frozenset(found)
 
 
 def lone_strand(number: int, count: int) -> Strand:

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import ml_dtypes
 import numpy as np
 
-from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.core import IRType, Operation, TileType, Value
 from tessera_lang.types.dtype import DType
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,13 @@ _SMALL_FLOATS = ("f16", "bf16", "f8e4m3", "f8e5m2")
 
 def numpy_type(dtype: DType) -> Any:
     return _NUMPY[dtype.name]
+
+
+def element_type(t: IRType) -> Any:
+    """The NumPy type of a scalar, or of the elements of a tile."""
+    kind = t.dtype if isinstance(t, TileType) else t
+    assert isinstance(kind, DType)
+    return numpy_type(kind)
 
 
 def is_array(value: object) -> TypeGuard[Array]:

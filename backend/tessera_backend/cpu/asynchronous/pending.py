@@ -36,7 +36,7 @@ class Late:
     is known and ``fill`` its part that moves data."""
 
     operation: Operation
-    happen: Callable[[], None]
+    happen: Callable[[], object]
     access: Access | None = None
     fill: Callable[[], None] | None = None
 
@@ -55,7 +55,7 @@ class Agent:
         """The number of the group that is open."""
         return self.done + len(self.groups) + 1
 
-    def issue(self, operation: Operation, happen: Callable[[], None]) -> None:
+    def issue(self, operation: Operation, happen: Callable[[], object]) -> None:
         self.open.append(Late(operation, happen))
 
     def copy(self, access: Access, fill: Callable[[], None], happen: Callable[[], None]) -> None:

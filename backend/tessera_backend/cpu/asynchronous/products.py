@@ -59,7 +59,7 @@ def _mma_async(s: Strand, o: Operation) -> Sequence[Any]:
         return (held + product if add else product).astype(held.dtype)
 
     issued = Issued(o, compute, t.sizes, numpy_type(t.dtype))
-    s.products.issue(o, issued.value)  # type: ignore[arg-type]
+    s.products.issue(o, issued.value)
     return (issued,)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
-from tessera_backend.cpu.asynchronous.numbers import numpy_type, scalar_operation
+from tessera_backend.cpu.asynchronous.numbers import element_type, scalar_operation
 from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation, ViewType
 
 
 def _constant(s: Strand, o: Operation) -> Sequence[Any]:
-    return (numpy_type(o.result.type)(o.attributes["value"]),)  # type: ignore[arg-type]
+    return (element_type(o.result.type)(o.attributes["value"]),)
 
 
 def _group_linear(s: Strand, o: Operation) -> Sequence[Any]:
@@ -27,7 +27,7 @@ def _group_count(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _lane_linear(s: Strand, o: Operation) -> Sequence[Any]:
-    """Lanes go together: what only one lane does is what its first one does."""
+    """Lanes go together: what only some do is what the first of them does."""
     return (np.int64(0),)
 
 
@@ -57,10 +57,10 @@ def _inside(s: Strand, o: Operation, memory: Memory, place: Sequence[int]) -> bo
 
 
 def element(s: Strand, o: Operation, memory: Memory, place: Sequence[int], kind: Any) -> None:
-    """Note that the first lane touches one element."""
+    """Note that one lane touches an element, or all of them, each for itself."""
     if memory.history is not None:
         box = box_of(place, (1,) * len(place))
-        lanes = ("element", id(memory.history))
+        lanes = ("element", id(memory.history), s.leader)
         memory.history.add(
             Access(kind, o, s.clock, box, memory.frame, lanes=lanes, leader=s.leader)
         )

@@ -14,7 +14,7 @@ import numpy as np
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, Unsupported
 from tessera_backend.cpu.asynchronous.layouts import WARPS
 from tessera_backend.cpu.asynchronous.memory import Memory
-from tessera_backend.cpu.asynchronous.numbers import numpy_type, scalar_operation
+from tessera_backend.cpu.asynchronous.numbers import element_type, numpy_type, scalar_operation
 from tessera_backend.cpu.asynchronous.order import Clock, Key
 from tessera_backend.cpu.asynchronous.pending import Agent, Issued
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
@@ -24,6 +24,9 @@ from tessera_lang.record import dataclass, field
 Rule = Callable[["Strand", Operation], Sequence[Any]]
 Left = tuple[str, Sequence[Any]] | None
 """How a region was left with which values, where an outer one is meant."""
+
+FIRST_LANE = -1
+"""Who runs the side of an ``if`` that some lanes take: a leader like one that is elected."""
 
 _ENDS = ("yield", "break", "continue", "leave", "return", "condition")
 _PASSING = ("mma.async", "mma.wait", "yield", "for", "if", "once", "roles", "scope", "leave")
@@ -39,6 +42,7 @@ class Group:
     scheduler: Scheduler
     peers: list[Group]
     rules: dict[str, Rule]
+    of_lanes: frozenset[Value] = frozenset()  # numbers that differ between lanes
     values: dict[Value, Any] = field(default_factory=dict[Value, Any])
     buffers: list[Memory] = field(default_factory=list[Memory])
     named: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -144,7 +148,7 @@ class Strand:
     def elementwise(self, o: Operation, kind: str) -> Any:
         result = o.result.type
         tile = isinstance(result, TileType)
-        dtype = numpy_type(result.dtype if isinstance(result, TileType) else result)  # type: ignore[arg-type]
+        dtype = element_type(result)
         if isinstance(result, TileType):
             for v in o.operands:
                 if isinstance(v.type, TileType) and v.type.layout != result.layout:
@@ -159,7 +163,13 @@ class Strand:
         return found.astype(dtype) if tile else dtype(found)
 
     def _if(self, o: Operation) -> Left:
-        kind, values = self.region(o.regions[0 if self.values[o.operands[0]] else 1])
+        leader = self.leader
+        if leader is None and o.operands[0] in self.group.of_lanes:
+            self.leader = FIRST_LANE
+        try:
+            kind, values = self.region(o.regions[0 if self.values[o.operands[0]] else 1])
+        finally:
+            self.leader = leader
         return self._left(o, kind, values, "yield")
 
     def _scope(self, o: Operation) -> Left:
@@ -176,7 +186,7 @@ class Strand:
         carried: Sequence[Any] = self.get(o.operands[3:])
         variable = o.regions[0].arguments[0].type
         for i in range(lower, upper, step):
-            self.put(o.regions[0].arguments, (numpy_type(variable)(i), *carried))  # type: ignore[arg-type]
+            self.put(o.regions[0].arguments, (element_type(variable)(i), *carried))
             kind, values = self.region(o.regions[0])
             if kind in ("leave", "return"):
                 return kind, values

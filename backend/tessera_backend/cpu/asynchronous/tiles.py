@@ -9,7 +9,13 @@ import numpy as np
 
 from tessera_backend.cpu.asynchronous.accesses import touch
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
-from tessera_backend.cpu.asynchronous.numbers import Array, numpy_type, reduced, scanned
+from tessera_backend.cpu.asynchronous.numbers import (
+    Array,
+    element_type,
+    numpy_type,
+    reduced,
+    scanned,
+)
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import BufferType, Operation, TileType
 
@@ -50,7 +56,7 @@ def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:
     _scratch(s, o)
     found = reduced(s.values[o.operands[0]], _int(o, "axis"), str(o.attributes["kind"]))
     t = o.result.type
-    dtype = numpy_type(t.dtype if isinstance(t, TileType) else t)  # type: ignore[arg-type]
+    dtype = element_type(t)
     return (found.astype(dtype),) if isinstance(t, TileType) else (dtype(found),)
 
 

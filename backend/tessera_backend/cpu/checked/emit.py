@@ -20,10 +20,10 @@ from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_backend.cpu.lanes import Scratch
 from tessera_backend.cpu.plan import GroupPlan, Piece, Planner
 from tessera_backend.cpu.target import CodeTarget
-from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule
+from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type
-from tessera_lang.analysis.ranges import ranges
+from tessera_lang.analysis.ranges import Ranges
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL, INDEX, integer_range
@@ -76,16 +76,18 @@ class CheckedDialect(CpuDialect):
 class CheckedGroup(GroupEmitter):
     """A group whose lanes run in an order of the launch where that is to be seen."""
 
-    dialect: CheckedDialect  # type: ignore[assignment]
+    @property
+    def seeing(self) -> CheckedDialect:
+        return _dialect(self.e)
 
     def runs(self, operations: Sequence[Operation]) -> None:
-        self.dialect.loud = True
+        self.seeing.loud = True
         super().runs(operations)
-        self.dialect.loud = False
+        self.seeing.loud = False
 
     def once(self, op: Operation) -> None:
-        look = self.dialect.look
-        if look.lanes > 1 and self.mask is not None and not self.dialect.seen.isdisjoint(op.walk()):
+        look = self.seeing.look
+        if look.lanes > 1 and self.mask is not None and not self.seeing.seen.isdisjoint(op.walk()):
             look.who = self._active_lane()
         self.runs((op,))
         look.who = ""
@@ -108,7 +110,7 @@ class CheckedGroup(GroupEmitter):
 
     def met(self, op: Operation) -> None:
         """All lanes are at a barrier, or a record says which is not."""
-        f, look = self.e.f, self.dialect.look
+        f, look = self.e.f, self.seeing.look
         if self.mask is not None:
             missing, here = f.slot("i64"), f.slot("i64")
             f.line(f"store i64 -1, ptr {missing}")
@@ -139,7 +141,7 @@ class CheckedGroup(GroupEmitter):
             super().run_lanes(piece, body)
 
     def _is_seen(self, piece: Piece) -> bool:
-        seen = self.dialect.seen
+        seen = self.seeing.seen
         return any(
             inner in seen or inner.name in ORDERED or inner.name == "tile.while"
             for op in piece.operations for inner in op.walk()
@@ -147,7 +149,7 @@ class CheckedGroup(GroupEmitter):
 
     def _in_order(self, body: Callable[[], None]) -> None:
         """As ``lanes``, in the order of the table."""
-        f, dialect, look, known = self.e.f, self.dialect, self.dialect.look, dict(self.e.values)
+        f, dialect, look, known = self.e.f, self.dialect, self.seeing.look, dict(self.e.values)
         look.times = look.read_times(self.e)
         row = f.value(f"inttoptr i64 {look.word(self.e, w.ROW)} to ptr")
         variable, head = f.slot("i64"), f.label("lane")
@@ -185,6 +187,7 @@ class CheckedForm(Form):
         self.roots = list(roots.looked.values())
         moves = waits(kernel)
         self.look = Looking(roots.looked, lanes_of(kernel), moves)
+        self._known = roots.known
         self._block = len(plan.slots)
 
     def planner(self, kernel: Operation) -> Planner:
@@ -192,7 +195,7 @@ class CheckedForm(Form):
 
     def dialect(self, kernel: Operation, target: CodeTarget) -> CpuDialect:
         made = CheckedDialect(*dialect_arguments(kernel, target))
-        made.look, made.unproved = self.look, _unproved(kernel)
+        made.look, made.unproved = self.look, _unproved(kernel, self._known)
         made.seen = _seen(kernel, self.look.roots) | made.unproved
         self._dialect = made
         return made
@@ -272,13 +275,31 @@ def _seen(kernel: Operation, roots: Mapping[Value, Root]) -> set[Operation]:
     return found
 
 
-def _unproved(kernel: Operation) -> set[Operation]:
-    """Sums and products of indices that may leave 64 bits."""
-    found, known = set[Operation](), ranges(kernel)
+def _unproved(kernel: Operation, known: Ranges) -> set[Operation]:
+    """Sums and products of indices that may leave their type: of type index, and what an access
+    takes as an index, if it is signed. Unsigned numbers are meant to wrap."""
+    found, used = set[Operation](), _made_into_indices(kernel)
     for o in kernel.walk():
-        if o.name in _CHECKED and o.result.type == INDEX:
-            if known.interval(o.result) == integer_range(INDEX):
+        if o.name in _CHECKED and (o.result.type == INDEX or o.result in used):
+            t = scalar_type(o.result)
+            if t.is_integer and t.is_signed and known.interval(o.result) == integer_range(t):
                 found.add(o)
+    return found
+
+
+def _made_into_indices(kernel: Operation) -> set[Value]:
+    """Indices of accesses, and what they are sums, products and casts of."""
+    made = {r: o for o in kernel.walk() for r in o.results if o.name in (*_CHECKED, "tile.cast")}
+    left = [
+        v for o in kernel.walk() if o.name in ARRAY_OPERAND
+        for v in o.operands[ARRAY_OPERAND[o.name] + 1 :]
+    ]  # fmt: skip
+    found: set[Value] = set()
+    while left:
+        value = left.pop()
+        if value not in found:
+            found.add(value)
+            left += made[value].operands if value in made else ()
     return found
 
 
@@ -316,7 +337,7 @@ def release(e: LaneEmitter) -> None:
 
 
 def _exact(rule: Rule, name: str) -> Rule:
-    """The rule of a sum or product of indices, with a record where it leaves 64 bits."""
+    """The rule of a sum or product of indices, with a record where it leaves its type."""
 
     def checked(e: LaneEmitter, op: Operation) -> None:
         dialect = _dialect(e)
@@ -324,11 +345,12 @@ def _exact(rule: Rule, name: str) -> Rule:
             rule(e, op)
             return
         a, b = map(e.operand, op.operands)
-        callee = f"@llvm.{_CHECKED[name]}.with.overflow.i64"
-        e.module.declare(f"{{ i64, i1 }} {callee}(i64, i64)")
-        pair = e.f.value(f"call {{ i64, i1 }} {callee}(i64 {a}, i64 {b})")
-        result, over = (e.f.value(f"extractvalue {{ i64, i1 }} {pair}, {n}") for n in (0, 1))
-        dialect.look.fault(e, op, w.OVERFLOW, over)
+        bits = scalar_type(op.result).bits
+        callee, pair = f"@llvm.{_CHECKED[name]}.with.overflow.i{bits}", f"{{ i{bits}, i1 }}"
+        e.module.declare(f"{pair} {callee}(i{bits}, i{bits})")
+        both = e.f.value(f"call {pair} {callee}(i{bits} {a}, i{bits} {b})")
+        result, over = (e.f.value(f"extractvalue {pair} {both}, {n}") for n in (0, 1))
+        dialect.look.fault(e, op, w.OVERFLOW, over, str(bits))
         e.bind(op.result, result)
 
     return checked

@@ -18,7 +18,7 @@ from tessera_backend.cpu.checked import words as w
 from tessera_backend.cpu.checked.code import decode
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.orders import Order, group_order, lane_rows
-from tessera_backend.cpu.checked.roots import Root
+from tessera_backend.cpu.checked.roots import OF_A_LANE, Root
 from tessera_backend.cpu.run import CpuKernel
 from tessera_lang.record import dataclass, replace
 from tessera_lang.source import Span
@@ -151,7 +151,7 @@ class _Launch:
         who = _who(mine, group)
         match case:
             case w.OVERFLOW:
-                return CheckedFault("an index leaves 64 bits", span, None, (f"in {who}",))
+                return CheckedFault(f"an index leaves {cell} bits", span, None, (f"in {who}",))
             case w.ENDLESS:
                 return CheckedFault(
                     "a loop does not end: lanes are still in it after "
@@ -198,6 +198,7 @@ class _Launch:
         root = self.kernel.facts.roots[number]
         if root.local:
             index = np.unravel_index(cell, root.shape) if root.shape else ()
+            index = index[:-1] if root.argument == OF_A_LANE else index
         else:
             index = _index(self.layouts[root.argument], cell)
         return f"{root.name}[{', '.join(str(int(i)) for i in index)}]"

@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias, cast
 from tessera_backend.cpu.checked.words import KINDS, Kind
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_lang.analysis.own_cells import owned
-from tessera_lang.analysis.shared_check import check_shared
+from tessera_lang.analysis.ranges import Ranges
+from tessera_lang.analysis.shared_check import is_proved
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
 from tessera_lang.record import dataclass
 from tessera_lang.target.plan import LaunchPlan, Slot
@@ -25,10 +26,14 @@ WHAT: dict[str, Kind] = {
 }  # fmt: skip
 
 
+OF_A_GROUP, OF_A_LANE = -1, -2
+"""Instead of an argument's number. Lanes have their parts of a buffer along its last axis."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Root:
-    """An array or a shared buffer. ``argument``: its number, -1 for a buffer; ``fresh``: nobody
-    has written it when the kernel begins."""
+    """An array or a buffer. ``argument``: its number, or whose buffer it is; ``fresh``: nobody has
+    written it when the kernel begins."""
 
     name: str
     argument: int
@@ -46,11 +51,12 @@ class Root:
 class Roots:
     """``looked``: by the value whose memory it is, in order; ``proved``: names of what needs no
     look, as lanes meet there by atomics at most, that reach them all; ``blind``: of what cannot be
-    looked at."""
+    looked at; ``known``: the ranges of the kernel."""
 
     looked: dict[Value, Root]
     proved: tuple[str, ...]
     blind: tuple[str, ...]
+    known: Ranges
 
 
 def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
@@ -58,8 +64,8 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
     looked: dict[Value, Root] = {}
     proved: list[str] = []
     blind: list[str] = []
-    safe = buffers_proved(kernel, plan)
-    alone = owned(kernel)
+    alone, known = owned(kernel)
+    safe = buffers_proved(kernel, known)
     arguments = {a: n for n, a in enumerate(kernel.regions[0].arguments)}
     for value, found in uses.items():
         number = arguments.get(value, -1)
@@ -75,7 +81,7 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
             looked[value] = root
         else:
             proved.append(root.name)
-    return Roots(looked, tuple(proved), tuple(blind))
+    return Roots(looked, tuple(proved), tuple(blind), known)
 
 
 def _uses(kernel: Operation) -> dict[Value, Uses]:
@@ -100,8 +106,10 @@ def _uses(kernel: Operation) -> dict[Value, Uses]:
 
 def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found: Uses) -> Root:
     t = value.type
+    if isinstance(t, BufferType) and t.space == "local":
+        return Root(value.name, OF_A_LANE, t.dtype.bytes, ("write",), True, t.shape)
     if isinstance(t, BufferType):
-        return Root(value.name, -1, t.dtype.bytes, _kinds(found, fresh=True), True, t.shape)
+        return Root(value.name, OF_A_GROUP, t.dtype.bytes, _kinds(found, fresh=True), True, t.shape)
     if not isinstance(t, PointerType):
         raise TypeError("memory is an array or a buffer")
     parameter = slot.parameter if slot is not None else -1
@@ -124,11 +132,8 @@ def _may_meet(root: Root, found: Uses) -> bool:
     return root.fresh and "read" in found or set(found) != {"atomic"}
 
 
-def buffers_proved(kernel: Operation, plan: LaunchPlan) -> bool:
-    if not any(o.name in ("tile.shared.alloc", "tile.local.alloc") for o in kernel.walk()):
-        return True
-    found = check_shared(kernel, plan)
-    return (found.races, found.unwritten) == ("proved", "proved")
+def buffers_proved(kernel: Operation, known: Ranges) -> bool:
+    return is_proved(kernel, known)
 
 
 def waits(kernel: Operation) -> bool:

@@ -17,6 +17,7 @@ from tessera_lang.driver import pipeline
 from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
+from tessera_lang.record import replace
 from tessera_lang.target.machine import MACHINES
 from tessera_lang.types.dtype import F32
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
@@ -113,12 +114,41 @@ def asked(made: Kernel, arch: str = "sm_90a") -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("n", "rows_ahead"), [(8192, None), (32768, 132), (65536, 66), (131072, 33), (4095, 660)]
+    ("n", "rows_ahead"), [(8192, None), (32768, 132), (65536, None), (4095, 660)]
 )
 def test_groups_with_little_on_its_way_ask_for_the_row_behind(
     n: int, rows_ahead: int | None
 ) -> None:
     assert asked(rows(n, m=4096)) == [None if rows_ahead is None else (0, rows_ahead)]
+
+
+def early(made: Kernel, units: int = 132) -> ForMachine:
+    program, _ = pipeline.schedule(made.program)
+    return pipeline.for_machine(program, made.plan, replace(MACHINES["sm_90a"], units=units))
+
+
+@pytest.mark.parametrize(("n", "m", "stays"), [(131072, 4096, True), (131072, 8, False)])
+def test_groups_that_share_rows_stay_where_there_are_many(n: int, m: int, stays: bool) -> None:
+    made = early(rows(n, m))
+    loads = [o for o in schedule_of(made).walk() if o.name.endswith("schedule.load")]
+    assert [bool(o.attributes.get("early")) for o in loads] == [stays]
+    assert made.lowered is not None
+    assert made.lowered[1].persistent == stays
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 40000), (3, 40001), (4, 65536)])
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_the_next_row_is_loaded_early(m: int, n: int, most: int) -> None:
+    """One multiprocessor, so that few rows are many; as many clusters at once as there may be."""
+    made = early(rows(n, m), units=1)
+    assert made.lowered is not None
+    program, plan = made.lowered
+    assert plan.persistent
+    x = np.random.default_rng(5).standard_normal((m, n)).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    machine.launch(program, plan, x, y, most=most)
+    want = x / np.abs(x).sum(1, keepdims=True) + x.max(1, keepdims=True)
+    np.testing.assert_allclose(y, want, rtol=1e-5)
 
 
 def test_an_extent_that_changes_with_the_row_is_not_asked_for() -> None:
@@ -150,6 +180,6 @@ def test_lines_are_asked_for_as_the_machine_does(arch: str, text: str) -> None:
 
 def test_rows_behind_the_last_are_not_asked_for() -> None:
     """Each ask is under a condition: what it asks for must be in the array."""
-    _, ptx = resources(rows(131072, m=4096))
+    _, ptx = resources(rows(32768, m=4096))
     lines = [line.strip() for line in ptx.splitlines() if "prefetch" in line]
     assert lines and all(line.startswith("@%p") for line in lines)

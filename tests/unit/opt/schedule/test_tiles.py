@@ -17,7 +17,7 @@ HOPPER = machine_named("cuda", "sm_90a")
 MEASURED = [
     ((512, 512, 512), (64, 32, 128)),
     ((1024, 1024, 1024), (64, 128, 64)),
-    ((1000, 1000, 1000), (128, 128, 64)),
+    ((1000, 1000, 1000), (64, 128, 64)),
     ((2048, 2048, 2048), (128, 256, 64)),
     ((256, 8192, 28672), (128, 128, 64)),
     ((16, 8192, 8192), (16, 64, 128)),
@@ -44,6 +44,23 @@ def test_one_wave_neither_stays_nor_clusters(size: int) -> None:
     found = decided(size, size, size).attributes
     assert found["persistent"] is False
     assert "cluster" not in found
+
+
+def test_one_wave_shares_copies_whose_lines_lie_across_those_of_the_cache() -> None:
+    found = decided(1000, 1000, 1000).attributes
+    assert found["cluster"] == (2, 1)
+    assert found["persistent"] is False
+
+
+@pytest.mark.parametrize(("rows", "hints"), [(16, 1), (1024, 0)])
+def test_the_cache_lets_go_first_of_what_is_read_once(rows: int, hints: int) -> None:
+    """The wide matrix, where one row of tiles reads it; of several each reads it again."""
+    kernel = decided(rows, 8192, 8192)
+    assert sum(o.attributes.get("hint") == "first" for o in kernel.walk()) == hints
+
+
+def test_what_the_cache_can_hold_stays() -> None:
+    assert not any("hint" in o.attributes for o in decided(16, 1024, 1024).walk())
 
 
 def test_several_waves_do() -> None:
