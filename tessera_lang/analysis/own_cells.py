@@ -2,8 +2,8 @@
 
 Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same
 sum of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told
-from the sum, digit by digit. Sound: what is not understood belongs to nobody. Must not know passes,
-syntax or targets.
+from the sum, digit by digit; or a guard lets one lane only come there. Sound: what is not
+understood belongs to nobody. Must not know passes, syntax or targets.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ class _Axis:
 
 @dataclass(slots=True)
 class _Seen:
-    """``axes`` of each pointer: None where accesses differ, or nothing is known."""
+    """``axes`` of each pointer: None where accesses differ, or nothing is known. ``one``: ids that
+    guards hold to one number in all accesses."""
 
     pointers: dict[Value, Value]
     ids: dict[int, Id] = field(default_factory=dict[int, Id])
     axes: dict[Value, list[_Axis | None]] = field(default_factory=dict[Value, "list[_Axis | None]"])
+    one: dict[Value, set[tuple[Id, int]]] = field(
+        default_factory=dict[Value, "set[tuple[Id, int]]"]
+    )
 
     def access(self, state: State, o: Operation) -> None:
         at = ACCESSES[o.name]
@@ -47,6 +51,11 @@ class _Seen:
         for key, atom in state.atoms.items():
             if isinstance(key, tuple) and key[0] in ("lane", "group"):
                 self.ids[atom] = cast("Id", key)
+        held = {
+            (i, low) for atom, i in self.ids.items()
+            for low, high in [state.known.range(Linear(((atom, 1),)))] if low == high
+        }  # fmt: skip
+        self.one[pointer] = self.one.get(pointer, held) & held
         found = [self._axis(state, v) for v in o.operands[at + 1 :]]
         before = self.axes.get(pointer)
         if before is None:
@@ -99,7 +108,8 @@ def owned(kernel: Operation) -> tuple[set[Value], Ranges]:
     other = _used_otherwise(kernel, views)
     found = {
         pointer for pointer, axes in seen.axes.items()
-        if pointer not in other and _are_told(_told(axes, seen.ids, group), group, rank)
+        if pointer not in other
+        and _are_told(_told(axes, seen.ids, group) | {i for i, _ in seen.one[pointer]}, group, rank)
     }  # fmt: skip
     return found, known
 

@@ -237,23 +237,29 @@ def _beside(operation: Operation) -> int:
 
 def _fragments(dot: Operation) -> int:
     """What a product holds of operands in memory: one step of the matrix units, or those terms
-    of multiply-adds that are read at once."""
+    of multiply-adds that are read at once: where lines of the contraction are read, all terms of
+    one operand, and of the other one line and the next."""
     tile = dot.result.type
     assert isinstance(tile, TileType) and isinstance(tile.layout, RegisterLayout)
     held = canonical(tile.layout)
-    total = 0
+    sides: list[tuple[int, int, int]] = []
     for operand, along in zip(dot.operands[:2], (1, 0), strict=True):
         t = operand.type
-        if not isinstance(t, BufferType):
-            continue
-        across = 1 - along
-        count = prod(m.extent for m in held.registers if m.axis == across)
-        major = (t.layout or SharedLayout()).major
-        steps = 1
-        if (along == 1) == (major == 1):
-            steps = gcd(t.shape[len(t.shape) - 2 + along], 16 // t.dtype.bytes)
-        total += max(1, count * steps * t.dtype.bits // 32)
-    return total
+        if isinstance(t, BufferType):
+            count = prod(m.extent for m in held.registers if m.axis == 1 - along)
+            major = (t.layout or SharedLayout()).major
+            by_lines = (along == 1) == (major == 1)
+            deep = t.shape[len(t.shape) - 2 + along]
+            sides.append((count, gcd(deep, 16 // t.dtype.bytes) if by_lines else 1, t.dtype.bits))
+    steps = max((s for _, s, _ in sides), default=1)
+    alone = all(bits >= 32 for *_, bits in sides) and dot.attributes["precision"] == "exact"
+    if not alone or steps == 1:
+        return sum(max(1, count * s * bits // 32) for count, s, bits in sides)
+    outer = next(i for i, (_, s, _) in enumerate(sides) if s > 1)
+    return sum(
+        min(count, 2 if i == outer else count) * steps * bits // 32
+        for i, (count, _, bits) in enumerate(sides)
+    )
 
 
 def _pieces(copy: Operation) -> int:

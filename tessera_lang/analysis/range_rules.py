@@ -197,7 +197,7 @@ def _part_of_product(state: State, a: Linear, b: Linear, quotient: Linear) -> No
                 state.known.holds((other - quotient).shifted(-1))
 
 
-def _divides_something(state: State, b: Linear) -> bool:
+def divides_something(state: State, b: Linear) -> bool:
     """Whether a factor is at least 1 since its product is."""
     return any(
         b in factors and state.known.proves(product.shifted(-1), 1)
@@ -214,7 +214,7 @@ def _mod(state: State, operation: Operation) -> None:
         state.define(operation.result, rest)
         return
     form = _atom(state, operation, interval.modulo(left, right))
-    if right[0] >= 1 or _divides_something(state, b):
+    if right[0] >= 1 or divides_something(state, b):
         state.known.holds((b - form).shifted(-1))
         if left[0] >= 0:
             state.known.holds(a - form)

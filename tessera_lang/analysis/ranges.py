@@ -24,7 +24,7 @@ from tessera_lang.analysis.range_access import (
     touch_whole,
 )
 from tessera_lang.analysis.range_premises import see_premise
-from tessera_lang.analysis.range_rules import apply_rule, assume
+from tessera_lang.analysis.range_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.range_state import Access, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.record import dataclass, field
@@ -91,7 +91,7 @@ class _Walk(State):
         value = operation.operands[ZERO_REPORTS[operation.name]]
         if is_integer(value):
             low, high = self.range(value)
-            if low > 0 or high < 0:
+            if low > 0 or high < 0 or divides_something(self, self.form(value)):
                 self.result.nonzero.add(operation)
 
 

@@ -29,6 +29,7 @@ from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 
+ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc")
 Verdict = Literal["none", "proved", "witness", "not proved"]
 _OF_TILES = frozenset(definition.name for definition in TILE_LEVEL_OPS)
 _MAX_LANES = 16  # that are traced for a suspicion of a race
@@ -51,7 +52,7 @@ def check_shared(
     known: Ranges | None = None,
 ) -> SharedMemoryCheck:  # fmt: skip
     """The check of a kernel whose barriers every lane gets to."""
-    if not any(o.name in ("tile.shared.alloc", "tile.local.alloc") for o in kernel.walk()):
+    if not any(o.name in ALLOCATIONS for o in kernel.walk()):
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")
@@ -66,16 +67,28 @@ def check_shared(
     return found
 
 
-def is_proved(kernel: Operation, known: Ranges) -> bool:
-    """Whether both verdicts are "proved" or there is nothing to prove, without a look for
-    witnesses where not."""
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """Buffers of which a verdict is not "proved", without a look for witnesses."""
+
+    races: frozenset[Value]
+    reads: frozenset[Value]
+
+
+def unproved_buffers(kernel: Operation, known: Ranges) -> Unproved:
+    every = frozenset(o.result for o in kernel.walk() if o.name in ALLOCATIONS)
     if any(_by_tiles(o) for o in kernel.walk()):
-        return False
+        return Unproved(every, every)
     try:
         memory = walk_lanes(kernel, uniformity(kernel), known)
     except GivesUp:
-        return False
-    return not (memory.suspicions or memory.uncertain_reads)
+        return Unproved(every, every)
+    return Unproved(
+        frozenset(
+            s.first.operation.operands[BUFFER_AT[s.first.operation.name]] for s in memory.suspicions
+        ),
+        frozenset(memory.uncertain_reads.values()),
+    )
 
 
 def _by_tiles(operation: Operation) -> bool:

@@ -192,7 +192,8 @@ def _plain(walk: _Walk, operation: Operation) -> None:
         one = extent == 1 or extent == (1,)
         walk.raise_to(value, Level.CONSTANT if one else Level.VARYING)
     elif name in _FROM_WARPS:
-        most = 1 if name == "tile.warp_shuffle" else 32  # the others give a warp one value
+        own = name in ("tile.warp_shuffle", "tile.warp_match")
+        most = 1 if own else 32  # the others give a warp one value
         walk.raise_to(value, Level.VARYING if prod(walk.lanes) > most else Level.UNIFORM)
     elif name in _UNIFORM:
         walk.raise_to(value, Level.UNIFORM)

@@ -17,6 +17,8 @@ from tessera_lang.target.backend import Artifact
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 
+_FEW = 512
+"""Bytes of registers in memory, of a lane."""
 Compile = Callable[[Program, LaunchPlan], Artifact]
 
 
@@ -31,6 +33,9 @@ def without_spills(
         other = for_machine(scheduled.program, scheduled.plan, machine, timings, best.relief + 1)
         if other.lowered is None or _shape(other) == _shape(best):
             break
+        few = artifact.resources.spill_bytes <= _FEW
+        if few and _asynchronous(other) < _asynchronous(best):
+            break  # a few registers in memory cost less than products that lanes wait for
         tried = compiled(*other.lowered)
         if tried.resources.spill_bytes >= artifact.resources.spill_bytes:
             break
@@ -40,6 +45,12 @@ def without_spills(
         return artifact
     warning = _warning(best, artifact.resources.spill_bytes)
     return replace(artifact, diagnostics=(*artifact.diagnostics, warning))
+
+
+def _asynchronous(made: ForMachine) -> int:
+    """How many products run by themselves."""
+    dots = (o for o in made.schedule.walk() if o.name == "tessera.schedule.dot")
+    return sum(o.attributes.get("unit") == "wgmma" for o in dots)
 
 
 def _shape(made: ForMachine) -> tuple[object, object, object]:

@@ -11,7 +11,7 @@ import os
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
-from tessera_lang.evaluate.builtin import BUILTINS
+from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.operators import not_built
@@ -31,6 +31,11 @@ _LATER = {
     "op": "graph functions", "schedule": "schedules", "tile": "tile operations",
     "dist": "distribution", "graph": "graph functions", "fast": "`fast` mathematics",
 }  # fmt: skip
+
+
+def _no_member(call: ast.Call, head: str, member: str, *helps: str) -> HostFault:
+    at = call.function.name_span if isinstance(call.function, ast.Attribute) else call.span
+    return fault("T0104", f"`{head}` has no `{member}`", at, helps=helps)
 
 
 class Calls(Expressions):
@@ -105,8 +110,9 @@ class Calls(Expressions):
 
         close = get_close_matches(name, list(BUILTINS), n=1, cutoff=0.8)
         if close:
-            helps = (f"did you mean `{close[0]}`?",)
-            return fault("T0817", f"`{head}` has no `{member}`", call.function.span, helps=helps)
+            return _no_member(call, head, member, f"did you mean `{close[0]}`?")
+        if head == "op" and member not in OP_LATER:
+            return _no_member(call, head, member)
         if head in _LATER:
             return not_built(f"`{name}`, one of the {_LATER[head]},", call.function.span)
         if head == "math":

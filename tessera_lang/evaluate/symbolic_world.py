@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, cast
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.record import dataclass
+from tessera_lang.target.counting import arange_count
 from tessera_lang.target.world import Filling, KernelReference, Reduction, WorldFault
 from tessera_lang.types.dtype import BOOL, F32, I32, I64, U32, DType, common_dtype
 
@@ -79,8 +80,7 @@ class SymbolicWorld:
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
         if is_unknown((start, stop, step)):
             return SymbolicArray(dtype, (Unknown("int"),))
-        count = max(0, -int(-((stop - start) / step) // 1))
-        return SymbolicArray(dtype, (count,))
+        return SymbolicArray(dtype, (arange_count(start, stop, step, dtype),))
 
     def random(self, shape: object, dtype: DType, seed: int, low: float, high: float) -> object:
         return SymbolicArray(dtype, _sizes(shape))
@@ -178,7 +178,9 @@ class SymbolicWorld:
             return SymbolicArray(dtype, None)
         rank = len(source.shape)
         if not -rank <= axis < rank:
-            raise WorldFault(f"axis {axis} of the array {source}, which has rank {rank}")
+            raise WorldFault(
+                f"axis {axis} of the array {source}, which has rank {rank}", code="T0807"
+            )
         at = axis % rank
         return SymbolicArray(dtype, (*source.shape[:at], *source.shape[at + 1 :]))
 
@@ -196,7 +198,7 @@ class SymbolicWorld:
         sizes = source.shape or ()
         if len(sizes) < 2 or (kind == "T" and len(sizes) != 2):
             needs = "rank 2" if kind == "T" else "rank 2 or more"
-            raise WorldFault(f"`.{kind}` takes an array of {needs}, not {source}")
+            raise WorldFault(f"`.{kind}` takes an array of {needs}, not {source}", code="T0833")
         return SymbolicArray(source.dtype, (*sizes[:-2], sizes[-1], sizes[-2]))
 
     def truth(self, array: object) -> bool:
@@ -233,12 +235,15 @@ def _agree(a: tuple[Size, ...], b: tuple[Size, ...], left: str, right: str) -> t
     if len(a) != len(b):
         raise WorldFault(
             f"{left} has rank {len(a)} and {right} has rank {len(b)}",
+            code="T0834",
             helps=("write the missing axis: `v[:, None]`",),
         )
     sizes: list[Size] = []
     for axis, (x, y) in enumerate(zip(a, b, strict=True)):
         if isinstance(x, int) and isinstance(y, int) and x != y and 1 not in (x, y):
-            raise WorldFault(f"axis {axis}: {left} has size {x} and {right} has size {y}")
+            raise WorldFault(
+                f"axis {axis}: {left} has size {x} and {right} has size {y}", code="T0834"
+            )
         sizes.append(y if x == 1 or isinstance(x, Unknown) else x)
     return tuple(sizes)
 
@@ -262,19 +267,20 @@ def _reshaped(source: SymbolicArray, shape: tuple[Size, ...] | None) -> tuple[Si
         return None
     sizes: list[Size] = list(shape)
     if len([s for s in sizes if s == -1]) > 1:
-        raise WorldFault("a reshape infers one size, not several")
+        raise WorldFault("a reshape infers one size, not several", code="T0834")
     total = _product(source.shape)
     rest = _product(tuple(s for s in sizes if s != -1))
     if -1 in sizes:
         inferred: Size = Unknown("int")
         if total is not None and rest is not None:
             if rest == 0 or total % rest:
-                raise WorldFault(f"{source} cannot be seen as {_shape_text(shape)}")
+                raise WorldFault(f"{source} cannot be seen as {_shape_text(shape)}", code="T0834")
             inferred = total // rest
         sizes[sizes.index(-1)] = inferred
     elif total is not None and rest is not None and total != rest:
         raise WorldFault(
-            f"{source} has {total} elements and the shape {_shape_text(shape)} has {rest}"
+            f"{source} has {total} elements and the shape {_shape_text(shape)} has {rest}",
+            code="T0834",
         )
     return tuple(sizes)
 

@@ -15,7 +15,6 @@ from tessera_lang.lower.operators import dtype_of, truth
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U32, DType
 
-
 WARP = 32
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tessera_lang.evaluate.builtin import OP_LATER
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES
 
@@ -152,8 +153,8 @@ BARE = (
 
 LANE_ONLY = (
     *PLAIN_IDS, *AXIS_IDS, *(f"atomic_{n}" for n in ATOMIC_OPERATIONS), "atomic_cas", "atomic_load",
-    "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, WARP_MATCH, "tbarrier", "tfence",
-    "tshared.alloc", "tlocal.alloc",
+    "atomic_store", *WARP_NUMBERS, "warp_shuffle", *WARP_CONDITIONS, WARP_MATCH, "tbarrier",
+    "tfence", "tshared.alloc", "tlocal.alloc",
 )  # fmt: skip
 """What makes no sense in a tile kernel: there are no lanes to name."""
 
@@ -175,13 +176,8 @@ OP_BUILT = (
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
-OP_LATER = (
-    "kernel", "autotunable", "tile_range", "shared", "prefetch", "barrier", "matmul", "softmax",
-    "relu", "gelu", "silu", "exp", "log", "sqrt", "tanh", "layernorm", "rmsnorm", "transpose",
-    "concat", "gather", "fft", "ifft", "conv2d", "window", "causal", "scan", "clamp", "where",
-    "mul", "add", "iota", "cumsum", "prod", "var", "exp2", "log2", "log1p", "rsqrt", "sin", "cos",
-    "erf", "sigmoid", "floor", "ceil", "round", "trunc",
-)  # fmt: skip
+HOST_ONLY = ("int", "float", "str", "math.tan")
+"""What plain functions have when the host program runs them, and kernels have not."""
 
 NAMESPACES_LATER: dict[str, str] = {
     "schedule": "schedules", "tile": "tile operations", "dist": "distribution",

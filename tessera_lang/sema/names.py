@@ -84,7 +84,8 @@ class NameChecker:
             return
         symbol = self.symbol(e)
         if symbol is None:
-            self._undefined(e)
+            if self.place != "any" or e.id not in builtins.HOST_ONLY:
+                self._undefined(e)
             return
         self.scope.symbols[e] = symbol
         if isinstance(symbol, Builtin):
@@ -143,7 +144,8 @@ class NameChecker:
             self.scope.symbols[e.value] = base
         symbol = self.scope.member(base, e.name)
         if symbol is None:
-            self._no_member(e, base)
+            if self.place != "any" or f"{base.name}.{e.name}" not in builtins.HOST_ONLY:
+                self._no_member(e, base)
             return True
         self.scope.symbols[e] = symbol
         if isinstance(symbol, Builtin):

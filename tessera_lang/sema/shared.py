@@ -95,8 +95,9 @@ def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.
     if not isinstance(element, DType):
         return c.report("T0218", f"the second argument of `{name}` is a dtype", dtype.span)
     if not _is_shape(sizes):
+        what = "shared memory" if name == "tshared.alloc" else f"`{name}`"
         return c.report(
-            "T0309", f"the shape of {'shared memory' if name == 'tshared.alloc' else '`tlocal.alloc`'} must be known at compile time", shape.span,
+            "T0309", f"the shape of {what} must be known at compile time", shape.span,
             "positive integers, as in `(64, 32)`",
             helps=("use a compile-time parameter: `def k[N: int = 64](...)`",),
         )  # fmt: skip

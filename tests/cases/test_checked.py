@@ -231,6 +231,22 @@ def test_a_run_says_what_it_has_looked_at(
     assert "--checked runs on the CPU" in capsys.readouterr().err
 
 
+def test_the_first_group_with_a_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that share nothing that is looked at run on all cores."""
+    monkeypatch.setenv("TESSERA_LANE_ORDER", "forward")
+    monkeypatch.setattr("tessera_backend.cpu.checked.kernel.thread_count", lambda: 4)
+    body = ("g = grid_tile_linear_id()\ns = tshared.alloc((64,), i32)\ns[i] = 1\ntbarrier()\n"
+            "out[g] = s[p[g]]\ntbarrier()\ns[p[g]] = i32(i)")  # fmt: skip
+    k = kernel("p: i32[n], out: mut i32[n]", body, groups=40)
+    right = index(np.tile(LANES, 40))
+    out = np.zeros(2560, np.int32)
+    k(right, out)
+    assert out.all()
+    for wrong in (39, 20, 3):
+        right[wrong * 64 + 9] = 8
+        assert f"lane 9 of group {wrong} writes s[8]" in found(k, right, out)
+
+
 AFTER_A_RELEASE = """
 @kernel tile[(2,)] grid[(2,)]
 def k(x: mut i32[n], flag: mut i32[1], out: mut i32[n]):

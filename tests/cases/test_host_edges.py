@@ -90,3 +90,23 @@ def test_a_function_counts_where_its_arrays_are(n: int, target: str) -> None:
         assert np.array_equal(np.asarray(a), k)
         assert np.array_equal(np.asarray(b), (k + 2.5).astype(np.float16))
         assert np.array_equal(np.asarray(c), (n - k).astype(np.int8))
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 101, 200, 100_000])
+def test_an_array_that_was_resized_is_not_written(size: int) -> None:
+    """A bound launch wrote to memory that NumPy had given back."""
+    m: Any = tessera.compile(
+        "@kernel tile[(32,)] grid[(ceil_div(n, 32),)]\ndef clear(x: mut f32[n]):\n"
+        "    i = grid_tile_linear_id()\n    if i < n: x[i] = 0.0\n",
+        target="cpu",
+    )
+    x = np.ones(100, np.float32)
+    again = m.clear.bind(x)
+    again()
+    assert not x.any()
+    x.resize(size, refcheck=False)
+    with pytest.raises(tessera.TesseraError, match="T0851"):
+        again()
+    view = np.ones(100, np.float32)[10:20]
+    m.clear.bind(view)()
+    assert view.base is not None and view.base.sum() == 90

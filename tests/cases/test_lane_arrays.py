@@ -116,9 +116,9 @@ def test_registers_are_limited(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_wrong_programs(tmp_path: Path, old: str, new: str, code: str, words: str) -> None:
     assert old in CHOSEN
+    zeros = np.zeros(64, np.int32)
     with pytest.raises(tessera.TesseraError) as caught:
-        program = loaded(tmp_path, CHOSEN.replace(old, new))
-        program.chosen[1](np.zeros(64, np.int32), np.zeros(64, np.int32))
+        loaded(tmp_path, CHOSEN.replace(old, new)).chosen[1](zeros, zeros.copy())
     assert f"[{code}]" in str(caught.value) and words in str(caught.value)
 
 

@@ -111,7 +111,8 @@ def test_a_huge_integer_is_refused_in_few_words(name: str, digits: int, sign: in
 def test_the_largest_numbers_are_taken() -> None:
     m: Any = tessera.compile(KERNELS, target="cpu")
     for name, dtype in {**FLOATS, "f64": np.float64}.items():
-        largest, out = float(ml_dtypes.finfo(dtype).max), np.zeros(1, dtype)
+        largest: Any = float(ml_dtypes.finfo(dtype).max)
+        out = np.zeros(1, dtype)
         m.scalar(largest, out, T=name)
         assert float(out[0]) == largest
     out = np.zeros(1)

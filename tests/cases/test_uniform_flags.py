@@ -139,12 +139,13 @@ def test_loops_until_a_flag_falls(
     out, turns, totals = np.zeros_like(x), np.zeros(5, np.int32), np.zeros(5, np.int32)
     m.halved(x, out, turns)
     m.until(x, totals)
-    for g, row in enumerate(x):
-        v, count, total = row.copy(), 1, 0
-        while (v > 1).any():
-            total += int(v.sum())
-            v, count = np.where(v > 1, v // 2, v), count + 1
-        w, total = row.copy(), 0
+    for g in range(len(x)):
+        v, count, total = x[g].copy(), 1, 0
+        while v.max() > 1:
+            v[v > 1] //= 2
+            count += 1
+        w = x[g].copy()
         while w.max() > 1:
-            total, w = total + int(w.sum()), w // 2
+            total += int(w.sum())
+            w //= 2
         assert np.array_equal(out[g], v) and turns[g] == count and totals[g] == total

@@ -22,6 +22,8 @@ from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.orders import ORDERS, Order
 from tessera_backend.runtime.binding import MappedArray
 
+from tessera_lang.analysis.shared_check import ALLOCATIONS, Unproved
+from tessera_lang.ir.core import Operation
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.types.dtype import F32
 from tests.fuzz.checker import (
@@ -37,7 +39,12 @@ from tests.unit.lowering import lower_source
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 GROUPS = 2
-PROOF = "tessera_backend.cpu.checked.roots.buffers_proved"
+PROOF = "tessera_backend.cpu.checked.roots.unproved_buffers"
+
+
+def _nothing_proved(kernel: Operation, known: object) -> Unproved:
+    every = frozenset(o.result for o in kernel.walk() if o.name in ALLOCATIONS)
+    return Unproved(every, every)
 
 
 class Checked:
@@ -46,7 +53,7 @@ class Checked:
     def __init__(self, kernel: Kernel) -> None:
         program, plan, _ = lower_source(kernel.text())
         options = TargetOptions("cpu", optimize=0, checked=True)
-        with patch(PROOF, return_value=False):
+        with patch(PROOF, _nothing_proved):
             artifact = BACKEND.compile(program, plan, options, ())
         self.kernel, self.plan = CheckedKernel(artifact), artifact.plan
         self.x = np.random.default_rng(0).standard_normal(ROUNDS * kernel.lanes, np.float32)

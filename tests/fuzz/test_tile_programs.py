@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tessera_lang.driver import pipeline
 from tessera_lang.opt.schedule import split, stream
 from tessera_lang.opt.schedule.cost import Work, cycles, in_parts
 from tessera_lang.target.machine import Machine
@@ -70,6 +73,20 @@ def test_programs_whose_turns_are_dealt_out(place: str, monkeypatch: pytest.Monk
     for seed in range(400, 430):
         found = tried(seed, place, (), Products(), calls=1)
         assert not found, str(found[0])
+
+
+@pytest.mark.parametrize("seed", [30, 64, 97, 134, 169])
+def test_tiles_that_lanes_bring_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where lanes had too few registers for whole tiles."""
+    usual = pipeline.for_machine
+
+    def again(program: Any, plan: Any, machine: Machine, timings: Any = None) -> Any:
+        return usual(program, plan, machine, timings, 1)
+
+    monkeypatch.setattr(pipeline, "for_machine", again)
+    monkeypatch.setenv("TESSERA_CACHE", "off")
+    found = tried(seed, "sm_90a", (), Products())
+    assert not found, str(found[0])
 
 
 def test_where_the_products_go() -> None:

@@ -33,7 +33,7 @@ def guarded(name: str) -> dict[str, set[str]]:
     for program, plan in session.lowered(path):
         kernel = run_passes(program, TILE).operations[0]
         found.setdefault(plan.kernel, set()).update(
-            operation.operands[ACCESSES[operation.name]].name.rpartition("_")[0]
+            operation.operands[ACCESSES[operation.name]].name
             for operation in kernel.walk()
             if operation.attributes.get("bounds") == "guarded"
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
 
@@ -187,6 +187,22 @@ class CpuKernel:
                 self._group_time = (perf_counter() - begin) * most / total
 
         return run
+
+    def run_each(
+        self, blocks: Sequence[ctypes.Array[ctypes.c_int64]], groups: tuple[int, ...]
+    ) -> None:
+        """Runs all groups, each thread with the slots of a block of its own."""
+        gx, gy, gz = (*groups, 1, 1)[:3]
+        total, left = gx * gy * gz, list(blocks)
+        counter = ctypes.c_int64(0)
+        sizes = tuple(map(ctypes.c_int64, (total, gx, gy, gz)))
+        chunk = ctypes.c_int64(max(1, min(total // (len(left) * 8), 4096)))
+        call, size, scratch = self._call, self._scratch, _LOCAL.scratch
+
+        def work() -> None:
+            call(ctypes.byref(left.pop()), ctypes.byref(counter), *sizes, chunk, scratch(size))
+
+        _pool.run(work, len(left))
 
 
 def _run_nothing() -> None:

@@ -85,7 +85,8 @@ def _address(e: LaneEmitter, access: Access) -> str:
     if place.layout is not None:
         return _laid_out(e, access, place.layout)
     inside = access.bounds != "off"
-    if inside and e.dialect.small and access.indices:
+    # Of shared memory the sum is of 32 bits anyway, and in parts that do not change in loops.
+    if inside and e.dialect.small and access.indices and place.space in ("global", "constant"):
         return _near(e, access)
     wrap = " nsw" if inside else ""
     offset = ""

@@ -131,13 +131,12 @@ def _by_steps(side: Side) -> bool:
 
 def _registers(sides: Sequence[Side], layout: RegisterLayout, steps: int) -> int:
     """Registers of a lane for both operands of ``steps`` terms, those of one term where each is
-    read when it is needed, those of a column and the next where columns are."""
+    read when it is needed."""
     total = 0
     for side in sides:
-        held = len(registers_at(_lane_layout(layout, side, 1), 2))
-        by_steps = _by_steps(side)
-        lines = min(held, 2) if by_steps and side.along == 0 else held
-        total += lines * (steps if by_steps else 1) * side.dtype.bytes // 4
+        held = registers_at(_lane_layout(layout, side, 1), 2)
+        terms = steps if _by_steps(side) else 1
+        total += len(held) * terms * side.dtype.bytes // 4
     return total
 
 
@@ -236,7 +235,7 @@ def _turn(
     layout = layout_of(tile)
     made = dict(accumulator)
     left, right = (_operand(e, side, layout, steps) for side in (a, b))
-    places = _in_turn(made, steps, by_columns=_by_steps(b))
+    places = _in_turn(a, b, made, steps)
     for start in range(*extent, steps):
         x, y = left(start), right(start)
         wide_x = {at: convert(e, v, a.dtype, tile.dtype) for at, v in x.items()}
@@ -247,19 +246,16 @@ def _turn(
     return made
 
 
-def _in_turn(made: Values, steps: int, by_columns: bool) -> list[tuple[int, int, int]]:
-    """Rows, columns and steps of the multiply-adds of a turn. Every sum takes its terms in order,
-    and each multiply-add has a factor of the one before: a lane reads two registers in a cycle,
-    and of three one is kept from the cycle before. ``by_columns``: several terms of a column are
-    read at once, and used before those of the next."""
-    rows = sorted({row for row, _ in made})
-    columns = sorted({column for _, column in made})
-    lines = [(column, k) for k in range(steps) for column in columns]
-    places: list[tuple[int, int, int]] = []
-    for column, k in sorted(lines) if by_columns else lines:
-        places += [(row, column, k) for row in rows if (row, column) in made]
-        rows.reverse()
-    return places
+def _in_turn(a: Side, b: Side, made: Values, steps: int) -> list[tuple[int, int, int]]:
+    """Rows, columns and steps of the multiply-adds of a turn. Every sum takes its terms in order;
+    outermost is the axis whose lines are read with several steps at once, so that the reads lie
+    evenly between the multiply-adds and not all before the first."""
+    places = [(row, column, k) for row, column in made for k in range(steps)]
+    if _by_steps(a):
+        return sorted(places, key=lambda at: (at[0], at[2], at[1]))
+    if _by_steps(b):
+        return sorted(places, key=lambda at: (at[1], at[2], at[0]))
+    return sorted(places, key=lambda at: (at[2], at[0], at[1]))
 
 
 def _operand(e: LaneEmitter, side: Side, layout: RegisterLayout, steps: int) -> mma.Operand:

@@ -148,7 +148,10 @@ class Placed:
     def moved(self) -> Callable[[], bool]:
         """A check that every array of the caller is still where it was."""
         direct = [
-            (raw.data_ptr if is_torch(raw.__class__) else partial(_address, raw), v.pointer)
+            (
+                raw.data_ptr if is_torch(raw.__class__) else partial(_address, raw, raw.nbytes),
+                v.pointer,
+            )
             for raw, v in zip(self.raw, self.values, strict=False)
             # NumPy's `resize` moves an array that owns its memory, and nothing else does.
             if isinstance(v, ArrayView)
@@ -172,8 +175,9 @@ class Placed:
             report_all()
 
 
-def _address(array: Any) -> int:
-    return array.__array_interface__["data"][0]
+def _address(array: Any, size: int) -> int:
+    """Where an array of NumPy lies; no place once it has another size."""
+    return array.__array_interface__["data"][0] if array.nbytes == size else -1
 
 
 def _moved(

@@ -12,7 +12,7 @@ _MOST_SHAPES = 3  # of a kernel that are told
 
 _LOOKED_AT = (
     "looked at, for these arguments: races in shared and global memory, reads of shared memory and "
-    "results that nobody has written, barriers, scopes of atomics, indices of 64 bits, loops "
+    "results that nobody has written, barriers, scopes of atomics, indices that wrap, loops "
     "without an end"
 )
 _NOT = "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics come, what lies behind products of tiles"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
-from tessera_backend.runtime.counting import arange_count
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.fast import direct_stream
 from tessera_backend.runtime.kernel import Launcher
@@ -29,6 +28,7 @@ from tessera_backend.runtime.tape import (
     to_array,
 )
 from tessera_lang.driver.modules import standard_library
+from tessera_lang.target.counting import arange_count
 from tessera_lang.target.world import Filling, Index, KernelReference, WorldFault
 from tessera_lang.types.dtype import DType, dtype_named
 

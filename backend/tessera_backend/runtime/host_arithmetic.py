@@ -87,6 +87,7 @@ def _as_operand(value: object, dtype: DType) -> Array:
     except TesseraError as error:
         raise WorldFault(
             f"{value!r} and an array of {dtype} do not mix",
+            code="T0818",
             helps=(f"convert the array first: x.to({F32 if isinstance(value, float) else dtype})",),
         ) from error
     data = bits.to_bytes(8, "little")[: dtype.bytes]
@@ -101,7 +102,7 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
         common = common_dtype(left, right)
         if common is None:
             raise WorldFault(f"arrays of {left} and {right} do not mix without a cast",
-                             helps=(f"convert one: x.to({left})",))  # fmt: skip
+                             code="T0818", helps=(f"convert one: x.to({left})",))  # fmt: skip
         _check_shapes(a.shape, b.shape)
         return convert(a, common), convert(b, common), common
     array = cast("Array", a if is_array(a) else b)

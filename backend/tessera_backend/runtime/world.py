@@ -17,7 +17,6 @@ import numpy as np
 from tessera_backend.runtime import files, host_arithmetic, mirror, random_numbers, scalars
 from tessera_backend.runtime.arrays import HOST, describe
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
-from tessera_backend.runtime.counting import arange_count
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher
@@ -26,6 +25,7 @@ from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
+from tessera_lang.target.counting import arange_count
 from tessera_lang.target.world import (
     Filling,
     Index,
@@ -366,9 +366,10 @@ def _formatted(value: Any, spec: str) -> str:
 
 def _check_items(array: Array, items: tuple[Index, ...]) -> None:
     """Elements outside are faults, as NumPy has it, in our words."""
-    for item in items:
-        if isinstance(item, (bool, float)):
-            raise WorldFault(f"an index is an integer, not {item}", code="T0807")
+    for item in cast("tuple[object, ...]", items):
+        if item is not None and (isinstance(item, bool) or not isinstance(item, (int, slice))):
+            shown = "an array" if is_array(item) else item
+            raise WorldFault(f"an index is an integer, not {shown}", code="T0807")
     axes = [i for i in items if i is not None]
     if len(axes) > array.ndim:
         raise WorldFault(f"{len(axes)} indices for an array of {array.ndim} axes", code="T0807")

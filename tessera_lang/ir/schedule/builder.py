@@ -91,23 +91,25 @@ class ScheduleBuilder(Builder):
     def load_tile(
         self, view: Value, starts: Sequence[Value], extents: Sequence[Value],
         shape: Sequence[Size], *, dims: Sequence[int] = (), steps: Sequence[int] = (),
-        hint: str = "",
+        hint: str = "", filled: bool = False,
     ) -> Value:  # fmt: skip
         """Elements of ``view``; tile axis i runs along ``dims[i]`` (the last axes in order)."""
         t = TileType(dtype_of(view), tuple(shape))
         along, step = _placed(view, len(t.shape), dims, steps)
         operands = (view, *starts, *extents)
-        return self._one(f"{PREFIX}load", operands, t, hint, dims=along, steps=step)
+        more: dict[str, Attribute] = {"filled": True} if filled else {}
+        return self._one(f"{PREFIX}load", operands, t, hint, dims=along, steps=step, **more)
 
     def gather(
         self, view: Value, numbers: Sequence[Value], extents: Sequence[Value],
-        shape: Sequence[Size], *, dims: Sequence[int] = (), hint: str = "",
+        shape: Sequence[Size], *, dims: Sequence[int] = (), hint: str = "", filled: bool = False,
     ) -> Value:  # fmt: skip
         """As ``load_tile``; a number may be a rank-1 tile of index, the places to take."""
         t = TileType(dtype_of(view), tuple(shape))
         along, _ = _placed(view, len(t.shape), dims, ())
         operands = (view, *numbers, *extents)
-        return self._one(f"{PREFIX}gather", operands, t, hint, dims=along)
+        more: dict[str, Attribute] = {"filled": True} if filled else {}
+        return self._one(f"{PREFIX}gather", operands, t, hint, dims=along, **more)
 
     def store_tile(
         self, tile: Value, view: Value, starts: Sequence[Value], extents: Sequence[Value], *,

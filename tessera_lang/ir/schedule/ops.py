@@ -39,9 +39,9 @@ _STAGING = (
     _optional("ring", "int"),  # loads of one ring, where copies of them stand in several regions
 )
 _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
+_FILLED = _optional("filled", "bool")  # the zeros beyond the extents are looked at
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 _EARLY = _optional("early", "bool")  # for the next iteration of a group that stays
-_ONCE = _optional("once", "bool")  # no other group reads it
 _HINT = _optional("hint", "str", ("first", "last"))  # what the second-level cache is to evict
 
 _OPS = [
@@ -70,7 +70,7 @@ _OPS = [
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
         "load", ("view", "numbers..."), "schedule_load",
-        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _ONCE, _HINT), effect="read",
+        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _HINT, _FILLED), effect="read",
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
@@ -115,7 +115,7 @@ _OPS = [
     OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert"),
     OpDef(
         "gather", ("view", "numbers..."), "schedule_gather",
-        attributes=(AttributeDef("dims", "ints"), *_STAGING), effect="read",
+        attributes=(AttributeDef("dims", "ints"), *_STAGING, _FILLED), effect="read",
     ),
     OpDef(
         "dot", ("a", "b", "accumulator"), "schedule_dot",
@@ -125,7 +125,7 @@ _OPS = [
         ),
     ),
     OpDef(
-        "combine", ("counters", "parts", "place", "first", "part", "count", "behind", "tiles..."),
+        "combine", ("counters", "parts", "place", "first", "part", "count", "tiles..."),
         "schedule_combine", results=0, terminators=(("tile.yield",),), effect="write",
     ),
 ]  # fmt: skip

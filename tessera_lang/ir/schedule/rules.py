@@ -272,8 +272,8 @@ def _dot(operation: Operation) -> None:
 
 
 def _combine(operation: Operation) -> None:
-    counters, parts, *numbers = operation.operands[:7]
-    tiles = operation.operands[7:]
+    counters, parts, *numbers = operation.operands[:6]
+    tiles = operation.operands[6:]
     _require(counters.type == PointerType(U32, "global"), "counts in u32", operation)
     _numbers(numbers, operation)
     for value in tiles:

@@ -209,14 +209,15 @@ class Demand:
         extents = [self._there(node, i, windows[i]) for i in order]
         if node.inside is not None:
             extents[0] = b.chosen(node.inside, extents[0], b.number(0))
-        name = node.view.name
+        name, filled = node.view.name, node.inside is not None or bool(node.rooms)
         if any(gathers):
-            tile = b.gather(node.view, numbers, extents, shape, dims=dims, hint=name)
+            tile = b.gather(node.view, numbers, extents, shape, dims=dims, hint=name, filled=filled)
         else:
             steps = [node.steps[i] for i in order]
             tile = b.load_tile(
-                node.view, numbers, extents, shape, dims=dims, steps=steps, hint=name
-            )
+                node.view, numbers, extents, shape, dims=dims, steps=steps, hint=name,
+                filled=filled,
+            )  # fmt: skip
         self.clean[tile] = frozenset(range(len(shape)))
         if node.staging is not None:
             staged = b.prefetch(

@@ -32,7 +32,7 @@ from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType
-from tessera_lang.types.type import Scalar, Tensor, Tile, Type
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
            "op.trunc": "trunc", "op.abs": "abs", "abs": "abs", "math.sqrt": "sqrt",
@@ -50,7 +50,10 @@ def call(s: State, e: ast.Call) -> Node | None:
     if instance is not None and not isinstance(symbol, Builtin):
         if _is_of_elements(s, e, instance):
             return _of_elements(s, e, instance)
-        return inline.function(s, e, instance)
+        found = inline.function(s, e, instance)
+        if isinstance(found, tuple):
+            raise Unsupported(e.span, "several results as one value", "write `a, b = ...`")
+        return found
     if not isinstance(symbol, Builtin):
         raise Unsupported(e.span, "this call")
     name = symbol.name
@@ -75,6 +78,17 @@ def call(s: State, e: ast.Call) -> Node | None:
     if name.startswith("schedule."):
         return None
     raise Unsupported(e.span, f"`{name}`")
+
+
+def results(s: State, e: ast.Call) -> tuple[Node, ...] | None:
+    """What a function of the program gives that returns several tiles; None for other calls."""
+    instance = s.typed.calls.get(e)
+    if instance is None or not isinstance(instance.returns, TupleType):
+        return None
+    if not any(isinstance(t, Tile) for t in instance.returns.items):
+        return None
+    found = inline.function(s, e, instance)
+    return found if isinstance(found, tuple) else None
 
 
 def argument(s: State, e: ast.Call, name: str) -> ast.Expr | None:

@@ -16,11 +16,13 @@ from tessera_lang.lower.sizes import size_value
 from tessera_lang.lower.statements import settled
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import Scalar, Tensor, Tile
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
+
+Results = Node | tuple[Node, ...] | None
 
 
-def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
-    """The value of a call; None where it has none."""
+def function(s: State, e: ast.Call, instance: TypedFunction) -> Results:
+    """The value of a call, or several; None where it has none."""
     body = decided(instance, instance.declaration.body)
     inner = Frame(instance, "direct")
     given = s.typed.arguments.get(e, e.arguments)
@@ -55,7 +57,7 @@ def function(s: State, e: ast.Call, instance: TypedFunction) -> Node | None:
     return _run(s, inner, body)
 
 
-def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Node | None:
+def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Results:
     outer, s.low.frame = s.low.frame, inner
     s.frames.append(inner)
     value = Local("result", "variable", None)
@@ -74,9 +76,13 @@ def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Node | None:
             s.block(body[:-1] if tail is not None else body)
             if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
                 return None
+            returns = inner.typed.returns
+            if isinstance(tail.value, ast.TupleExpr) and isinstance(returns, TupleType):
+                parts = zip(tail.value.items, returns.items, strict=True)
+                return tuple(_result(s, item, t) for item, t in parts)
             found = s.evaluate(tail.value)
             if isinstance(found, tuple):
-                raise Unsupported(tail.span, "several results of a function of tiles")
+                raise Unsupported(tail.span, "this as a result of a function of tiles")
         if isinstance(found, Value):
             return combine.number(found)
         assert not isinstance(found, tuple)
@@ -85,6 +91,22 @@ def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Node | None:
         s.leaving.pop()
         s.frames.pop()
         s.low.frame = outer
+
+
+def _result(s: State, e: ast.Expr, t: Type) -> Node:
+    """One of several results, computed in the function."""
+    found = s.evaluate(e)
+    if isinstance(found, tuple):
+        raise Unsupported(e.span, "a tuple in a tuple of tiles")
+    if isinstance(found, Value):
+        return combine.number(settled_number(s, found, t))
+    return combine.converted(s, found, t)
+
+
+def settled_number(s: State, value: Value, t: Type) -> Value:
+    found = settled(s.low, value, t)
+    assert isinstance(found, Value)
+    return found
 
 
 def give_back(s: State, e: ast.Expr) -> None:

@@ -163,6 +163,8 @@ class _Slice:
             return
         found = s.dim(shown.extent) if shown is not None else None
         width = s.b.apart(end, start)
+        if item in s.typed.wrapping:
+            found = None  # what it is by names is of the start that may have wrapped
         if found is None and width is not None and step == 1:
             found = s.b.room(extent, start, s.b.number(max(0, width)))
         elif found is None:

@@ -159,6 +159,11 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
     if isinstance(target, ast.TupleExpr):
         items = value.items if isinstance(value, ast.TupleExpr) else None
         if items is None:
+            several = functions.results(s, value) if isinstance(value, ast.Call) else None
+            if several is not None:
+                for item, part in zip(target.items, [settle(s, x) for x in several], strict=True):
+                    _store_or_bind(s, item, part)
+                return
             found = lower_expression(s.low, value)
             if isinstance(found, Value) or len(found) != len(target.items):
                 raise Unsupported(target.span, "unpacking of this value")

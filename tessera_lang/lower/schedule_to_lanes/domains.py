@@ -76,6 +76,8 @@ class Domains:
 
     def _find(self, op: Operation, sizes: tuple[int, ...]) -> Sequence[Extent]:
         match op.name.removeprefix(PREFIX):
+            case "load" | "gather" if op.attributes.get("filled"):
+                return sizes
             case "load" | "gather":
                 return op.operands[len(op.operands) - len(sizes) :]
             case "full" | "iota":

@@ -173,7 +173,7 @@ class Layouts:
             case "for" | "tile.while" | "tile.if" | "tile.scope":
                 self._control(operation)
             case "combine":
-                for total, part in zip(operation.regions[0].arguments, operation.operands[7:],
+                for total, part in zip(operation.regions[0].arguments, operation.operands[6:],
                                        strict=True):  # fmt: skip
                     self._same[total] = part
             case "transpose":

@@ -97,7 +97,7 @@ class Axes:
             case "extract" | "load" | "store" | "full" | "iota":
                 pass
             case "combine":
-                for total, part in zip(operation.regions[0].arguments, operation.operands[7:],
+                for total, part in zip(operation.regions[0].arguments, operation.operands[6:],
                                        strict=True):  # fmt: skip
                     self._same(total, part)
             case "insert":

@@ -62,8 +62,11 @@ class _Reading:
 
 @dataclass(slots=True)
 class _State:
+    """``coming``: rings of the region whose slots are not waited for yet."""
+
     issued: list[_Issued] = field(default_factory=list[_Issued])
     reading: dict[int, _Reading] = field(default_factory=dict[int, _Reading])
+    coming: dict[int, RingUse] = field(default_factory=dict[int, RingUse])
 
 
 class Consumer(Body):
@@ -205,11 +208,11 @@ class Consumer(Body):
         b, ring = self.builder, self.pipeline.rings[use.number]
         if load.result is use.first:
             self._leave(use.number)
-            operands = (ring.full, self.scalar(use.slot), self.scalar(use.phase))
-            b.emit("tile.mbarrier.wait", operands)
-            if ring.copied:
-                b.emit("tile.fence_async")  # lanes have copied what products read
             self._state.reading[use.number] = _Reading(use, self._last_reader(use))
+            if self._beside_computed(use):
+                self._state.coming[use.number] = use
+            else:
+                self._wait_for(use)
         if self.engine.in_registers(load):
             zero = b.index(0)
             t = self.layouts.type_of(load.result)
@@ -220,6 +223,28 @@ class Consumer(Body):
             self._state.reading[use.number].by_lanes = True
         if load.result in self._read:
             self._state.reading[use.number].by_lanes = True
+
+    def _wait_for(self, use: RingUse) -> None:
+        b, ring = self.builder, self.pipeline.rings[use.number]
+        b.emit("tile.mbarrier.wait", (ring.full, self.scalar(use.slot), self.scalar(use.phase)))
+        if ring.copied:
+            b.emit("tile.fence_async")  # lanes have copied what products read
+
+    def _beside_computed(self, use: RingUse) -> bool:
+        """Whether a ring is first read by a product of its region that waits for an operand which
+        lanes compute: it may be filled until that is there."""
+        names = set(use.results)
+        for operation in use.region:
+            if not any(v in names for o in operation.walk() for v in o.operands):
+                continue
+            if operation.results and not self.engine.in_registers(operation):
+                names.update(operation.results)
+                continue
+            dot = self._dots.get(id(operation))
+            return dot is not None and any(
+                through_shared(dot, x, self.pipeline.schedule) for x in (dot.a, dot.b)
+            )
+        return False
 
     def _leave(self, number: int) -> None:
         """Free the slot of a ring that a place before this one in the same region has filled."""
@@ -276,8 +301,12 @@ class Consumer(Body):
             self._multiply_adds(dot, result)
             return
         rings: list[int] = []
-        left, left_at = self._left(dot, a, result, rings)
-        buffer, right_at = self._right(dot, right, rings)
+        if dot.b.load is None:  # what is computed first, what is brought has time until then
+            buffer, right_at = self._right(dot, right, rings)
+            left, left_at = self._left(dot, a, result, rings)
+        else:
+            left, left_at = self._left(dot, a, result, rings)
+            buffer, right_at = self._right(dot, right, rings)
         if is_promoted(operation, self.pipeline.schedule):
             self._promoted(dot, result, (left, buffer), (left_at, right_at))
             return
@@ -455,6 +484,8 @@ class Consumer(Body):
         assert load is not None
         if use.number not in rings:
             rings.append(use.number)
+        if self._state.coming.pop(use.number, None) is not None:
+            self._wait_for(use)
         zero = self.builder.index(0)
         buffer = self.pipeline.rings[use.number].buffers[load.result]
         return buffer, [self.scalar(use.slot), zero, zero]

@@ -1,9 +1,9 @@
-"""Groups that stay, with loads for the next iteration before the work of this one.
+"""Groups that stay, with the tiles of later iterations on their way while they work.
 
-The tiles that are loaded early are carried by the loop over the iterations of a group: loaded once
-before it, then at the top of every iteration for the one behind. Behind the last one stands the
-last of all once more, so that no load has to ask whether there is a next. Owns this loop. Must not
-know why groups stay.
+What asynchronous copies can move goes through a ring of buffers, as in any loop (``multistage``).
+Other tiles are carried in registers: loaded once before the loop, then at the top of every
+iteration for the one behind; behind the last one stands the last of all once more, so that no load
+has to ask whether there is a next. Owns this loop. Must not know why groups stay.
 """
 
 from __future__ import annotations
@@ -13,18 +13,49 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.facts import is_tile
+from tessera_lang.lower.schedule_to_tile.multistage import Ahead, Multistage, ahead_of
+from tessera_lang.lower.schedule_to_tile.staging import Staging
+
+Variables = Callable[[Value], Sequence[Value]]
+"""The variables of the grid for the number of an iteration."""
 
 
 def early_loads(loop: Operation) -> list[Operation]:
-    """The loads of a loop over groups that are to be made one iteration ahead."""
+    """The loads of a loop over groups that are to be made before their iteration."""
     return [o for o in loop.regions[0].operations if o.attributes.get("early")]
 
 
 def build_early(
-    body: Body, loop: Operation, total: Value, variables: Callable[[Value], Sequence[Value]]
+    body: Body, staging: Staging, loop: Operation, total: Value, variables: Variables
 ) -> None:
-    """The iterations of one group; ``variables`` gives those of the grid for a number below
-    ``total``."""
+    """The iterations of one group, of ``total`` of all groups."""
+    b = body.builder
+    ahead = ahead_of(staging, loop)
+    if ahead is None:
+        _carrying(body, loop, total, variables)
+        return
+    ring = _Walk(body, staging, loop, ahead, variables)
+    ring.innermost((b.group_linear(), total, b.group_count()), (), ())
+
+
+class _Walk(Multistage):
+    """A loop over numbers of iterations."""
+
+    def __init__(
+        self, body: Body, staging: Staging, loop: Operation, ahead: Ahead, places: Variables
+    ) -> None:
+        super().__init__(body, staging, loop, ahead)
+        self._places = places
+
+    def enter(self, variable: Value) -> None:
+        for value, place in zip(self.variables(), self._places(variable), strict=True):
+            self.body.bind(value, place)
+
+    def variables(self) -> list[Value]:
+        return list(self.loop.regions[0].arguments)
+
+
+def _carrying(body: Body, loop: Operation, total: Value, variables: Variables) -> None:
     b, region = body.builder, loop.regions[0]
     loads = early_loads(loop)
     before = _before(region.operations, loads)

@@ -125,8 +125,6 @@ class Lowered:
         }  # fmt: skip
         if layout is None:
             self.read(access.view, operation)
-        if operation.attributes.get("once"):
-            attributes["hint"] = "stream"  # what others read again stays in the first-level cache
         if "ahead" in operation.attributes:
             attributes["ahead"] = operation.attributes["ahead"]
         operands = self.scalars((access.view, *access.starts, *access.extents))

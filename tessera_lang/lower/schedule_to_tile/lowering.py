@@ -108,7 +108,7 @@ class _Lowering:
                 body.bind(value, argument)
             for operation in source.operations:
                 with builder.at(operation.span):
-                    self._top(body, operation)
+                    self._top(body, engine, operation)
             builder.return_()
         allocations, replaced = scratch.finish()
         inside = replace_values(region.region.operations, replaced)
@@ -131,7 +131,7 @@ class _Lowering:
         made = plan_memory(replace(made, attributes=attributes, span=kernel.span))
         return _Made(made, warps, self.grid, scratch), notes
 
-    def _top(self, body: Body, operation: Operation) -> None:
+    def _top(self, body: Body, engine: MatrixEngine, operation: Operation) -> None:
         if self.grid is None or operation is not self.grid.loop:
             body.operation(operation)
             return
@@ -144,7 +144,8 @@ class _Lowering:
 
         body.engine.before_control(body, operation)
         if self.grid.stays and early_loads(operation):
-            build_early(body, operation, *walked(body.builder, self.grid, body.scalar))
+            walk = walked(body.builder, self.grid, body.scalar)
+            build_early(body, engine.staging, operation, *walk)
             return
         build_grid(body.builder, self.grid, body.scalar, inside)
 

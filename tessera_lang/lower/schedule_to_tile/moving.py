@@ -21,9 +21,8 @@ from tessera_lang.lower.schedule_to_tile.persistent import Walk, over_tiles
 from tessera_lang.lower.schedule_to_tile.pruned import pruned
 from tessera_lang.lower.schedule_to_tile.roles import Pipeline, Producer
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch
-from tessera_lang.opt.schedule.by_lanes import any_by_lanes
 from tessera_lang.opt.schedule.facts import GATHER, Load
-from tessera_lang.opt.schedule.producer import producer_slice
+from tessera_lang.opt.schedule.producer import moved_by_lanes, producer_slice
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 
@@ -87,7 +86,7 @@ class Moving:
         return replace(kernel, regions=(region,))
 
     def region(self, top: Body, walk: Walk) -> Region:
-        b, lanes = top.builder, any_by_lanes(self.pipeline.schedule)
+        b, lanes = top.builder, moved_by_lanes(self.pipeline.schedule)
         engine = Engine(self._machine, self._warps)
         layouts = Layouts(self._facts.kernel, self._facts, engine, direct=True, exact=True)
         body = Producer(b, self._facts, layouts, engine, self.scratch, self.pipeline, lanes)

@@ -12,14 +12,10 @@ from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.product import Product
 from tessera_lang.record import replace
 
-_ACROSS = 4
-"""Lanes along a row, each with four neighbours: with eight along a column a lane has half as many
-rows as columns, and reads factors of few rows for many multiply-adds."""
-
 
 def by_multiply_adds(m: int, n: int, warps: int) -> Product:
     """A product of m x n: the least work of each warp, then the least padding and traffic."""
-    across = min(_ACROSS, power_from(-(-n // 4)))
+    across = min(8, power_from(-(-n // 4)))  # lanes along a row
     down = 32 // across
     best: tuple[tuple[float, ...], int, int] | None = None
     for rows in divisors(warps):

@@ -174,12 +174,20 @@ class Multistage:
         returned, with whether that iteration exists."""
         body = self.body
         known = [(v, body.values[v]) for v in self._rebound() if v in body.values]
-        body.bind(self.variable, variable)
+        self.enter(variable)
         body.lower(self.ahead.addresses)
         return body.builder.cmp("lt", variable, upper), known
 
+    def enter(self, variable: Value) -> None:
+        """Bind what the body knows of an iteration."""
+        self.body.bind(self.variable, variable)
+
+    def variables(self) -> list[Value]:
+        """What ``enter`` binds."""
+        return [self.variable]
+
     def _rebound(self) -> list[Value]:
-        return [self.variable, *(v for o in self.ahead.addresses for v in o.results)]
+        return [*self.variables(), *(v for o in self.ahead.addresses for v in o.results)]
 
     def _restore(self, known: list[tuple[Value, Value]]) -> None:
         for value in self._rebound():
@@ -229,7 +237,7 @@ class Multistage:
             self._restore(known)
         fetched = self._fetch_next(variable, upper, step, counts)
         region = self.loop.regions[0]
-        body.bind(self.variable, variable)
+        self.enter(variable)
         for value, argument in zip(region.arguments[axes_of(self.loop) :], given, strict=True):
             body.bind(value, argument)
         body.lower(region.operations[:-1])

@@ -39,7 +39,7 @@ _LINE = 128
 class Share:
     """What a group does of a tile: turns from ``begin`` up to ``end`` (numbers of turns) of
     ``turns``; as ``part`` of the ``count`` of the tile with the number ``place``, whose first is
-    number ``first`` of all parts. ``behind``: not 0 where other parts of it are probably done."""
+    number ``first`` of all parts."""
 
     begin: Value
     end: Value
@@ -47,7 +47,6 @@ class Share:
     first: Value
     part: Value
     count: Value
-    behind: Value
 
 
 class Parting:
@@ -72,17 +71,17 @@ class Parting:
         return operands[:axes], operands[axes : 2 * axes], operands[2 * axes : 3 * axes]
 
     def whole(
-        self, plan: LaunchPlan, made: Sequence[Operation], tiles: Dim, parts: Dim, without: str
+        self, plan: LaunchPlan, made: Sequence[Operation], tiles: Dim, parts: Dim
     ) -> tuple[Program, LaunchPlan]:
         """The kernel with ``made`` in place of its grid, and memory for so many ``parts`` of
-        ``tiles``; ``without`` the attribute that has been done."""
+        ``tiles``."""
         kernel = self.facts.kernel
         (region,) = kernel.regions
         operations: list[Operation] = []
         for operation in region.operations:
             operations += made if operation is self.grid else [operation]
         body = Region((*region.arguments, self.counters, self.memory), tuple(operations))
-        attributes = {n: v for n, v in self._attributes().items() if n != without}
+        attributes = {n: v for n, v in self._attributes().items() if n not in ("split", "stream")}
         return Program("schedule", (replace(kernel, regions=(body,), attributes=attributes),)), (
             replace(
                 plan, slots=(*plan.slots, Slot("workspace"), Slot("scratch")),
@@ -163,7 +162,7 @@ class Parting:
         end = Operation("tile.yield", span=self.loop.span)
         region = Region(sums, (*inside.operations, *replace_values(tuple(behind), totals), end))
         operands = (self.counters, self.memory, share.place, share.first, share.part, share.count,
-                    share.behind, *loop.results)  # fmt: skip
+                    *loop.results)  # fmt: skip
         line.operations.append(
             Operation(COMBINE, operands, (), {}, (region,), self.loop.span)
         )  # fmt: skip

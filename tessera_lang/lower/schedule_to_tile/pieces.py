@@ -7,7 +7,7 @@ fit into the registers of the moving role. Owns how a layout is cut. Must not kn
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, TileType, Value
-from tessera_lang.ir.layout import RegisterLayout
+from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.facts import access_of
 from tessera_lang.opt.schedule.facts import LOAD
@@ -32,15 +32,22 @@ def pieces_of(tile: TileType) -> Pieces | None:
     layout = tile.layout
     if not isinstance(layout, RegisterLayout) or layout.register_count <= _MOST:
         return None
-    for i, mode in enumerate(layout.registers):
-        if mode.axis is None or mode.extent * mode.stride != tile.shape[mode.axis]:
-            continue
-        if mode.extent > 1 and layout.register_count // mode.extent >= 1:
-            registers = (*layout.registers[:i], *layout.registers[i + 1 :])
-            shape = tuple(mode.stride if a == mode.axis else n for a, n in enumerate(tile.shape))
-            part = replace(tile, shape=shape, layout=replace(layout, registers=registers))
-            return Pieces(mode.axis, mode.stride, mode.extent, part)
-    return None
+    outermost = [
+        (mode.extent, i, mode.axis, mode.stride)
+        for i, mode in enumerate(layout.registers)
+        if mode.axis is not None and mode.extent * mode.stride == tile.shape[mode.axis]
+    ]
+    if not outermost or max(outermost)[0] < 2:
+        return None
+    extent, i, axis, stride = max(outermost)
+    wanted = -(-layout.register_count // _MOST)
+    count = next((c for c in range(wanted, extent) if extent % c == 0), extent)
+    kept, size = extent // count, extent // count * stride
+    registers = list(layout.registers)
+    registers[i : i + 1] = [Mode(kept, axis, stride)] if kept > 1 else []
+    shape = tuple(size if a == axis else n for a, n in enumerate(tile.shape))
+    part = replace(layout, registers=tuple(registers))
+    return Pieces(axis, size, count, replace(tile, shape=shape, layout=part))
 
 
 def bring(body: Body, load: Operation, buffer: Value, slot: Value) -> bool:

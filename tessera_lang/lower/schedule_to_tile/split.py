@@ -1,7 +1,8 @@
 """A contraction in parts: one more axis of the grid, and sums that are combined behind it.
 
 ``in_parts`` makes of a kernel with ``split`` one whose grid has an axis of parts in front; with
-``stream`` its turns are dealt out (``shares``). Must not know when it is worth it.
+``stream`` besides only tiles that make no wave have parts (``shares``). Must not know when it is
+worth it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def in_parts(
     """Itself where nothing is split; ``remarks`` says why, where that was decided."""
     (kernel,) = program.operations
     parts, groups = parts_of(kernel), stream_of(kernel)
-    if parts < 2 and not groups:
+    if parts < 2:
         return program, plan
     facts = facts_of(kernel)
     found = sums_of(facts)
@@ -50,9 +51,9 @@ def in_parts(
         tiles = dim_op("*", tiles, count)
     parting = Parting(facts, facts.grid, found.loop)
     if groups:
-        return dealt(parting, plan, tiles, groups)
+        return dealt(parting, plan, tiles, parts, groups)
     made = _grid(parting, parts)
-    return parting.whole(plan, made, tiles, dim_op("*", tiles, parts), "split")
+    return parting.whole(plan, made, tiles, dim_op("*", tiles, parts))
 
 
 def _grid(parting: Parting, parts: int) -> list[Operation]:
@@ -74,9 +75,8 @@ def _grid(parting: Parting, parts: int) -> list[Operation]:
         inside.binary("floordiv", inside.binary("mul", turns, number), count)
         for number in (part, inside.binary("add", part, inside.constant(1)))
     )
-    share = Share(
-        begin, end, place, inside.binary("mul", place, count), part, count, inside.constant(0)
-    )
+    first = inside.binary("mul", place, count)
+    share = Share(begin, end, place, first, part, count)
     body = Region((part, *region.arguments), parting.tile(inside, share))
     made = replace(grid, operands=operands, attributes=attributes, regions=(body,))
     return [*line.operations, made]

@@ -44,6 +44,9 @@ _RATES = {
     "sm_120": Rates(512, 128, 128, 32, (32, 20), 900),
 }
 _SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
+_HANDED, _COMPUTED = 250.0, 0.06
+"""Cycles of a turn in which lanes meet around operands that they compute, and for each element of
+them: as measured, little of it runs beside products."""
 _IN_TURN = 0.95  # of a unit whose sums are added outside it, one part after the other
 _TILE = 1200.0  # cycles between two tiles of a group that stays
 _TURN = 60.0  # cycles of one turn of a pipeline: barriers, and the edges of the matrix unit
@@ -52,9 +55,9 @@ _MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another
 _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
 _CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
-_APART = 1.6  # a turn of groups at different turns, beside one of groups that read the same at once
 _ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
 _COMBINED = 16.0  # bytes a cycle at which sums are put down and taken up again
+_DEALT = 32.0  # the same for those of few tiles, beside other work
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
 _HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in the whole
 
@@ -62,7 +65,8 @@ _HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in 
 @dataclass(frozen=True, slots=True)
 class Product:
     """One product of a tile, run ``trips`` times; ``bits`` of an element, and who does it.
-    ``in_turn``: sums are added outside the unit, which has nothing else to do meanwhile."""
+    ``in_turn``: sums are added outside the unit, which has nothing else to do meanwhile.
+    ``computed``: elements of operands that lanes compute from ``source`` bytes that are brought."""
 
     m: int
     n: int
@@ -72,6 +76,8 @@ class Product:
     unit: str
     loaded: tuple[bool, bool] = (True, True)
     in_turn: bool = False
+    computed: int = 0
+    source: int = 0
 
     @property
     def rows(self) -> int:
@@ -82,7 +88,7 @@ class Product:
     def bytes(self, cluster: int = 1) -> float:
         """What a turn brings from the second-level cache; neighbours in a cluster share columns."""
         rows, columns = self._operands()
-        return rows + columns / cluster
+        return rows + columns / cluster + self.source
 
     def read(self) -> float:
         """What a turn reads of shared memory: each 64 rows all columns."""
@@ -164,27 +170,26 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     longest = max(parts)
     asked = {"wgmma": _ISSUE, "mma": _MEETING}.get(product.unit, 0.0)
     seen = longest + _TURN + _HIDDEN * (reading if reading < longest else 0.0)
-    return max(seen, asked) * _waiting(product, work)
+    turn = max(seen, asked) * _waiting(product, work)
+    if product.unit == "wgmma" and product.computed:
+        turn += _HANDED + product.computed * _COMPUTED
+    return turn
 
 
-def dealt_cycles(work: Work, machine: Machine) -> float:
-    """Cycles of the whole launch where the turns of the tiles that make no wave are dealt out: in
-    parts, of which each tile has as many, or shares that begin and end anywhere."""
+def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
+    """Cycles of the whole launch where groups stay, and the tiles that make no wave have so many
+    parts, which are dealt out in rounds."""
     units, rates = machine.units, rates_of(machine)
     whole, left = divmod(work.tiles, units)
-    parts = min(units // left, work.turns) if left else 1
     alone = replace(work, cluster=1, tiles=max(work.tiles, units))
     turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
     turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
-    if parts > 1:
-        last = -(-work.turns // parts) * turn
-        joining = _ARRIVING + (1 + parts) * work.sums / _COMBINED
-    else:
-        last = -(-left * work.turns // units) * turn * _APART + _TILE + leaving
-        joining = 2 * (_ARRIVING + work.sums / _COMBINED)
-    body = whole * (work.turns * turn + _TILE + leaving) + last + joining + begin
+    put_down = work.sums / _DEALT
+    rounds = -(-left * parts // units)
+    last = rounds * (-(-work.turns // parts) * turn + _TILE + put_down) + parts * put_down
+    body = whole * (work.turns * turn + _TILE + leaving) + last + _ARRIVING + begin
     memory = work.traffic / rates.memory + _LATENCY
     return max(body, memory) + _HIDDEN * min(body, memory)
 

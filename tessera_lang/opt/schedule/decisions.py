@@ -19,7 +19,6 @@ from tessera_lang.opt.schedule.legality import check_fit
 from tessera_lang.opt.schedule.narrow import narrow
 from tessera_lang.opt.schedule.overlap import overlap
 from tessera_lang.opt.schedule.pad import pad
-from tessera_lang.opt.schedule.passing import pass_by
 from tessera_lang.opt.schedule.peel import peel
 from tessera_lang.opt.schedule.pipeline import pipeline
 from tessera_lang.opt.schedule.promote import promote
@@ -30,7 +29,7 @@ from tessera_lang.opt.schedule.separate import separate
 from tessera_lang.opt.schedule.split import split_contraction
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.schedule.stage import stage
-from tessera_lang.opt.schedule.stream import deal_turns
+from tessera_lang.opt.schedule.stream import deal_tiles
 from tessera_lang.opt.schedule.subtile import subtile
 from tessera_lang.opt.schedule.swap import swap_operands
 from tessera_lang.opt.schedule.units import assign_units
@@ -45,8 +44,8 @@ def normalise(program: Program, context: Context) -> Program:
 
 _DECISIONS: tuple[Decide, ...] = (
     normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
-    assign_roles, deal_turns, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
-    load_early, read_ahead, read_once, pass_by, unroll, settle_staging, check_fit, peel, overlap,
+    assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
+    load_early, read_ahead, read_once, unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 

@@ -8,9 +8,10 @@ and loads. Must not know how the loop is built.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value, ViewType
+from tessera_lang.ir.core import Attribute, Operation, Program, Value, ViewType
 from tessera_lang.opt.schedule.ahead import groups_at_once, moves
 from tessera_lang.opt.schedule.context import (
     Context,
@@ -19,13 +20,18 @@ from tessera_lang.opt.schedule.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.facts import Estimate, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.copies import access_of, pitch_reason
+from tessera_lang.opt.schedule.facts import Estimate, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.rows import WARP, held_bytes
 
 _WAVES = 2
 """Iterations of a group from which on it stays: the last one loads in vain."""
 _OTHERS, _UNIT, _MOST = 16, 8, 248
 """Registers of a lane beside its rows; they come in eights."""
+_LEAST_STAGES, _MOST_STAGES = 2, 4
+_OTHER_BYTES = 2048
+"""Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
+RING = True
 
 
 def load_early(program: Program, context: Context) -> Program:
@@ -38,29 +44,55 @@ def load_early(program: Program, context: Context) -> Program:
         return program
     if said_by_user(kernel, "persistent") or not _stays(facts, facts.grid, context):
         return program
-    found: dict[Operation, dict[str, Attribute]] = {
-        load.operation: {"early": True}
-        for load in facts.loads
+    loads = [
+        load for load in facts.loads
         if moves(facts, facts.grid, load) is not None and not _is_written(load.view)
-    }
-    if not found:
+    ]  # fmt: skip
+    if not loads:
         return program
-    early = sum(o.result.type.dtype.bytes * prod(o.result.type.sizes) for o in found
-                if isinstance(o.result.type, TileType))  # fmt: skip
-    registers = _registers(kernel, early, context)
+    groups, stages = _ring(facts, loads, context)
+    attributes: dict[str, Attribute] = {"early": True}
+    if stages:
+        attributes |= {"stage": "shared", "copy": "async", "stages": stages}
+    else:
+        groups = _groups(kernel, sum(map(_bytes, loads)), context)
+    lanes = WARP * _warps(kernel)
+    registers = min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
     decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
-    return with_kernel(program, with_decisions(with_attributes(kernel, found), decisions))
+    kernel = with_attributes(kernel, {load.operation: attributes for load in loads})
+    return with_kernel(program, with_decisions(kernel, decisions))
 
 
-def _registers(kernel: Operation, early: int, context: Context) -> int:
-    """What a lane may have, so that as many groups share a multiprocessor as hold two rows each:
-    one as it is computed in, one as it lies in memory."""
+def _ring(facts: Facts, loads: Sequence[Load], context: Context) -> tuple[int, int]:
+    """How many groups share a multiprocessor, and how many rows of each its shared memory takes;
+    0 where asynchronous copies do not move them."""
+    machine, row = context.machine, sum(map(_bytes, loads))
+    groups = _groups(facts.kernel, 0, context)
+    if not machine.has("cp_async") or not RING:
+        return groups, 0
+    if any(pitch_reason(access_of(x.operation), facts, "") for x in loads):
+        return groups, 0
+    while groups > 1 and machine.shared_limit // groups < _LEAST_STAGES * row + _OTHER_BYTES:
+        groups -= 1
+    stages = min(_MOST_STAGES, (machine.shared_limit // groups - _OTHER_BYTES) // row)
+    return groups, stages if stages >= _LEAST_STAGES else 0
+
+
+def _groups(kernel: Operation, carried: int, context: Context) -> int:
+    """How many groups the registers of a multiprocessor hold: of each a row as it is computed in,
+    and ``carried`` bytes."""
+    needed = (held_bytes(kernel) + carried) // 4 + _OTHERS * WARP * _warps(kernel)
+    return max(1, context.machine.registers // needed)
+
+
+def _warps(kernel: Operation) -> int:
     warps = kernel.attributes["warps"]
     assert isinstance(warps, int)
-    lanes = WARP * warps
-    needed = (held_bytes(kernel) + early) // 4 + _OTHERS * lanes
-    groups = max(1, context.machine.registers // needed)
-    return min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
+    return warps
+
+
+def _bytes(load: Load) -> int:
+    return prod(load.tile.sizes) * load.tile.dtype.bytes
 
 
 def _is_shared(kernel: Operation) -> bool:

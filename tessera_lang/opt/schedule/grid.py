@@ -10,7 +10,6 @@ of its own there is no next, and the walk would only be in the way.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
-from tessera_lang.opt.schedule.by_lanes import any_by_lanes
 from tessera_lang.opt.schedule.context import (
     Context,
     overruled,
@@ -37,6 +36,7 @@ from tessera_lang.opt.schedule.facts import (
     numbers,
     numbers_or_names,
 )
+from tessera_lang.opt.schedule.producer import moved_by_lanes
 from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
 from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.opt.schedule.split import best_parts, groups_of, stream_of
@@ -108,7 +108,7 @@ def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     staged = [x for x in facts.reads if is_staged(x)]
     if all(depends_on(x.starts, variable, facts) for x in staged):
         return "no staged tile is the same for neighbours"
-    if any_by_lanes(facts):
+    if moved_by_lanes(facts):
         return "lanes bring some of its tiles, each group its own"
     if not whole_clusters(facts, shape) and touches_beyond(facts, shape):
         return (

@@ -35,7 +35,7 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.rings import rings_of
 from tessera_lang.opt.schedule.roles import accumulators
-from tessera_lang.opt.schedule.split import is_shared
+from tessera_lang.opt.schedule.split import parts_of
 from tessera_lang.opt.schedule.units import through_shared
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
@@ -50,7 +50,7 @@ _ALL = 255
 
 def overlap(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
-    if "roles" not in kernel.attributes or is_shared(kernel):
+    if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
     facts = facts_of(kernel)
     found: dict[int, Divided] = {}

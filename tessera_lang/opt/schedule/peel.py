@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.nests import bounds_of
 from tessera_lang.opt.schedule.rings import rings_of
-from tessera_lang.opt.schedule.split import is_shared
+from tessera_lang.opt.schedule.split import parts_of
 from tessera_lang.record import replace
 
 _MASKING = (PREFIX + "reduce", PREFIX + "scan", MASK)
@@ -37,7 +37,7 @@ _LEAST = 32
 
 def peel(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
-    if "roles" not in kernel.attributes or is_shared(kernel):
+    if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
     if 0 < numbers(kernel, "registers")[0] < _LEAST:
         return program  # the role that moves data has none left for another loop

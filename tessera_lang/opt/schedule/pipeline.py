@@ -19,7 +19,7 @@ from tessera_lang.opt.schedule.context import (
 )
 from tessera_lang.opt.schedule.facts import PREFETCH, Estimate, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.rings import SLOT_BARRIERS, Ring, rings_of, shared_use
-from tessera_lang.opt.schedule.split import parts_of
+from tessera_lang.opt.schedule.split import parts_of, stream_of
 
 MOST_STAGES = 8
 _RESERVED = 2048  # barriers, and what reductions between warps ask for
@@ -77,7 +77,7 @@ def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) ->
             out.append(n)
             continue
         trips = estimate.trips(ring.loop) if ring.loop is not None else 1
-        if trips is not None and ring.loop is not None:
+        if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
             trips = -(-trips // parts_of(facts.kernel))
         fewest = 2 if context.machine.has("cp_async") else 1
         most = MOST_STAGES if trips is None else max(fewest, min(MOST_STAGES, trips))

@@ -16,7 +16,7 @@ from tessera_lang.opt.schedule.by_lanes import (
     is_written,
     tile_reason,
 )
-from tessera_lang.opt.schedule.facts import LOAD, Facts
+from tessera_lang.opt.schedule.facts import Facts
 from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.opt.schedule.slices import Slice, completed, need_control
 
@@ -26,6 +26,26 @@ _EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
 def producer_slice(facts: Facts, further: Sequence[Value] = ()) -> Slice:
     """What the staged loads need, to a fixed point; ``reason`` where it cannot run ahead.
     ``further`` values are needed too."""
+    out = _sliced(facts, further)
+    out.reason = _reason(facts, out)
+    return out
+
+
+def moved_by_lanes(facts: Facts) -> bool:
+    """Whether all lanes of the moving role run its part: they bring tiles, or what says where
+    tiles lie is computed of others."""
+    if any_by_lanes(facts):
+        return True
+    staged = {x.operation.result for x in facts.reads if is_staged(x)}
+    out = _sliced(facts)
+    return any(
+        out.has(o) and not o.regions and not any(v in staged for v in o.results)
+        and any(isinstance(v.type, TileType) for v in (*o.operands, *o.results))
+        for o in facts.kernel.walk()
+    )  # fmt: skip
+
+
+def _sliced(facts: Facts, further: Sequence[Value] = ()) -> Slice:
     out = Slice()
     out.values.update(further)
     for read in facts.reads:
@@ -37,7 +57,6 @@ def producer_slice(facts: Facts, further: Sequence[Value] = ()) -> Slice:
             out.values.update(read.extents if is_by_lanes(read) else ())
             out.values.add(read.view)
     completed(out, facts)
-    out.reason = _reason(facts, out)
     return out
 
 
@@ -48,19 +67,14 @@ def producer_reason(facts: Facts) -> str:
 
 def _reason(facts: Facts, out: Slice) -> str:
     staged = {x.operation.result: None for x in facts.reads if is_staged(x)}
-    lanes = any_by_lanes(facts)
     for operation in facts.kernel.walk():
         if operation.name in _EXITS:
             return "it leaves a loop from inside"
         if id(operation) not in out.operations or operation.regions:
             continue
         reason = tile_reason(operation, facts) if operation.results[0] not in staged else ""
-        if lanes and reason:
+        if reason:
             return reason
-        tiles = [v for v in operation.results if isinstance(v.type, TileType) and v in out.values]
-        reads_tile = any(isinstance(v.type, TileType) for v in operation.operands)
-        if not lanes and (tiles or reads_tile) and operation.name != LOAD:
-            return "where a staged tile lies depends on computed tiles"
         if operation.name == "tile.load" and is_written(operation, facts):
             return "where a staged tile lies is read from an array that this kernel writes"
     for value in (v for v in staged if v in out.values):

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Program, TileType
 from tessera_lang.opt.schedule.by_lanes import (
-    any_by_lanes,
     ends_early,
     is_by_lanes,
     is_turned,
@@ -30,7 +29,7 @@ from tessera_lang.opt.schedule.context import (
 )
 from tessera_lang.opt.schedule.copies import array_name
 from tessera_lang.opt.schedule.facts import GATHER, Dot, Facts, Load, facts_of, kernel_of
-from tessera_lang.opt.schedule.producer import producer_reason
+from tessera_lang.opt.schedule.producer import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.promote import is_promoted
 from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.opt.schedule.rows import row_warps
@@ -56,7 +55,7 @@ _BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
 _BY_LANES_HEAVY = {2: (56, 224)}
 """Where the lanes of the producer hold what they bring."""
 _MOST_WARPS = 16
-_WARP_COLUMNS = 16
+_WARP_COLUMNS = 32
 """Columns that the lanes of a warp hold at least, four neighbours each."""
 _SUMS = 128 * 256
 
@@ -87,14 +86,14 @@ def assign_roles(program: Program, context: Context) -> Program:
     heavy = accumulators(facts, groups) > _HEAVY_FROM
     if any(is_promoted(d.operation, facts) for d in facts.dots):
         heavy = False  # a part of an accumulator is gone before the next is made
-    usual, most = (_BY_LANES, _BY_LANES_HEAVY) if any_by_lanes(facts) else (_REGISTERS, HEAVY)
+    usual, most = (_BY_LANES, _BY_LANES_HEAVY) if moved_by_lanes(facts) else (_REGISTERS, HEAVY)
     decisions: dict[str, Attribute] = {
         "roles": (PRODUCER_WARPS, 4 * groups),
         "registers": (most if heavy else usual).get(groups, usual[groups]),
         "warps": 4 * groups,
         "warp_specialize": True,
     }
-    if context.relief and any_by_lanes(facts):
+    if context.relief and moved_by_lanes(facts):
         decisions["pieces"] = True
     return with_kernel(program, with_decisions(kernel, decisions))
 

@@ -148,7 +148,9 @@ def _is_local(operation: Operation) -> bool:
         return kind and not isinstance(t, TileType) and getattr(t, "bits", 0) >= 32
     if operation.name in (LOAD, STORE):
         return True
-    if operation.name in ("tile.store", "tile.assert", "tile.print") or operation.name.startswith("tile.atomic"):
+    if operation.name in ("tile.store", "tile.assert", "tile.print"):
+        return False
+    if operation.name.startswith("tile.atomic"):
         return False
     if operation.name.startswith(PREFIX):
         return operation.name in (_FULL, _IOTA, _MASK)

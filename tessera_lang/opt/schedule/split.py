@@ -27,6 +27,7 @@ from tessera_lang.target.machine import Machine
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _LEAST_TURNS = 4  # of a part
 WORTH = 0.85  # of the cycles without parts
+STREAM_WORTH = 0.97  # where only tiles that make no wave have parts
 _WAVES = 2  # parts that a multiprocessor gets at most
 
 
@@ -95,16 +96,31 @@ def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     return best
 
 
+def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
+    """The same for those tiles only that make no wave, of groups that stay; 1 where all do, and
+    where these parts are no more than one for each group, as there are no whole tiles."""
+    best, units = (1, cycles(work, machine)), machine.units
+    for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.turns):
+        if work.tiles % units == 0 or work.tiles * parts <= units:
+            continue
+        price = dealt_cycles(work, parts, machine)
+        if price < best[1]:
+            best = parts, price
+    return best
+
+
 def price_of(facts: Facts, sizes: Mapping[str, int], machine: Machine, splits: bool) -> float:
     """The cycles of a kernel with these sizes, in parts where that is better and ``splits``: then
     with what parts must save beside the best without."""
     work = work_of(facts, sizes, machine)
     if not splits:
         return cycles(work, machine)
-    whole = cycles(work, machine)
-    parts, price = best_parts(work, machine)
-    shared = min(price if parts > 1 else whole, dealt_cycles(work, machine))
-    return min(whole, shared / WORTH)
+    found = [cycles(work, machine)]
+    for (parts, price), worth in (
+        (best_parts(work, machine), WORTH), (best_dealt(work, machine), STREAM_WORTH)
+    ):  # fmt: skip
+        found += [price / worth] if parts > 1 else []
+    return min(found)
 
 
 def parts_of(kernel: Operation) -> int:
@@ -115,15 +131,11 @@ def parts_of(kernel: Operation) -> int:
 
 
 def stream_of(kernel: Operation) -> int:
-    """To how many groups the turns of all tiles are dealt; 0 where a group has whole tiles."""
+    """How many groups stay that have whole tiles, and ``split`` parts of those that make no wave;
+    0 where every tile has these parts."""
     groups = kernel.attributes.get("stream", 0)
     assert isinstance(groups, int)
     return groups
-
-
-def is_shared(kernel: Operation) -> bool:
-    """Whether several groups compute a tile."""
-    return parts_of(kernel) > 1 or stream_of(kernel) > 0
 
 
 def groups_of(facts: Facts) -> int | None:

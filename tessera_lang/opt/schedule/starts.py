@@ -65,14 +65,34 @@ def _carried(loop: Operation, place: int, first: int, facts: Facts) -> int:
         return 1
     if loop.name == "tile.while" and not _hands_on(loop):
         return 1
-    made = facts.definitions.get(last.operands[place])
-    if made is None or made.name not in ("tile.add", "tile.sub") or inner[at] not in made.operands:
-        return 1
-    added = [v for v in made.operands if v is not inner[at]]
-    if any(facts.constant(v) is None for v in added):
-        return 1
-    parts = [divisor_of(v, facts) for v in (loop.operands[first + place], *added)]
-    return gcd(*parts)
+    steps = _steps(last.operands[place], inner[at], facts)
+    return 1 if steps is None else gcd(divisor_of(loop.operands[first + place], facts), *steps)
+
+
+def _steps(value: Value, carried: Value, facts: Facts) -> list[int] | None:
+    """By which numbers a value is more or less than what is carried, whichever way it is made;
+    None where it is made otherwise."""
+    if value is carried:
+        return []
+    made = facts.definitions.get(value)
+    if made is None:
+        return None
+    if made.name == "tile.if":
+        at, found = made.results.index(value), list[int]()
+        for region in made.regions:
+            steps = _steps(region.terminator.operands[at], carried, facts)
+            if region.terminator.name != "tile.yield" or steps is None:
+                return None
+            found += steps
+        return found
+    if made.name not in ("tile.add", "tile.sub"):
+        return None
+    before, number = made.operands
+    known = facts.constant(number)
+    if known is None and made.name == "tile.add":
+        before, known = number, facts.constant(before)
+    steps = None if known is None else _steps(before, carried, facts)
+    return None if steps is None or known is None else [*steps, abs(known)]
 
 
 def _hands_on(loop: Operation) -> bool:

@@ -1,9 +1,8 @@
-"""Whether the turns of all tiles are dealt out, so that every group has as many.
+"""Whether groups stay that have whole tiles, and parts of those that make no wave.
 
-Where tiles are a few more than a multiple of the multiprocessors, the last of them leave most of
-the device idle. Then a group may begin and end in the middle of a tile; what it costs to put such
-tiles together decides. Owns the choice. The proof that sums may be shared is ``sums``; must not
-know how they are combined.
+Where tiles are a few more than a multiple of the multiprocessors, the last of them would leave most
+of the device idle, and the contraction of these alone is shared. Owns the choice. The proof that
+sums may be shared is ``sums``; must not know how they are combined.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from tessera_lang.opt.schedule.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.cost import cycles, dealt_cycles
+from tessera_lang.opt.schedule.cost import cycles
 from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.split import WORTH, best_parts, said_reason
+from tessera_lang.opt.schedule.split import STREAM_WORTH, best_dealt, best_parts, said_reason
 from tessera_lang.opt.schedule.sums import even_turns, sums_of
 from tessera_lang.opt.schedule.work import work_of
 from tessera_lang.target.machine import Machine
 
 
-def deal_turns(program: Program, context: Context) -> Program:
+def deal_tiles(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu":
         return program
@@ -34,22 +33,23 @@ def deal_turns(program: Program, context: Context) -> Program:
         if reason:
             return with_kernel(program, overruled(kernel, "stream", 0, context, reason))
         return program
-    work, units = work_of(facts, {}, context.machine), context.machine.units
-    price, whole = dealt_cycles(work, context.machine), cycles(work, context.machine)
-    if said_by_user(kernel, "split") or price >= WORTH * whole:
+    if said_by_user(kernel, "split"):
         return program
-    if price >= best_parts(work, context.machine)[1]:
+    work, machine = work_of(facts, {}, context.machine), context.machine
+    (parts, price), whole = best_dealt(work, machine), cycles(work, machine)
+    if parts == 1 or price >= min(STREAM_WORTH * whole, best_parts(work, machine)[1]):
         return program
-    about = f"{work.tiles} tiles for {units} multiprocessors"
+    about = f"{work.tiles} tiles for {machine.units} multiprocessors"
     reason = _reason(facts)
     if reason:
-        message = f"the turns of the contraction are not dealt out evenly ({about}): {reason}"
+        message = f"the tiles that make no wave are not computed in parts ({about}): {reason}"
         context.note("T0749", message, kernel.span)
         return program
     gain = round(100 * (1 - price / whole))
-    context.note("T0749", f"the turns of the contraction are dealt out evenly: {about}; they take"
-                 f" about {gain} % less time than whole tiles", kernel.span)  # fmt: skip
-    return with_kernel(program, with_decisions(kernel, {"stream": _groups(context.machine)}))
+    context.note("T0749", f"the tiles that make no wave are computed in {parts} parts each: {about};"
+                 f" that takes about {gain} % less time than whole ones", kernel.span)  # fmt: skip
+    decisions = {"split": parts, "stream": _groups(machine)}
+    return with_kernel(program, with_decisions(kernel, decisions))
 
 
 def _groups(machine: Machine) -> int:

@@ -152,7 +152,7 @@ def by_registers(dot: Dot, facts: Facts) -> bool:
     """Whether lanes read the first operand of an asynchronous product from its buffer: it lies
     in another order than the unit reads from memory, and registers may lie in any."""
     return (
-        dot.a.load is not None and _dtypes(dot)[0] not in SIXTEEN
+        dot.a.load is not None and has_matrix_dtype(dot) and _dtypes(dot)[0] not in SIXTEEN
         and not _contiguous_along(dot.a, -1, facts)
     )  # fmt: skip
 

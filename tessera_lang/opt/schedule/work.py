@@ -14,6 +14,8 @@ from tessera_lang.opt.schedule.copies import SWIZZLES, access_of, contiguous_axi
 from tessera_lang.opt.schedule.cost import Product, Work, clustered
 from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load, Operand
 from tessera_lang.opt.schedule.rings import STORE_BUFFERS
+from tessera_lang.opt.schedule.sources import source_axis
+from tessera_lang.opt.schedule.stage import feeds
 from tessera_lang.opt.schedule.sums import sums_of
 from tessera_lang.opt.schedule.units import (
     element_bits,
@@ -37,10 +39,16 @@ def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
         _traffic(facts, estimate),
         1,
         any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
-        machine.shared_limit - store_bytes(facts, sizes),
+        machine.shared_limit - store_bytes(facts, sizes) - _held(facts, sizes),
         sums=_sums(facts, sizes),
         stream=_stream(facts, sizes, estimate),
     ), machine)  # fmt: skip
+
+
+def _held(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Bytes of the buffers of computed operands, two of each."""
+    operands = (x for d in facts.dots for x in (d.a, d.b))
+    return 2 * sum(_bytes(x.value.type, sizes) for x in operands if _is_computed(x, facts))
 
 
 def _sums(facts: Facts, sizes: Mapping[str, int]) -> int:
@@ -87,7 +95,24 @@ def _product(
         unit = "wgmma"
     loaded = (dot.a.load is not None, dot.b.load is not None)
     in_turn = unit == "wgmma" and is_imprecise(dot) and promoted_parts(m, n) == (2, 0)
-    return Product(m, n, k, element_bits(dot), trips, unit, loaded, in_turn)
+    computed = sum(size for x, size in ((dot.a, m * k), (dot.b, k * n)) if _is_computed(x, facts))
+    source = _source(facts, sizes) if computed else 0
+    return Product(m, n, k, element_bits(dot), trips, unit, loaded, in_turn, computed, source)
+
+
+def _is_computed(operand: Operand, facts: Facts) -> bool:
+    """Whether lanes compute an operand from matrices in memory."""
+    return operand.load is None and source_axis(operand.value, facts) != 0
+
+
+def _source(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Bytes of the matrices that operands are computed from, in one turn."""
+    return sum(
+        _bytes(x.tile, sizes) for x in facts.loads
+        if x.loop is not None and len(x.tile.shape) > 1 and feeds(x, facts)
+        and not any(x.operation is y.load.operation for d in facts.dots for y in (d.a, d.b)
+                    if y.load is not None)
+    )  # fmt: skip
 
 
 def _are_lines(a: tuple[Operand, int, int], b: tuple[Operand, int, int], facts: Facts) -> bool:

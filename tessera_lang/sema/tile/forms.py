@@ -160,6 +160,10 @@ def _divide(operator: DimOperator, a: Form, b: Form) -> Form:
                 return number(a.constant % by)
             rest = apply_operator(operator, a.constant, by)
             return Form(tuple((x, k // by) for x, k in a.terms), rest)
+        atom = a.alone
+        extremes = isinstance(atom, DimOp) and atom.operator in ("min", "max")
+        if operator != "%" and extremes and isinstance(atom, DimOp):  # quotients keep the order
+            return extreme(_extreme(atom.operator), [_divide(operator, i, b) for i in items_of(atom)])
     return Form(((DimOp(operator, dim_of_form(a), dim_of_form(b)), 1),))
 
 

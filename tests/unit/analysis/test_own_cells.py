@@ -27,7 +27,15 @@ OWN = [
     "i = grid_tile_linear_id()\nif i < n:\n    out[i] = 1.0\n    out[i] += x[i]",
     "out[group_linear_id() * 128 + (63 - tile_linear_id()) * 2] = 1.0",
 ]
+OWN += [
+    "if tile_linear_id() == 0: out[group_linear_id()] = 1.0",
+    "if tile_linear_id() == 5:\n    for k in range(3): out[group_linear_id() * 3 + k] = 1.0",
+]
 SHARED = [
+    "if tile_linear_id() < 2: out[group_linear_id()] = 1.0",
+    "if tile_linear_id() == 0: out[group_linear_id()] = 1.0\n"
+    "if tile_linear_id() == 1: out[group_linear_id()] = 2.0",
+    "if tile_linear_id() == 0: out[0] = 1.0",
     "i = grid_tile_linear_id()\nif i < n: out[i // 2] = x[i]",
     "i = grid_tile_linear_id()\nfor k in range(2):\n    if i + k < n: out[i + k] = 1.0",
     "i = grid_tile_linear_id()\nif i + 1 < n:\n    out[i] = 1.0\n    out[n - 1 - i] = 1.0",
@@ -58,7 +66,7 @@ def test_axes_tell_ids_together() -> None:
     assert "out" not in names(body.format("i, 0"), **how)
 
 
-@pytest.mark.parametrize(("stride", "step"), itertools.product((1, 2, 5, 8), (1, 3, 8, 40)))
+@pytest.mark.parametrize(("stride", "step"), list(itertools.product((1, 2, 5, 8), (1, 3, 8, 40))))
 def test_affine_places_against_every_lane(stride: int, step: int) -> None:
     """``lane * stride + group * step + (0 to 2)``, lanes of a group of 4 and any 3 groups."""
     body = f"i = tile_linear_id() * {stride} + group_linear_id() * {step}\n"

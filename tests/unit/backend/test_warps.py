@@ -166,8 +166,10 @@ def test_matches(dtype: str, group: tuple[int, ...], target: str) -> None:
     if group not in ((32,), (70,)) and dtype not in ("u8", "i32"):
         pytest.skip("other groups with two dtypes")
     lanes = prod(group)
-    x = np.random.default_rng(5).integers(0, 4, 6 * lanes).astype(
-        np.bool_ if dtype == "bool" else NUMBERS.get(dtype, np.uint8)
+    x = (
+        np.random.default_rng(5)
+        .integers(0, 4, 6 * lanes)
+        .astype(np.bool_ if dtype == "bool" else NUMBERS.get(dtype, np.uint8))
     )
     if dtype != "bool":
         x[: 3 * lanes] = (x[: 3 * lanes] * 83).astype(x.dtype)

@@ -114,7 +114,7 @@ class FakeKernel:
         return wanted
 
     def asked(self, name: str, wanted: Any) -> Asked:
-        assert self.asked_ is not None and all(len(e) == 5 for e in wanted if e[0] == "t")
+        assert self.asked_ is not None and all(len(e) == 6 for e in wanted if e[0] == "t")
         return self.asked_
 
     def artifact(self, name: str, wanted: Any, device: int) -> Artifact:

@@ -153,7 +153,7 @@ def test_code_is_made_for_what_is_asked(fake: Fake) -> None:
     k.kernel(*arrays(101, 48, 200))  # of one class, and so of one signature but for divisors
     k.kernel(*arrays(103, 48, 200))
     assert len(k.compiled) == 2
-    (_, a), (_, b) = ((e[1], e[5]) for e in k.compiled[0][0])
+    (_, a), (_, b) = ((e[1], e[6]) for e in k.compiled[0][0])
     sizes, hints, divisors, unit, pitches, buckets = a
     assert (sizes, hints, divisors) == ((None, 48), (104, 48), (4, 16))
     assert (unit, pitches, buckets) == (1, True, (None, None))
@@ -169,7 +169,7 @@ def test_strided_arguments_say_so(fake: Fake) -> None:
     for x in (a.T, a[:, ::2], a[::-1], np.broadcast_to(a[:1], (64, 32)), a[:, 1:]):
         k.kernel(x, b)
         entry = k.compiled[-1][0][0]
-        seen.append((entry[3], entry[5][3], entry[5][4]))
+        seen.append((entry[3], entry[6][3], entry[6][4]))
     assert seen == [
         (False, 0, True), (False, -1, False), (False, 1, False), (False, 1, False),
         (False, 1, True),

@@ -112,6 +112,5 @@ RULES: dict[str, Rule] = {
     "tile.load": _load,
     "tile.store": _store,
     "tile.atomic": _atomic,
-    "tile.atomic_load": _load,
     "tile.fence": _nothing,
 }

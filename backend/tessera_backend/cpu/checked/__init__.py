@@ -1,6 +1,6 @@
-"""Lane kernels on the CPU with every access looked at: races, unwritten reads, barriers.
+"""Kernels on the CPU, every access looked at: races, unwritten reads, barriers, scopes, indices.
 
-All lanes of some groups step together through Tile IR, as NumPy arrays with one number a lane.
-``machine.py`` runs, ``shadow.py`` remembers who touched what, ``kernel.py`` runs an artifact. Must
-not know the language.
+``roots.py`` says which memory has a shadow, ``emit.py`` and ``looking.py`` write the code,
+``helpers.py`` what it calls, ``words.py`` is what code and caller agree on, ``kernel.py`` launches
+and reads the record. Must not know the language.
 """

@@ -47,7 +47,7 @@ def facts_of(kernel: Operation, form: CheckedForm, roots: Roots) -> Facts:
 def encode(facts: Facts, code: bytes) -> bytes:
     held = {
         "roots": [
-            [r.name, r.argument, r.element, list(r.kinds), r.fresh, list(r.shape)]
+            [r.name, r.argument, r.element, list(r.kinds), r.fresh, list(r.shape), r.alone]
             for r in facts.roots
         ],
         "places": [None if s is None else [s.file, s.lo, s.hi] for s in facts.places],
@@ -62,8 +62,8 @@ def decode(code: bytes) -> tuple[Facts, bytes]:
     head, _, rest = code.partition(b"\n")
     held: dict[str, Any] = json.loads(head)
     roots = tuple(
-        Root(name, argument, element, tuple(kinds), fresh, tuple(shape))
-        for name, argument, element, kinds, fresh, shape in held["roots"]
+        Root(name, argument, element, tuple(kinds), fresh, tuple(shape), alone)
+        for name, argument, element, kinds, fresh, shape, alone in held["roots"]
     )
     places = tuple(None if p is None else Span(Anchor(p[0]), p[1], p[2]) for p in held["places"])
     return Facts(

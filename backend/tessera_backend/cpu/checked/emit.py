@@ -12,7 +12,8 @@ from math import prod
 from tessera_backend.cpu.checked import words as w
 from tessera_backend.cpu.checked.helpers import add_helpers
 from tessera_backend.cpu.checked.looking import Looking
-from tessera_backend.cpu.checked.roots import Root, Roots, lanes_of, waits
+from tessera_backend.cpu.checked.operations import EXACT, seen, unproved
+from tessera_backend.cpu.checked.roots import Roots, lanes_of, waits
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.entry import Form, dialect_arguments
 from tessera_backend.cpu.group import ORDERED, GroupEmitter
@@ -23,12 +24,10 @@ from tessera_backend.cpu.target import CodeTarget
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type
-from tessera_lang.analysis.ranges import Ranges
-from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.target.plan import LaunchPlan
-from tessera_lang.types.dtype import BOOL, INDEX, integer_range
+from tessera_lang.types.dtype import BOOL
 
-_CHECKED = {"tile.add": "sadd", "tile.sub": "ssub", "tile.mul": "smul"}
 GARBAGE = 77
 """What integers hold where nobody has written; floats hold NaN, bools hold true."""
 
@@ -195,8 +194,8 @@ class CheckedForm(Form):
 
     def dialect(self, kernel: Operation, target: CodeTarget) -> CpuDialect:
         made = CheckedDialect(*dialect_arguments(kernel, target))
-        made.look, made.unproved = self.look, _unproved(kernel, self._known)
-        made.seen = _seen(kernel, self.look.roots) | made.unproved
+        made.look, made.unproved = self.look, unproved(kernel, self._known)
+        made.seen = seen(kernel, self.look.roots) | made.unproved
         self._dialect = made
         return made
 
@@ -204,7 +203,7 @@ class CheckedForm(Form):
         return {
             **rules,
             **{name: _access(rules[name]) for name in ARRAY_OPERAND},
-            **{name: _exact(rules[name], name) for name in _CHECKED},
+            **{name: _exact(rules[name], name) for name in EXACT},
         }
 
     def enter(self, e: LaneEmitter) -> None:
@@ -260,49 +259,6 @@ def _poison(e: LaneEmitter, pointer: str, t: BufferType) -> None:
     f.place(done)
 
 
-# --- which operations are looked at ---------------------------------------------------------
-
-
-def _seen(kernel: Operation, roots: Mapping[Value, Root]) -> set[Operation]:
-    """Accesses of memory that has a shadow."""
-    views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
-    found: set[Operation] = set()
-    for o in kernel.walk():
-        if o.name in ARRAY_OPERAND:
-            array = o.operands[ARRAY_OPERAND[o.name]]
-            if views.get(array, array) in roots:
-                found.add(o)
-    return found
-
-
-def _unproved(kernel: Operation, known: Ranges) -> set[Operation]:
-    """Sums and products of indices that may leave their type: of type index, and what an access
-    takes as an index, if it is signed. Unsigned numbers are meant to wrap."""
-    found, used = set[Operation](), _made_into_indices(kernel)
-    for o in kernel.walk():
-        if o.name in _CHECKED and (o.result.type == INDEX or o.result in used):
-            t = scalar_type(o.result)
-            if t.is_integer and t.is_signed and known.interval(o.result) == integer_range(t):
-                found.add(o)
-    return found
-
-
-def _made_into_indices(kernel: Operation) -> set[Value]:
-    """Indices of accesses, and what they are sums, products and casts of."""
-    made = {r: o for o in kernel.walk() for r in o.results if o.name in (*_CHECKED, "tile.cast")}
-    left = [
-        v for o in kernel.walk() if o.name in ARRAY_OPERAND
-        for v in o.operands[ARRAY_OPERAND[o.name] + 1 :]
-    ]  # fmt: skip
-    found: set[Value] = set()
-    while left:
-        value = left.pop()
-        if value not in found:
-            found.add(value)
-            left += made[value].operands if value in made else ()
-    return found
-
-
 # --- rules ----------------------------------------------------------------------------------
 
 
@@ -346,7 +302,7 @@ def _exact(rule: Rule, name: str) -> Rule:
             return
         a, b = map(e.operand, op.operands)
         bits = scalar_type(op.result).bits
-        callee, pair = f"@llvm.{_CHECKED[name]}.with.overflow.i{bits}", f"{{ i{bits}, i1 }}"
+        callee, pair = f"@llvm.{EXACT[name]}.with.overflow.i{bits}", f"{{ i{bits}, i1 }}"
         e.module.declare(f"{pair} {callee}(i{bits}, i{bits})")
         both = e.f.value(f"call {pair} {callee}(i{bits} {a}, i{bits} {b})")
         result, over = (e.f.value(f"extractvalue {pair} {both}, {n}") for n in (0, 1))

@@ -15,15 +15,17 @@ import numpy as np
 from tessera_backend.cpu.asynchronous.kernel import ArrayLayout, array_at
 from tessera_backend.cpu.asynchronous.numbers import garbage
 from tessera_backend.cpu.checked import words as w
-from tessera_backend.cpu.checked.code import decode
+from tessera_backend.cpu.checked.code import Facts, decode
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.orders import Order, group_order, lane_rows
 from tessera_backend.cpu.checked.roots import OF_A_LANE, Root
+from tessera_backend.cpu.host import thread_count
 from tessera_backend.cpu.run import CpuKernel
 from tessera_lang.record import dataclass, replace
 from tessera_lang.source import Span
 from tessera_lang.target.backend import Artifact
 
+Block = ctypes.Array[ctypes.c_int64]
 MOST_WAITS = 1 << 20
 """Turns of a loop that waits for an atomic after which it is taken for endless."""
 MOST_TURNS = 1 << 34
@@ -69,7 +71,7 @@ class CheckedKernel:
         self._kernel = CpuKernel(replace(artifact, code=code))
 
     def launch(
-        self, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...],
+        self, block: Block, axes: tuple[int, ...],
         layouts: Mapping[int, ArrayLayout], order: Order, seed: int,
     ) -> None:  # fmt: skip
         """Run all groups; the word behind the slots is ours. Raises CheckedFault."""
@@ -79,11 +81,12 @@ class CheckedKernel:
         with _shadows.lock:
             _Launch(self, block, axes, groups, layouts, order, seed).run()
 
-    def run(self, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...]) -> None:
-        self._kernel.prepare(block, axes, 1)()
+    def run(self, blocks: Sequence[Block], axes: tuple[int, ...]) -> None:
+        """By as many threads as there are blocks."""
+        self._kernel.run_each(blocks, axes)
 
     def poison(
-        self, block: ctypes.Array[ctypes.c_int64], layouts: Mapping[int, ArrayLayout]
+        self, block: Block, layouts: Mapping[int, ArrayLayout]
     ) -> None:  # fmt: skip
         """Results hold what nobody would write."""
         for at, slot in enumerate(self.plan.slots):
@@ -97,7 +100,7 @@ class _Launch:
     """One run in one order; the lock of the shadows is held."""
 
     def __init__(
-        self, kernel: CheckedKernel, block: ctypes.Array[ctypes.c_int64], axes: tuple[int, ...],
+        self, kernel: CheckedKernel, block: Block, axes: tuple[int, ...],
         groups: int, layouts: Mapping[int, ArrayLayout], order: Order, seed: int,
     ) -> None:  # fmt: skip
         self.kernel, self.block, self.axes, self.layouts = kernel, block, axes, layouts
@@ -107,6 +110,7 @@ class _Launch:
         self.starts = np.zeros(groups, np.int64)
         self.released = np.zeros(groups, np.int64)
         self.extents = [self._extent(r) for r in facts.roots]
+        self.threads = min(thread_count(), groups) if _are_apart(facts) else 1
 
     def _extent(self, root: Root) -> _Extent:
         if root.local:
@@ -118,25 +122,33 @@ class _Launch:
         return _Extent(sum(min(0, m) for m in moves), sum(max(0, m) for m in moves))
 
     def run(self) -> None:
-        words = self._words()
-        context = (ctypes.c_int64 * len(words))(*words)
-        self.block[len(self.kernel.plan.slots)] = ctypes.addressof(context)
-        self.kernel.run(self.block, self.axes)
-        _shadows.now = context[w.NOW] + 2 * w.TICK
-        if context[w.STOP]:
-            raise self._fault(context[w.RECORD : w.RECORD + 5])
+        cells = [x.cells for r, x in self._shadowed() for _ in r.kinds]
+        first, threads = _shadows.take(sum(cells) * self.threads), range(self.threads)
+        contexts: list[Block] = []
+        for words in (self._words(first + 8 * t * sum(cells)) for t in threads):
+            contexts.append((ctypes.c_int64 * len(words))(*words))
+        at = len(self.kernel.plan.slots)
+        blocks = [type(self.block).from_buffer_copy(self.block) for _ in contexts]
+        for block, context in zip(blocks, contexts, strict=True):
+            block[at] = ctypes.addressof(context)
+        self.kernel.run(blocks, self.axes)
+        _shadows.now = max(c[w.NOW] for c in contexts) + 2 * w.TICK
+        records = [c[w.RECORD : w.RECORD + 5] for c in contexts if c[w.STOP]]
+        if records:
+            raise self._fault(min(records, key=lambda r: r[4]))
 
-    def _words(self) -> list[int]:
-        roots = self.kernel.facts.roots
+    def _shadowed(self) -> list[tuple[Root, _Extent]]:
+        return list(zip(self.kernel.facts.roots, self.extents, strict=True))
+
+    def _words(self, at: int) -> list[int]:
+        """The words of a thread whose shadows begin at an address."""
         words = [0] * w.SHADOWS
         words[w.NOW] = words[w.LAUNCH] = _shadows.now
         words[w.ROWS], words[w.ROW_COUNT] = self.rows.ctypes.data, len(self.rows)
         words[w.GROUPS] = self.groups.ctypes.data
         words[w.STARTS], words[w.RELEASED] = self.starts.ctypes.data, self.released.ctypes.data
         words[w.TURNS], words[w.WAITS] = MOST_TURNS, MOST_WAITS
-        sizes = [x.cells for r, x in zip(roots, self.extents, strict=True) for _ in r.kinds]
-        at = _shadows.take(sum(sizes))
-        for root, extent in zip(roots, self.extents, strict=True):
+        for root, extent in self._shadowed():
             for _ in root.kinds:
                 words.append(at - 8 * extent.low)
                 at += 8 * extent.cells
@@ -202,6 +214,11 @@ class _Launch:
         else:
             index = _index(self.layouts[root.argument], cell)
         return f"{root.name}[{', '.join(str(int(i)) for i in index)}]"
+
+
+def _are_apart(facts: Facts) -> bool:
+    """Whether nothing that is looked at belongs to more than one group."""
+    return not facts.waits and all(root.local for root in facts.roots)
 
 
 _SENTENCES = {

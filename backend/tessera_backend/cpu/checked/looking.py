@@ -111,13 +111,15 @@ class _Touch:
         old: dict[w.Kind, str] = {
             k: self.e.f.value(f"load i64, ptr {shadows[k]}") for k in self.root.kinds
         }
-        against: list[w.Kind] = [k for k in self.root.kinds if (kind, k) in _CASES]
+        against: list[w.Kind] = []
+        if not self.root.alone:
+            against = [k for k in self.root.kinds if (kind, k) in _CASES]
         open_ = [self._open(old[k]) for k in against]
         if self._needs_a_value(kind):
             open_.append(self._unwritten(old))
         if open_:
             self._cold(open_, lambda: self._decide(kind, against, old, mine, cell))
-        if kind == "write":
+        if kind == "write" or (self.root.alone and self.op.name == "tile.atomic_store"):
             self._put(shadows["write"], mine)
             return
         if kind in shadows:

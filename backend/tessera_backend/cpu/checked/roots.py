@@ -12,9 +12,9 @@ from tessera_backend.cpu.checked.words import KINDS, Kind
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_lang.analysis.own_cells import owned
 from tessera_lang.analysis.ranges import Ranges
-from tessera_lang.analysis.shared_check import is_proved
+from tessera_lang.analysis.shared_check import unproved_buffers
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.plan import LaunchPlan, Slot
 
 Uses: TypeAlias = "dict[Kind | Literal['narrow', 'other'], None]"
@@ -41,6 +41,7 @@ class Root:
     kinds: tuple[Kind, ...]
     fresh: bool = False
     shape: tuple[int, ...] = ()
+    alone: bool = False  # no two lanes meet there: looked at is only what nobody has written
 
     @property
     def local(self) -> bool:
@@ -64,8 +65,8 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
     looked: dict[Value, Root] = {}
     proved: list[str] = []
     blind: list[str] = []
-    alone, known = owned(kernel)
-    safe = buffers_proved(kernel, known)
+    own, known = owned(kernel)
+    unproved = unproved_buffers(kernel, known)
     arguments = {a: n for n, a in enumerate(kernel.regions[0].arguments)}
     for value, found in uses.items():
         number = arguments.get(value, -1)
@@ -75,9 +76,15 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
             continue  # only whole products use it
         if "other" in found or (number >= 0 and (slot is None or slot.kind != "data")):
             blind.append(root.name)
-        elif safe if root.local else value in alone and not (root.fresh and "read" in found):
-            proved.append(root.name)
-        elif _may_meet(root, found):
+            continue
+        if root.local:
+            meets = lanes_of(kernel) > 1 and value in unproved.races
+            written = value not in unproved.reads
+        else:
+            meets, written = value not in own, not (root.fresh and "read" in found)
+        if not written and not meets:
+            looked[value] = replace(root, kinds=("write",), alone=True)
+        elif not written or (meets and set(found) != {"atomic"}):
             looked[value] = root
         else:
             proved.append(root.name)
@@ -125,15 +132,6 @@ def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found:
 def _kinds(found: Uses, *, fresh: bool) -> tuple[Kind, ...]:
     """Whether somebody has written a fresh element is told by the shadow of writes."""
     return tuple(k for k in KINDS if k in found or (k == "write" and fresh))
-
-
-def _may_meet(root: Root, found: Uses) -> bool:
-    """Atomics that reach every group meet nobody."""
-    return root.fresh and "read" in found or set(found) != {"atomic"}
-
-
-def buffers_proved(kernel: Operation, known: Ranges) -> bool:
-    return is_proved(kernel, known)
 
 
 def waits(kernel: Operation) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import pytest
@@ -53,24 +52,3 @@ def ptx_of(text: str) -> str:
     assert made.lowered is not None
     options = TargetOptions("cuda", "sm_90a")
     return CudaBackend().compile(*made.lowered, options, ("ptx",)).texts["ptx"]
-
-
-SQUARE = "a: f32[4096, 4096], b: f32[4096, 4096]"
-
-
-@pytest.mark.parametrize(
-    ("product", "share"), [("a @ b", 0.95), ("a.T @ b", 0.95), ("a @ b.T", 0.7)]
-)
-def test_each_multiply_add_has_a_factor_of_the_one_before(product: str, share: float) -> None:
-    """A lane reads two registers in a cycle; the third it must have kept. Where lines of columns$
-    are read no factor stays from one term to the next."""
-    session = Session(overlay={PATH: f"@op.kernel\ndef f(a, b):\n    return {product}\n"})
-    signature = session.signature(PATH, "f", SQUARE)
-    made = session.for_machine(PATH, "f", signature, machine_named("cuda", "sm_90a"))
-    assert made.lowered is not None
-    options = TargetOptions("cuda", "sm_90a")
-    text = CudaBackend().compile(*made.lowered, options, ("ptx",)).texts["ptx"]
-    factors = re.findall(r"fma\.rn\.f32\s+\S+, (\S+), (\S+), \S+;", text)
-    assert len(factors) > 500
-    kept = sum(a == c or b == d for (a, b), (c, d) in itertools.pairwise(factors))
-    assert kept > share * len(factors)
