@@ -95,8 +95,8 @@ def busy_seconds(f: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """The CPU target runs on all cores, checked mode on one: what the first takes of processors is
-    divided among them, as if that were perfect."""
+    """What the CPU target takes of processors is divided among them, as if that were perfect; all
+    that checked mode takes counts, which runs on one of them, or on all."""
     wanted = [a for a in sys.argv[1:] if a != "--write"]
     report, threads = Report("checked mode, standard library and examples"), thread_count()
     for name, (module, call) in calls(np.random.default_rng(0)).items():

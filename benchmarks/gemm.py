@@ -1,6 +1,6 @@
 """Products of matrices from the standard library beside cuBLAS (torch), and Triton if asked for.
 
-Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, small, f8, tf32, f32;
+Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, waves, small, f8, tf32, f32;
 triton beside them adds what plain kernels in it reach (benchmarks/triton_kernels.py)
 Every result is checked against float64 (a sample of rows) over a poisoned output before timing.
 """
@@ -23,6 +23,7 @@ SHAPES: dict[str, list[tuple[int, int, int, str]]] = {
     ],
     "large": [(16384, 16384, 16384, ">= 1.05x"), (8192, 28672, 8192, ">= 1.03x")],
     "odd": [(1000, 1000, 1000, ">= 1.5x"), (4097, 4095, 4099, ">= 3x")],
+    "waves": [(1792, 1792, 8192, ""), (2304, 2304, 16384, ""), (2560, 2560, 8192, "")],
     "small": [
         (512, 512, 512, ">= 1.3x"),
         (16, 8192, 8192, ">= 1.2x"),
@@ -31,7 +32,8 @@ SHAPES: dict[str, list[tuple[int, int, int, str]]] = {
         (256, 8192, 28672, ">= 1.0x"),
     ],
 }
-"""M, N, K and the goal against cuBLAS (design/performance)."""
+"""M, N, K and the goal against cuBLAS (design/performance). ``waves``: a few tiles more than the
+device has multiprocessors, with long loops."""
 
 
 def main() -> None:

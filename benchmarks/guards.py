@@ -1,15 +1,18 @@
-"""What guards cost at run time, and what the analyses that drop them cost of a compilation.
+"""What guards cost at run time, what the analyses that drop them cost of a compilation, and what
+they give: indices of 32 bits.
 
-Run: python -m benchmarks.guards [share] [cost]
+Run: python -m benchmarks.guards [share] [narrow] [cost]
 
 ``share`` needs no GPU: every lane kernel of the standard library is compiled for sm_90, for the
-signatures of its own tests. ``cost`` times kernels whose guards nothing proves away beside the same
-kernels under ``--bounds=off``, on one GPU.
+signatures of its own tests. ``narrow`` needs none either: registers and instructions of the same
+kernels for small arrays, and with all indices in 64 bits. ``cost`` times kernels whose guards
+nothing proves away beside the same kernels under ``--bounds=off``, on one GPU.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -19,11 +22,14 @@ from typing import Any
 
 import tessera_lang as tessera
 from benchmarks.harness import RESULTS, Report, Row, machine, median_device_seconds
+from tessera_lang.driver import session
 from tessera_lang.driver.commands.kernels import target_options
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.lower import ast_to_tile
 from tessera_lang.opt.tile import bounds, narrow
+from tessera_lang.record import replace
+from tessera_lang.sema.typed import TensorArgument
 
 SIGNATURES = {
     "elementwise": ("T=f32", "S=i32, T=f32"),
@@ -108,6 +114,26 @@ def analyses(clock: Clock) -> Iterator[None]:
             setattr(module, name, f)
 
 
+def library() -> str:
+    """The folder of the standard library."""
+    from tessera_lang.driver.modules import standard_library
+
+    return (standard_library() or "").rstrip("/")
+
+
+def files(folder: str) -> list[str]:
+    """The modules of a folder."""
+    return sorted(f.removesuffix(".tessera") for f in os.listdir(folder) if f.endswith(".tessera"))
+
+
+def with_facts(signature: Any, small: bool = False) -> tuple[Any, ...]:
+    """A signature for arrays without gaps at multiples of 16 bytes."""
+    return tuple(
+        replace(a, aligned=True, small=small) if isinstance(a, TensorArgument) else a
+        for a in signature
+    )
+
+
 def instances(name: str, folder: str) -> Iterator[tuple[str, Any]]:
     """The lane kernels of a file with the signatures of its tests."""
     path = f"{folder}/{name}.tessera"
@@ -115,20 +141,19 @@ def instances(name: str, folder: str) -> Iterator[tuple[str, Any]]:
     found.check(path, SIGNATURES.get(name, ()))
     if name == "reduce_kernels":
         found.check(f"{folder}/reduce.tessera")
-    for function, signature in found.seen(path):
-        if kernel_level(function) == "lane":
-            yield function.name, signature
+    kernels = {
+        (function.name, with_facts(signature)): None
+        for function, signature in found.seen(path)
+        if kernel_level(function) == "lane"
+    }
+    yield from kernels
 
 
 def share() -> None:
     """The analyses' part of parsing, checking, lowering, LLVM and ptxas together."""
-    from tessera_lang.driver.modules import standard_library
-
-    folder = (standard_library() or "").rstrip("/")
-    options = target_options("cuda", "sm_90")
+    folder, options = library(), target_options("cuda", "sm_90")
     rows: list[dict[str, Any]] = []
-    names = sorted(f.removesuffix(".tessera") for f in os.listdir(folder) if f.endswith(".tessera"))
-    for name in names:
+    for name in files(folder):
         clock, whole, count = Clock(), 0.0, 0
         for kernel, signature in instances(name, folder):
             with analyses(clock):
@@ -151,6 +176,53 @@ def _spent() -> float:
     """CPU time of this process and of those that it has waited for: ptxas."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+# --- what 32 bits give -------------------------------------------------------------------------
+
+
+def instructions(cubin: bytes) -> int:
+    """Instructions of the kernels of a cubin, 16 bytes each, by its sections of code."""
+    at, size, count = (
+        int.from_bytes(cubin[a:b], "little") for a, b in ((40, 48), (58, 60), (60, 62))
+    )
+    headers = [cubin[at + i * size : at + (i + 1) * size] for i in range(count)]
+    return sum(
+        int.from_bytes(h[32:40], "little") // 16
+        for h in headers
+        if int.from_bytes(h[4:8], "little") == 1 and int.from_bytes(h[8:16], "little") & 4
+    )  # a section of the program that is executable
+
+
+def made(path: str, kernel: str, signature: Any, small: bool) -> tuple[int, int]:
+    """Registers and instructions of a kernel for sm_90."""
+    facts = with_facts(signature, small)
+    passes, session.NARROWED = session.NARROWED, session.NARROWED if small else ()
+    try:
+        artifact = Session().compile_kernel(path, kernel, facts, target_options("cuda", "sm_90"))
+    finally:
+        session.NARROWED = passes
+    return artifact.resources.registers, instructions(artifact.code)
+
+
+def narrowed() -> None:
+    """Each lane kernel of the library with indices of 64 bits and of 32."""
+    folder, rows = library(), []
+    for name in files(folder):
+        path = f"{folder}/{name}.tessera"
+        for kernel, signature in instances(name, folder):
+            before, after = (made(path, kernel, signature, small) for small in (False, True))
+            rows.append({"file": name, "kernel": kernel, "wide": before, "narrow": after})
+            print(f"{name:<16} {kernel:<20} registers {before[0]:3} -> {after[0]:3}   "
+                  f"instructions {before[1]:5} -> {after[1]:5}", flush=True)  # fmt: skip
+    ratios = [r["narrow"][1] / r["wide"][1] for r in rows]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    fewer = sum(r["narrow"][0] < r["wide"][0] for r in rows)
+    more = sum(r["narrow"][0] > r["wide"][0] for r in rows)
+    print(f"{len(rows)} kernels: instructions {mean:.3f} (geometric mean), "
+          f"fewer registers in {fewer}, more in {more}")  # fmt: skip
+    record = {"title": "narrow", "machine": machine(), "rows": rows, "instructions": mean}
+    (RESULTS / "narrow.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 # --- the cost at run time ----------------------------------------------------------------------
@@ -194,8 +266,8 @@ def cost() -> None:
 
 
 def main() -> None:
-    for part in sys.argv[1:] or ["share", "cost"]:
-        {"share": share, "cost": cost}[part]()
+    for part in sys.argv[1:] or ["share", "narrow", "cost"]:
+        {"share": share, "narrow": narrowed, "cost": cost}[part]()
 
 
 if __name__ == "__main__":

@@ -120,19 +120,21 @@ class Report:
         print(f"{row.name:<44} {'  '.join(cells)}{goal}  {row.notes}", flush=True)
 
     def save(self, name: str) -> None:
-        record = {
-            "title": self.title,
-            "machine": machine(),
-            "rows": [
-                {
-                    **asdict(r),
-                    "ratios": {p: r.ratio(self.ours, p) for p in r.seconds if p != self.ours},
-                }
-                for r in self.rows
-            ],
+        """Rows of an earlier run on the same card stay where this one has not measured them."""
+        measured: dict[str, object] = {
+            r.name: {
+                **asdict(r),
+                "ratios": {p: r.ratio(self.ours, p) for p in r.seconds if p != self.ours},
+            }
+            for r in self.rows
         }
+        path, here = RESULTS / f"{name}.json", machine()
+        before = json.loads(path.read_text()) if path.exists() else {}
+        if before.get("machine", {}).get("card") == here.get("card"):
+            measured = {r["name"]: r for r in before.get("rows", ())} | measured
+        record = {"title": self.title, "machine": here, "rows": list(measured.values())}
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def machine() -> dict[str, object]:

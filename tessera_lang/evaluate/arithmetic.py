@@ -51,7 +51,8 @@ def kind_of(value: object) -> str:
         case DType():
             return "a dtype"
         case _:
-            return str(getattr(type(value), "description", "a value of another kind"))
+            kind = type(value)
+            return str(getattr(kind, "description", f"a `{kind.__name__}` of Python"))
 
 
 def is_number(value: object) -> bool:

@@ -25,6 +25,7 @@ from tessera_lang.types.type import (
     Buffer,
     Scalar,
     Tensor,
+    Tile,
     TupleType,
     Weak,
 )
@@ -225,6 +226,11 @@ def _ceil_div(c: Context, e: ast.Call, a: ast.Expr, b: ast.Expr) -> Term:
     if is_silent(x.term) or is_silent(y.term):
         return silent(x, y)
     for o in (x, y):
+        if isinstance(o.term, (Tensor, Tile)):
+            return c.report(
+                "T0207", f"`ceil_div` takes integers, not `{text_of(o.term)}`", o.e.span,
+                helps=("write `-(-a // b)` for each element",),
+            )  # fmt: skip
         if isinstance(o.term, Scalar) and not o.term.dtype.is_integer or o.term == Weak("float"):
             return c.report(
                 "T0207", f"`ceil_div` takes integers, not `{text_of(o.term)}`", o.e.span

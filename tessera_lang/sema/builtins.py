@@ -140,10 +140,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
 )
 TILE_FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _TILE_FUNCTIONS}
 """What tile kernels call beside the scalars' functions in ``FUNCTIONS``."""
-TILE_VALUES = frozenset(
-    n for n in TILE_FUNCTIONS
-    if n.startswith("op.") and n not in ("op.prefetch", "op.barrier", "op.tile_range", "op.shared")
-)  # fmt: skip
+TILE_VALUES = frozenset(n for n in TILE_FUNCTIONS if n.startswith("op."))
 """Those that a plain function may call too, which a tile kernel calls."""
 BARE = (
     "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sin", "cos", "sigmoid", "erf", "floor",

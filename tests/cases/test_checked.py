@@ -194,6 +194,16 @@ def test_an_index_that_leaves_64_bits() -> None:
     assert "an index leaves 64 bits" in found(k, x, out, 2**62)
 
 
+def test_an_index_that_wraps_in_a_loop() -> None:
+    body = "j = i\nfor t in range(3):\n    j += by\n    if 0 <= j < n: out[i] = x[j]"
+    k = kernel("x: f32[n], out: mut f32[n], by: index", body)
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    k(x, out, 1)
+    assert "an index leaves 64 bits" in found(k, x, out, 2**62)
+    other = kernel("out: mut i64[64], by: i64", "out[i] = i64(i) * by")
+    other(np.zeros(64, np.int64), 2**62)  # a number, and no index
+
+
 def test_a_narrow_number_that_wraps_and_is_an_index() -> None:
     """It would be an element that exists; an unsigned number may wrap."""
     body = "j = {dtype}(i) * far + {dtype}(0)\nout[i] = x[j{after}]"

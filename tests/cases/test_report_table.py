@@ -1,4 +1,5 @@
-"""The public reports that tile kernels can express: each has a test, on both targets.
+"""The public reports that kernels can express: each has a test, those of tile kernels on both
+targets.
 
 The reports are those that the docstrings of the tests name (B01 ...).
 """
@@ -40,6 +41,22 @@ ONCE = {
 }
 
 
+LANES = {
+    "size": ("B03", "B07", "B09", "B11", "B13"), "overflow": ("B15", "B17", "B19", "B162", "B164"),
+    "stride": ("B21", "B23", "B25", "B27", "B29"),
+    "int": ("B30", "B32", "B34", "B36", "B38", "B40", "B42", "B44"),
+    "float": ("B46", "B48", "B50", "B52", "B54"),
+    "flow": ("B56", "B58", "B60", "B62", "B64", "B66", "B68", "B70", "B72"),
+    "barrier": ("B73", "B75", "B77", "B81"), "uninit": ("B80",), "race": ("B83", "B91"),
+    "shared": ("B85", "B87", "B89"), "uniform": ("B93", "B95", "B97"), "atomic": ("B99", "B101"),
+    "scan": ("B103", "B105", "B107"), "reduce": ("B109", "B111", "B113", "B115"),
+    "compile": ("B131", "B133"), "process": ("B141",), "device": ("B143",),
+    "message": ("B145", "B147"), "parser": ("B156",), "security": ("B158", "B160"),
+    "cache": ("B135",),
+}  # fmt: skip
+"""What lane kernels can express: the tests stand here, and beside the part that they are of."""
+
+
 def named() -> dict[str, list[ast.FunctionDef]]:
     """The tests by the reports that their docstrings begin with."""
     found: dict[str, list[ast.FunctionDef]] = {}
@@ -61,3 +78,12 @@ def test_a_kind_of_report_runs_on_both_targets(kind: str) -> None:
 
 def test_what_runs_once_is_there() -> None:
     assert not [report for report in ONCE if report not in named()]
+
+
+def test_every_report_of_lane_kernels_has_a_test() -> None:
+    """Reports that a file of tests names, other than those of tile kernels and this table."""
+    apart = {*FILES, Path(__file__).name}
+    texts = [p.read_text(encoding="utf-8") for p in HERE.parent.rglob("test_*.py")
+             if p.name not in apart]  # fmt: skip
+    there = {report for text in texts for report in re.findall(r"\bB\d+\b", text)}
+    assert not [r for reports in LANES.values() for r in reports if r not in there]

@@ -1,4 +1,4 @@
-"""Wrong programs end in the right diagnostics and nothing else.
+"""Wrong programs end in the right diagnostics and nothing else (B145: triton#10341).
 
 Each ``golden/errors/NAME.tessera`` stands beside ``NAME.err``, what ``check`` says of it in the
 short format; ``--update-golden`` writes it anew (read the difference).

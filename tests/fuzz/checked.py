@@ -111,7 +111,7 @@ class Row:
 @dataclass
 class Outcome:
     rows: dict[str, Row] = field(default_factory=lambda: {n: Row() for n in ("none", *FAULTS)})
-    wrong: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list[str])
 
 
 def measure(kernels: int, seed: int) -> Outcome:

@@ -36,6 +36,19 @@ def test_other_forms_of_a_program_do_the_same(target: str, monkeypatch: pytest.M
     assert not found, "\n\n".join(map(str, found))
 
 
+SLOW = [pytest.param(s, marks=pytest.mark.slow) for s in range(0, 200, 20)]
+
+
+@pytest.mark.parametrize("first", [24, *SLOW])
+def test_checked_mode_blames_no_program(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They communicate by barriers only: every order of lanes gives the same, without a fault."""
+    monkeypatch.setenv("TESSERA_CACHE", "off")
+    monkeypatch.setenv("TESSERA_CHECKED", "1")
+    cases = [generate(first + k) for k in range(3 if first == 24 else 20)]
+    found = run_cases(cases, "cpu", (0,))
+    assert not found, "\n\n".join(map(str, found))
+
+
 def test_the_same_seed_gives_the_same_program() -> None:
     for seed in range(5):
         assert generate(seed).kernel.text() == generate(seed).kernel.text()

@@ -58,16 +58,16 @@ def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("place", ["sm_80", "sm_90a", GPU])
-def test_programs_whose_turns_are_dealt_out(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with shares that begin and end inside tiles."""
+def test_programs_dealt_to_groups_that_stay(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with whole tiles, and parts of those that are left."""
 
-    def nothing(work: Work, machine: Machine) -> float:
-        return 0.0
+    def two(work: Work, machine: Machine) -> tuple[int, float]:
+        return 2, 0.0
 
     def three(machine: Machine) -> int:
         return 3
 
-    monkeypatch.setattr(stream, "dealt_cycles", nothing)
+    monkeypatch.setattr(stream, "best_dealt", two)
     monkeypatch.setattr(stream, "_groups", three)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     for seed in range(400, 430):

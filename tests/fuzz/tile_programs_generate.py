@@ -153,6 +153,18 @@ class Tiles(Operands):
 
     def product(self, acc: str, m: Axis, n: Axis, k: Axis) -> None:
         """A product into an accumulator, at this depth."""
+        if self.exits and m.tile and self.p.products < 2 and self.r.random() < 0.15:
+            self.word("else")
+            flag = self.array("i32", (m.size,), "flag")
+            for line in (f"if {flag}[{m.var}] > 0:", "else:"):
+                self.line(line)
+                self.depth += 1
+                self.one_product(acc, m, n, k)
+                self.depth -= 1
+            return
+        self.one_product(acc, m, n, k)
+
+    def one_product(self, acc: str, m: Axis, n: Axis, k: Axis) -> None:
         self.p.products += 1
         a = self.matrix(m, k, self.p.dtype)
         b = self.matrix(k, n, self.p.dtype)

@@ -14,14 +14,17 @@ from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.tile_programs import placed
 from tests.on_device import call
-from tests.tile_programs_by_hand import algebra, attention, layers
+from tests.tile_programs_by_hand import algebra, attention, functions, layers, others
 from tests.tile_programs_by_hand.program import Program
 
-PROGRAMS = {p.name: p for p in (*attention.PROGRAMS, *layers.PROGRAMS, *algebra.PROGRAMS)}
+FILES = (attention, layers, algebra, others, functions)
+PROGRAMS = {p.name: p for file in FILES for p in file.PROGRAMS}
 QUICK = (
     "paged decoding", "low rank adapter", "mixture of experts", "weights of four bits",
     "block sparse rows", "both factors turned", "one product by units, one exact",
-    "two matrices of a stack at a time",
+    "two matrices of a stack at a time", "rows as long as the longest of a tile",
+    "a function of two results, a kernel of two results", "one of two products",
+    "nothing to do",
 )  # fmt: skip
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS if name not in QUICK]
 
@@ -36,7 +39,9 @@ def wrong(program: Program, target: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = call(module.kernel, list(after.values()), target)
-    if result is not None:
+    if isinstance(result, tuple):
+        after.update({f"result{i}": np.asarray(r) for i, r in enumerate(result)})
+    elif result is not None:
         after["result"] = np.asarray(result)
     return program.wrong(before, after)
 

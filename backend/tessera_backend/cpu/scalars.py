@@ -126,7 +126,7 @@ class Scalars:
     ) -> None:
         """Owners whose every source is uniform are scalars; their sources are needed."""
         is_loop = op.name in ("tile.for", "tile.while")
-        onward, final = _handed_values(op)
+        onward, final = handed_values(op)
         uniform = self._uniform.is_uniform
         for number, owner in enumerate(owners):
             values = [s[number] for s in onward] + ([initial[number]] if initial else [])
@@ -230,7 +230,7 @@ class Scalars:
 Handed = list[tuple[Value, ...]]
 
 
-def _handed_values(op: Operation) -> tuple[Handed, Handed]:
+def handed_values(op: Operation) -> tuple[Handed, Handed]:
     """Operands of the terminators that write the slots of ``op``: those that the region's
     arguments see (all of them, where there is no loop), and those only the results see."""
     onward: Handed = []

@@ -248,7 +248,8 @@ def _across_warps(
     tile, scratch = tile_type(op.operands[0]), _scratch(op)
     check_scratch(scratch, reduce_scratch(tile, axis, str(op.attributes["kind"])))
     partials = Partials(e, scratch, tile, axis, 1, dtypes)
-    begin_scratch(e, scratch)
+    if not op.attributes.get("fresh"):
+        begin_scratch(e, scratch)
     for at, parts in held.items():
         partials.write(0, at, parts)
     e.dialect.barrier(e)

@@ -102,7 +102,10 @@ def _current_setting() -> Setting:
 
 
 def _of_environment() -> Setting:
-    from tessera_backend.runtime.compiler import options_from_environment
+    from tessera_lang.driver.options import from_environment
 
-    options = options_from_environment()
+    try:
+        options = from_environment()
+    except ValueError as fault:
+        raise error(diagnostic("T0814", str(fault))) from fault
     return setting_of(options.lane_order, options.lane_seed)

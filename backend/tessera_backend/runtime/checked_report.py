@@ -15,7 +15,10 @@ _LOOKED_AT = (
     "results that nobody has written, barriers, scopes of atomics, indices that wrap, loops "
     "without an end"
 )
-_NOT = "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics come, what lies behind products of tiles"
+_NOT = (
+    "not looked at: other arguments and sizes, other orders of lanes, the order in which atomics "
+    "come, what lies behind products of tiles"
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
+from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.world import Reduction, WorldFault
 from tessera_lang.types.dtype import BOOL, F32, I32, U32, DType, common_dtype, integer_range
@@ -40,28 +41,12 @@ def convert(array: Array, dtype: DType) -> Array:
         return result
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype.is_float and dtype.bits < 32:
-            wide = _once(array)
+            wide = once(array)
             if dtype.bits == 8:
                 limit = scalars.largest_finite(dtype)
                 wide = np.clip(wide, -limit, limit)
             return wide.astype(target)
         return array.astype(target)
-
-
-def _once(array: Array) -> Array:
-    """An f32 from which a narrower float is rounded as from the number itself: where digits are
-    lost the last bit is set, so that no tie is made of what was none."""
-    wide = array
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        lost = array & 0xFFF  # more than the eleven bits that an f64 has not
-        rounded = (array - lost) | np.where(lost != 0, 0x800, 0).astype(array.dtype)
-        wide = np.where((array >> 53) + (array < 0) == 0, array, rounded)
-    wide = wide.astype(np.float64)
-    near = wide.astype(np.float32)
-    bits = near.view(np.uint32)
-    inexact = np.isfinite(wide) & (near != wide)
-    bits = np.where(inexact, bits - (np.abs(near) > np.abs(wide)).astype(np.uint32) | 1, bits)
-    return bits.view(np.float32)
 
 
 def unary(operator: str, a: Array) -> Array:

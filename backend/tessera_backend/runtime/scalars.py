@@ -16,7 +16,7 @@ import numpy as np
 
 from tessera_backend.runtime.arrays import refuse
 from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
-from tessera_lang.opt.tile.numbers import round_float
+from tessera_backend.runtime.rounding import once
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
 
 _DOUBLE = struct.Struct("<d")
@@ -58,9 +58,10 @@ def _check_kind(value: object, dtype: DType, name: str) -> None:
     else:
         fine = widens_to(given, dtype)
     if not fine:
-        found = (
-            f"{cast('Any', value).__class__.__name__} {shown(value)}" if weak else f"NumPy {given}"
-        )
+        given_as = cast("Any", value)
+        found = f"NumPy {given}"
+        if weak:
+            found = f"{given_as.__class__.__name__} {shown(given_as)}"
         raise refuse("T0843", name, f"is declared {dtype}, and a {found} was given",
                      f"convert it before the call to what {dtype} takes")  # fmt: skip
 
@@ -99,7 +100,7 @@ def _float_bits(value: float, dtype: DType) -> int:
         return int(_I.unpack(_FLOAT.pack(value))[0])
     if dtype.name == "f16":
         return int(_H.unpack(_HALF.pack(value))[0])
-    rounded = np.array(round_float(value, dtype), np.float64).astype(TO_NUMPY[dtype.name])
+    rounded = once(np.array(value, np.float64)).astype(TO_NUMPY[dtype.name])
     return int.from_bytes(rounded.tobytes(), "little")
 
 

@@ -35,7 +35,8 @@ REGISTER_TILES = [
     OpDef("tile.coordinate", (), "coordinate", attributes=(_AXIS,)),
     OpDef(
         "tile.reduce_tile", ("tile", "scratch..."), "reduce_tile",
-        attributes=(AttributeDef("kind", "str", REDUCTIONS), _AXIS), effect="warp",
+        attributes=(AttributeDef("kind", "str", REDUCTIONS), _AXIS, _optional("fresh", "bool")),
+        effect="warp",
     ),
     OpDef(
         "tile.scan_tile", ("tile", "scratch..."), "scan_tile",

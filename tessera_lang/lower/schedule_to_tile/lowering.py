@@ -20,6 +20,7 @@ from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.early import build_early, early_loads
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import Facts, is_tile, strings
+from tessera_lang.lower.schedule_to_tile.fresh import with_fresh
 from tessera_lang.lower.schedule_to_tile.grid import Grid, build_grid, grid_of, separated, walked
 from tessera_lang.lower.schedule_to_tile.hopper import lower_specialised, not_specialised
 from tessera_lang.lower.schedule_to_tile.matrix import MatrixEngine
@@ -128,7 +129,8 @@ class _Lowering:
                 attributes["registers"] = most
             case _:
                 pass
-        made = plan_memory(replace(made, attributes=attributes, span=kernel.span))
+        made = replace(made, attributes=attributes, span=kernel.span)
+        made = plan_memory(with_fresh(made))
         return _Made(made, warps, self.grid, scratch), notes
 
     def _top(self, body: Body, engine: MatrixEngine, operation: Operation) -> None:

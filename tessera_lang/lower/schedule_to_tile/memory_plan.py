@@ -142,7 +142,8 @@ class _Frame:
 
     def _ordered(self, between: range, first: int) -> bool:
         """Whether a barrier stands among these operations or begins the first use."""
-        if self.operations[first].name in _BEGIN_WITH_BARRIER:
+        begins = self.operations[first]
+        if begins.name in _BEGIN_WITH_BARRIER and not begins.attributes.get("fresh"):
             return True
         return any(self.operations[i].name == "tile.barrier" for i in between)
 

@@ -15,6 +15,9 @@ from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
+_FEW = 1024
+"""Bytes of an exchange that are small beside what a group has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -33,6 +36,7 @@ class Scratch:
         self._name = name
         self._placeholder = Value(scratch_buffer(1), name)
         self._bytes = 0
+        self._turns = [(Value(scratch_buffer(1), f"{name}_{i}"), [0]) for i in range(2)]
         self.of_a_part = 0
         self._allocations: list[tuple[Operation, str]] = []
         self._names: set[str] = set()
@@ -44,6 +48,16 @@ class Scratch:
             return ()
         self._bytes = max(self._bytes, bytes_)
         return (self._placeholder,)
+
+    def taking_turns(self, bytes_: int) -> tuple[Value, ...]:
+        """As ``buffer``; where few bytes are needed two buffers take turns, so that one is written
+        while another is read."""
+        if not 0 < bytes_ <= _FEW:
+            return self.buffer(bytes_)
+        value, most = self._turns[0]
+        self._turns.reverse()
+        most[0] = max(most[0], bytes_)
+        return (value,)
 
     def allocate(
         self, dtype: DType, shape: Sequence[int], name: str, what: str,
@@ -89,17 +103,21 @@ class Scratch:
         """The allocations, and what stands in for values given before sizes were known."""
         operations = [o for o, _ in self._allocations]
         replaced: dict[Value, Value] = {}
-        if self._bytes:
-            value = Value(scratch_buffer(self._bytes), self._name)
-            replaced[self._placeholder] = value
-            operations.append(Operation("tile.shared.alloc", (), (value,), {"name": self._name}))
+        for placeholder, bytes_ in self._exchanged():
+            value = Value(scratch_buffer(bytes_), placeholder.name)
+            replaced[placeholder] = value
+            attributes = {"name": placeholder.name}
+            operations.append(Operation("tile.shared.alloc", (), (value,), attributes))
         return tuple(operations), replaced
+
+    def _exchanged(self) -> list[tuple[Value, int]]:
+        turns = sorted(((v, most[0]) for v, most in self._turns), key=lambda t: t[0].name)
+        return [(v, n) for v, n in ((self._placeholder, self._bytes), *turns) if n]
 
     def table(self) -> list[Taken]:
         """Who takes how much, the greatest first."""
         rows = [Taken(o.result.name, _bytes(o.result), what) for o, what in self._allocations]
-        if self._bytes:
-            rows.append(Taken(self._name, self._bytes, "exchanges between warps"))
+        rows += [Taken(v.name, n, "exchanges between warps") for v, n in self._exchanged()]
         return sorted(rows, key=lambda row: -row.bytes)
 
 

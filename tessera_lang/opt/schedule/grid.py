@@ -37,7 +37,7 @@ from tessera_lang.opt.schedule.facts import (
     numbers_or_names,
 )
 from tessera_lang.opt.schedule.producer import moved_by_lanes
-from tessera_lang.opt.schedule.rings import is_staged, subtile_columns
+from tessera_lang.opt.schedule.rings import is_staged, subtile_columns, tile_bytes
 from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.opt.schedule.split import best_parts, groups_of, stream_of
 from tessera_lang.opt.schedule.work import work_of
@@ -61,18 +61,32 @@ def cluster(program: Program, context: Context) -> Program:
         return program
     if stream_of(kernel):
         return program  # its groups are at different turns
-    grid = facts.grid
-    if grid is None or cluster_reason(facts, (2, 1)):
+    grid, shape = facts.grid, _pair(facts)
+    if grid is None or not shape:
         return program
-    rows = _trips_along(facts, grid, _row_axis(grid))
-    if rows is not None and (rows < 2 or (rows % 2 and rows < 16)):
+    along = _trips_along(facts, grid, _row_axis(grid) + shape.index(2))
+    if along is not None and (along < 2 or (along % 2 and along < 16)):
         return program
     tiles = Estimate(facts, {}).trips(grid)
     if tiles is not None and tiles <= context.machine.units:
         work = work_of(facts, {}, context.machine)
         if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:
             return program  # one wave has the cache for itself, and clusters start and end later
-    return with_kernel(program, with_decisions(kernel, {"cluster": (2, 1)}))
+    return with_kernel(program, with_decisions(kernel, {"cluster": shape}))
+
+
+def _pair(facts: Facts) -> tuple[int, ...]:
+    """Two neighbours along rows, or along columns where those share copies too, and more bytes of
+    them; () where there are none."""
+    same: dict[tuple[int, ...], int] = {}
+    for shape in ((2, 1), (1, 2)):
+        if facts.grid is None or cluster_reason(facts, shape):
+            break
+        ((variable, _),) = cluster_variables(facts.grid, shape)
+        shared = (x for x in facts.reads if is_staged(x)
+                  and not depends_on(x.starts, variable, facts))  # fmt: skip
+        same[shape] = sum(tile_bytes(x.tile) for x in shared)
+    return max(same, key=lambda shape: same[shape], default=())
 
 
 def _said_reason(said: tuple[int, ...], facts: Facts, context: Context) -> str:

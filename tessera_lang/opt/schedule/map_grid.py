@@ -23,6 +23,7 @@ from tessera_lang.opt.schedule.accesses import (
 )
 from tessera_lang.opt.schedule.copies import is_result
 from tessera_lang.opt.schedule.nests import fused, joined, split
+from tessera_lang.opt.schedule.sink import sink_conditions
 from tessera_lang.record import dataclass, replace
 
 
@@ -39,7 +40,7 @@ class Verdict:
 def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
     """``program`` with every axis mapped: at most one loop, at the top, is the grid."""
     (kernel,) = program.operations
-    kernel = replace(kernel, regions=(_joined(kernel.regions[0]),))
+    kernel = replace(kernel, regions=(_joined(sink_conditions(kernel.regions[0])),))
     kernel = _fuse(kernel)
     region = kernel.regions[0]
     arrays = arrays_of(kernel)

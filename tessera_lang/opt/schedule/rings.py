@@ -86,16 +86,22 @@ def rings_of(facts: Facts) -> tuple[Ring, ...]:
     """The rings in the order of their first loads. Loads with the same attribute ``ring`` are
     of one, in whatever region they stand."""
     keys: dict[tuple[object, ...], dict[int, list[Load]]] = {}
-    first, stretches = _first_products(facts), _stretches(facts)
+    first, stretches, regions = _first_products(facts), _stretches(facts), _regions(facts)
     for load in facts.reads:
         if is_staged(load):
-            around = id(_around(load, facts))
+            around = regions[id(load.operation)]
             said = load.operation.attributes.get("ring")
             own = (around, first.get(load.operation.result, -1), stretches[id(load.operation)])
             key = (said,) if said is not None else own
             keys.setdefault(key, {}).setdefault(around, []).append(load)
     return tuple(_ring([tuple(loads) for loads in places.values()], facts)
                  for places in keys.values())  # fmt: skip
+
+
+def _regions(facts: Facts) -> dict[int, int]:
+    """For each operation the region it stands in: both sides of a condition are two."""
+    regions = [r for o in facts.kernel.walk() for r in o.regions]
+    return {id(o): id(r) for r in regions for o in r.operations}
 
 
 def _ring(places: Sequence[tuple[Load, ...]], facts: Facts) -> Ring:

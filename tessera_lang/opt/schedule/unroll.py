@@ -11,13 +11,20 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
+from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.context import Context, overruled, with_kernel
 from tessera_lang.opt.schedule.facts import FOR, LOOPS, kernel_of
 from tessera_lang.opt.schedule.nests import bounds_of, names_of
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 
-_MOST = 1024  # operations of a body
+_MOST = 1024  # operations of a body, as heavy as the code that they become
+_WEIGHTS = {
+    PREFIX + name: weight
+    for weight, names in ((100, ("dot",)), (30, ("reduce", "scan", "gather")),
+                          (15, ("load", "store", "prefetch")))
+    for name in names
+}  # fmt: skip
 _STAGED = "the loop moves tiles through shared memory, and the steps of each are unrolled already"
 
 
@@ -35,7 +42,7 @@ def unroll(program: Program, context: Context) -> Program:
         loop = next(o for o in innermost if _is_staged(o))
         context.note("T0742", f"`schedule.unroll({said})` is not honoured here: {_STAGED}",
                      loop.span)  # fmt: skip
-    times = min(said, *(max(1, _MOST // len(o.regions[0].operations)) for o in loops))
+    times = min(said, *(max(1, _MOST // _weight(o.regions[0])) for o in loops))
     if times < said:
         reason = f"so many bodies are more than {_MOST} operations; {times} are not"
         kernel = overruled(kernel, "unroll", times, context, reason)
@@ -47,6 +54,11 @@ def unroll(program: Program, context: Context) -> Program:
         return Replacement(made, made[-1].results)
 
     return with_kernel(program, rewrite_operation(kernel, step))
+
+
+def _weight(body: Region) -> int:
+    every = (inner for o in body.operations for inner in o.walk())
+    return sum(_WEIGHTS.get(o.name, 1) for o in every)
 
 
 def _is_staged(loop: Operation) -> bool:

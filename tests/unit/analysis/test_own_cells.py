@@ -26,8 +26,6 @@ OWN = [
     "else:\n    for k in range(i, n): out[k] = 2.0",
     "i = grid_tile_linear_id()\nif i < n:\n    out[i] = 1.0\n    out[i] += x[i]",
     "out[group_linear_id() * 128 + (63 - tile_linear_id()) * 2] = 1.0",
-]
-OWN += [
     "if tile_linear_id() == 0: out[group_linear_id()] = 1.0",
     "if tile_linear_id() == 5:\n    for k in range(3): out[group_linear_id() * 3 + k] = 1.0",
 ]

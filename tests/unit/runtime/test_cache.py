@@ -70,6 +70,7 @@ class Hostile:
     ],
 )
 def test_anything_else_is_a_miss_and_written_anew(cache: Cache, damage: object) -> None:
+    """B158 security: tilelang#2817. Nothing in an entry is executed."""
     cache.put(KEY, {"a": 1}, b"payload")
     path = file_of(cache)
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]

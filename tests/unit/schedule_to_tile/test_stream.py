@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.facts import kernel_of
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import evaluate_dim
-from tests.unit.opt.schedule.programs import Kernel
+from tests.unit.opt.schedule.programs import Kernel, matmul
 from tests.unit.schedule import reference
 from tests.unit.schedule_to_tile import hopper_programs as forms
 from tests.unit.schedule_to_tile.test_hopper import arrays_of, without
@@ -25,6 +25,7 @@ from tests.unit.schedule_to_tile.test_split import (
     ARCHES,
     SUMS,
     attributed,
+    decided,
     less_its_rows,
     lowered,
     product,
@@ -84,10 +85,10 @@ FORMS = [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow, id=f.__na
 def test_any_sums(form: Callable[[], Kernel]) -> None:
     kernel, remarks = form(), list[Diagnostic]()
     arrays = arrays_of(kernel, sizes_of(kernel))
-    whole = form is forms.counted_by_memory
+    uneven = form is forms.counted_by_memory
     made = lowered(attributed(kernel, split=2, stream=3), "sm_90a", remarks)
-    assert any("differs from tile to tile" in r.message for r in remarks) is whole
-    assert bool(made[1].scratch) is not whole
+    assert any("differs from tile to tile" in r.message for r in remarks) is uneven
+    assert bool(kernel_of(made[2]).attributes["stream"]) is not uneven
     check(attributed(kernel, split=2, stream=3), "sm_90a", *arrays, rtol=1e-6)
 
 
@@ -159,5 +160,35 @@ def test_a_counter_that_is_not_set_back_is_found() -> None:
 def test_what_does_not_go_with_it_is_said(said: dict[str, Attribute], reason: str) -> None:
     remarks = list[Diagnostic]()
     made = lowered(dealt(256, 128, 512, 3, attributes=said)[0], "sm_90a", remarks)
-    assert [r.code for r in remarks if reason in r.message] == ["T0742"]
+    assert [r.code for r in remarks if reason in r.message][:1] == ["T0742"]
     assert kernel_of(made[2]).attributes["stream"] == 0
+
+
+# --- when ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(1792, 1792, 8192), (2304, 2304, 16384)])
+def test_a_few_tiles_more_than_a_wave_have_parts(sizes: tuple[int, int, int]) -> None:
+    found = decided(matmul(*sizes))
+    assert found["stream"] == 132
+    assert int(str(found["split"])) > 1
+    assert found["persistent"] is False
+    assert "cluster" not in found
+    assert "make no wave are computed in" in str(found["remarks"])
+
+
+@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000)])
+def test_full_waves_and_short_loops_do_not(sizes: tuple[int, int, int]) -> None:
+    assert "stream" not in decided(matmul(*sizes))
+
+
+def test_why_not_is_said() -> None:
+    found = decided(
+        matmul(1792, 1792, 8192, attributes={"cluster": (2, 1), "tile": (128, 128, 64)})
+    )
+    assert "stream" not in found
+    assert "clusters" in str(found["remarks"])
+
+
+def test_a_cpu_deals_nothing() -> None:
+    assert "stream" not in decided(matmul(1792, 1792, 8192), "cpu", "x86-64")

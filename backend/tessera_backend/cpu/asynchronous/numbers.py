@@ -179,6 +179,10 @@ def _fma(o: Operation, *v: Any) -> Any:
     return (a.astype(np.float64) * b + c).astype(a.dtype)
 
 
+def _approx(a: Any, exact: Any) -> Any:
+    return exact
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     "floordiv": _floordiv, "mod": _mod, "shl": _shl, "shr": _shr, "fma": _fma,
     "cast": _cast, "bitcast": _bitcast, "cmp": _cmp, "select": _select, "not": _not,
@@ -188,7 +192,7 @@ _SIMPLE: dict[str, Callable[..., Any]] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": operator.neg,
     "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
-    "approx": lambda a, exact: exact,
+    "approx": _approx,
 }  # fmt: skip
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,

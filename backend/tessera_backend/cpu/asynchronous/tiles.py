@@ -44,12 +44,16 @@ def _coordinate(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _scratch(s: Strand, o: Operation) -> None:
-    """Operations with scratch begin with a barrier and touch all of it."""
+    """Operations with scratch begin with a barrier, unless it is fresh, write all of it, meet a
+    barrier, and read."""
     for value in o.operands[1:]:
         memory: Memory = s.values[value]
+        if not o.attributes.get("fresh"):
+            s.clock.barrier()
+        box = box_of((0,) * len(memory.data.shape), memory.data.shape)
+        touch(s, o, memory, "write", box, ("scratch", s.anew()))
         s.clock.barrier()
-        shape = memory.data.shape
-        touch(s, o, memory, "write", box_of((0,) * len(shape), shape), ("scratch", s.anew()))
+        touch(s, o, memory, "read", box, ("scratch", s.anew()))
 
 
 def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from tessera_backend.cpu.checked.roots import Root
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
+from tessera_backend.cpu.plan import carried_owners
+from tessera_backend.cpu.scalars import handed_values
 from tessera_backend.llvm.emitter import scalar_type
 from tessera_lang.analysis.ranges import Ranges
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.types.dtype import INDEX, integer_range
+from tessera_lang.types.dtype import integer_range
 
 EXACT = {"tile.add": "sadd", "tile.sub": "ssub", "tile.mul": "smul"}
 """What may wrap, with the name of LLVM's form that tells."""
+_THROUGH = (*EXACT, "tile.neg", "tile.min", "tile.max", "tile.select", "tile.cast")
 
 
 def seen(kernel: Operation, roots: Mapping[Value, Root]) -> set[Operation]:
@@ -28,20 +31,20 @@ def seen(kernel: Operation, roots: Mapping[Value, Root]) -> set[Operation]:
 
 
 def unproved(kernel: Operation, known: Ranges) -> set[Operation]:
-    """Sums and products of indices that may leave their type: of type index, and what an access
-    takes as an index, if it is signed. Unsigned numbers are meant to wrap."""
-    found, used = set[Operation](), _made_into_indices(kernel)
-    for o in kernel.walk():
-        if o.name in EXACT and (o.result.type == INDEX or o.result in used):
-            t = scalar_type(o.result)
-            if t.is_integer and t.is_signed and known.interval(o.result) == integer_range(t):
-                found.add(o)
-    return found
+    """Sums and products that become an index of an access and may leave their type, if it is
+    signed: unsigned numbers are meant to wrap."""
+    used = _made_into_indices(kernel)
+    return {
+        o for o in kernel.walk()
+        if o.name in EXACT and o.result in used
+        and (t := scalar_type(o.result)).is_integer and t.is_signed
+        and known.interval(o.result) == integer_range(t)
+    }  # fmt: skip
 
 
 def _made_into_indices(kernel: Operation) -> set[Value]:
-    """Indices of accesses, and what they are sums, products and casts of."""
-    made = {r: o for o in kernel.walk() for r in o.results if o.name in (*EXACT, "tile.cast")}
+    """Indices of accesses, and the numbers that they are sums, products and choices of."""
+    sources = _sources(kernel)
     left = [
         v for o in kernel.walk() if o.name in ARRAY_OPERAND
         for v in o.operands[ARRAY_OPERAND[o.name] + 1 :]
@@ -51,5 +54,30 @@ def _made_into_indices(kernel: Operation) -> set[Value]:
         value = left.pop()
         if value not in found:
             found.add(value)
-            left += made[value].operands if value in made else ()
+            left += sources.get(value, ())
     return found
+
+
+def _sources(kernel: Operation) -> dict[Value, list[Value]]:
+    """What numbers are made of, where all of it counts in full; and what loops hand on."""
+    found: dict[Value, list[Value]] = {}
+    for o in kernel.walk():
+        if o.name in _THROUGH:
+            found[o.result] = list(o.operands)
+        elif o.name in ("tile.if", "tile.scope", "tile.for", "tile.while"):
+            _handed(found, o)
+    return found
+
+
+def _handed(found: dict[Value, list[Value]], o: Operation) -> None:
+    onward, final = handed_values(o)
+    begin = {"tile.for": o.operands[3:], "tile.while": o.operands}.get(o.name, ())
+    for n, owner in enumerate(carried_owners(o)):
+        found[owner] = [s[n] for s in onward]
+        if begin:
+            found[owner].append(begin[n])
+            found[o.results[n]] = [owner, *(s[n] for s in (*onward, *final))]
+        if o.name == "tile.while":
+            found[o.regions[1].arguments[n]] = [owner, *(s[n] for s in onward)]
+    if o.name == "tile.for":
+        found[o.regions[0].arguments[0]] = list(o.operands[:3])

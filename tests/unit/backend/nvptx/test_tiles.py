@@ -17,7 +17,7 @@ from tessera_lang.analysis.layouts import (
 from tessera_lang.ir.core import TileType
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.types.dtype import BF16, BOOL, DTYPES, F16, F32, F64, I8, I32, DType
-from tests.unit.backend.nvptx.kernels import assembly_of, needs_ptxas, ptx_of
+from tests.unit.backend.nvptx.kernels import assembly_of, needs_ptxas, ptx_of, text_of
 from tests.unit.backend.nvptx.tile_kernels import (
     Made,
     carried,
@@ -51,6 +51,15 @@ def test_a_tile_goes_by_16_bytes_where_rows_are_aligned(dtype: DType, elements: 
     # The whole tile, and one that is cut off: each once by vectors.
     assert count(made, r"ld\.global\.nc\.v\d\.b") == 2 * vectors
     assert count(made, r"st\.global\.v\d\.b") == 2 * vectors
+
+
+@pytest.mark.parametrize(("dtype", "each"), [(BF16, 2), (F16, 2), (I8, 4), (F32, 1)])
+def test_narrow_elements_leave_the_paths_in_words(dtype: DType, each: int) -> None:
+    """Each is taken out of its word once, behind the paths."""
+    text = text_of(copy_tile(dtype, divisors=16), "sm_90a").text
+    joined = re.findall(r"= phi (\w+)", text)
+    assert joined.count("float" if dtype == F32 else "i32") == 64 // each
+    assert each == 1 or not {"i8", "i16", "half"} & set(joined)
 
 
 def test_a_whole_tile_known_now_has_one_path_and_no_predicate() -> None:
@@ -266,6 +275,4 @@ def test_single_lanes_see_the_layout_of_a_buffer() -> None:
 
 @pytest.mark.parametrize("made", [copy_tile(), gemm(BF16), softmax(), simt_gemm()])
 def test_equal_kernels_are_equal_text(made: Made) -> None:
-    from tests.unit.backend.nvptx.kernels import text_of
-
     assert text_of(made).text == text_of(made).text

@@ -151,6 +151,14 @@ def test_the_next_row_is_loaded_early(m: int, n: int, most: int) -> None:
     np.testing.assert_allclose(y, want, rtol=1e-5)
 
 
+def test_groups_meet_without_fences() -> None:
+    """They wait for messages of each other; all of them only once, to have begun."""
+    _, ptx = resources(rows(131072, m=4096))
+    assert ptx.count("st.async") == 2
+    assert ptx.count("barrier.cluster.arrive") == 1
+    assert "fence.acq_rel" not in ptx
+
+
 def test_an_extent_that_changes_with_the_row_is_not_asked_for() -> None:
     """The row ahead may end elsewhere, outside the array even."""
 

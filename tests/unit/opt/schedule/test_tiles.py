@@ -27,8 +27,8 @@ MEASURED = [
 ]
 
 
-def decided(*sizes: int) -> Operation:
-    program = matmul(*sizes).program
+def decided(*sizes: int, tile: tuple[int, ...] = ()) -> Operation:
+    program = matmul(*sizes, attributes={"tile": tile} if tile else {}).program
     for one in decide(HOPPER):
         program = verify(one.run(program))
     return kernel_of(program)
@@ -67,6 +67,14 @@ def test_several_waves_do() -> None:
     found = decided(4096, 4096, 4096).attributes
     assert found["persistent"] is True
     assert found["cluster"] == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("tile", "cluster"),
+    [((128, 256, 64), (2, 1)), ((256, 128, 64), (1, 2)), ((128, 128, 64), (2, 1))],
+)
+def test_neighbours_share_the_larger_side(tile: tuple[int, ...], cluster: tuple[int, ...]) -> None:
+    assert decided(4096, 4096, 4096, tile=tile).attributes["cluster"] == cluster
 
 
 def work(tiles: int, product: Product, **more: int) -> Work:

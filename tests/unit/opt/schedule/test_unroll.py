@@ -80,3 +80,12 @@ def test_a_loop_over_staged_tiles_is_reported() -> None:
 def test_bodies_have_a_limit() -> None:
     _, remarks = decided(SUMS.format("schedule.unroll(1024)"), "sm_80")
     assert any("1024 operations" in r for r in remarks)
+
+
+def test_heavy_bodies_have_a_nearer_one() -> None:
+    """A product or a reduction is much code: a hundred of them took minutes to compile."""
+    program, remarks = decided(PRODUCT.format("schedule.unroll(1000)"), "native")
+    dots = sum(o.name.endswith("schedule.dot") for o in program.walk())
+    assert 1 < dots <= 12 and any("1024 operations" in r for r in remarks)
+    program, _ = decided(SUMS.format("schedule.unroll(1000)"), "native")
+    assert sum(o.name.endswith("schedule.reduce") for o in program.walk()) < 64

@@ -1,0 +1,145 @@
+"""std.scan against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.stdlib.arrays import (
+    DTYPES,
+    EPSILON,
+    FLOATS,
+    INTEGERS,
+    SIZES,
+    TARGETS,
+    few,
+    module,
+    near,
+    numbers,
+    one_thread,
+    same,
+    some,
+    views,
+    wide,
+)
+
+MOST = some("bool", "i64", "f32")
+
+
+@pytest.fixture(params=TARGETS)
+def std(request: pytest.FixtureRequest) -> Any:
+    return tessera.load("/tmp/D/scan_p.tessera", target=str(request.param))
+
+
+def check_sums(found: Any, x: Any, dtype: str, exclusive: bool) -> None:
+    """Integers wrap; a float is off by a rounding for each of the additions on its way."""
+    acc = "i32" if dtype in ("bool", "i8", "i16") else "u32" if dtype in ("u8", "u16") else dtype
+    acc = "f32" if dtype in FLOATS and dtype != "f64" else acc
+    assert found.dtype == DTYPES[acc]
+
+    def scanned(values: Any) -> Any:
+        sums = np.cumsum(values)
+        return sums - values if exclusive else sums
+
+    if acc in INTEGERS:
+        whole = scanned(x.astype(np.uint64 if acc[0] == "u" else np.int64))
+        same(found, whole.astype(DTYPES[acc]))
+    else:
+        near(found, scanned(wide(x)), EPSILON[acc] * 64 * scanned(np.abs(wide(x))) + 1e-300)
+
+
+@pytest.mark.parametrize("dtype", MOST)
+def test_every_size(std: Any, dtype: str) -> None:
+    for n in (*SIZES, 2048, 2048 * 33 + 5):
+        x = numbers(dtype, n, seed=n)
+        check_sums(std.inclusive(x), x, dtype, exclusive=False)
+        check_sums(std.exclusive(x), x, dtype, exclusive=True)
+        for name, ufunc in (("running_max", np.maximum), ("running_min", np.minimum)):
+            found = getattr(std, name)(x)
+            assert found.dtype == DTYPES[dtype]
+            same(found, ufunc.accumulate(wide(x)))
+
+
+def test_more_than_two_levels(std: Any) -> None:
+    n = 2048 * 2048 + 3
+    x = np.ones(n, np.int8)
+    same(std.inclusive(x), np.arange(1, n + 1, dtype=np.int32))
+
+
+def test_layouts(placed: Any) -> None:
+    for x in views(numbers("i64", 5000)).values():
+        check_sums(placed.inclusive(x), x, "i64", exclusive=False)
+    x = numbers("f32", (40, 30))[:, 3]
+    same(placed.running_max(x), np.maximum.accumulate(x))
+
+
+def test_nan_and_infinity(std: Any) -> None:
+    x = numbers("f32", 5000)
+    x[3000] = np.nan
+    for name in ("inclusive", "running_max", "running_min"):
+        found = getattr(std, name)(x)
+        assert not np.isnan(found[:3000]).any() and np.isnan(found[3000:]).all(), name
+    x[3000] = -np.inf
+    assert (std.running_min(x)[3000:] == -np.inf).all()
+    x[:] = -np.inf
+    same(std.running_max(x), x)
+
+
+def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = numbers("f32", 100003)
+    bits: set[bytes] = set()
+    for threads in (1, 2, 2, 5):
+        one_thread(monkeypatch, threads)
+        bits.add(std.inclusive(x).tobytes() + std.exclusive(x).tobytes())
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("call", [
+    "inclusive(x)", "exclusive(zero)", "running_max(x)", "inclusive()", "inclusive(row, row)",
+])  # fmt: skip
+def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
+    names = {"x": np.ones((2, 3), np.float32), "zero": np.ones((), np.float32),
+             "row": np.ones(3, np.float32)}  # fmt: skip
+    with pytest.raises(tessera.TesseraError):
+        eval(f"std.{call}", {"std": std, **names})
+
+
+def segments(x: Any, heads: Any) -> Any:
+    """Sums by segment, exact in the dtype given."""
+    at = np.flatnonzero(heads)
+    starts = np.maximum.accumulate(np.where(heads, np.arange(len(x)), 0)) if len(x) else at
+    sums = np.concatenate([np.zeros(1, x.dtype), np.cumsum(x)])
+    return sums[1:] - sums[starts]
+
+
+@pytest.mark.parametrize("dtype", some("i32", "f32"))
+def test_segments(std: Any, dtype: str) -> None:
+    for n in (0, 1, 5, 8192, 8193, 70_000):
+        for share in (0.0, 0.0002, 0.3, 1.0):
+            heads = np.random.default_rng(n).random(n) < share
+            x = (few if dtype in FLOATS else numbers)(dtype, n, seed=n)
+            found = std.segmented(x, heads)
+            exact = x.astype(np.int64 if x.dtype.kind != "u" else np.uint64)
+            if dtype in FLOATS:  # small integers: every sum is exact
+                exact = wide(x)
+            same(found, segments(exact, heads).astype(found.dtype))
+
+
+def test_a_head_for_each_element(std: Any) -> None:
+    with pytest.raises(tessera.TesseraError, match="a head for each element"):
+        std.segmented(np.zeros(3, np.float32), np.zeros(4, np.bool_))
+    with pytest.raises(tessera.TesseraError, match="an array of bool, not f32"):
+        std.segmented(np.zeros(3, np.float32), np.zeros(3, np.float32))
+
+
+def test_many_blocks_of_groups(std: Any) -> None:
+    """More than 256 groups of 8192, so that what whole blocks come to is passed on."""
+    n = 8192 * 600 + 17
+    x = numbers("i32", n, seed=9)
+    same(std.inclusive(x), np.cumsum(x, dtype=np.int64).astype(np.int32))
+    heads = np.zeros(n, np.bool_)
+    heads[[8192 * 100 + 3, 8192 * 300, 8192 * 556 + 8191]] = True
+    same(std.segmented(x, heads), segments(x.astype(np.int64), heads).astype(np.int32))
