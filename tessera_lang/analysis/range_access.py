@@ -7,6 +7,7 @@ from typing import Literal, cast
 from tessera_lang.analysis.linear import Linear
 from tessera_lang.analysis.range_state import Access, State
 from tessera_lang.ir.core import BufferType, Operation, ViewType
+from tessera_lang.record import replace
 
 ACCESSES = {
     "tile.load": 0, "tile.store": 1, "tile.atomic": 1, "tile.atomic_cas": 2,
@@ -41,7 +42,7 @@ def check_access(state: State, operation: Operation) -> None:
         sizes = tuple(Linear((), extent) for extent in array.type.shape)
     else:
         sizes = state.sizes.get(array, ())
-    verdict = Access("proved")
+    verdict, open_ = Access("proved"), list[int]()
     for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         found = _axis(state, state.form(index), size)
         if found == "outside" and state.known.contradicts():
@@ -49,8 +50,12 @@ def check_access(state: State, operation: Operation) -> None:
         if found == "outside":
             verdict = Access("outside", axis, state.known.range(state.form(index), 3))
             break
-        if found == "unknown" and verdict.verdict == "proved":
-            verdict = Access("unknown", axis, state.known.range(state.form(index), 3))
+        if found == "unknown":
+            open_.append(axis)
+            if verdict.verdict == "proved":
+                verdict = Access("unknown", axis, state.known.range(state.form(index), 3))
+    if verdict.verdict == "unknown":
+        verdict = replace(verdict, open=tuple(open_))
     state.result.accesses[operation] = verdict
     if isinstance(array.type, BufferType) and len(array.type.shape) == 1:
         extent = array.type.shape[0]

@@ -145,7 +145,7 @@ def _product(state: State, operation: Operation, a: Linear, b: Linear) -> None:
     elif x[0] < 0 or y[0] < 0:
         _atom(state, operation, bounds)
         return
-    elif not interval.fits(dtype, bounds):
+    if not interval.fits(dtype, bounds):
         state.wrapped.add(operation.result)
         bounds = integer_range(dtype)
     form = state.atom(("product", dtype, factors), bounds)

@@ -18,11 +18,13 @@ MOST_GROUPS = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What was found about one access: ``axis`` and the index range where it matters."""
+    """What was found about one access: ``axis`` and the index range where it matters, and all axes
+    whose index is not proved to be inside."""
 
     verdict: Literal["proved", "unknown", "outside"]
     axis: int = 0
     index: Interval = (0, 0)
+    open: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

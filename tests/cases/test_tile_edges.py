@@ -145,3 +145,25 @@ def test_a_division_of_numbers_is_not_one_of_tiles(body: str) -> None:
         kernel("cpu", body)(x, x)
     assert "-(-a // b)" in str(caught.value)
     assert kernel("cpu", "return -(-x // y)")(x, np.full(3, 2, np.int32)).tolist() == [4, -3, 4]
+
+
+# --- new axes one after the other -----------------------------------------------------------------
+
+R = np.random.default_rng(3)
+V, M, W = (R.integers(-3, 4, shape).astype(np.float32) for shape in ((17,), (17, 5), (33, 17, 5)))
+NEW_AXES: dict[str, Any] = {
+    "return v[None, :][None, :, :] + m[:, :, None]": V[None, None] + M[:, :, None],
+    "return v[None, None, :] + m[:, :, None]": V[None, None] + M[:, :, None],
+    "return v[:, None][None, :, :] * w": V[:, None] * W,
+    "return op.sum(m, axis=1)[None, :][None, :, :] + op.min(abs(w), axis=1)[:, :, None]":
+        M.sum(1)[None, None] + abs(W).min(1)[:, :, None],
+    "return op.min(m[:, :, None] - v[:, None][:, :, None], axis=2).T": (M - V[:, None]).T,
+    "return op.max(v[None, :][:, :, None] - w, axis=0)": (V[None, :, None] - W).max(0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", NEW_AXES)
+def test_new_axes_of_new_axes(target: str, body: str) -> None:
+    """A tile of one element along an axis that is stretched was given the layout of the whole."""
+    found = kernel(target, body, "v, m, w")(V, M, W)
+    assert np.array_equal(found, NEW_AXES[body])

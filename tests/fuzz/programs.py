@@ -143,6 +143,8 @@ def compared(case: Case, module: Any, optimize: int) -> Difference | None:
         if module_target(module) == "cuda":
             tessera.synchronize()
     except tessera.TesseraError as fault:
+        if refused_rightly(case, fault):
+            return None
         faulted = str(fault)
     if bool(faulted) != bool(case.faults):
         said = faulted or "no fault was reported, and there is one"
@@ -164,7 +166,9 @@ def _scalar(value: Any, dtype: str) -> Any:
     return value
 
 
-def compiled(cases: list[Case], target: str, levels: tuple[int, ...]) -> list[tuple[int, Any]]:
+def compiled(
+    cases: list[Case], target: str, levels: tuple[int, ...], check: bool = True
+) -> list[tuple[int, Any]]:
     """The module of these programs at each level; all share one front end. Raises TesseraError."""
     text = "\n".join(c.kernel.text() for c in cases) + "\n"
     found: list[tuple[int, Any]] = []
@@ -173,7 +177,7 @@ def compiled(cases: list[Case], target: str, levels: tuple[int, ...]) -> list[tu
         options = replace(options_from_environment(), target=target, optimize=level)
         provider = SessionProvider("<source>", options, text=text, session=session)
         session = provider.session()
-        if not found:
+        if check and not found:
             faults = [d for d in session.check("<source>") if d.severity == "error"]
             if faults:
                 raise session.error(faults)
@@ -193,14 +197,17 @@ def refused_rightly(case: Case, fault: Exception) -> bool:
     return bool(planted(case.seed) and codes and codes <= CERTAIN)
 
 
-def run_cases(cases: list[Case], target: str, levels: tuple[int, ...]) -> list[Difference]:
-    """All differences of these cases, compiled as one module."""
+def run_cases(
+    cases: list[Case], target: str, levels: tuple[int, ...], check: bool = True
+) -> list[Difference]:
+    """All differences of these cases, compiled as one module. ``check``: all of it first, also for
+    signatures that no launch asks for."""
     found: list[Difference] = []
     try:
-        modules = compiled(cases, target, levels)
+        modules = compiled(cases, target, levels, check)
     except Exception as fault:  # the compiler's own faults are what we look for
         if len(cases) > 1:
-            return [d for c in cases for d in run_cases([c], target, levels)]
+            return [d for c in cases for d in run_cases([c], target, levels, check)]
         if refused_rightly(cases[0], fault):
             return []
         return [_failed(cases[0], levels[0], "does not compile", fault)]
@@ -303,7 +310,7 @@ def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, i
             cases = [rewritten_case(case) for case in cases]
         seed, done = seed + 8, done + 8
         for target in targets:
-            for difference in run_cases(cases, target, levels):
+            for difference in run_cases(cases, target, levels, not chosen.unchecked):
                 found += 1
                 print(reduced(difference, target), flush=True)
                 print("-" * 80)
@@ -315,7 +322,7 @@ def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, 
     each = -(-chosen.count // (chosen.jobs * 8)) * 8
     command = [sys.executable, "-m", "tests.fuzz.programs", "--target", chosen.target]
     command += ["--levels", chosen.levels, "--count", str(each)]
-    command += ["--rewritten"] * chosen.rewritten
+    command += ["--rewritten"] * chosen.rewritten + ["--unchecked"] * chosen.unchecked
     running = [
         subprocess.Popen(
             [*command, "--seed", str(chosen.seed + job * each)],
@@ -342,6 +349,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0, help="programs, whatever the time")
     parser.add_argument("--jobs", type=int, default=1, help="processes; needs --count")
     parser.add_argument("--rewritten", action="store_true", help="each in another form")
+    parser.add_argument("--unchecked", action="store_true", help="compile what runs, no more")
     parser.add_argument("--json", type=Path, help="where to write what was counted")
     chosen = parser.parse_args()
     if chosen.jobs > 1 and not chosen.count:

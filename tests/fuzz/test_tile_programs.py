@@ -17,21 +17,21 @@ pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the test
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
-@pytest.mark.parametrize("seed", range(0, 400, 20))
+@pytest.mark.parametrize("seed", [*range(0, 400, 20), *range(1000, 1400, 40)])
 def test_a_program_on_the_cpu(seed: int) -> None:
     found = tried(seed, "cpu", (), Products(), calls=1)
     assert not found, str(found[0])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("seed", range(1, 400, 20))
+@pytest.mark.parametrize("seed", [*range(1, 400, 20), *range(1001, 1400, 40)])
 def test_a_program_on_a_gpu(seed: int) -> None:
     found = tried(seed, "cuda", (), Products(), calls=1)
     assert not found, str(found[0])
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("first", range(0, 100, 20))
+@pytest.mark.parametrize("first", [*range(0, 100, 20), 1000, 1100])
 def test_the_tile_ir_of_programs(arch: str, first: int) -> None:
     """Run by the interpreters of the tests, which see races and missing waits too."""
     for seed in range(first, first + 20):
@@ -92,7 +92,7 @@ def test_tiles_that_lanes_bring_in_pieces(seed: int, monkeypatch: pytest.MonkeyP
 def test_where_the_products_go() -> None:
     """Nine of ten are wgmma in a ring; each that is not has a remark that says why."""
     stats = Products()
-    for seed in range(300, 312):
+    for seed in (*range(300, 312), *range(1000, 1012)):
         found = tried(seed, "", ("sm_90a",), stats)
         assert not found, str(found[0])
     assert stats.programs >= 10 and not stats.silent, str(stats)

@@ -287,7 +287,8 @@ def placed(made: Any, text: str) -> Placed:
 def _is_legal(dot: Any) -> bool:
     """Whether a matrix unit knows the dtypes of a product."""
     a, b = (v.type.dtype.name for v in dot.operands[:2])
-    return a == b and a in ("f16", "bf16", "i8", "f8e4m3", "f8e5m2")
+    eight = ("f8e4m3", "f8e5m2")
+    return (a == b and a in ("f16", "bf16", "i8")) or (a in eight and b in eight)
 
 
 def _deepest(program: Any) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tessera_lang.diagnostics.codes import all_codes
 from tessera_lang.driver.cli import run as tesserac
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"
@@ -114,3 +115,10 @@ def test_settings(
     status = tesserac(["check", "kernels.tessera"])
     said = CODE.findall("".join(capfd.readouterr()))
     assert (status, code in said) == ((1, True) if kind == "wrong" else (0, False))
+
+
+def test_every_code_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
+    for code, row in all_codes().items():
+        assert tesserac(["explain", code]) == 0
+        said = capfd.readouterr().out
+        assert code in said and row.slug in said

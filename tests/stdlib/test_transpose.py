@@ -34,6 +34,28 @@ def test_long_rows_and_columns(std: Any) -> None:
         same(std.transpose(x), x.T)
 
 
+@pytest.mark.parametrize("dtype", some("bool", "i8", "i64", "bf16", "f32"))
+def test_in_units(std: Any, dtype: str) -> None:
+    """The way of large arrays, with tiles that the edges cut."""
+    width = 16 // numbers(dtype, (1,)).itemsize
+    for p, q in ((1, 1), (8, 8), (9, 17), (24, 5)):
+        x = numbers(dtype, (p * width, q * width))
+        out = np.zeros(x.T.shape, x.dtype)
+        given = x.reshape(p * width, q, width), out.reshape(q * width, p, width)
+        units = 16 if width == 2 else 8
+        std._transpose_units(*given, V=width, UR=units, UC=units)
+        same(out, x.T)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bool", "i8", "i64", "bf16", "f32"])
+def test_large(dtype: str) -> None:
+    std = module("std.transpose", "cuda")
+    for shape in ((2048, 2048), (4096, 2064), (2064, 4112)):
+        x = numbers(dtype, shape)
+        same(std.transpose(x), x.T)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
 def test_layouts(placed: Any, dtype: str) -> None:
     for x in views(numbers(dtype, (67, 90))).values():

@@ -14,10 +14,10 @@ from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.tile_programs import placed
 from tests.on_device import call
-from tests.tile_programs_by_hand import algebra, attention, functions, layers, others
+from tests.tile_programs_by_hand import algebra, attention, functions, layers, loops, others
 from tests.tile_programs_by_hand.program import Program
 
-FILES = (attention, layers, algebra, others, functions)
+FILES = (attention, layers, algebra, others, functions, loops)
 PROGRAMS = {p.name: p for file in FILES for p in file.PROGRAMS}
 QUICK = (
     "paged decoding", "low rank adapter", "mixture of experts", "weights of four bits",

@@ -6,7 +6,7 @@ unsigned; outside, a read gives 0, a write is skipped and the site is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from tessera_backend.llvm import fault, narrow
 from tessera_backend.llvm.cast import as_index
@@ -19,12 +19,13 @@ from tessera_lang.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An element that is accessed: where, by which indices, and how it is guarded."""
+    """An element that is accessed: where, by which indices, how it is guarded, on which axes."""
 
     place: Place
     indices: tuple[str, ...]
     bounds: str
     site: int
+    open: tuple[int, ...]
 
 
 def _view(e: LaneEmitter, op: Operation) -> None:
@@ -71,7 +72,10 @@ def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
     # Where a lane has memory of its own, the last index, of the lane, says nothing.
     operands = op.operands[array + 1 :][: len(place.sizes)]
     indices = tuple(as_index(e, e.operand(v), scalar_type(v)) for v in operands)
-    return Access(place, indices, e.dialect.bounds_of(op), fault.site_of(op))
+    axes = tuple(range(len(indices)))
+    said = op.attributes.get("open", axes)
+    open_ = tuple(axis for axis in axes if isinstance(said, tuple) and axis in said)
+    return Access(place, indices, e.dialect.bounds_of(op), fault.site_of(op), open_)
 
 
 def address(e: LaneEmitter, access: Access) -> str:
@@ -108,8 +112,8 @@ def _address(e: LaneEmitter, access: Access) -> str:
 
 
 def _near(e: LaneEmitter, access: Access) -> str:
-    """The same of an element that is less than 2^31 bytes from the first: no step of the sum is more
-    than the sum, which 32 bits hold."""
+    """The same of an element that is less than 2^31 bytes from the first: no step of the sum is
+    more than the sum, which 32 bits hold."""
     f, place = e.f, access.place
     wrap = "nuw nsw" if place.strides is None else "nsw"
     offset = ""
@@ -122,7 +126,7 @@ def _near(e: LaneEmitter, access: Access) -> str:
             size = f.value(f"trunc i64 {place.sizes[axis]} to i32")
             offset = f.value(f"mul {wrap} i32 {offset}, {size}")
         offset = f.value(f"add {wrap} i32 {offset}, {short}") if offset else short
-    widen = "zext nneg" if place.strides is None else "sext"
+    widen = "zext" if place.strides is None else "sext"
     wide = f.value(f"{widen} i32 {offset} to i64")
     pointer = e.dialect.pointer_type(place.space)
     kind = memory_type(place.dtype)
@@ -159,15 +163,15 @@ def guard(
 
     ``kind`` is the LLVM type of the value, "" for an access that gives none.
     """
-    if access.bounds != "guarded" or not access.indices:
+    if access.bounds != "guarded" or not access.open:
         return inside()
     f = e.f
-    tests = [
-        f.value(f"icmp uge i64 {index}, {size}")
-        for index, size in zip(access.indices, access.place.sizes, strict=True)
-    ]
-    wrong = tests[0]
-    for test in tests[1:]:
+    tests = {
+        axis: f.value(f"icmp uge i64 {access.indices[axis]}, {access.place.sizes[axis]}")
+        for axis in access.open
+    }
+    wrong, *others = tests.values()
+    for test in others:
         wrong = f.value(f"or i1 {wrong}, {test}")
     cold, hot, join = f.label("outside"), f.label("inside"), f.label("joined")
     f.branch_if(wrong, cold, hot, fault.unlikely(e))
@@ -186,13 +190,14 @@ def guard(
     return f.value(f"phi {kind} [ {value}, %{hot_end} ], [ {outside}, %{cold_end} ]")
 
 
-def _first_wrong(e: LaneEmitter, access: Access, tests: Sequence[str]) -> tuple[str, str, str]:
+def _first_wrong(
+    e: LaneEmitter, access: Access, tests: Mapping[int, str]
+) -> tuple[str, str, str]:  # fmt: skip
     """Axis, index and bound of the first axis that is outside."""
-    last = len(tests) - 1
+    *before, last = tests
     axis, index, bound = str(last), access.indices[last], access.place.sizes[last]
-    for number in range(last - 1, -1, -1):
-        test = tests[number]
-        pick = f"select i1 {test}, i64"
+    for number in reversed(before):
+        pick = f"select i1 {tests[number]}, i64"
         axis = e.f.value(f"{pick} {number}, i64 {axis}")
         index = e.f.value(f"{pick} {access.indices[number]}, i64 {index}")
         bound = e.f.value(f"{pick} {access.place.sizes[number]}, i64 {bound}")

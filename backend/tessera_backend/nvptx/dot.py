@@ -37,6 +37,9 @@ _LONG, _SHORT = (4096, 1024), (1024, 512)
 """Multiply-adds of a lane in a row (more make a loop), and in one turn of that loop. Long turns
 are faster, and ask for more registers: where they spill the kernel is made with short ones."""
 
+_LINES = 8
+"""Rows whose multiply-adds stand together."""
+
 _PINNED = 16
 """Results of multiply-adds that one empty piece of assembly takes."""
 
@@ -248,14 +251,25 @@ def _turn(
 
 def _in_turn(a: Side, b: Side, made: Values, steps: int) -> list[tuple[int, int, int]]:
     """Rows, columns and steps of the multiply-adds of a turn. Every sum takes its terms in order;
-    outermost is the axis whose lines are read with several steps at once, so that the reads lie
-    evenly between the multiply-adds and not all before the first."""
-    places = [(row, column, k) for row, column in made for k in range(steps)]
-    if _by_steps(a):
-        return sorted(places, key=lambda at: (at[0], at[2], at[1]))
-    if _by_steps(b):
-        return sorted(places, key=lambda at: (at[1], at[2], at[0]))
-    return sorted(places, key=lambda at: (at[2], at[0], at[1]))
+    outermost is the axis whose lines are read with several steps at once, some of them together,
+    so that the reads lie evenly between the multiply-adds and not all before the first. There and
+    back again, each multiply-add has a factor of the one before: of three registers a lane reads
+    two in a cycle, and keeps one."""
+    if not _by_steps(a):
+        places = [(row, column, k) for row, column in made for k in range(steps)]
+        by_columns = _by_steps(b)
+        return sorted(places, key=lambda at: (at[1], at[2], at[0]) if by_columns
+                      else (at[2], at[0], at[1]))  # fmt: skip
+    rows, columns = (sorted({at[axis] for at in made}) for axis in range(2))
+    order: list[tuple[int, int, int]] = []
+    for first in range(0, len(rows), _LINES):
+        lines = rows[first : first + _LINES]
+        for k in range(steps):
+            for column in columns:
+                order += [(row, column, k) for row in lines if (row, column) in made]
+                lines.reverse()
+            columns.reverse()
+    return order
 
 
 def _operand(e: LaneEmitter, side: Side, layout: RegisterLayout, steps: int) -> mma.Operand:

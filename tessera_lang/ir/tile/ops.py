@@ -22,7 +22,7 @@ _AXIS_OR_ALL = AttributeDef("axis", "int", (-1, 0, 1, 2))
 _SITE = AttributeDef("site", "int")
 _EXACT = AttributeDef("exact", "bool", (), True)
 _SCOPE = AttributeDef("scope", "str", SCOPES)
-_ACCESS = (AttributeDef("bounds", "str", BOUNDS), _SITE)
+_ACCESS = (AttributeDef("bounds", "str", BOUNDS), AttributeDef("open", "ints", (), True), _SITE)
 _ATOMIC = (_SCOPE, AttributeDef("order", "str", ORDERS), *_ACCESS)
 
 _EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")

@@ -202,8 +202,14 @@ class Layouts:
         source = self.facts.operation(operation.operands[0])
         if source is not None and source.name == _PREFIX + "expand":
             axis = source.attributes["axis"]
-            assert isinstance(axis, int)
-            self._slice(operation.result, source.operands[0], axis, operation)
+            big, small = operation.result.type, source.operands[0].type
+            assert isinstance(axis, int) and isinstance(big, TileType)
+            # Where another axis is stretched too, the small tile has one element of it.
+            if (
+                isinstance(small, TileType)
+                and small.sizes == big.sizes[:axis] + big.sizes[axis + 1 :]
+            ):
+                self._slice(operation.result, source.operands[0], axis, operation)
 
     def _slice(self, big: Value, small: Value, axis: int, by: Operation) -> None:
         if is_tile(small):

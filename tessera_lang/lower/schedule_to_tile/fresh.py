@@ -59,7 +59,7 @@ class _Search:
             self.fresh[operation] = self.fresh.get(operation, True) and not used & read
             return used
         if operation.name == "tile.if":
-            return frozenset().union(*(self.region(r, read) for r in operation.regions))
+            return frozenset[Value]().union(*(self.region(r, read) for r in operation.regions))
         if operation.name == "tile.for":
             (region,) = operation.regions
             read |= self.region(region, read)

@@ -30,6 +30,9 @@ from tessera_lang.lower.schedule_to_tile.operands import products_of
 from tessera_lang.lower.schedule_to_tile.repack import repacked
 from tessera_lang.lower.schedule_to_tile.scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.split import in_parts
+from tessera_lang.opt.schedule.context import Context, said_by_user
+from tessera_lang.opt.schedule.facts import facts_of
+from tessera_lang.opt.schedule.pipeline import one_stage_less
 from tessera_lang.opt.schedule.squeeze import squeeze
 from tessera_lang.opt.tile.shared_memory import shared_bytes
 from tessera_lang.record import replace
@@ -57,11 +60,13 @@ def lower_to_tile(
         except NotTiled as reason:
             remarks.append(not_specialised(kernel, reason))
     lowering = _Lowering(separated(kernel), plan, machine)
-    made, notes = lowering.attempt(direct=False)
-    if shared_bytes(made.kernel) > machine.shared_limit:
-        smaller, other = lowering.attempt(direct=True)
-        if shared_bytes(smaller.kernel) < shared_bytes(made.kernel):
-            made, notes = smaller, other
+    made, notes = _smallest(lowering)
+    while shared_bytes(made.kernel) > machine.shared_limit:
+        fewer = _one_stage_less(lowering.kernel, machine)
+        if fewer is None:
+            break
+        lowering = _Lowering(fewer, plan, machine)
+        made, notes = _smallest(lowering)
     remarks.extend(notes)
     total = shared_bytes(made.kernel)
     if total > machine.shared_limit:
@@ -73,6 +78,24 @@ def lower_to_tile(
         persistent=made.grid is not None and made.grid.stays,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done
+
+
+def _smallest(lowering: _Lowering) -> tuple[_Made, list[Diagnostic]]:
+    """The attempt that is best, or takes less shared memory where that is too much."""
+    made, notes = lowering.attempt(direct=False)
+    if shared_bytes(made.kernel) <= lowering.machine.shared_limit:
+        return made, notes
+    smaller, other = lowering.attempt(direct=True)
+    fewer = shared_bytes(smaller.kernel) < shared_bytes(made.kernel)
+    return (smaller, other) if fewer else (made, notes)
+
+
+def _one_stage_less(kernel: Operation, machine: Machine) -> Operation | None:
+    """The kernel with one buffer less where it has most; None where the user has said how many,
+    or there is no more than one."""
+    if said_by_user(kernel, "pipeline_stages"):
+        return None
+    return one_stage_less(kernel, facts_of(kernel), Context(machine, []))
 
 
 class _Made:

@@ -56,9 +56,11 @@ _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
 _CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
 _ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
-_COMBINED = 16.0  # bytes a cycle at which sums are put down and taken up again
-_DEALT = 32.0  # the same for those of few tiles, beside other work
+_PART = 250.0  # cycles until the sums of one more part are there
+_COMBINED = 32.0  # bytes a cycle at which sums are put down and taken up again
+_FULL, _REST, _GAIN, _SHORT = 0.97, 0.25, 0.13, 30000.0  # see ``_unhindered``
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
+_READING = 0.06  # of what is read beside what takes longest, that can be seen in a turn
 _HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in the whole
 
 
@@ -169,11 +171,18 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     parts = (computing, reading, alone, together)
     longest = max(parts)
     asked = {"wgmma": _ISSUE, "mma": _MEETING}.get(product.unit, 0.0)
-    seen = longest + _TURN + _HIDDEN * (reading if reading < longest else 0.0)
+    seen = longest + _TURN + _READING * (reading if reading < longest else 0.0)
     turn = max(seen, asked) * _waiting(product, work)
     if product.unit == "wgmma" and product.computed:
         turn += _HANDED + product.computed * _COMPUTED
     return turn
+
+
+def _unhindered(body: float, busy: float) -> float:
+    """The cycles of a long launch, of which fewer are needed where a part of the device rests:
+    the others have power and the cache for themselves."""
+    rests = min(1.0, max(0.0, (_FULL - busy) / _REST))
+    return body - _GAIN * rests * max(0.0, body - _SHORT)
 
 
 def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
@@ -186,10 +195,11 @@ def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
-    put_down = work.sums / _DEALT
+    put_down = work.sums / _COMBINED
     rounds = -(-left * parts // units)
-    last = rounds * (-(-work.turns // parts) * turn + _TILE + put_down) + parts * put_down
-    body = whole * (work.turns * turn + _TILE + leaving) + last + _ARRIVING + begin
+    last = rounds * (-(-work.turns // parts) * turn + _TILE + put_down)
+    last += parts * (put_down + _PART) + _ARRIVING
+    body = whole * (work.turns * turn + _TILE + leaving) + last + begin
     memory = work.traffic / rates.memory + _LATENCY
     return max(body, memory) + _HIDDEN * min(body, memory)
 
@@ -211,8 +221,8 @@ def cycles(work: Work, machine: Machine) -> float:
         begin += _CLUSTERED
     if work.parts > 1:
         turns += _ARRIVING + work.sums / _COMBINED
-        begin += work.parts * work.sums / _COMBINED
+        begin += work.parts * (work.sums / _COMBINED + _PART)
     tile = turns + (_TILE + leaving if waves > 1 else 0.0)
-    body = waves * tile + begin
+    body = _unhindered(waves * tile + begin, work.tiles / machine.units)
     memory = work.traffic / rates.memory + _LATENCY
     return max(body, memory) + _HIDDEN * min(body, memory)

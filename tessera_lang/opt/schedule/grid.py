@@ -43,6 +43,7 @@ from tessera_lang.opt.schedule.split import best_parts, groups_of, stream_of
 from tessera_lang.opt.schedule.work import work_of
 
 GROUP_ROWS = 8
+_FEW_TURNS = 32  # of a tile, with which clusters were slower
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
 
 
@@ -67,9 +68,10 @@ def cluster(program: Program, context: Context) -> Program:
     along = _trips_along(facts, grid, _row_axis(grid) + shape.index(2))
     if along is not None and (along < 2 or (along % 2 and along < 16)):
         return program
-    tiles = Estimate(facts, {}).trips(grid)
+    work, tiles = work_of(facts, {}, context.machine), Estimate(facts, {}).trips(grid)
+    if tiles is not None and work.turns <= _FEW_TURNS and not work.split:
+        return program  # what neighbours wait for each other at each end of a tile is more
     if tiles is not None and tiles <= context.machine.units:
-        work = work_of(facts, {}, context.machine)
         if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:
             return program  # one wave has the cache for itself, and clusters start and end later
     return with_kernel(program, with_decisions(kernel, {"cluster": shape}))

@@ -27,7 +27,10 @@ from tessera_lang.target.machine import Machine
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _LEAST_TURNS = 4  # of a part
 WORTH = 0.85  # of the cycles without parts
-STREAM_WORTH = 0.97  # where only tiles that make no wave have parts
+STREAM_WORTH = 0.98  # where only tiles that make no wave have parts
+_MOST_WHOLE = 4
+"""Whole tiles of a group beside which parts are worth it: longer launches run at the limit of power,
+where multiprocessors that rest let the others run faster."""
 _WAVES = 2  # parts that a multiprocessor gets at most
 
 
@@ -100,6 +103,8 @@ def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
     """The same for those tiles only that make no wave, of groups that stay; 1 where all do, and
     where these parts are no more than one for each group, as there are no whole tiles."""
     best, units = (1, cycles(work, machine)), machine.units
+    if work.tiles // units > _MOST_WHOLE or any(p.unit != "wgmma" for p in work.products):
+        return best  # only these groups surely fill a multiprocessor
     for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.turns):
         if work.tiles % units == 0 or work.tiles * parts <= units:
             continue

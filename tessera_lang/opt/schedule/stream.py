@@ -33,7 +33,7 @@ def deal_tiles(program: Program, context: Context) -> Program:
         if reason:
             return with_kernel(program, overruled(kernel, "stream", 0, context, reason))
         return program
-    if said_by_user(kernel, "split"):
+    if said_by_user(kernel, "split") or "roles" not in kernel.attributes:
         return program
     work, machine = work_of(facts, {}, context.machine), context.machine
     (parts, price), whole = best_dealt(work, machine), cycles(work, machine)

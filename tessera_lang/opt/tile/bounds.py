@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_lang.analysis import ranges
-from tessera_lang.analysis.ranges import ACCESSES, ZERO_REPORTS
+from tessera_lang.analysis.ranges import ACCESSES, ZERO_REPORTS, Access
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import rewrite_program
 from tessera_lang.opt.passes import Pass
@@ -13,15 +13,16 @@ from tessera_lang.record import replace
 def prove_bounds(program: Program) -> Program:
     """Set ``bounds = "proved"`` where ranges show that an access cannot be outside.
 
-    Divisions and loops whose divisor or step cannot be 0 lose their site. What is not proved
+    Of an access that keeps its guard the axes are noted whose index is not proved. Divisions and
+    loops whose divisor or step cannot be 0 lose their site. What is not proved
     stays as it is. A loop that is rebuilt inside is not the operation that was analysed, so
     sites say which is which: they are unique.
     """
-    proved: set[Operation] = set()
+    known: dict[Operation, Access] = {}
     silent: set[object] = set()
     for kernel in program.operations:
         found = ranges(kernel)
-        proved.update(o for o, access in found.accesses.items() if access.verdict == "proved")
+        known.update(found.accesses)
         silent.update(o.attributes["site"] for o in found.nonzero)
 
     def step(operation: Operation) -> Operation | None:
@@ -30,10 +31,16 @@ def prove_bounds(program: Program) -> Program:
             return None
         if operation.name in ZERO_REPORTS and site in silent:
             return replace(operation, attributes={**operation.attributes, "site": -1})
-        if operation not in proved or operation.attributes["bounds"] != "guarded":
+        access = known.get(operation)
+        if access is None or operation.attributes["bounds"] != "guarded":
             return None
-        attributes = {**operation.attributes, "bounds": "proved", "site": -1}
-        return replace(operation, attributes=attributes)
+        if access.verdict == "proved":
+            attributes = {**operation.attributes, "bounds": "proved", "site": -1}
+            return replace(operation, attributes=attributes)
+        rank = len(operation.operands) - ACCESSES[operation.name] - 1
+        if access.open == operation.attributes.get("open", tuple(range(rank))) or not access.open:
+            return None
+        return replace(operation, attributes={**operation.attributes, "open": access.open})
 
     return rewrite_program(program, step)
 

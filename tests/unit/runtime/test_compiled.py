@@ -316,7 +316,7 @@ def test_damaged_folders(built: Path) -> None:
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a value of JSON."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    inner: Any = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in inner:
         yield (*at, key)
         if isinstance(item, dict | list):
@@ -326,7 +326,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 def test_a_plan_that_was_edited_is_not_run(built: Path) -> None:
     """It would give the code wrong sizes, or end in an exception: each field counts."""
     original = (built / "manifest.json").read_text()
-    others = (None, -1, 1 << 40, "f64", [], {}, [[]], "../x")
+    others: list[Any] = [None, -1, 1 << 40, "f64", [], {}, [[]], "../x"]
     for k, place in enumerate(places(json.loads(original)["kernels"])):
         manifest = json.loads(original)
         *way, last = ("kernels", *place)

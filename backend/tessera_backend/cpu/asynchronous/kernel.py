@@ -129,10 +129,6 @@ class AsynchronousKernel:
             self._span(fault.other),
         )  # fmt: skip
 
-    def places(self, *operations: Operation | None) -> tuple[Span | None, ...]:
-        """Where operations of the program come from."""
-        return tuple(self._span(o) for o in operations)
-
     def _span(self, operation: Operation | None) -> Span | None:
         return None if operation is None else self._spans.get(id(operation))
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tessera_backend.cpu.checked import words as w
-from tessera_backend.cpu.checked.helpers import add_helpers
 from tessera_backend.cpu.checked.looking import Looking
 from tessera_backend.cpu.checked.operations import EXACT, seen, unproved
 from tessera_backend.cpu.checked.roots import Roots, lanes_of, waits
+from tessera_backend.cpu.checked.slow_paths import add_slow_paths
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.entry import Form, dialect_arguments
 from tessera_backend.cpu.group import ORDERED, GroupEmitter
@@ -207,7 +207,7 @@ class CheckedForm(Form):
         }
 
     def enter(self, e: LaneEmitter) -> None:
-        add_helpers(e.module)
+        add_slow_paths(e.module)
         f = e.f
         address = f.value(f"getelementptr inbounds i64, ptr %slots, i64 {self._block}")
         f.line(f"%ctx = load ptr, ptr {address}, align 8")

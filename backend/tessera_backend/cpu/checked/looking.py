@@ -1,7 +1,7 @@
 """LLVM code of one touch of an element: its shadow is read, compared and written.
 
 The comparisons that nearly always decide stand in place; what they leave open goes to
-``helpers.py``. Must not know how lanes are ordered.
+``slow_paths.py``. Must not know how lanes are ordered.
 """
 
 from __future__ import annotations

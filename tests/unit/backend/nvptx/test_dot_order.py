@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -36,6 +37,26 @@ def test_reads_stay_beside_the_multiply_adds(dtype: str, rows: int) -> None:
         longest = max(longest, run)
     assert len(kinds) > 200
     assert longest <= 64, f"{longest} reads of operands before any of them is used"
+
+
+@pytest.mark.parametrize("second", ["b", "b.T"])
+def test_each_multiply_add_has_a_factor_of_the_one_before(second: str) -> None:
+    """A lane reads two registers in a cycle; the third it must have kept."""
+    text = f"""
+@op.kernel
+def f(a: f32[m, k], b: f32[{"k, n" if second == "b" else "n, k"}]) -> f32[m, n]:
+    schedule.tile((128, 256, 16))
+    return a @ {second}
+"""
+    session = Session(overlay={PATH: text})
+    signature = session.signature(PATH, "f", "a: f32[4096, 4096], b: f32[4096, 4096]")
+    made = session.for_machine(PATH, "f", signature, machine_named("cuda", "sm_90a"))
+    assert made.lowered is not None
+    options = TargetOptions("cuda", "sm_90a")
+    ptx = CudaBackend().compile(*made.lowered, options, ("ptx",)).texts["ptx"]
+    factors = re.findall(r"fma\.rn\.f32\s+\S+, (\S+), (\S+), \S+;", ptx)
+    kept = sum(a == c or b == d for (a, b), (c, d) in itertools.pairwise(factors))
+    assert len(factors) >= 2048 and kept > 0.95 * len(factors)
 
 
 def ptx_of(text: str) -> str:

@@ -54,7 +54,7 @@ def test_other_groups_run_beside_smaller_ones(sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("columns", [24, 40, 96])
 def test_columns_that_lanes_do_not_share_evenly(columns: int) -> None:
-    """Lanes of a warp hold 32 columns at a time: what is brought as it lies ends before 24 and 40 do."""
+    """Lanes of a warp hold 32 columns at a time, and what is brought as it lies ends at 24."""
     text = KERNEL.format(rows=64, columns=columns, directive=SAID)
     kernel, _ = decided(64, columns, directive=SAID)
     assert ("roles" in kernel.attributes) == (columns % 32 == 0)

@@ -77,6 +77,12 @@ def test_neighbours_share_the_larger_side(tile: tuple[int, ...], cluster: tuple[
     assert decided(4096, 4096, 4096, tile=tile).attributes["cluster"] == cluster
 
 
+@pytest.mark.parametrize(("k", "shared"), [(512, False), (4096, True)])
+def test_tiles_of_few_turns_share_nothing(k: int, shared: bool) -> None:
+    """Neighbours wait for each other at each end of a tile."""
+    assert ("cluster" in decided(4096, 4096, k).attributes) == shared
+
+
 def work(tiles: int, product: Product, **more: int) -> Work:
     return Work(tiles, (product,), 0, 0, **more)  # type: ignore[arg-type]
 

@@ -191,6 +191,6 @@ _TEXTS = {
 }  # fmt: skip
 
 
-def add_helpers(module: ModuleText) -> None:
+def add_slow_paths(module: ModuleText) -> None:
     for name, text in _TEXTS.items():
         module.add_helper(f"@checked.{name}", text.strip())
