@@ -1,7 +1,8 @@
 """Products of matrices from the standard library beside cuBLAS (torch), and Triton if asked for.
 
-Run: python -m benchmarks.gemm [name ...]     names: square, large, odd, waves, small, f8, tf32, f32;
-triton beside them adds what plain kernels in it reach (benchmarks/triton_kernels.py)
+Run: python -m benchmarks.gemm [name ...]
+Names: square, large, odd, waves, small, f8, tf32, f32; triton beside them adds what plain kernels
+in it reach (benchmarks/triton_kernels.py).
 Every result is checked against float64 (a sample of rows) over a poisoned output before timing.
 """
 
@@ -64,8 +65,8 @@ def main() -> None:
                 precision = "tf32" if name == "tf32" else "ieee"
                 others = _triton(a, b, precision) if with_triton else {}
                 _measure(report, f"{name} {size}", linalg, a, b, ">= 1.0x", product, others)
-    if report.rows:
-        report.save("gemm")
+        if report.rows:
+            report.save("gemm")  # what is measured is kept if the rest is cut off
 
 
 def _measure(

@@ -50,7 +50,7 @@ HARD_KEYWORDS = frozenset(KEYWORDS)
 
 # Words only in their places; names everywhere else.
 SOFT_KEYWORDS: dict[str, str] = {
-    "const": "In front of a type: a tensor that no launch changes; a GPU reads it by its read-only path.",
+    "const": "In front of a type: a tensor that no launch changes, read by a read-only path.",
     "grid": "Behind a decorator: the number of groups on each axis of the launch.",
     "kernel": "The decorator of a lane kernel: the body runs once for each lane of each group.",
     "mut": "In front of a type: the argument is written.",

@@ -193,8 +193,9 @@ def blocked(
 
     ``order``: axes, fastest first (row-major without it). Lanes fill the fast axes, warps the
     slow ones (``beside``: the fast ones too), what is left lies in registers; sizes that no power
-    of two divides too. Lanes and warps that find nothing to hold have copies. ``vector`` is the most: a size of an odd number
-    of vectors leaves lanes without any, and narrower ones need fewer registers.
+    of two divides too. Lanes and warps that find nothing to hold have copies. ``vector`` is the
+    most: a size of an odd number of vectors leaves lanes without any, and narrower ones need fewer
+    registers.
     """
     axes = tuple(order) if order is not None else tuple(reversed(range(len(shape))))
     best = _blocked(shape, vector, warps, axes, beside)

@@ -78,7 +78,7 @@ class _Resolver:
                 pass
 
     def _inside(self, f: ast.FunctionDef) -> None:
-        """Imports in a function bind when it runs, and have to be there before. Kernels have none."""
+        """Imports in a function bind when it runs, and have to be there before."""
         if f.decorators:
             return
         for s in statements(f.body):

@@ -153,3 +153,45 @@ def tiles(a: f32[n], c: i64) -> f32[n]:
     x = np.arange(5, dtype=np.float32)
     for c in (3, 5):
         assert np.array_equal(np.asarray(module.tiles(x, c)), x * 200 + x * 2 + (c > 4))
+
+
+def test_the_assembler_gets_these_wrong(target: str) -> None:
+    """What ptxas 13.0 loses: the sign of a number among three, the wrap of the lowest number of
+    16 bits, the sign of a zero that is chosen."""
+    source = """
+@kernel tile[(64,)] grid[(1,)]
+def k(a: i32[n], b: i32[n], s: i16[n], out: mut i32[n, 8], wide: mut i64[n], zero: mut f32[n, 2]):
+    t = tile_linear_id()
+    if t < n:
+        x, y = a[t], b[t]
+        out[t, 0] = min(y, -x, 7)
+        out[t, 1] = max(y, -x, -9)
+        out[t, 2] = min(-x, -y, 3)
+        out[t, 3] = max(abs(x), y)
+        out[t, 4] = max(abs(x), abs(y), 5)
+        out[t, 5] = i32(min(i16(y), -s[t], i16(6)))
+        out[t, 6] = 1 if -s[t] < i16(5) else 2
+        out[t, 7] = min(min(y, x * -1), 4)
+        wide[t] = i64(-s[t])
+        zero[t, 0] = -f32(x >= 3)
+        zero[t, 1] = -0.0 if x >= 3 else -1.0
+"""
+    m = tessera.compile(source, target=target)
+    r = np.random.default_rng(3)
+    a, b = r.integers(-20, 20, (2, 64)).astype(np.int32)
+    s = r.integers(-9, 9, 64).astype(np.int16)
+    s[:8] = -32768
+    out, wide = np.zeros((64, 8), np.int32), np.zeros(64, np.int64)
+    zero = np.zeros((64, 2), np.float32)
+    launch(m.k, a, b, s, out, wide, zero)
+    minus = (-s).astype(np.int64)  # wraps in 16 bits
+    want = [
+        np.minimum(np.minimum(b, -a), 7), np.maximum(np.maximum(b, -a), -9),
+        np.minimum(np.minimum(-a, -b), 3), np.maximum(abs(a), b),
+        np.maximum(np.maximum(abs(a), abs(b)), 5), np.minimum(np.minimum(b, minus), 6),
+        np.where(minus < 5, 1, 2), np.minimum(np.minimum(b, -a), 4),
+    ]  # fmt: skip
+    assert np.array_equal(out, np.stack(want, axis=1)) and np.array_equal(wide, minus)
+    assert np.array_equal(zero[:, 0], np.where(a >= 3, -1.0, -0.0))
+    assert np.signbit(zero).all()
+    assert np.array_equal(zero[:, 1], np.where(a >= 3, -0.0, -1.0))

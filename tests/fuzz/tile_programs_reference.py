@@ -171,6 +171,10 @@ class Value:
         """As a term of a sum into an array, which is kept in f32."""
         return self.flagged(Value(self.value, self.error, "f32"))
 
+    def __mod__(self, other: Any) -> Value:
+        a, b = self.met(other)
+        return a.made(np.mod(a.value, b.value), 0)
+
     def __sub__(self, other: Any) -> Value:
         a, b = self.met(other)
         return a.made(a.value - b.value, a.error + b.error)
@@ -236,6 +240,14 @@ class Value:
         found = a.like(how(a.value, b.value), 0)
         found.dtype = "bool"
         return found
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._compared(other, np.equal))
+
+    def __ne__(self, other: object) -> bool:
+        return bool(self._compared(other, np.not_equal))
+
+    __hash__ = object.__hash__
 
     def __lt__(self, other: Any) -> Value:
         return self._compared(other, np.less)

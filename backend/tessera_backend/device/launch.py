@@ -27,8 +27,6 @@ from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import Slot
 
-PORTABLE_CLUSTER = 8
-"""Groups of a cluster that every device with clusters takes."""
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
 _UNSHAPED = (0, 0, 0, 0)
@@ -99,8 +97,6 @@ class CudaKernel:
         self.dynamic_shared = shared if shared > STATIC_SHARED_LIMIT else 0
         if self.dynamic_shared:
             self._module.allow_dynamic_shared(self.dynamic_shared)
-        if prod(plan.cluster) > PORTABLE_CLUSTER:
-            self._module.allow_large_clusters()
         self._function = int(self._module.function)
         self._launch = _launch_function(device)
         self._maps: dict[tuple[int, tuple[int, ...], tuple[int, ...]], TensorMaps] = {}

@@ -60,14 +60,6 @@ class Module:
         with self.device.current():
             driver.call("cuFuncSetAttribute", self.function, kind, size)
 
-    def allow_large_clusters(self) -> None:
-        """Let clusters have more groups than every device with clusters takes."""
-        driver = self.device.driver
-        attributes = driver.api.CUfunction_attribute
-        kind = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        with self.device.current():
-            driver.call("cuFuncSetAttribute", self.function, kind, 1)
-
     def __del__(self) -> None:
         module, self._module = getattr(self, "_module", None), None
         if module is not None and not sys.is_finalizing():

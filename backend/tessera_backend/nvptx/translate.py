@@ -8,17 +8,16 @@ may not fuse). Must not know Tile IR.
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any
 
 import llvmlite
 import llvmlite.binding
 
 from tessera_backend.nvptx.architecture import Architecture
+from tessera_backend.nvptx.assembler_faults import mended
 from tessera_lang.record import dataclass
 
 TRIPLE = "nvptx64-nvidia-cuda"
-_ABS = re.compile(r"\babs(\.s(?:16|32|64)) *\t*(%\w+), (%\w+);")
 # llvmlite is untyped.
 llvm: Any = llvmlite.binding
 
@@ -74,7 +73,6 @@ def _initialise() -> None:
 
 
 def _tidy(ptx: str) -> str:
-    """Without LLVM's comment header, so that equal code is equal text; and with absolute values
-    as the greater of two: ptxas 13.0 takes the result of ``abs`` as never below 0, and drops
-    comparisons that the lowest number of the type would decide."""
-    return _ABS.sub(r"neg\1 \t\2, \3;\n\tmax\1 \t\2, \2, \3;", ptx[ptx.index(".version") :])
+    """Without LLVM's comment header, so that equal code is equal text; and without what the
+    assembler gets wrong."""
+    return mended(ptx[ptx.index(".version") :])

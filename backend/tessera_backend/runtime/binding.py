@@ -140,8 +140,8 @@ def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -
         ))  # fmt: skip
     if reach(view.shape) > LARGEST_SIZE:
         found.append(diagnostic(
-            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and there may be "
-            f"{LARGEST_SIZE} elements along its axes", place, length, label,
+            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and there may "
+            f"be {LARGEST_SIZE} elements along its axes", place, length, label,
         ))  # fmt: skip
     if p.mut and view.read_only:
         found.append(diagnostic(

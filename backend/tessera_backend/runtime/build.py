@@ -75,7 +75,8 @@ def _file_name(artifact: Artifact, taken: set[str]) -> str:
 
 def _word(p: ParameterPlan) -> str:
     if p.kind == "tensor":
-        return f"{p.dtype}x{p.rank}{'' if p.contiguous else 's'}{'a' if p.aligned else ''}{'n' if p.small else ''}"
+        facts = ("" if p.contiguous else "s") + ("a" if p.aligned else "")
+        return f"{p.dtype}x{p.rank}{facts}{'n' if p.small else ''}"
     return p.dtype if p.value is None else str(p.value)
 
 

@@ -202,7 +202,8 @@ def _level(parameters: tuple[ParameterPlan, ...]) -> Literal["lane", "tile"]:
 def _facts(artifact: Artifact) -> tuple[int, int]:
     """How special the code is: facts it builds on, then the newer architecture."""
     facts = sum(
-        p.contiguous + p.aligned + p.small + p.pitches + sum(n is not None for n in (*p.sizes, *p.buckets))
+        p.contiguous + p.aligned + p.small + p.pitches
+        + sum(n is not None for n in (*p.sizes, *p.buckets))
         + sum(d.bit_length() for d in p.divisors)
         for p in artifact.plan.parameters
     )  # fmt: skip

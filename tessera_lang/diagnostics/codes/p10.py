@@ -9,7 +9,9 @@ _ROWS = (
     Code("P1002", "uncoalesced-access", "A warp touches far more sectors than its data fills."),
     Code("P1003", "occupancy", "How many groups fit on a multiprocessor at once."),
     Code("P1004", "guard-kept", "An access is compared with the bounds of its array at run time."),
-    Code("P1005", "kernel-not-seen", "Nothing says for which arguments a kernel is to be looked at."),
+    Code(
+        "P1005", "kernel-not-seen", "Nothing says for which arguments a kernel is to be looked at."
+    ),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -110,7 +110,8 @@ class _Frame:
                     assert isinstance(t, BufferType)
                     use = found.setdefault(value, _Use(allocation, i, i, buffer_bytes(t)))
                     use.last = max(use.last, last)
-                    if inner.name == "tile.cluster_reduce":  # other groups write it when they like
+                    # Other groups write it when they like; or it is small, and spares a barrier.
+                    if inner.name == "tile.cluster_reduce" or inner.attributes.get("fresh"):
                         use.first, use.last = 0, len(self.operations)
         return list(found.values())
 

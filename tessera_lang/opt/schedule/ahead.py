@@ -21,8 +21,6 @@ _OTHER_REGISTERS = 32  # of a lane, beside its part of the largest tile
 WAVES = 1.0
 """How many times the groups that are there at once a group looks ahead. Half as far was as good in
 one run (docs/performance.md), twice as far was not."""
-EARLY_WAVES = 0.0
-"""The same for a load that is made one wave early as it is."""
 
 
 def read_ahead(program: Program, context: Context) -> Program:
@@ -34,12 +32,11 @@ def read_ahead(program: Program, context: Context) -> Program:
     waits = waits or _narrow(facts)
     if context.machine.target == "cpu" or facts.grid is None or facts.dots or not waits:
         return program
-    each = groups_at_once(kernel, context)
+    there = int(WAVES * groups_at_once(kernel, context))
     found: dict[Operation, dict[str, Attribute]] = {}
     for load in facts.loads:
         place = moves(facts, facts.grid, load)
-        there = int((EARLY_WAVES if load.operation.attributes.get("early") else WAVES) * each)
-        if place is not None and there:
+        if place is not None and not load.operation.attributes.get("early"):
             axis, groups = place
             found[load.operation] = {"ahead": (axis, -(-there // groups))}
     return with_kernel(program, with_attributes(kernel, found))

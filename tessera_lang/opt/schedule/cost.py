@@ -56,8 +56,8 @@ _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
 _CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
 _ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
-_PART = 250.0  # cycles until the sums of one more part are there
 _COMBINED = 32.0  # bytes a cycle at which sums are put down and taken up again
+_PART = 512.0  # cycles of those of a part, as many more as it takes, that nothing hides
 _FULL, _REST, _GAIN, _SHORT = 0.97, 0.25, 0.13, 30000.0  # see ``_unhindered``
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
 _READING = 0.06  # of what is read beside what takes longest, that can be seen in a turn
@@ -195,13 +195,19 @@ def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
     begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
-    put_down = work.sums / _COMBINED
+    put_down = _moving(work)
     rounds = -(-left * parts // units)
     last = rounds * (-(-work.turns // parts) * turn + _TILE + put_down)
-    last += parts * (put_down + _PART) + _ARRIVING
+    last += parts * put_down + _ARRIVING
     body = whole * (work.turns * turn + _TILE + leaving) + last + begin
     memory = work.traffic / rates.memory + _LATENCY
     return max(body, memory) + _HIDDEN * min(body, memory)
+
+
+def _moving(work: Work) -> float:
+    """Cycles in which the sums of a part are put down, or taken up."""
+    cycles = work.sums / _COMBINED
+    return cycles + min(cycles, _PART)
 
 
 def _waiting(product: Product, work: Work) -> float:
@@ -220,8 +226,8 @@ def cycles(work: Work, machine: Machine) -> float:
     if work.cluster > 1:
         begin += _CLUSTERED
     if work.parts > 1:
-        turns += _ARRIVING + work.sums / _COMBINED
-        begin += work.parts * (work.sums / _COMBINED + _PART)
+        turns += _ARRIVING + _moving(work)
+        begin += work.parts * _moving(work)
     tile = turns + (_TILE + leaving if waves > 1 else 0.0)
     body = _unhindered(waves * tile + begin, work.tiles / machine.units)
     memory = work.traffic / rates.memory + _LATENCY

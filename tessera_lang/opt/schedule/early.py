@@ -31,7 +31,6 @@ _OTHERS, _UNIT, _MOST = 16, 8, 248
 _LEAST_STAGES, _MOST_STAGES = 2, 4
 _OTHER_BYTES = 2048
 """Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
-RING = True
 
 
 def load_early(program: Program, context: Context) -> Program:
@@ -68,7 +67,7 @@ def _ring(facts: Facts, loads: Sequence[Load], context: Context) -> tuple[int, i
     0 where asynchronous copies do not move them."""
     machine, row = context.machine, sum(map(_bytes, loads))
     groups = _groups(facts.kernel, 0, context)
-    if not machine.has("cp_async") or not RING:
+    if not machine.has("cp_async"):
         return groups, 0
     if any(pitch_reason(access_of(x.operation), facts, "") for x in loads):
         return groups, 0

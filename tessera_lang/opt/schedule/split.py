@@ -29,8 +29,8 @@ _LEAST_TURNS = 4  # of a part
 WORTH = 0.85  # of the cycles without parts
 STREAM_WORTH = 0.98  # where only tiles that make no wave have parts
 _MOST_WHOLE = 4
-"""Whole tiles of a group beside which parts are worth it: longer launches run at the limit of power,
-where multiprocessors that rest let the others run faster."""
+"""Whole tiles of a group beside which parts are worth it: longer launches run at the limit of
+power, where multiprocessors that rest let the others run faster."""
 _WAVES = 2  # parts that a multiprocessor gets at most
 
 

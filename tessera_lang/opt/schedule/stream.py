@@ -46,8 +46,9 @@ def deal_tiles(program: Program, context: Context) -> Program:
         context.note("T0749", message, kernel.span)
         return program
     gain = round(100 * (1 - price / whole))
-    context.note("T0749", f"the tiles that make no wave are computed in {parts} parts each: {about};"
-                 f" that takes about {gain} % less time than whole ones", kernel.span)  # fmt: skip
+    context.note("T0749", f"the tiles that make no wave are computed in {parts} parts each:"
+                 f" {about}; that takes about {gain} % less time than whole ones",
+                 kernel.span)  # fmt: skip
     decisions = {"split": parts, "stream": _groups(machine)}
     return with_kernel(program, with_decisions(kernel, decisions))
 

@@ -163,7 +163,9 @@ def _divide(operator: DimOperator, a: Form, b: Form) -> Form:
         atom = a.alone
         extremes = isinstance(atom, DimOp) and atom.operator in ("min", "max")
         if operator != "%" and extremes and isinstance(atom, DimOp):  # quotients keep the order
-            return extreme(_extreme(atom.operator), [_divide(operator, i, b) for i in items_of(atom)])
+            return extreme(
+                _extreme(atom.operator), [_divide(operator, i, b) for i in items_of(atom)]
+            )
     return Form(((DimOp(operator, dim_of_form(a), dim_of_form(b)), 1),))
 
 

@@ -77,7 +77,7 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             kind = f"_{kind}" if compute == F32 else f"_{kind}_f64"
         if not attach_instance(c, e, f"math.{kind}", [Scalar(compute)]):
             return ERROR if c.final else Unknown()
-        if kind in ROUNDED:
+        if kind in ROUNDED and compute == F32:
             attach_instance(c, e, f"fast.{kind}", [Scalar(compute)], rounded=True)
     return result
 

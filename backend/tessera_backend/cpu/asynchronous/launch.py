@@ -79,9 +79,7 @@ class _Cluster:
         self.groups: list[Group] = []
         meeting, of_lanes = Meeting(self.lanes * size), _of_lanes(kernel)
         for number in range(first, first + size):
-            group = Group(
-                number, groups, self.lanes, self.scheduler, self.groups, RULES, of_lanes
-            )
+            group = Group(number, groups, self.lanes, self.scheduler, self.groups, RULES, of_lanes)
             group.meeting = meeting
             self.groups.append(group)
 

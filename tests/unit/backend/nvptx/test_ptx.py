@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from tessera_backend.nvptx.architecture import ARCHITECTURES
+from tessera_backend.nvptx.assembler_faults import mended
 from tessera_backend.nvptx.kernel import entry_name
 
 from tessera_lang.ir.core import BufferType, Program, Value
@@ -330,3 +331,18 @@ def test_the_lowest_number_has_no_absolute_value(dtype: DType) -> None:
     text = ptx_of(kernel([("x", dtype, False), ("out", dtype, True)], body)).ptx
     assert not re.search(r"\babs\.s", text)
     assert "neg.s" in text and "max.s" in text
+
+
+def test_forms_that_the_assembler_gets_wrong_are_written_otherwise() -> None:
+    """What each becomes; the machine code was read once, by hand, for each of them."""
+    assert mended("\tneg.s16 \t%rs2, %rs1;").count("neg.s16") == 0
+    alone = "\tneg.s32 \t%r2, %r1;"
+    assert mended(alone) == alone
+    for other in ("min.s32", "max.s32"):
+        text = mended(f"{alone}\n\t{other} \t%r4, %r3, %r2;")
+        assert "cvt.s64.s32 %wide, %r2; cvt.u32.u64 %r2, %wide;" in text
+    assert "cvt.s64.s32" in mended("\tmul.lo.s32 \t%r2, %r1, -1;\n\tmin.s32 \t%r4, %r3, %r2;")
+    choice = "\tselp.f32 \t%r6, 0fBF800000, 0f80000000, %p2;"
+    assert mended(choice) == "\tselp.b32 \t%r6, 0xBF800000, 0x80000000, %p2;"
+    other = "\tselp.f32 \t%r6, 0fBF800000, 0f00000000, %p2;"
+    assert mended(other) == other

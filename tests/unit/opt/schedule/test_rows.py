@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -157,6 +158,12 @@ def test_groups_meet_without_fences() -> None:
     assert ptx.count("st.async") == 2
     assert ptx.count("barrier.cluster.arrive") == 1
     assert "fence.acq_rel" not in ptx
+
+
+def test_a_reduction_meets_one_barrier() -> None:
+    """Another reduction has taken the other scratch since, and met one itself."""
+    _, ptx = resources(rows(8192, m=4096))
+    assert len(re.findall(r"bar(rier)?\.(cta\.)?sync", ptx)) == 2
 
 
 def test_an_extent_that_changes_with_the_row_is_not_asked_for() -> None:

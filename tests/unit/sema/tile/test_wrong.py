@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
     "gather by floats": (V, VECTORS, "y[0:8] = x[x[0:8]]", ["T0215"]),
     "size of a result": ("x: f32[n], t: i32", ("f32 n", "i32"),
                          "y = op.empty((t,), f32)\ny[:] = 0.0\nreturn y", ["T0613"]),
-    "return in a loop": (V, VECTORS, "for i in range(4):\n    return x\nreturn x", ["T0114"]),
+    "return of a value": (V, VECTORS, "for i in range(4):\n    return x\nreturn x", ["T0114"]),
     "f-string": (V, VECTORS, 'y[:] = f"{n}"', ["T0118"]),
     "list": (V, VECTORS, "a = [1, 2]\ny[:] = x", ["T0118"]),
     "buffer too small": (V, VECTORS, "a = op.shared((4,), f32)\na[:] = x[0:8]\ny[0:4] = a",
