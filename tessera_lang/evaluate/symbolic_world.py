@@ -77,7 +77,9 @@ class SymbolicWorld:
     def fill(self, kind: Filling, shape: object, dtype: object, value: object = None) -> object:
         return SymbolicArray(dtype if isinstance(dtype, DType) else None, _sizes(shape))
 
-    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
+    def arange(self, start: float, stop: float, step: float, dtype: object) -> object:
+        if not isinstance(dtype, DType):  # damaged, as it was written
+            return SymbolicArray(None, (Unknown("int"),))
         if is_unknown((start, stop, step)):
             return SymbolicArray(dtype, (Unknown("int"),))
         return SymbolicArray(dtype, (arange_count(start, stop, step, dtype),))

@@ -126,12 +126,16 @@ def test_what_cannot_be_printed(call: str, message: str) -> None:
     assert found.code == "T0207" and message in found.message
 
 
-def test_a_tile_kernel_says_that_it_has_no_print() -> None:
+def test_a_tile_kernel_prints_numbers_and_no_tiles(capfd: pytest.CaptureFixture[str]) -> None:
     text = (
-        'def f(v):\n    print("f")\n    return v\n\n'
+        'def f(v, i):\n    print("part", i)\n    return v\n\n'
         "@op.kernel\ndef k(x: f32[n], out: mut f32[n]):\n"
-        "    for i in op.tile_range(n, step=64):\n        out[i:i+64] = f(x[i:i+64])\n"
+        "    for i in op.tile_range(n, step=64):\n        out[i:i+64] = f(x[i:i+64], i)\n"
     )
+    x = np.ones(100, np.float32)
+    tessera.compile(text, target="cpu").k(x, x.copy())
+    said = capfd.readouterr()
+    assert sorted((said.out + said.err).split("\n")[:2]) == ["part 0", "part 64"]
     with pytest.raises(tessera.TesseraError) as caught:
-        tessera.compile(text, target="cpu").k(np.ones(4, np.float32), np.ones(4, np.float32))
-    assert caught.value.diagnostics[0].code == "T0114"
+        tessera.compile(text.replace('"part", i', '"part", v'), target="cpu").k(x, x)
+    assert caught.value.diagnostics[0].code == "T0207"

@@ -24,7 +24,7 @@ _ROWS = (
     Code("T0843", "scalar-argument", "A number does not fit the parameter's type."),
     Code("T0844", "mixed-devices", "The arguments of a call live on different devices."),
     Code("T0845", "kernel-fault", "A kernel left the bounds of an array or divided by zero."),
-    Code("T0846", "negative-size", "A size or number of groups is below 0, too large or undefined."),
+    Code("T0846", "negative-size", "A size or number of groups is below 0, too large or unknown."),
     Code("T0847", "array-copied", "A host array is copied to the device for a launch."),
     Code("T0848", "cache-not-kept", "The compile cache is kept in memory only."),
     Code("T0849", "damaged-artifacts", "A folder of built artifacts cannot be used."),

@@ -63,12 +63,14 @@ def fact(array: Array) -> TensorArgument:
     )  # fmt: skip
 
 
-def compiled(text: str, *arrays: Array, tile: str = "", arch: str = "sm_90a") -> ForMachine:
+def compiled(
+    text: str, *arrays: Array, tile: str = "", arch: str = "sm_90a", relief: int = 0
+) -> ForMachine:
     said = f"schedule.tile({tile})" if tile else ""
     signature = tuple(fact(a) for a in arrays)
     program, plan, _ = lower_source(text.format(tile=said), *arrays, signature=signature)
     program, _ = schedule(program)
-    return for_machine(program, plan, machine_named("cuda", arch))
+    return for_machine(program, plan, machine_named("cuda", arch), None, relief)
 
 
 def numbers(dtype: str, rows: int, columns: int, along: int = 1) -> Array:
