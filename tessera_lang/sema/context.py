@@ -98,6 +98,7 @@ class Context:
     values: dict[ast.Expr, object] = field(default_factory=dict[ast.Expr, object])
     blocked: list[Cell] = field(default_factory=list[Cell])
     allocations: dict[ast.Expr, int] = field(default_factory=dict[ast.Expr, int])
+    own_arrays: dict[ast.Expr, int] = field(default_factory=dict[ast.Expr, int])
     bare: dict[ast.Expr, BareBuffer] = field(default_factory=dict[ast.Expr, BareBuffer])
     dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
     infer: Callable[[ast.Expr], Term] = lambda _: ERROR

@@ -6,6 +6,8 @@ much a target has.
 
 from __future__ import annotations
 
+import math
+
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.literals import is_silent
@@ -16,6 +18,8 @@ from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import ERROR, Buffer, Scalar
 
 ALIGNMENT = 16
+MOST_OWN_BYTES = 512 << 10
+"""Of the arrays of a lane, on every target: what CUDA gives a thread beside its registers."""
 
 
 def aligned(size: int) -> int:
@@ -102,13 +106,18 @@ def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.
             helps=("use a compile-time parameter: `def k[N: int = 64](...)`",),
         )  # fmt: skip
     dims: tuple[int, ...] = sizes  # type: ignore[assignment]
-    if name == "tlocal.alloc":
-        return Buffer(element, dims, "local")
-    count = 1
-    for size in dims:
-        count *= size
-    c.allocations[e] = aligned(count * element.bytes)
-    return Buffer(element, dims)
+    size = aligned(math.prod(dims) * element.bytes)
+    if name != "tlocal.alloc":
+        c.allocations[e] = size
+        return Buffer(element, dims)
+    c.own_arrays[e] = size
+    if (total := sum(c.own_arrays.values())) > MOST_OWN_BYTES:
+        return c.report(
+            "T0315", "a lane has 512 KiB for arrays of its own", e.span,
+            f"with this they take {total} bytes",
+            helps=("keep large arrays in parameters",),
+        )  # fmt: skip
+    return Buffer(element, dims, "local")
 
 
 def _is_shape(value: object) -> bool:

@@ -110,6 +110,7 @@ def test_registers_are_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("old", "new", "code", "words"), [
     ("x[i], i32(i))", "x[i], atomic_add(cells[0], 1))", "T0207", "memory that lanes share"),
     ("alloc((5,), i32)", "alloc((n,), i32)", "T0309", "`tlocal.alloc`"),
+    ("alloc((5,), i32)", "alloc((200000,), i32)", "T0315", "512 KiB"),
     ("alloc((5,), i32)", "alloc((5,), 7)", "T0218", "`tlocal.alloc`"),
     ("tile[(64,)]", "tile[(64,)] registers(8)", "T0314", "24 to 255"),
     ("tile[(64,)]", "tile[(64,)] registers(32, 64)", "T0314", "24 to 255"),

@@ -52,7 +52,3 @@ def lane_of(word: int) -> int:
 
 def operation_of(word: int) -> int:
     return word >> OPERATION_SHIFT & (MOST_OPERATIONS - 1)
-
-
-def time_of(word: int) -> int:
-    return word >> TIME_SHIFT
