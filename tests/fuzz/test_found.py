@@ -195,3 +195,32 @@ def k(a: i32[n], b: i32[n], s: i16[n], out: mut i32[n, 8], wide: mut i64[n], zer
     assert np.array_equal(zero[:, 0], np.where(a >= 3, -1.0, -0.0))
     assert np.signbit(zero).all()
     assert np.array_equal(zero[:, 1], np.where(a >= 3, -0.0, -1.0))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64"])
+def test_an_absolute_value_takes_the_place_of_its_operand(target: str, dtype: str) -> None:
+    """Seed 4597: the result's register is the operand's where a branch or a loop joins them."""
+    source = f"""
+@kernel tile[(64,)] grid[(1,)]
+def k(a: {dtype}[n], out: mut {dtype}[n]):
+    t = tile_linear_id()
+    if t < n:
+        v = a[t]
+        if t % 3 == 1:
+            v |= abs(v)
+        elif t % 3 == 2:
+            for _ in range(t):
+                v = abs(v) - {dtype}(3)
+        out[t] = v
+"""
+    a = np.random.default_rng(5).integers(-128, 128, 64).astype(dtype.replace("i", "int"))
+    out = np.zeros_like(a)
+    launch(tessera.compile(source, target=target).k, a, out)
+    want = a.copy()
+    for t in range(64):
+        if t % 3 == 1:
+            want[t : t + 1] |= abs(want[t : t + 1])
+        elif t % 3 == 2:
+            for _ in range(t):
+                want[t : t + 1] = abs(want[t : t + 1]) - want.dtype.type(3)
+    assert np.array_equal(out, want)

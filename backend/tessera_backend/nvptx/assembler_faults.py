@@ -27,7 +27,7 @@ def mended(ptx: str) -> str:
     - A choice between -1.0 and -0.0 becomes a conversion of an integer, which has no -0: it is
       made between the bits.
     """
-    ptx = _ABS.sub(r"neg\1 \t\2, \3;\n\tmax\1 \t\2, \2, \3;", ptx)
+    ptx = _ABS.sub(_greater_of_two, ptx)
     ptx = _NEG_16.sub(
         r"{ .reg .b32 %word; cvt.u32.u16 %word, \2; neg.s32 %word, %word; cvt.u16.u32 \1, %word; }",
         ptx,
@@ -35,6 +35,14 @@ def mended(ptx: str) -> str:
     if _ORDER_32.search(ptx):
         ptx = _NEG_32.sub(_hidden_sign, ptx)
     return _CHOICE.sub(_bits_chosen, ptx)
+
+
+def _greater_of_two(found: re.Match[str]) -> str:
+    # Not in the result's register: it may be that of the operand.
+    kind, to, x = found.groups()
+    return (
+        f"{{ .reg .b{kind[2:]} %negated; neg{kind} %negated, {x}; max{kind} {to}, %negated, {x}; }}"
+    )
 
 
 def _hidden_sign(found: re.Match[str]) -> str:

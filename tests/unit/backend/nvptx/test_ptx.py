@@ -346,3 +346,51 @@ def test_forms_that_the_assembler_gets_wrong_are_written_otherwise() -> None:
     assert mended(choice) == "\tselp.b32 \t%r6, 0xBF800000, 0x80000000, %p2;"
     other = "\tselp.f32 \t%r6, 0fBF800000, 0f00000000, %p2;"
     assert mended(other) == other
+
+
+def _run(text: str, registers: dict[str, int]) -> dict[str, int]:
+    """The few integer instructions of the mended forms, one after the other; registers as unsigned
+    numbers of their width."""
+
+    def signed(value: int, bits: int) -> int:
+        value &= (1 << bits) - 1
+        return value - (1 << bits) if value >> (bits - 1) else value
+
+    for line in re.split(r"[;{}\n]", text):
+        word, _, rest = line.strip().partition(" ")
+        if not word or word == ".reg":
+            continue
+        operation, *_, kind = word.split(".")
+        to, *names = [x.strip() for x in rest.split(",")]
+        bits, given = int(kind[1:]), [registers.get(x, 0) for x in names]
+        if operation == "cvt":
+            source = word.split(".")[2]
+            registers[to] = (
+                signed(given[0], int(source[1:])) if source[0] == "s" else given[0]
+            ) & ((1 << int(word.split(".")[1][1:])) - 1)
+            continue
+        of = [signed(x, bits) for x in given]
+        result = {
+            "neg": lambda of=of: -of[0],
+            "abs": lambda of=of: abs(of[0]),
+            "max": lambda of=of: max(of),
+            "min": lambda of=of: min(of),
+        }[operation]()
+        registers[to] = result & ((1 << bits) - 1)
+    return registers
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("operation", ["abs", "neg"])
+@pytest.mark.parametrize("to", ["%r1", "%r2"])
+def test_mended_forms_compute_the_same_in_any_registers(operation: str, bits: int, to: str) -> None:
+    """Also where the result's register is the operand's (seed 4597: `v = abs(v)` in a branch)."""
+    least = 1 << (bits - 1)
+    plain = f"{operation}.s{bits} {to}, %r1;\nmin.s32 %r8, %r8, %r9;"
+    text = mended(plain)
+    assert text != plain or (operation, bits) == ("neg", 64)
+    for x in (0, 1, 5, least - 1, least, least + 1, 2 * least - 7, 2 * least - 1):
+        want = _run(plain, {"%r1": x, "%r8": 0, "%r9": 0})
+        got = _run(text, {"%r1": x, "%r8": 0, "%r9": 0})
+        assert got[to] == want[to], (x, text)
+        assert got["%r1"] == want["%r1"]
