@@ -300,15 +300,20 @@ def _simpler(kernel: p.Kernel) -> Iterator[p.Kernel]:
 # --- the command -----------------------------------------------------------------------------
 
 
+BLOCK = 8
+"""Programs of one module; their seeds follow on each other."""
+
+
 def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, int]:
     """How many programs ran, and how many differences were found and printed."""
-    until, seed, found, done = time.monotonic() + chosen.seconds, chosen.seed, 0, 0
+    until = time.monotonic() + chosen.seconds if chosen.seconds else math.inf
+    seed, found, done = chosen.seed, 0, 0
     levels = tuple(int(x) for x in chosen.levels)
-    while (done < chosen.count) if chosen.count else (time.monotonic() < until):
-        cases = [generate(seed + k) for k in range(8)]
+    while time.monotonic() < until and (not chosen.count or done < chosen.count):
+        cases = [generate(seed + k) for k in range(BLOCK)]
         if chosen.rewritten:
             cases = [rewritten_case(case) for case in cases]
-        seed, done = seed + 8, done + 8
+        seed, done = seed + BLOCK * chosen.stride, done + BLOCK
         for target in targets:
             for difference in run_cases(cases, target, levels, not chosen.unchecked):
                 found += 1
@@ -317,36 +322,41 @@ def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, i
     return done, found
 
 
-def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, int]:
-    """The same in several processes: the seeds of one follow on those of the one before."""
-    each = -(-chosen.count // (chosen.jobs * 8)) * 8
+def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[list[int], int]:
+    """The same in several processes: how many programs each ran. Process j takes the blocks
+    j, j + jobs, j + 2 jobs ... of the seeds."""
+    each = -(-chosen.count // (chosen.jobs * BLOCK)) * BLOCK
     command = [sys.executable, "-m", "tests.fuzz.programs", "--target", chosen.target]
-    command += ["--levels", chosen.levels, "--count", str(each)]
+    command += ["--levels", chosen.levels, "--count", str(each), "--stride", str(chosen.jobs)]
+    command += ["--seconds", str(chosen.seconds)] * (chosen.seconds is not None)
     command += ["--rewritten"] * chosen.rewritten + ["--unchecked"] * chosen.unchecked
     running = [
         subprocess.Popen(
-            [*command, "--seed", str(chosen.seed + job * each)],
+            [*command, "--seed", str(chosen.seed + job * BLOCK)],
             stdout=sys.stdout, stderr=subprocess.PIPE, text=True, env=environment(job),
         )
         for job in range(chosen.jobs)
     ]  # fmt: skip
-    done = found = 0
+    done: list[int] = []
+    found = 0
     for job, process in enumerate(running):
         said = process.communicate()[1]
         counts = re.search(r"(\d+) programs, (\d+) differences", said)
         if not counts:
             raise SystemExit(f"process {job} ended with {process.returncode}: {said[-2000:]}")
-        done, found = done + int(counts[1]), found + int(counts[2])
+        done.append(int(counts[1]))
+        found += int(counts[2])
     return done, found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, help="the most time; 60 without --count")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stride", type=int, default=1, help="every so many blocks of 8 seeds")
     parser.add_argument("--target", choices=("cpu", "cuda", "both"), default="cpu")
     parser.add_argument("--levels", default="03", help="levels of optimisation, a digit each")
-    parser.add_argument("--count", type=int, default=0, help="programs, whatever the time")
+    parser.add_argument("--count", type=int, default=0, help="the most programs")
     parser.add_argument("--jobs", type=int, default=1, help="processes; needs --count")
     parser.add_argument("--rewritten", action="store_true", help="each in another form")
     parser.add_argument("--unchecked", action="store_true", help="compile what runs, no more")
@@ -354,15 +364,23 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.jobs > 1 and not chosen.count:
         parser.error("--jobs needs --count")
+    if not chosen.count and chosen.seconds is None:
+        chosen.seconds = 60.0
     os.environ.setdefault("TESSERA_CACHE", "off")
     began = time.monotonic()
     targets = ("cpu", "cuda") if chosen.target == "both" else (chosen.target,)
-    done, found = (divided if chosen.jobs > 1 else search)(chosen, targets)
+    if chosen.jobs > 1:
+        each, found = divided(chosen, targets)
+    else:
+        done, found = search(chosen, targets)
+        each = [done]
+    done = sum(each)
     if chosen.json:
         said = {
             "programs": done, "differences": found, "first seed": chosen.seed,
-            "targets": list(targets), "levels": chosen.levels, "jobs": chosen.jobs,
-            "rewritten": chosen.rewritten,
+            "seeds": f"process j of {chosen.jobs}: each {chosen.jobs}th block of {BLOCK}, from j",
+            "programs of each process": each,
+            "targets": list(targets), "levels": chosen.levels, "rewritten": chosen.rewritten,
             "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
         chosen.json.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
