@@ -102,7 +102,24 @@ def main() -> None:
         }
         name = f"sum_reduce of the documents 2^25, {groups} groups"
         compare(report, name, both, groups * x.nbytes, ">= 1.0x numba")
+    products(report)
     report.save("cpu")
+
+
+def products(report: Report) -> None:
+    """f32 products beside NumPy's OpenBLAS, which uses as many threads as we do."""
+    linalg = tessera.load("std.linalg", target="cpu")
+    rng = np.random.default_rng(1)
+    for n in (512, 1024, 2048):
+        a, b = rng.standard_normal((2, n, n), dtype=np.float32)
+        got, want = np.asarray(linalg.matmul(a, b)), a.astype(np.float64) @ b
+        assert np.abs(got - want).max() <= 1e-6 * n**0.5 * np.abs(want).max()
+        both: dict[str, Callable[[], object]] = {
+            "tessera": lambda a=a, b=b: linalg.matmul(a, b), "numpy": lambda a=a, b=b: a @ b
+        }  # fmt: skip
+        seconds, note = best_seconds(both)
+        note = f"{2 * n**3 / seconds['tessera'] / 1e9:.0f} GFLOP/s{note}{load()}"
+        report.add(Row(f"product f32 {n} cubed", seconds, 0, ">= 0.6x numpy", note))
 
 
 if __name__ == "__main__":

@@ -157,10 +157,16 @@ class Instances(Scopes):
         symbol = scope.names.get(name)
         if isinstance(symbol, FunctionSymbol):
             return symbol
+        raise self.no_kernel(path, scope, name)
+
+    def no_kernel(self, path: str, scope: ModuleScope, name: str) -> TesseraError:
+        """There is no kernel of this name: what it has, and what the name is instead."""
         kernels = ", ".join(f"`{f.name}`" for f in kernels_of(scope.module))
         helps = (f"it has {kernels}",) if kernels else ()
         message = f"{path} has no kernel `{name}`"
-        raise self.error((Diagnostic("T0819", message, helps=helps),))
+        if isinstance(scope.names.get(name), FunctionSymbol):
+            message += ": that is a function without `@kernel` or `@op.kernel`"
+        return self.error((Diagnostic("T0819", message, helps=helps),))
 
     def _tile(self, path: str, instance: Instance, fresh: bool = False) -> LoweredTile:
         """Tile IR of an instance without errors. ``fresh``: with the lines as they are now."""

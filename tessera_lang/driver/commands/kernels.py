@@ -53,7 +53,7 @@ def chosen_kernels(
     declared = {f.name: f for f in session.kernels(path)}
     for name in names:
         if name not in declared:
-            session.signature(path, name)
+            raise session.no_kernel(path, session.scope(path), name)
     if not declared:
         raise session.error((Diagnostic("T0819", f"{path} has no kernel"),))
     chosen: list[Choice] = []

@@ -161,6 +161,11 @@ def test_emit(tesserac: Tesserac, child: Tesserac, folder: Folder) -> None:
     assert tesserac("emit", "a.tessera", "--stage=tile", "-o", "t.mlir").stdout == ""
     wrong = tesserac("emit", "a.tessera", "--stage=tile", "--kernel=twize")
     assert wrong.returncode == 1 and "T0819" in wrong.stderr
+    folder({"f.tessera": "def helper(n): return n\n\n\n" + CLEAN})
+    helper = tesserac(
+        "emit", "f.tessera", "--stage=tile", "--kernel=helper", "--signature", "n: i32"
+    )
+    assert helper.returncode == 1 and "that is a function without `@kernel`" in helper.stderr
     broken = tesserac("emit", "-", "--stage=tile", stdin=FAULTY)
     assert broken.returncode == 1 and not broken.stdout
 
