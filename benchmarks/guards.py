@@ -70,6 +70,34 @@ def product(a: f32[m, k], b: f32[k, n], out: mut f32[m, n]):
     total = f32(0.0)
     for t in range(k): total += a[i, t] * b[t, j]
     out[i, j] = total
+
+
+@kernel tile[(16, 16)] grid[(ceil_div(m, 16), ceil_div(n, 16))] shared(2_KiB)
+def staged(a: f32[m, k], b: f32[k, n], out: mut f32[m, n]):
+    y = tile_id(0)
+    x = tile_id(1)
+    i = group_id(0) * 16 + y
+    j = group_id(1) * 16 + x
+    left = tshared.alloc((16, 16), f32)
+    right = tshared.alloc((16, 16), f32)
+    total = f32(0.0)
+    for t in range(ceil_div(k, 16)):
+        left[y, x] = a[i, t * 16 + x]
+        right[y, x] = b[t * 16 + y, j]
+        tbarrier()
+        for s in range(16): total += left[y, s] * right[s, x]
+        tbarrier()
+    out[i, j] = total
+
+
+@kernel tile[(8, 32)] grid[(ceil_div(m, 8), ceil_div(n, 32))]
+def blur(x: f32[p, q], w: f32[r, c], out: mut f32[m, n]):
+    i = group_id(0) * 8 + tile_id(0)
+    j = group_id(1) * 32 + tile_id(1)
+    total = f32(0.0)
+    for u in range(r):
+        for v in range(c): total += w[u, v] * x[i + u, j + v]
+    out[i, j] = total
 """
 """Kernels that are right and do not say so to the compiler."""
 
@@ -247,9 +275,11 @@ def cost() -> None:
     x, at = torch.randn(n, device="cuda"), torch.randperm(n, device="cuda").int()
     plane, out = x.view(side, side), torch.empty(n, device="cuda")
     a, b, c = (torch.randn(1024, 1024, device="cuda") for _ in range(3))
+    wide, w = torch.randn(1028, 1028, device="cuda"), torch.randn(5, 5, device="cuda")
     calls: list[tuple[str, tuple[Any, ...], int]] = [
         ("scale", (x, out), 8 * n), ("gather", (x, at, out), 12 * n),
         ("laplace", (plane, out.view(side, side)), 8 * n), ("product", (a, b, c), 0),
+        ("staged", (a, b, c), 0), ("blur", (wide, w, c), 0),
     ]  # fmt: skip
     for name, arguments, bytes_ in calls:
         kernels: dict[str, Any] = {}

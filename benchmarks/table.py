@@ -1,6 +1,7 @@
 """The kept results as Markdown rows, for docs/performance.md.
 
 Run: python -m benchmarks.table gpu_memory launch startup_gpu cpu
+     python -m benchmarks.table --notes library
 """
 
 from __future__ import annotations
@@ -23,16 +24,33 @@ def rows(name: str) -> list[str]:
     return lines
 
 
+def with_notes(name: str) -> list[str]:
+    """The same for rows whose notes say what was reached."""
+    record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return [
+        f"| {r['name']} | {duration(r['seconds']['tessera'])} | {r['notes']} | "
+        f"{', '.join(f'{v:.2f}x {who}' for who, v in r['ratios'].items())} |"
+        for r in record["rows"]
+    ]
+
+
 def duration(seconds: float) -> str:
     """Microseconds below a millisecond, milliseconds above."""
     return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
 
 
 def main() -> None:
-    print("| what | times | rate | speed over the peer | goal |")
-    print("|---|---|---|---|---|")
-    for name in sys.argv[1:]:
-        print("\n".join(rows(name)))
+    names = [name for name in sys.argv[1:] if name != "--notes"]
+    if "--notes" in sys.argv:
+        print("| what | tessera | the bar | speed over |")
+        print("|---|---|---|---|")
+        lines = with_notes
+    else:
+        print("| what | times | rate | speed over the peer | goal |")
+        print("|---|---|---|---|---|")
+        lines = rows
+    for name in names:
+        print("\n".join(lines(name)))
 
 
 if __name__ == "__main__":

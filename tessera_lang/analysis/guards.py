@@ -5,21 +5,37 @@ Owns P1004. To be asked of a kernel after the passes. Must not know how guards a
 
 from __future__ import annotations
 
+from tessera_lang.analysis.ahead import KernelValues
+from tessera_lang.analysis.guard_groups import GroupFinder, decided, is_guarded
 from tessera_lang.analysis.range_state import Access
 from tessera_lang.analysis.ranges import ACCESSES, Ranges, ranges
-from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import BufferType, Operation, Value, ViewType
+from tessera_lang.record import replace
 
 
 def explain_guards(kernel: Operation, known: Ranges | None = None) -> tuple[Diagnostic, ...]:
-    """One hint for each access that is guarded."""
+    """One hint for each access that is guarded, with the place where a test of a GPU decides for
+    several at once."""
     found = known or ranges(kernel)
-    definitions = {v: o for o in kernel.walk() for v in o.results}
+    values = KernelValues(kernel, found)
+    groups = decided(GroupFinder(values), kernel)
     return tuple(
-        _kept(operation, found.accesses.get(operation), definitions)
-        for operation in kernel.walk()
-        if operation.name in ACCESSES and operation.attributes["bounds"] == "guarded"
+        _grouped(_kept(o, found.accesses.get(o), values.definitions), groups.get(o))
+        for o in kernel.walk()
+        if is_guarded(o)
     )
+
+
+def _grouped(hint: Diagnostic, group: tuple[Operation, int] | None) -> Diagnostic:
+    if group is None:
+        return hint
+    first, count = group
+    others = f"with {count - 1} others" if count > 2 else "with another" if count > 1 else "ahead"
+    text = f"a GPU decides it here, {others}, in one test"
+    if first.span is None or first.span == hint.span:
+        return replace(hint, notes=(text,))
+    return replace(hint, labels=(Label(first.span, text),))
 
 
 def _kept(

@@ -6,8 +6,7 @@ meant. Must not know lanes.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from tessera_lang.analysis.lane_trace import Launch
@@ -16,10 +15,6 @@ from tessera_lang.target.plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Sym, evaluate_dim
 
 _GROUPS = 2  # along an axis for which the call says how many
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 
 
 def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
@@ -37,10 +32,7 @@ def _launch(kernel: Operation, plan: LaunchPlan, size: int) -> Launch | None:
     sizes = {s.symbol: size for s in plan.slots if s.kind == "symbol"}
     _solve(plan.conditions, sizes)
     try:
-        allowed = all(
-            _HOLDS[c.comparison](evaluate_dim(c.left, sizes), evaluate_dim(c.right, sizes))
-            for c in plan.conditions
-        )
+        allowed = all(c.holds(sizes) for c in plan.conditions)
         groups = tuple(evaluate_dim(g, {"grid_groups": _GROUPS, **sizes}) for g in plan.grid or ())
     except (KeyError, ZeroDivisionError):
         return None
@@ -70,7 +62,8 @@ def _solve(conditions: tuple[Condition, ...], sizes: dict[str, int]) -> None:
         left, right = condition.left, condition.right
         if isinstance(right, Sym) and not isinstance(left, Sym):
             left, right = right, left
-        if condition.comparison == "==" and isinstance(left, Sym) and left.name in sizes:
+        exact = condition.comparison == "==" and not condition.others
+        if exact and isinstance(left, Sym) and left.name in sizes:
             try:
                 sizes[left.name] = evaluate_dim(right, sizes)
             except (KeyError, ZeroDivisionError):

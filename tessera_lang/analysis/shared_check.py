@@ -21,6 +21,7 @@ from tessera_lang.analysis.shared_memory import (
     SharedMemory,
     Suspicion,
     Unwritten,
+    reads_first,
 )
 from tessera_lang.analysis.uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
@@ -222,7 +223,7 @@ def _unwritten(
     effort = Effort()
     for suspect in memory.unwritten[:_MAX_SUSPECTS]:
         operation = suspect.record.operation
-        if operation in reported:
+        if operation in reported or not reads_first(operation):
             continue
         buffer = operation.operands[BUFFER_AT[operation.name]]
         never = not memory.may_write(buffer, suspect.cell)
@@ -242,24 +243,27 @@ def _is_unwritten(
     ``never``: the walk of all lanes shows that none does."""
     operation = suspect.record.operation
     trace = trace_lane(kernel, launch, suspect.lane, effort)
-    events = (e for e in trace.events if e.operation is operation and e.cell == suspect.cell)
-    read = next(events, None)
-    if read is None or never:
-        return read is not None
+    events = (i for i, e in enumerate(trace.events) if e.operation is operation)
+    at = next((i for i in events if trace.events[i].cell == suspect.cell), None)
+    if at is None or never:
+        return at is not None
+    read = trace.events[at]
     for lane in range(prod(cast("tuple[int, ...]", kernel.attributes["group"]))):
         other = trace_lane(kernel, launch, lane, effort, read.interval)
         if read.buffer in other.omitted or other.whole <= read.interval:
             return False
-        if any(_writes(e, read) for e in other.events if e.interval <= read.interval):
+        before = trace.events[:at] if lane == suspect.lane else other.events
+        if any(_writes(e, read) for e in before if e.interval <= read.interval):
             return False
     return True
 
 
 def _writes(event: Event, read: Event) -> bool:
-    """Whether an event may write what is read; an update by the reader itself comes later."""
+    """Whether an event may write what is read. An update does not count: the first of all
+    updates reads what nobody has written."""
     if event.buffer is not read.buffer or event.cell != read.cell or event.kind == "read":
         return False
-    return event is not read
+    return not reads_first(event.operation)
 
 
 def _never_written(operation: Operation, lane: int, cell: int) -> Diagnostic:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from tessera_lang.analysis.lane_forms import Mask, Space, Terms
 from tessera_lang.analysis.linear import Interval, Knowledge, Linear
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.record import dataclass, field
 
 Kind = Literal["read", "write", "atomic"]
@@ -174,10 +174,12 @@ class SharedMemory:
         if record.place is not None and not lanes:
             return
         written = self.written.setdefault(buffer, Written())
-        if record.kind != "write":
+        if record.operation.name not in ("tile.store", "tile.atomic_store"):
             self._check_written(written, buffer, extent, record, lanes, cells, terms)
         if record.kind != "read":
             self._note_written(buffer, record, lanes, cells, terms)
+        if cast("BufferType", buffer.type).space == "local":
+            return  # each lane has its own cells: nobody meets there
         tables = self.log.setdefault(buffer, {})
         self._compare_with_others(tables, terms, record)
         table = tables.setdefault(terms, _Table())
@@ -308,6 +310,16 @@ KINDS: dict[str, Kind] = {
     "tile.load": "read", "tile.store": "write", "tile.atomic": "atomic",
     "tile.atomic_cas": "atomic", "tile.atomic_load": "atomic", "tile.atomic_store": "atomic",
 }  # fmt: skip
+
+
+def reads_first(operation: Operation) -> bool:
+    """Whether an access needs what was in the cell: an update does. Of an exchange nothing may
+    be used but that it writes."""
+    if operation.name == "tile.atomic":
+        return operation.attributes["kind"] != "exchange"
+    return operation.name in ("tile.load", "tile.atomic_load", "tile.atomic_cas")
+
+
 _CONFLICTING: dict[Kind, tuple[Kind, ...]] = {
     "read": ("write", "atomic"), "write": ("read", "write", "atomic"), "atomic": ("read", "write"),
 }  # fmt: skip

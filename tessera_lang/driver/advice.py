@@ -15,6 +15,7 @@ from tessera_lang.record import dataclass
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.ir.core import Program
+    from tessera_lang.syntax import ast
     from tessera_lang.target.machine import Machine
     from tessera_lang.target.plan import LaunchPlan
 
@@ -63,14 +64,48 @@ def _not_seen(session: Session, path: str) -> list[Diagnostic]:
 
 
 def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnostic, ...]:
-    """What the passes say of the tile kernels of a file that checks have seen, each once."""
+    """What the passes say of the tile kernels of a file that checks have seen, each once; and of
+    ``const`` arrays, where lanes read them."""
     found: dict[tuple[str, str, object], Diagnostic] = {}
     for made in session.for_machines(path, machine):
         for diagnostic in made.remarks:
             place = diagnostic.span
             key = None if place is None else (place.file, place.lo, place.hi)
             found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
-    return tuple(found.values())
+    constants = (d for f in session.kernels(path) for d in _constants(session, path, f))
+    return (*found.values(), *constants)
+
+
+def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[Diagnostic]:
+    """Where each ``const`` array of a kernel is read from."""
+    from tessera_lang.evaluate.library import kernel_level
+    from tessera_lang.sema.signature import constant_bytes, dtype_lookup
+    from tessera_lang.target.facts import constants_by_value
+
+    lookup = dtype_lookup(session.scope(path), {})
+    shapes = [p.annotation.shape if p.annotation else () for p in function.parameters]
+    sizes = [constant_bytes(p, lookup) for p in function.parameters]
+    lanes = kernel_level(function) == "lane"
+    chosen = constants_by_value([len(s or ()) for s in shapes], sizes)
+    found: list[Diagnostic] = []
+    for p, size, fits in zip(function.parameters, sizes, chosen, strict=True):
+        if p.annotation is None or p.annotation.qualifier != "const":
+            continue
+        if fits and lanes:
+            message = (
+                f"`{p.name}` goes into constant memory where a launch on a GPU gets a host array"
+            )
+            notes = (f"{size} bytes travel with the launch; on the device, or on a CPU, it is read"
+                     " where it is, through the read-only path",)  # fmt: skip
+        else:
+            message = f"`{p.name}` is read where it is, through the read-only path of a GPU"
+            why = "a tile kernel stages what it reads" if not lanes else (
+                f"its {size} bytes are more than the parameters of a launch hold" if size
+                else "its sizes are not numbers, as in `const f32[64]`"
+            )  # fmt: skip
+            notes = (f"not in constant memory: {why}",)
+        found.append(Diagnostic("P1006", message, p.name_span, severity="note", notes=notes))
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -35,6 +35,7 @@ def run(arguments: list[str]) -> int:
 
         print(f"tesserac {__version__}")
         return 0
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -45,6 +46,14 @@ def run(arguments: list[str]) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _open_streams() -> None:
+    """Python has no stream where the caller closed it: what is written there goes nowhere."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _silence() -> None:

@@ -49,13 +49,20 @@ class LoweredTile:
 @dataclass(slots=True, eq=False)
 class Scheduled:
     """Schedule IR of an instance after the passes that know no machine, what was found on the
-    way, and the rest of the way for each machine that was asked for."""
+    way, and the rest of the way for each machine that was asked for. ``then``: the launches that
+    follow, which are kernels of their own from here on."""
 
     program: Program
     plan: LaunchPlan
     diagnostics: tuple[Diagnostic, ...]
     sources: tuple[SourceFile, ...]
     machines: dict[Machine, ForMachine] = field(default_factory=dict[Machine, ForMachine])
+    then: tuple[Scheduled, ...] = ()
+
+    @property
+    def launches(self) -> tuple[Scheduled, ...]:
+        """All launches of a call, in order."""
+        return self, *self.then
 
 
 @dataclass(slots=True, eq=False)
@@ -196,11 +203,14 @@ class Instances(Scopes):
             self.counts["lower"] += 1
             with _faults_of_lowering(typed):
                 program, plan, found = lower_tile_kernel(typed, files)
-            if not has_errors(found):
-                program, more = pipeline.schedule(program, self.timings)
-                found = (*found, *more)
             plan = plan_with_facts(plan, typed.signature)
-            known = Scheduled(program, plan, found, tuple(files.values()))
+            parts: tuple[tuple[Program, LaunchPlan], ...] = ((program, plan),)
+            if not has_errors(found):
+                parts, more = pipeline.launches(program, plan, self.timings)
+                found = (*found, *more)
+            sources = tuple(files.values())
+            known, *then = (Scheduled(p, own, found, sources) for p, own in parts)
+            known.then = tuple(then)
             instance.schedule = known
         return known
 

@@ -262,23 +262,22 @@ def _grid_faults(
     return [Diagnostic("T0839", message, helps=helps)]
 
 
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
-
-
 def _conditions(
     function: ast.FunctionDef, plan: LaunchPlan | None, sizes: dict[str, int]
 ) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for condition in plan.conditions if plan is not None else ():
         try:
-            left = evaluate_dim(condition.left, sizes)
-            right = evaluate_dim(condition.right, sizes)
+            holds = condition.holds(sizes)
         except (KeyError, ZeroDivisionError):
             continue
-        if not _HOLDS[condition.comparison](left, right):
+        if not holds:
+            if condition.others:
+                message = f"`{function.name}` requires `{condition.text}`, and here it fails"
+                values = ", ".join(f"{n} = {sizes[n]}" for n in sorted(condition.symbols))
+                found.append(Diagnostic("T0838", message, notes=(f"in this call {values}",)))
+                continue
+            left, right = (evaluate_dim(d, sizes) for d in (condition.left, condition.right))
             if isinstance(condition.left, Sym) and isinstance(condition.right, Sym):
                 message = (
                     f"`{function.name}` needs `{condition.text}`, and here `{condition.left}` "

@@ -42,6 +42,10 @@ class Options:
         return TargetOptions(target, arch, self.bounds, self.optimize, arch_as, checked)
 
 
+def _is_on(value: str) -> bool:
+    return value.lower() not in ("", "0", "no", "off", "false")
+
+
 def _of_project() -> Mapping[str, Any]:
     from tessera_lang.driver.project import project
 
@@ -75,9 +79,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         path=tuple(p for p in folders if p),
         bounds=bounds,
         optimize=int(optimize),
-        time_passes=env.get("TESSERA_TIME_PASSES", "") not in ("", "0"),
+        time_passes=_is_on(env.get("TESSERA_TIME_PASSES", "")),
         arch_as=env.get("TESSERA_ARCH_AS", ""),
-        checked=env.get("TESSERA_CHECKED", "") not in ("", "0"),
+        checked=_is_on(env.get("TESSERA_CHECKED", "")),
         lane_order=lane_order,
         lane_seed=int(lane_seed),
     )

@@ -23,8 +23,8 @@ from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.ast_to_tile import finish_plan
 from tessera_lang.opt.passes import Pass
-from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES
-from tessera_lang.record import dataclass
+from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES, VERSION_GUARDS
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 
@@ -33,6 +33,9 @@ TILE: tuple[Pass, ...] = TILE_PASSES
 
 UNGUARDED: tuple[Pass, ...] = (DROP_GUARDS,)
 """What ``--bounds=off`` adds behind ``TILE``."""
+
+VERSIONED: tuple[Pass, ...] = (VERSION_GUARDS,)
+"""What a lane kernel goes through for a GPU before that; for a CPU groups are tested as a whole."""
 
 NARROWED: tuple[Pass, ...] = (NARROW, SIMPLIFY)
 """What a lane kernel goes through last for a GPU, whose registers have 32 bits."""
@@ -52,12 +55,19 @@ class Timing:
 class ForMachine:
     """A tile kernel for one machine: the schedule as decided, and the Tile IR of it with its
     plan, None where the schedule was refused. ``remarks``: what the passes had to say. ``relief``:
-    how often the schedule was decided again because lanes had too few registers."""
+    how often the schedule was decided again because lanes had too few registers. ``then``: the
+    launches that follow, whose remarks are here too."""
 
     schedule: Program
     lowered: Lowered | None
     remarks: tuple[Diagnostic, ...] = ()
     relief: int = 0
+    then: tuple[ForMachine, ...] = ()
+
+    @property
+    def launches(self) -> tuple[ForMachine, ...]:
+        """All launches of a call, in order."""
+        return self, *self.then
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,20 @@ def schedule(
     return run_passes(program, schedule_passes(remarks), timings), tuple(remarks)
 
 
+def launches(
+    program: Program, plan: LaunchPlan, timings: list[Timing] | None = None
+) -> tuple[tuple[Lowered, ...], tuple[Diagnostic, ...]]:
+    """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
+    from tessera_lang.opt.schedule import FIRST, schedule_passes
+    from tessera_lang.opt.schedule.phases import in_phases
+
+    remarks: list[Diagnostic] = []
+    program = run_passes(program, FIRST, timings)
+    parts = in_phases(program, plan, remarks)
+    made = tuple((run_passes(p, schedule_passes(remarks), timings), own) for p, own in parts)
+    return made, tuple(remarks)
+
+
 def for_machine(
     program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None = None,
     relief: int = 0,
@@ -107,6 +131,16 @@ def for_machine(
     made = run_passes(made, TILE, timings)
     lowered = made, finish_plan(made, finished)
     return ForMachine(best.decided, lowered, tuple(remarks), best.relief)
+
+
+def joined(launches: Sequence[ForMachine]) -> ForMachine:
+    """The launches of a call as one: the first, with what there is to say of all, each once."""
+    first, *then = launches
+    if not then:
+        return first
+    said = dict.fromkeys(remark for launch in launches for remark in launch.remarks)
+    lowered = first.lowered if all(launch.lowered for launch in launches) else None
+    return replace(first, lowered=lowered, remarks=tuple(said), then=tuple(then))
 
 
 def _attempt(
@@ -239,8 +273,10 @@ def run_passes(
 
 
 def _verified(after: Program, before: Program, name: str, step: Pass | None) -> Program:
+    """The program after a step; one that came through as it was has been verified."""
     try:
-        verify(after)
+        if step is None or after is not before:
+            verify(after)
     except VerifyError as error:
         raise _failed(name, str(error), before) from error
     if step is not None and after.level != step.gives:

@@ -33,7 +33,10 @@ class Project:
 
 def project() -> Project | None:
     """The project of the working folder. Raises TesseraError where its file is not usable."""
-    file = _nearest(os.getcwd())
+    try:
+        file = _nearest(os.getcwd())
+    except OSError:  # the folder is gone, or cannot be read
+        file = None
     if file is None:
         return None
     status = os.stat(file)

@@ -21,7 +21,14 @@ from tessera_lang.driver.instances import (
     has_errors,
     kernels_of,
 )
-from tessera_lang.driver.pipeline import NARROWED, TILE, UNGUARDED, ForMachine, run_passes
+from tessera_lang.driver.pipeline import (
+    NARROWED,
+    TILE,
+    UNGUARDED,
+    VERSIONED,
+    ForMachine,
+    run_passes,
+)
 from tessera_lang.driver.signatures import (
     BadSignature,
     complete_signature,
@@ -29,7 +36,7 @@ from tessera_lang.driver.signatures import (
     read_signature,
     without_facts,
 )  # fmt: skip
-from tessera_lang.driver.spills import without_spills
+from tessera_lang.driver.spills import Compile, without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile import finish_plan
@@ -40,7 +47,13 @@ from tessera_lang.sema.structure import check_function_structure
 from tessera_lang.sema.typed import Signature, TypedFunction
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ParsedModule, ast
-from tessera_lang.target.backend import Artifact, TargetOptions, backend_named, backend_names
+from tessera_lang.target.backend import (
+    Artifact,
+    TargetOptions,
+    backend_named,
+    backend_names,
+    one_call,
+)
 from tessera_lang.target.machine import MACHINES, Machine, machine_named
 from tessera_lang.target.plan import LaunchPlan
 
@@ -82,7 +95,22 @@ class Session(Instances):
             found.append(error.diagnostic())
         except RecursionError:
             found.append(_too_deep(path))
+        found = self._without_echoes(path, found)
         return tuple(d for d in in_order(found) if not _names_given(d, given))
+
+    def _without_echoes(self, path: str, found: list[Diagnostic]) -> list[Diagnostic]:
+        """Of a line that could not be read, what it may mean is not judged."""
+        damaged = [d.span for d in found if d.span and d.code.startswith("T00")]
+        if not damaged:
+            return found
+        source = self.source(path)
+        lines = {source.line_of(span.lo) for span in damaged if span.file == path}
+        return [
+            d
+            for d in found
+            if d.code.startswith("T00") or d.span is None or d.span.file != path
+            or source.line_of(d.span.lo) not in lines
+        ]  # fmt: skip
 
     def _check(
         self, path: str, signatures: tuple[str, ...], given: frozenset[str],
@@ -249,10 +277,12 @@ class Session(Instances):
             tile.optimized = program, finish_plan(program, tile.plan)
         return tile.optimized
 
-    def scheduled(self, path: str, kernel: str, signature: Signature) -> Program:
-        """Schedule IR of a tile kernel before the decisions. Raises as ``tile`` does."""
+    def scheduled(self, path: str, kernel: str, signature: Signature) -> tuple[Program, ...]:
+        """Schedule IR of a tile kernel before the decisions, one for each launch of a call. Raises
+        as ``tile`` does."""
         instance = self._sound(path, kernel, signature)
-        return self._schedule(self.files.spelling(path), instance, fresh=True).program
+        made = self._schedule(self.files.spelling(path), instance, fresh=True)
+        return tuple(launch.program for launch in made.launches)
 
     def for_machine(
         self, path: str, kernel: str, signature: Signature, machine: Machine
@@ -284,11 +314,12 @@ class Session(Instances):
         ]
 
     def _made_for(self, made: Scheduled, machine: Machine) -> ForMachine:
-        known = made.machines.get(machine)
-        if known is None:
-            known = pipeline.for_machine(made.program, made.plan, machine, self.timings)
-            made.machines[machine] = known
-        return known
+        """Of a kernel of several launches the first, with the others behind it."""
+        for launch in made.launches:
+            if machine not in launch.machines:
+                found = pipeline.for_machine(launch.program, launch.plan, machine, self.timings)
+                launch.machines[machine] = found
+        return pipeline.joined([launch.machines[machine] for launch in made.launches])
 
     def compile_kernel(
         self, path: str, name: str, signature: Signature, options: TargetOptions,
@@ -303,37 +334,47 @@ class Session(Instances):
                 machine = self.machine(options.target, options.arch)
                 options = replace(options, arch=machine.arch)
         try:
-            program, plan = self.tile(path, name, signature, machine)
-        except InternalFault as error:
-            self.faults.append(error)
-            raise
-        if options.bounds == "off":
-            program = run_passes(program, UNGUARDED, self.timings)
-        if machine is None and options.target == "cuda":
-            program = run_passes(program, NARROWED, self.timings)
-        try:
             backend = backend_named(options.target)
         except KeyError:
             known = ", ".join(f"`{n}`" for n in backend_names())
             message = f"there is no target `{options.target}`"
             helps = (f"the installed targets are {known}",)
             raise self.error((Diagnostic("T0814", message, helps=helps),)) from None
+
+        def compiled(program: Program, plan: LaunchPlan) -> Artifact:
+            if options.bounds == "off":
+                program = run_passes(program, UNGUARDED, self.timings)
+            if machine is None and options.target == "cuda":
+                program = run_passes(program, (*VERSIONED, *NARROWED), self.timings)
+            return backend.compile(program, plan, options, stages)
+
         try:
-            artifact = backend.compile(program, plan, options, stages)
-            if machine is None or artifact.resources.spill_bytes <= 0:
-                return artifact
-
-            def compiled(program: Program, plan: LaunchPlan) -> Artifact:
-                if options.bounds == "off":
-                    program = run_passes(program, UNGUARDED, self.timings)
-                return backend.compile(program, plan, options, stages)
-
-            made = self._schedule(
-                self.files.spelling(path), self._sound(path, name, signature), fresh=True
-            )
-            return without_spills(made, machine, artifact, compiled, self.timings)
+            if machine is None:
+                return compiled(*self.tile(path, name, signature))
+            return one_call(self._compiled_launches(path, name, signature, machine, compiled))
+        except InternalFault as error:
+            self.faults.append(error)
+            raise
         except TesseraError as error:
             raise self.error(error.diagnostics) from error
+
+    def _compiled_launches(
+        self, path: str, name: str, signature: Signature, machine: Machine, compiled: Compile
+    ) -> list[Artifact]:
+        """Code of a tile kernel: of each of its launches, with few registers in memory."""
+        self.tile(path, name, signature, machine)
+        made = self._schedule(
+            self.files.spelling(path), self._sound(path, name, signature), fresh=True
+        )
+        found: list[Artifact] = []
+        for launch in made.launches:
+            lowered = launch.machines[machine].lowered
+            assert lowered is not None
+            artifact = compiled(*lowered)
+            if artifact.resources.spill_bytes > 0:
+                artifact = without_spills(launch, machine, artifact, compiled, self.timings)
+            found.append(artifact)
+        return found
 
     def machine(self, target: str, arch: str) -> Machine:
         """The machine that a tile kernel is scheduled for. Raises TesseraError."""

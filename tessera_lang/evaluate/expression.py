@@ -295,6 +295,8 @@ class Expressions(Operators):
                     return self.world.shape(array)
                 case "dtype":
                     return self.world.dtype(array)
+                case "device":
+                    return self.world.device(array)
                 case "T" | "mT":
                     return self.world.view(e.name, array)
                 case "to":
@@ -302,7 +304,7 @@ class Expressions(Operators):
                 case _:
                     raise fault(
                         "T0817", f"an array has no attribute `{e.name}`", e.name_span,
-                        helps=("an array has `shape`, `dtype`, `T`, `mT` and `to(dtype)`",),
+                        helps=("an array has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`",),
                     )  # fmt: skip
 
     def _subscript(self, e: ast.Expr, scope: Scope) -> object:

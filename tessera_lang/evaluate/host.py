@@ -6,20 +6,23 @@ found (``Modules``) or what a check does differently (``symbolic.py``).
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
+from tessera_lang.evaluate.arithmetic import is_number
 from tessera_lang.evaluate.call import Calls
 from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.library import Library, Modules, definition, is_test
 from tessera_lang.evaluate.names import assigned
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.sizes import check_variable
-from tessera_lang.evaluate.value import HostFunction, Kernel, Scope
+from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.dump import source_text
 from tessera_lang.target.world import World
 
 CALL_DEPTH = 500
@@ -242,11 +245,25 @@ class Host(Calls):
         scope = Scope(function.scope.path, values, function.scope, self._locals(function))
         self._depth += 1
         try:
+            self._require(function, scope, call)
             return self.function_result(function, scope)
         except RecursionError:
             raise self._too_deep(call) from None
         finally:
             self._depth -= 1
+
+    def _require(self, function: HostFunction, scope: Scope, call: ast.Call) -> None:
+        """What a function says of its arguments with ``where``."""
+        declaration = function.declaration
+        for e in declaration.where if isinstance(declaration, ast.FunctionDef) else ():
+            value = self.value(e, scope)
+            if not isinstance(value, Unknown) and not self.truth(value, e.span):
+                text = source_text(e)
+                names = dict.fromkeys(re.findall(r"[^\W\d]\w*", text))
+                worth = [(n, scope.values[n]) for n in names if n in scope.values]
+                notes = [f"`{n}` is {self.text(v, e.span)}" for n, v in worth if is_number(v)]
+                message = f"`{function.name}` requires `{text}`, and here it does not hold"
+                raise fault("T0838", message, call.span, notes=tuple(notes))
 
     def function_result(self, function: HostFunction, scope: Scope) -> object:
         """Run the body of a function whose parameters stand in ``scope``."""

@@ -72,6 +72,9 @@ class SymbolicWorld:
         shape = cast("SymbolicArray", array).shape
         return Unknown() if shape is None else shape
 
+    def device(self, array: object) -> object:
+        return Unknown("str")
+
     # --- making ------------------------------------------------------------------------
 
     def fill(self, kind: Filling, shape: object, dtype: object, value: object = None) -> object:

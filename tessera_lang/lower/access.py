@@ -5,6 +5,8 @@ Every access starts guarded; ``opt.tile.prove_bounds`` drops the guards that it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.ir.core import BufferType, Value, ViewType
 from tessera_lang.ir.tile.builder import element_type
 from tessera_lang.lower.context import Lowering, SiteKind, Unsupported
@@ -36,10 +38,16 @@ def place_of(lowering: Lowering, node: ast.Expr) -> Place:
         raise Unsupported(node.span, "elements of this value")
     if len(node.items) != rank_of(array):
         raise Unsupported(node.span, "an index that leaves axes over")
-    indices = [_index(lowering, array, axis, item) for axis, item in enumerate(node.items)]
-    if len(indices) < len(array.type.shape):
-        indices.append(lowering.builder.lane_linear())
-    return Place(array, tuple(indices), node.span)
+    indices = [index_of(lowering, array, axis, item) for axis, item in enumerate(node.items)]
+    return element(lowering, array, indices, node.span)
+
+
+def element(lowering: Lowering, array: Value, indices: Sequence[Value], span: Span) -> Place:
+    """The element at these indices; of what each lane has of its own, that of this lane."""
+    t = array.type
+    assert isinstance(t, (ViewType, BufferType))
+    lane = (lowering.builder.lane_linear(),) if len(indices) < len(t.shape) else ()
+    return Place(array, (*indices, *lane), span)
 
 
 def rank_of(array: Value) -> int:
@@ -56,7 +64,8 @@ def size_of(lowering: Lowering, array: Value, axis: int) -> Value:
     return lowering.sizes[array][axis]
 
 
-def _index(lowering: Lowering, array: Value, axis: int, item: ast.Expr) -> Value:
+def index_of(lowering: Lowering, array: Value, axis: int, item: ast.Expr) -> Value:
+    """What stands in a bracket for an axis, as an index."""
     if isinstance(item, ast.SliceExpr):
         raise Unsupported(item.span, "slices")
     builder = lowering.builder

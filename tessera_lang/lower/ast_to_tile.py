@@ -22,6 +22,7 @@ from tessera_lang.lower import conditions
 from tessera_lang.lower.context import Frame, Lowering
 from tessera_lang.lower.expressions import lower_expression
 from tessera_lang.lower.frame import KernelFrame, slot_name, without_unused
+from tessera_lang.lower.group_reductions import share_loops
 from tessera_lang.lower.premises import assume_conditions, assume_grid
 from tessera_lang.lower.statements import lower_block
 from tessera_lang.opt.tile.shared_memory import check_shared_budget, shared_bytes
@@ -74,18 +75,18 @@ def lower_kernel(
         small=_all_small(typed),
         registers=info.registers or 0,
     )
+    program = share_loops(kernel.program(), lowering.element_loops)
     plan = LaunchPlan(
         kernel=name,
         parameters=entry.parameters(),
         slots=tuple(entry.slots),
         group=info.group,
         grid=info.grid,
-        shared_bytes=shared_bytes(kernel.program().operations[0]),
+        shared_bytes=shared_bytes(program.operations[0]),
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
-        conditions=kept,
+        conditions=(*kept, *lowering.conditions),
     )
-    program = kernel.program()
     found = tuple(lowering.sink.items)
     if not lowering.sink.has_errors:
         found = (*found, *_checks(program.operations[0], plan))

@@ -6,8 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import BufferType, Operation, Value
-from tessera_lang.lower import access, control, operators, printing, statements, warps
+from tessera_lang.lower import (
+    access,
+    control,
+    operators,
+    printing,
+    slice_reductions,
+    statements,
+    warps,
+)
 from tessera_lang.lower.arguments import argument, needed, scalar
+from tessera_lang.lower.conditions import require
 from tessera_lang.lower.context import Bound, Frame, Lowering, Unsupported, flat_types, rebuild
 from tessera_lang.lower.sizes import size_value
 from tessera_lang.sema.typed import Builtin, TypedFunction
@@ -208,6 +217,7 @@ _TABLE: dict[str, Callable[[Lowering, ast.Call], Bound]] = {
     "fast.exp2": lambda low, node: low.builder.unary("exp2", scalar(low, needed(node, 0, "x"))),
     "fast.machine": _machine,
     "len": _len,
+    **{f"op.{n}": slice_reductions.reduction(n) for n in slice_reductions.NAMES},
 }
 
 
@@ -291,6 +301,7 @@ def _run(
     ``tile.scope`` that ``tile.leave`` ends."""
     outer, lowering.frame = lowering.frame, inner
     try:
+        require(lowering, instance)
         if inner.style == "direct":
             lowering.block(lowering, body)
             return inner.result

@@ -17,7 +17,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.plan import FaultSite, PrintText
+from tessera_lang.target.plan import Condition, FaultSite, PrintText
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.type import Buffer, Scalar, TupleType, Type, Weak
 
@@ -35,6 +35,17 @@ class Unsupported(Exception):
         self.what = what
         self.help_text = help_text
         super().__init__(what)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementLoop:
+    """A nest of loops over the elements of a slice that is reduced, which the lanes of a group may
+    share. What it carries begins with what changes nothing. ``most``: elements along each axis at
+    most, outermost first, None where that is open."""
+
+    operation: Operation
+    kind: str
+    most: tuple[int | None, ...]
 
 
 @dataclass(slots=True)
@@ -66,6 +77,8 @@ class Lowering:
     prints: list[PrintText] = field(default_factory=list[PrintText])
     loops: list[tuple[Local, ...]] = field(default_factory=list[tuple[Local, ...]])
     allocations: list[Operation] = field(default_factory=list[Operation])
+    conditions: list[Condition] = field(default_factory=list[Condition])
+    element_loops: list[ElementLoop] = field(default_factory=list[ElementLoop])
     sizes: dict[Value, tuple[Value, ...]] = field(default_factory=dict[Value, tuple[Value, ...]])
     symbols: dict[str, Value] = field(default_factory=dict[str, Value])
     group: tuple[int, ...] = (1,)

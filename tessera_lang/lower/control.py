@@ -192,7 +192,7 @@ def _join(
 def is_cheap(operations: Sequence[Operation]) -> bool:
     """Whether operations may run unasked: few, and nothing happens but their values."""
     return len(operations) <= _CHEAP and all(
-        TILE_OPS[o.name].pure
+        (o.name in TILE_OPS and TILE_OPS[o.name].pure)
         or (o.name in ("tile.floordiv", "tile.mod") and o.attributes["site"] == -1)
         for o in operations
     )

@@ -74,7 +74,7 @@ class KernelFrame:
         for position, parameter in enumerate(declared):
             t, local = parameter.type, parameter.local
             if isinstance(t, Tensor) and isinstance(parameter.fact, TensorArgument):
-                pointer = self._pointer(position, parameter.name, t)
+                pointer = self._pointer(position, parameter.name, t, parameter.fact)
                 tensors.append((position, parameter, pointer, self._strides(position, parameter)))
             elif isinstance(t, Scalar) and local is not None:
                 slot = Slot("scalar", position, dtype=t.dtype.name)
@@ -93,9 +93,12 @@ class KernelFrame:
         self.arguments.append(value)
         return value
 
-    def _pointer(self, position: int, name: str, t: Tensor) -> Value:
-        slot = Slot("data", position, dtype=t.dtype.name)
-        return self.slot(slot, PointerType(t.dtype, t.space), name)
+    def _pointer(self, position: int, name: str, t: Tensor, fact: TensorArgument) -> Value:
+        """Where the array is. What comes by value is constant memory; a `const` array elsewhere is
+        read like any other that nobody writes."""
+        slot = Slot("bytes" if fact.value else "data", position, dtype=t.dtype.name)
+        space = "constant" if fact.value else "global"
+        return self.slot(slot, PointerType(t.dtype, space), name)
 
     def _strides(self, position: int, parameter: DeclaredParameter) -> list[Value]:
         fact = parameter.fact
@@ -196,7 +199,7 @@ def without_unused(frame: KernelFrame, operations: tuple[Operation, ...]) -> Reg
     keep = [
         i
         for i, slot in enumerate(frame.slots)
-        if slot.kind in ("data", "scalar") or frame.arguments[i] in used
+        if slot.kind in ("data", "bytes", "scalar") or frame.arguments[i] in used
     ]
     frame.slots = [frame.slots[i] for i in keep]
     frame.arguments = [frame.arguments[i] for i in keep]

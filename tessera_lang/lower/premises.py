@@ -26,8 +26,11 @@ def assume_grid(lowering: Lowering, grid: Sequence[Dim]) -> None:
 
 
 def assume_conditions(lowering: Lowering, conditions: Sequence[Condition]) -> None:
-    """Those of sizes and indices; a number of another type is none of an analysis."""
+    """Those of sizes and indices that hold by themselves; a number of another type is none of an
+    analysis."""
     for condition in conditions:
+        if condition.others:
+            continue
         if _known(lowering, condition.left) and _known(lowering, condition.right):
             left = size_value(lowering, condition.left)
             right = size_value(lowering, condition.right)

@@ -14,6 +14,7 @@ from tessera_lang.sema.operators import Operand, cast_fix, operate, source_of
 from tessera_lang.sema.ranges import fits_by_range
 from tessera_lang.sema.shared import stored
 from tessera_lang.sema.signature import dtype_lookup, unknown_type
+from tessera_lang.sema.slice_reductions import wide_dtype
 from tessera_lang.sema.terms import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
@@ -194,6 +195,9 @@ def _give_stored(
         if not good and term == Scalar(INDEX) and fits_by_range(c, value, place.dtype):
             c.coerce(value, place.dtype)
             good = True
+        if not good and wide_dtype(c, value) == place.dtype:
+            c.coerce(value, place.dtype)
+            good = True
     if good:
         return
     at = value if value is not None else target
@@ -233,6 +237,8 @@ def assign_augmented(c: Context, s: ast.AugmentedAssign) -> None:
         if isinstance(result, Scalar) and isinstance(target, Scalar) and result != target:
             keeps_type(c, variable, s.value, result, target)
     elif isinstance(result, Scalar) and isinstance(target, Scalar) and result != target:
+        if wide_dtype(c, s.value) == target.dtype:
+            return
         c.report(
             "T0208", f"`{source_of(s.target)}` holds `{target}`, not `{result}`", s.value.span,
             f"this is `{text_of(value)}`",

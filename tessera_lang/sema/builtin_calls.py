@@ -15,6 +15,7 @@ from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
 from tessera_lang.sema.operators import Operand, meet, not_numbers, silent, source_of
 from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
+from tessera_lang.sema.slice_reductions import infer_reduction
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.warps import infer_warp
 from tessera_lang.syntax import ast
@@ -39,7 +40,8 @@ def failed(c: Context) -> Term:
 def infer_builtin(c: Context, e: ast.Call, name: str) -> Term:
     """A call of the builtin ``name``."""
     problem = builtin_problem(name, e.function.span)
-    info = builtins.FUNCTIONS.get(name)
+    reduces = name in builtins.LANE_REDUCTIONS
+    info = (builtins.TILE_FUNCTIONS if reduces else builtins.FUNCTIONS).get(name)
     if problem is not None or info is None:
         return c.add(problem) if problem is not None else failed(c)
     # The structure check reports a wrong count; here it only stops the typing.
@@ -50,7 +52,7 @@ def infer_builtin(c: Context, e: ast.Call, name: str) -> Term:
         return failed(c)
     if e.keywords and c.final:
         c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
-    return _typed(c, e, name, bound)
+    return infer_reduction(c, e, name, bound) if reduces else _typed(c, e, name, bound)
 
 
 def _typed(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
@@ -197,8 +199,8 @@ def _extreme(c: Context, e: ast.Call, name: str) -> Term:
     if len(operands) == 1:
         if isinstance(operands[0].term, (Tensor, Buffer, TupleType)):
             return c.report(
-                "T0114", f"not built yet: `{name}` of a whole array in lanes", e.span,
-                helps=("write a loop over the elements",),
+                "T0105", f"`{name}` takes 2 or more numbers, not an array", e.span,
+                helps=(f"write `op.{name}({source_of(e.arguments[0])})`",),
             )  # fmt: skip
         return c.report("T0105", f"`{name}` takes 2 or more numbers, not 1", e.span)
     for o in operands:

@@ -140,6 +140,8 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
 )
 TILE_FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _TILE_FUNCTIONS}
 """What tile kernels call beside the scalars' functions in ``FUNCTIONS``."""
+LANE_REDUCTIONS = frozenset(f"op.{n}" for n in _REDUCTIONS)
+"""Those that lanes call too, with arrays and slices of them."""
 TILE_VALUES = frozenset(n for n in TILE_FUNCTIONS if n.startswith("op."))
 """Those that a plain function may call too, which a tile kernel calls."""
 BARE = (

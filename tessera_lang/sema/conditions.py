@@ -6,11 +6,13 @@ Owns their reading as sizes. Must not know how a launch computes them.
 from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.sema.assigned import expressions
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.parameters import Parameters
 from tessera_lang.sema.sizes import BadSize, read_size
 from tessera_lang.sema.typed import Local
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.dump import source_text
 from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import Tensor
 
@@ -83,27 +85,104 @@ def read_grid(
 
 
 def check_conditions(c: Context) -> tuple[ast.Expr, ...]:
-    """The ``where`` clauses: comparisons of sizes, ``and`` taken apart."""
-    flat: list[ast.Expr] = []
+    """The ``where`` clauses that the launch decides, whose every comparison is one of sizes or is
+    known. One that is known to be false for this signature is reported with what it speaks of."""
+    left: list[ast.Expr] = []
     for e in c.declaration.where:
-        flat.extend(_conjuncts(e))
-    for e in flat:
-        if not isinstance(e, ast.Compare) or any(o not in _COMPARISONS for o in e.operators):
-            c.report(
-                "T0313", "a `where` condition compares sizes", e.span,
-                helps=("write `where n % 4 == 0`",),
-            )  # fmt: skip
+        if not _check(c, e):
             continue
-        for part in (e.first, *e.rest):
-            try:
-                head_size(c, part)
-            except BadSize as bad:
-                c.report("T0313", bad.reason, bad.span)
         c.infer(e)
-    return tuple(flat)
+        known = decided(c, e)
+        if known is False:
+            c.report(
+                "T0838", f"`{c.declaration.name}` requires `{source_text(e)}`, and here it does not"
+                " hold", e.span, notes=_values(c, e),
+            )  # fmt: skip
+        elif known is None:
+            left.append(e)
+    return tuple(left)
 
 
-def _conjuncts(e: ast.Expr) -> tuple[ast.Expr, ...]:
-    if isinstance(e, ast.BoolOp) and e.operator == "and":
-        return tuple(x for v in e.values for x in _conjuncts(v))
-    return (e,)
+def _check(c: Context, e: ast.Expr) -> bool:
+    """Whether a condition is made of what a launch knows; reports what is not."""
+    match e:
+        case ast.BoolOp():
+            good = [_check(c, v) for v in e.values]
+            return all(good)
+        case ast.Unary(operator="not"):
+            return _check(c, e.operand)
+        case _:
+            pass
+    if _truth(c, e) is not None:
+        return True
+    if not isinstance(e, ast.Compare) or any(o not in _COMPARISONS for o in e.operators):
+        c.report(
+            "T0313", "a `where` condition compares sizes, or is known at compile time", e.span,
+            helps=("write `where n % 4 == 0` or `where x.dtype == f32`, joined by `and`, `or`, `not`",),
+        )  # fmt: skip
+        return False
+    good = True
+    for part in (e.first, *e.rest):
+        try:
+            head_size(c, part)
+        except BadSize as bad:
+            c.report("T0313", bad.reason, bad.span)
+            good = False
+    return good
+
+
+def _truth(c: Context, e: ast.Expr) -> bool | None:
+    """What a condition is at compile time: of dtypes, ranks, compile-time values."""
+    if not isinstance(e, (ast.Compare, ast.Name, ast.Attribute, ast.BoolLit)):
+        return None
+    if isinstance(e, ast.Compare) and not all(_is_known(c, x) for x in (e.first, *e.rest)):
+        return None
+    c.infer(e)
+    value = c.try_value(e)
+    return value if isinstance(value, bool) else None
+
+
+def _is_known(c: Context, e: ast.Expr) -> bool:
+    """Whether it is no size of this call; sizes meet as sizes, whatever literals say of types."""
+    match e:
+        case ast.Attribute(name="dtype" | "ndim"):
+            return True
+        case ast.Name():
+            return not isinstance(c.name_symbol(e.id), Local)
+        case ast.IntLit() | ast.FloatLit() | ast.BoolLit() | ast.StringLit():
+            return True
+        case ast.TupleExpr():
+            return all(_is_known(c, x) for x in e.items)
+        case ast.Unary():
+            return _is_known(c, e.operand)
+        case ast.Binary():
+            return _is_known(c, e.left) and _is_known(c, e.right)
+        case _:
+            return False
+
+
+def decided(c: Context, e: ast.Expr) -> bool | None:
+    """The truth of a condition where the signature decides it."""
+    match e:
+        case ast.BoolOp():
+            found = [decided(c, v) for v in e.values]
+            ends = e.operator == "or"
+            if ends in found:
+                return ends
+            return None if None in found else not ends
+        case ast.Unary(operator="not"):
+            inner = decided(c, e.operand)
+            return None if inner is None else not inner
+        case _:
+            return _truth(c, e)
+
+
+def _values(c: Context, e: ast.Expr) -> tuple[str, ...]:
+    """What the names of a condition are worth, each once."""
+    found: dict[str, str] = {}
+    for part in expressions(e):
+        if isinstance(part, ast.Attribute) and part.name in ("dtype", "ndim"):
+            found.setdefault(source_text(part), str(c.try_value(part)))
+        elif isinstance(part, ast.Name) and part.id in c.compile_time:
+            found.setdefault(part.id, str(c.compile_time[part.id].value))
+    return tuple(f"`{name}` is `{value}`" for name, value in found.items())

@@ -270,9 +270,12 @@ def _tuple_item(c: Context, e: ast.Subscript, base: TupleType) -> Term:
             if e.value in c.known:
                 c.known.add(e)
             return base.items[value]
+    numbers = c.try_value(e.value)
+    of_shape = isinstance(e.value, ast.Attribute) or not isinstance(numbers, tuple)
+    table = f"for a table give the kernel an array: `table: const f32[{len(base.items)}]`"
     return c.report(
         "T0302", "an item of a shape or tuple is chosen by a literal", e.span,
-        helps=("write `x.shape[0]`, `x.shape[-1]`",),
+        helps=("write `x.shape[0]`, `x.shape[-1]`",) if of_shape else (table,),
     )  # fmt: skip
 
 

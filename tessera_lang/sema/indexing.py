@@ -19,7 +19,10 @@ def element(c: Context, e: ast.Subscript, base: Tensor | Buffer) -> Term:
     if any(isinstance(item, ast.SliceExpr) for item in e.items):
         return c.report(
             "T0114", "not built yet: slices in lane kernels", e.span,
-            helps=("write a loop over the elements",),
+            helps=(
+                "write a loop over the elements",
+                f"or reduce it to a number: `op.sum({source_of(e)})`, `op.max`, `op.argmax`, ...",
+            ),
         )  # fmt: skip
     rank = len(base.shape)
     if len(e.items) != rank:

@@ -164,6 +164,8 @@ def _walks(c: Context) -> None:
     conditions = check_conditions(c)
     if c.typed.kernel is not None:
         c.typed.kernel = replace(c.typed.kernel, conditions=conditions)
+    else:
+        c.typed.conditions = conditions
     for bare in c.bare.values():
         check_bare(c, bare)
 

@@ -117,12 +117,41 @@ def is_range(e: ast.Expr) -> bool:
 
 def builtin_problem(name: str, span: Span) -> Diagnostic | None:
     """Why a builtin cannot be used in lanes, if it cannot."""
+    if name in builtins.LANE_REDUCTIONS:
+        return None
+    if name.startswith("op.") and name in builtins.TILE_FUNCTIONS:
+        return not_built(f"`{name}` in lanes (tile operations)", span, *_instead_of(name))
     what = builtins.later(name)
     if what is not None:
         return not_built(f"`{name}` ({what})", span)
     if name.startswith("op."):
         return not_built(f"`{name}` in lanes (tile operations)", span)
     return None
+
+
+_LIBRARY_MATH = (
+    "exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "erf", "gelu", "sigmoid",
+)  # fmt: skip
+_OF_NUMBERS = {
+    "where": "a if condition else b", "clamp": "min(max(x, low), high)", "cast": "x.to(dtype)",
+}  # fmt: skip
+_ALLOCATIONS = ("shared", "zeros", "ones", "empty", "full")
+
+
+def _instead_of(name: str) -> tuple[str, ...]:
+    """What lanes have where tile kernels have ``name``."""
+    member = name.removeprefix("op.")
+    if member == "abs":
+        return ("write `abs(x)`",)
+    if f"math.{member}" in builtins.FUNCTIONS or member in _LIBRARY_MATH:
+        return (f"write `math.{member}(x)`, of one number",)
+    if member.removesuffix("_like") in _ALLOCATIONS:
+        return ("write `tshared.alloc(shape, dtype)`, or `tlocal.alloc` for each lane's own",)
+    if member == "barrier":
+        return ("write `tbarrier()`",)
+    if member in _OF_NUMBERS:
+        return (f"write `{_OF_NUMBERS[member]}`",)
+    return ("write a loop over the elements, or a tile kernel, `@op.kernel`",)
 
 
 def recursion(call: ast.Call, declaration: ast.FunctionDef) -> Diagnostic:

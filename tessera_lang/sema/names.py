@@ -127,10 +127,10 @@ class NameChecker:
             problem = tile_builtin_problem(name, span)
         elif self.place == "any" and name in builtins.TILE_VALUES:
             pass  # what calls the function decides whether it has it
-        elif what is not None:
-            problem = not_built(f"`{name}` ({what})", span)
         elif self.place == "lane":
             problem = builtin_problem(name, span)
+        elif what is not None:
+            problem = not_built(f"`{name}` ({what})", span)
         if problem is not None:
             self._told.add(name)
             self.problems.append(problem)
@@ -176,6 +176,8 @@ class NameChecker:
                 info = builtins.TILE_FUNCTIONS.get(symbol.name, info)
                 if symbol.name == "op.tile_range":
                     info = None  # its keywords are looked at with the loop
+            elif self.place == "lane" and symbol.name in builtins.LANE_REDUCTIONS:
+                info = builtins.TILE_FUNCTIONS[symbol.name]
             host_print = symbol.name in ("print", "min", "max") and self.place == "any"
             if info is not None and not host_print:
                 bind_builtin(e, info, self.problems.append)

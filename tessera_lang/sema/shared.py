@@ -100,10 +100,14 @@ def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.
         return c.report("T0218", f"the second argument of `{name}` is a dtype", dtype.span)
     if not _is_shape(sizes):
         what = "shared memory" if name == "tshared.alloc" else f"`{name}`"
+        message = f"the shape of {what} must be known at compile time"
+        help_text = "use a compile-time parameter: `def k[N: int = 64](...)`"
+        if sizes is not None:
+            message = f"the shape of {what} is one or more positive integers"
+            help_text = "a buffer that may be empty is one of one element: `max(N, 1)`"
         return c.report(
-            "T0309", f"the shape of {what} must be known at compile time", shape.span,
-            "positive integers, as in `(64, 32)`",
-            helps=("use a compile-time parameter: `def k[N: int = 64](...)`",),
+            "T0309", message, shape.span, "positive integers, as in `(64, 32)`",
+            helps=(help_text,),
         )  # fmt: skip
     dims: tuple[int, ...] = sizes  # type: ignore[assignment]
     size = aligned(math.prod(dims) * element.bytes)

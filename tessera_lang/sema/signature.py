@@ -6,6 +6,7 @@ Owns what an annotation says about an argument. Must not know bodies.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Literal
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
@@ -13,6 +14,7 @@ from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import dataclass
 from tessera_lang.sema import builtins
 from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.sizes import BadSize, read_size
 from tessera_lang.sema.typed import (
     Argument,
     Builtin,
@@ -84,6 +86,18 @@ def spec_of(p: ast.Parameter, dtype_of: DTypeLookup) -> ParameterSpec | Diagnost
         return ParameterSpec("scalar", dtype=dtype)
     space: Space = "constant" if a.qualifier == "const" else "global"
     return ParameterSpec("tensor", "any", dtype, a.shape, a.qualifier == "mut", space)
+
+
+def constant_bytes(p: ast.Parameter, dtype_of: DTypeLookup) -> int:
+    """Bytes of a ``const`` array whose sizes are numbers; 0 of any other."""
+    spec = spec_of(p, dtype_of)
+    if not isinstance(spec, ParameterSpec) or spec.space != "constant" or spec.dtype is None:
+        return 0
+    try:
+        sizes = [read_size(e, lambda _: None) for e in spec.dims]
+    except BadSize:
+        return 0
+    return spec.dtype.bytes * prod(n for n in sizes if isinstance(n, int))
 
 
 def unknown_type(a: ast.TypeExpr) -> Diagnostic:

@@ -41,6 +41,7 @@ class TensorArgument:
     pitches: bool = False
     buckets: tuple[int | None, ...] = ()  # a bound of each size that holds (`TileInfo.whole`)
     small: bool = False  # see `target.plan.is_small`; told to lane kernels
+    value: bool = False  # a `const` array that a launch on a GPU takes by value, row-major
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,8 @@ class KernelInfo:
     sizes, None where the call says it; ``(Sym("grid_groups"),)`` where a shape binds it.
     ``registers``: the most that a lane has on a GPU, or None.
     ``sizes``: the size symbols in order of first sight, each a ``Local`` of kind size
-    (``grid_groups`` too where a shape names it). ``conditions``: the ``where`` clauses, each
-    a comparison (an ``and`` is split).
+    (``grid_groups`` too where a shape names it). ``conditions``: the ``where`` clauses that
+    the launch decides.
     """
 
     group: tuple[int, ...]
@@ -198,7 +199,10 @@ class TypedFunction:
     caller's size. An axis of a parameter without annotation is ``Sym("x.shape[0]")``. ``fits``:
     slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
     that start below 0 only where an integer has wrapped: they are outside then. ``worth``: of names
-    in extents that only the run knows, the variable that is it.
+    in extents that only the run knows, the variable that is it. ``conditions``: of a called
+    function the ``where`` clauses that its signature leaves open. ``nonempty``: reductions that
+    look for a place where there may be none, with how many elements there are; True: whenever the
+    kernel runs.
     """
 
     declaration: ast.FunctionDef
@@ -227,5 +231,9 @@ class TypedFunction:
     constants: dict[ast.Expr, object] = field(default_factory=dict[ast.Expr, object])
     variables: dict[Local, Type] = field(default_factory=dict[Local, Type])
     sizes: dict[Local, Dim] = field(default_factory=dict[Local, Dim])
+    conditions: tuple[ast.Expr, ...] = ()
+    nonempty: dict[ast.Call, tuple[Dim, bool]] = field(
+        default_factory=dict[ast.Call, "tuple[Dim, bool]"]
+    )
     shared_bytes: int = 0  # what it allocates, with the functions it calls
     complete: bool = True  # False in the editor's tables of a function with faults

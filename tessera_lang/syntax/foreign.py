@@ -170,7 +170,7 @@ def _dots(at: _Place) -> Diagnostic | None:
     token, after = at.token, at.after
     if token.kind != ".":
         return None
-    if at.index == 1 and at.tokens[0].kind == "from":
+    if at.index == 1 and at.tokens[0].kind in ("from", "import"):
         return at.fault(token, token, "a relative import is", "give the module's full name")
     if after.kind == "." and after.start == token.end:
         instead = "write 'pass' for an empty block, and ':' for each axis of an index"

@@ -1,10 +1,12 @@
-"""What a source file may be: its bytes, its size, its lines.
+"""What a source file may be: its bytes, its size, its lines, and that it is read as it is shown.
 
 Owns the limits and their faults. Must not know the grammar or how files are opened.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from tessera_lang.diagnostics import Diagnostic
@@ -13,6 +15,9 @@ from tessera_lang.source import Anchor, SourceFile, Span
 MAX_BYTES = 8 << 20
 MAX_LINES = 200_000
 MAX_LINE = 200_000
+
+_ORDER = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""Characters that have a text shown in another order than it is read."""
 
 
 def check_size(file: SourceFile) -> Diagnostic | None:
@@ -39,6 +44,20 @@ def check_size(file: SourceFile) -> Diagnostic | None:
         message = "this file holds a NUL character, so it is not text"
         return Diagnostic("T0001", message, Span(anchor, nul, nul + 1))
     return None
+
+
+def reordered(path: str, text: str) -> Iterator[Diagnostic]:
+    """Characters, also of comments and strings, by which a reader sees another program."""
+    if text.isascii():
+        return
+    anchor = Anchor(path)
+    for found in _ORDER.finditer(text):
+        point = ord(found.group())
+        yield Diagnostic(
+            "T0015", f"U+{point:04X} shows what follows in another order than it is read",
+            Span(anchor, found.start(), found.end()),
+            helps=(f"delete it; a string may hold it as `\\u{point:04x}`",),
+        )  # fmt: skip
 
 
 def _too_large(span: Span, message: str) -> Diagnostic:

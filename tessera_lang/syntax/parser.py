@@ -19,7 +19,7 @@ from tessera_lang.syntax.blocks import Blocks, docstring
 from tessera_lang.syntax.depth import too_deep
 from tessera_lang.syntax.layout import NESTING_LIMIT, Layout, Line
 from tessera_lang.syntax.lexer import Token
-from tessera_lang.syntax.limits import check_size
+from tessera_lang.syntax.limits import check_size, reordered
 from tessera_lang.syntax.machine import END, Machine
 from tessera_lang.syntax.meant import meant
 from tessera_lang.syntax.recovery import diagnose, lost, repair
@@ -231,6 +231,8 @@ def parse_module(file: SourceFile, cache: ParseCache | None = None) -> ParsedMod
     cache.path, cache.chunks = file.path, new
     body = tuple(statement for chunk in chunks for statement in chunk.body)
     found = [diagnostic for chunk in chunks for diagnostic in chunk.diagnostics]
+    places = {d.span.lo for d in found if d.span}
+    found += [d for d in reordered(file.path, text) if d.span and d.span.lo not in places]
     if len(found) > MAX_DIAGNOSTICS:
         last = found[MAX_DIAGNOSTICS - 1].span
         found[MAX_DIAGNOSTICS:] = [faults.too_many_errors(last, MAX_DIAGNOSTICS)]

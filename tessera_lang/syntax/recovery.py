@@ -105,6 +105,8 @@ def _unexpected(
         fixes = (Fix("add ','", (Edit(place, ","),), "unsafe"),)
     elif at.index == 1 and tokens[0].text == "print" and token.kind in _OPERANDS:
         helps = ("print is a function: print(x)",)
+    elif tokens[0].kind == "@" and any(t.text == "where" for t in tokens[: at.index]):
+        helps = ("conditions stand behind the parameters: 'def f(x: f32[n]) where n > 0:'",)
     elif at.index and token.kind == "NAME" and tokens[at.index - 1].kind == "NAME" and not opened:
         helps = ("one statement stands on a line; separate two with ';'",)
     return faults.unexpected_token(where, expected, found, helps, fixes)

@@ -6,12 +6,12 @@ imports a backend. Backends register in the entry-point group ``tessera.backends
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.installed import entry_points
 from tessera_lang.target.plan import LaunchPlan
 
@@ -50,7 +50,7 @@ class Artifact:
 
     ``kind``: ``object`` (ELF, CPU), ``tile`` (Tile IR, CPU), ``ptx`` or ``cubin``. ``texts``:
     stages asked for by name (``llvm``, ``asm``, ``ptx``, ``sass``). ``diagnostics``: warnings of
-    the tools.
+    the tools. ``then``: the code of the launches that follow this one in each call.
     """
 
     kind: str
@@ -61,6 +61,17 @@ class Artifact:
     resources: Resources = Resources()
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     diagnostics: tuple[Diagnostic, ...] = ()
+    then: tuple[Artifact, ...] = ()
+
+
+def one_call(launches: Sequence[Artifact]) -> Artifact:
+    """The launches of a call, in order: the first, with the texts and warnings of all."""
+    first, *then = launches
+    if not then:
+        return first
+    texts = {stage: "\n".join(a.texts[stage] for a in launches) for stage in first.texts}
+    said = dict.fromkeys(d for a in launches for d in a.diagnostics)
+    return replace(first, then=tuple(then), texts=texts, diagnostics=tuple(said))
 
 
 @dataclass(frozen=True, slots=True)

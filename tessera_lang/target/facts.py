@@ -20,6 +20,24 @@ HOST_ROW, DEVICE_ROW = 8192, 131072
 or of a cluster of them."""
 
 
+_PARAMETER_BYTES = 4096
+"""What the parameters of a kernel may take on every GPU."""
+_CONSTANT_STEP = 16
+
+
+def constants_by_value(ranks: Sequence[int], constants: Sequence[int]) -> tuple[bool, ...]:
+    """Which parameters of a lane kernel go with a launch by value, where they are in host memory.
+    ``ranks``: axes of each parameter, 0 of a number; ``constants``: bytes of each that is a `const`
+    array of known sizes, else 0. The first are chosen that fit beside addresses, sizes, strides and
+    numbers."""
+    room = _PARAMETER_BYTES - 8 * (16 + sum(1 + 2 * rank for rank in ranks))
+    chosen: list[bool] = []
+    for size in constants:
+        chosen.append(0 < size <= room)
+        room -= -(-size // _CONSTANT_STEP) * _CONSTANT_STEP if chosen[-1] else 0
+    return tuple(chosen)
+
+
 ArrayClasses = tuple[tuple[int, ...], tuple[int, ...]]
 """A size of the class and a divisor, for each axis."""
 

@@ -7,12 +7,13 @@ NumPy, the driver or how arrays are held.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Literal, cast
 
 from tessera_lang.record import dataclass, field
-from tessera_lang.types.shape import Dim, dim_from_json, dim_to_json
+from tessera_lang.types.shape import Dim, dim_from_json, dim_to_json, evaluate_dim, symbols_of
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 LARGEST_SIZE = 1 << 48
@@ -77,9 +78,10 @@ class ParameterPlan:
 class Slot:
     """One 64-bit argument of the compiled code, in order.
 
-    ``data``: address of the first element of parameter ``parameter``; ``size`` and
-    ``stride``: of its axis ``axis`` (strides in elements, may be negative or 0); ``symbol``:
-    the value of size ``symbol``; ``scalar``: the parameter's value in the low bits;
+    ``data``: address of the first element of parameter ``parameter``; ``bytes``: its elements by
+    value, row-major (the runtime gives the address of host memory that the launch copies);
+    ``size`` and ``stride``: of its axis ``axis`` (strides in elements, may be negative or 0);
+    ``symbol``: the value of size ``symbol``; ``scalar``: the parameter's value in the low bits;
     ``groups``: number of groups; ``fault``: address of the fault record. ``parameter`` counts
     the results of a tile kernel behind its parameters. ``tensor_map``: 128 bytes by value, a map
     of the array whose box is ``box`` elements (outermost axis first, one number an axis of the
@@ -88,8 +90,8 @@ class Slot:
     """
 
     kind: Literal[
-        "data", "size", "stride", "symbol", "scalar", "groups", "fault", "tensor_map", "workspace",
-        "scratch", "print",
+        "data", "bytes", "size", "stride", "symbol", "scalar", "groups", "fault", "tensor_map",
+        "workspace", "scratch", "print",
     ]  # fmt: skip
     parameter: int = -1
     axis: int = -1
@@ -126,26 +128,64 @@ PRINT_WORDS = 1 << 17
 of lines that found no room, and the lines, each its text + 1, group, lane and values."""
 
 
+Compared = tuple[Dim, Comparison, Dim]
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A fact checked once at the call: ``left <comparison> right``, with its source text."""
+    """A fact checked once at the call: ``left <comparison> right``, or one of ``others``, with its
+    source text. Only where there are no others is the comparison itself a fact."""
 
     left: Dim
     comparison: Comparison
     right: Dim
     text: str
     span: tuple[str, int, int] = ("", 0, 0)
+    others: tuple[Compared, ...] = ()
+
+    @property
+    def alternatives(self) -> tuple[Compared, ...]:
+        return ((self.left, self.comparison, self.right), *self.others)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The sizes that it is about."""
+        return frozenset[str]().union(
+            *(symbols_of(d) for left, _, right in self.alternatives for d in (left, right))
+        )
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes. What divides by zero does not. Raises KeyError for an
+        unbound size, and ZeroDivisionError where nothing else is left."""
+        divided: ZeroDivisionError | None = None
+        for left, comparison, right in self.alternatives:
+            try:
+                if _HOLDS[comparison](evaluate_dim(left, sizes), evaluate_dim(right, sizes)):
+                    return True
+            except ZeroDivisionError as fault:
+                divided = fault
+        if divided is not None:
+            raise divided
+        return False
+
+
+_HOLDS: dict[Comparison, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ResultPlan:
     """An array that a tile kernel returns: the runtime allocates it, row-major, and passes it
     behind the parameters. ``zeroed``: all of its bytes are 0 when the kernel begins; the runtime
-    sees to it on the stream of the launch."""
+    sees to it on the stream of the launch. ``kept``: no caller gets it, it is what the launches of
+    one call leave for those behind them; such results stand last."""
 
     dtype: str
     dims: tuple[Dim, ...]
     zeroed: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +228,8 @@ class LaunchPlan:
     and after, given as the ``scratch`` slot. ``persistent``: the groups walk over all
     tiles, so at most as many are launched as run at once. ``copies``: arrays in a form that the
     code needs, counted behind the results. ``prints``: the lines of ``print``, numbered from 0.
+    ``launches_before``: a call is several launches, one behind the other, and this is the one
+    behind so many; what is of the whole call (parameters, results, conditions, sites) is in each.
     """
 
     kernel: str
@@ -205,6 +247,12 @@ class LaunchPlan:
     persistent: bool = False
     copies: tuple[CopyPlan, ...] = ()
     prints: tuple[PrintText, ...] = ()
+    launches_before: int = 0
+
+    @property
+    def entry(self) -> str:
+        """The name of the code of this launch."""
+        return f"{self.kernel}__{self.launches_before + 1}" if self.launches_before else self.kernel
 
     @property
     def first_copy(self) -> int:
@@ -215,6 +263,11 @@ class LaunchPlan:
         """The copy of that number; None where it is a parameter or a result."""
         at = number - self.first_copy
         return self.copies[at] if 0 <= at < len(self.copies) else None
+
+    def is_given(self, number: int) -> bool:
+        """Whether a call gives an array: no copy, and nothing that launches keep."""
+        result = number - len(self.parameters)
+        return number < self.first_copy and not (result >= 0 and self.results[result].kept)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -241,11 +294,13 @@ class LaunchPlan:
             "shared_bytes": self.shared_bytes,
             "sites": [[s.kind, s.what, s.file, s.line, s.column] for s in self.sites],
             "conditions": [
-                [dim_to_json(c.left), c.comparison, dim_to_json(c.right), c.text, list(c.span)]
+                [[[dim_to_json(a), o, dim_to_json(b)] for a, o, b in c.alternatives], c.text,
+                 list(c.span)]
                 for c in self.conditions
             ],
             "results": [
-                [r.dtype, [dim_to_json(d) for d in r.dims], r.zeroed] for r in self.results
+                [r.dtype, [dim_to_json(d) for d in r.dims], r.zeroed, r.kept]
+                for r in self.results
             ],
             "cluster": list(self.cluster),
             "workspace": dim_to_json(self.workspace),
@@ -253,6 +308,7 @@ class LaunchPlan:
             "persistent": self.persistent,
             "copies": [[c.parameter, list(c.axes)] for c in self.copies],
             "prints": [[list(p.pieces), list(p.dtypes), list(p.formats)] for p in self.prints],
+            "launches_before": self.launches_before,
         }  # fmt: skip
 
     @staticmethod
@@ -276,6 +332,7 @@ class LaunchPlan:
             persistent=bool(d["persistent"]),
             copies=tuple(_copy(c) for c in d["copies"]),
             prints=tuple(PrintText(*map(tuple, cast("list[list[str]]", p))) for p in d["prints"]),
+            launches_before=cast("int", d["launches_before"]),
         )
 
 
@@ -288,9 +345,9 @@ def _slot(s: dict[str, object]) -> Slot:
 
 
 def _result(r: list[object]) -> ResultPlan:
-    dtype, dims, zeroed = r
+    dtype, dims, zeroed, kept = r
     sizes = tuple(dim_from_json(x) for x in cast("list[object]", dims))
-    return ResultPlan(str(dtype), sizes, bool(zeroed))
+    return ResultPlan(str(dtype), sizes, bool(zeroed), bool(kept))
 
 
 def _copy(c: object) -> CopyPlan:
@@ -310,11 +367,9 @@ def _parameter(p: dict[str, object]) -> ParameterPlan:
 
 
 def _condition(c: list[object]) -> Condition:
-    left, comparison, right, text, span = c
-    return Condition(
-        dim_from_json(left),
-        cast("Comparison", comparison),
-        dim_from_json(right),
-        str(text),
-        _span(span),
-    )
+    alternatives, text, span = c
+    compared: list[Compared] = [
+        (dim_from_json(left), cast("Comparison", comparison), dim_from_json(right))
+        for left, comparison, right in cast("list[list[object]]", alternatives)
+    ]
+    return Condition(*compared[0], str(text), _span(span), tuple(compared[1:]))

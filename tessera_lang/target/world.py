@@ -65,6 +65,10 @@ class World(Protocol):
         """A tuple of int, in a world that runs."""
         ...
 
+    def device(self, array: object) -> object:
+        """``"cpu"`` or ``"cuda"``, in a world that runs: what works on the array."""
+        ...
+
     def fill(
         self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
     ) -> object:

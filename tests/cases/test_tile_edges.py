@@ -167,3 +167,41 @@ def test_new_axes_of_new_axes(target: str, body: str) -> None:
     """A tile of one element along an axis that is stretched was given the layout of the whole."""
     found = kernel(target, body, "v, m, w")(V, M, W)
     assert np.array_equal(found, NEW_AXES[body])
+
+
+# --- no place among no elements ----------------------------------------------------------------
+
+PLACES: dict[str, tuple[str, str, Any]] = {
+    # the body, what refuses no elements (or that nothing does), and what then is written
+    "whole": ("out[0] = i32(op.argmax(x))", "requires `n >= 1`", 9),
+    "each row": (
+        "for r in op.tile_range(m, step=4):\n"
+        "    out[r:r+4] = op.argmin(y[r:r+4, :], axis=1).to(i32)",
+        "requires `n >= 1`", 9,
+    ),
+    "in a branch": ("if n > 0:\n    out[0] = i32(op.argmax(x[:]))\nelse:\n    out[0] = 5", "", 5),
+    "behind an exit": ("if n == 0:\n    out[0] = 6\n    return\nout[0] = i32(op.argmin(x))", "", 6),
+    "a slice": ("out[0] = i32(op.argmax(x[max(k, 0):k+3]))", "`op.argmax` of no elements", 0),
+    "called": ("out[0] = i32(place(x))", "`op.argmax` of no elements", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_there_is_no_first_of_no_elements(target: str, name: str) -> None:
+    """Refused by the launch where it knows, else a fault of the run and 0; never a silent 0."""
+    body, said, wanted = PLACES[name]
+    head = "def place(x):\n    return op.argmax(x)\n\n@op.kernel\n"
+    head += "def f(x: f32[n], y: f32[m, n], out: mut i32[m], k: i32):\n"
+    text = head + "".join(f"    {line}\n" for line in body.splitlines())
+    f = tessera.compile(text, target=target).f
+    for n in (5, 0):
+        out = np.full(1, 9, np.int32)
+        found = ""
+        try:
+            f(np.zeros(n, np.float32), np.zeros((1, n), np.float32), out, 0)
+            tessera.synchronize()
+        except tessera.TesseraError as fault:
+            found = str(fault)
+        assert found == "" if n or not said else said in found
+        if target != "cuda" or not said:
+            assert out[0] == (0 if n else wanted)

@@ -70,6 +70,20 @@ def rowmax(x: f32[m, n], out: mut f32[m]):
     assert np.array_equal(out, x[:, :width].max(axis=1))
 
 
+@pytest.mark.parametrize("width", [8, 16, 32, 64, 128])
+def test_a_row_maximum_in_a_lane_kernel(target: str, width: int) -> None:
+    """B01 size: triton#435, as reported: by the lanes of a group."""
+    source = f"""
+@kernel tile[(8,)] grid[(m,)]
+def rowmax(x: f32[m, {width}], out: mut f32[m]):
+    r = group_linear_id()
+    out[r] = op.max(x[r, 0:{width}])
+"""
+    x, out = uniform(16, width), np.zeros(16, np.float32)
+    load(source, target).rowmax(x, out)
+    assert np.array_equal(out, x.max(axis=1))
+
+
 def test_a_window_over_the_edge_reads_zeros(target: str) -> None:
     """B03 size: triton#737. What lies outside of an image is 0 in each of nine shifted reads."""
     source = """
@@ -743,34 +757,39 @@ def f(x):
     assert np.array_equal(load(source, "cpu").f(x), x)
 
 
-# --- faults that are known -----------------------------------------------------------------------
+# --- sums of rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="`op.*` on slices in lane kernels is not built")
-def test_a_row_maximum_in_a_lane_kernel() -> None:
-    """B01 size: triton#435, as reported: by the lanes of a group."""
-    source = """
-@kernel tile[(8,)] grid[(m,)]
-def rowmax(x: f32[m, 8], out: mut f32[m]):
-    r = group_linear_id()
-    out[r] = op.max(x[r, 0:8])
-"""
-    x, out = uniform(16, 8), np.zeros(16, np.float32)
-    load(source, "cpu").rowmax(x, out)
-    assert np.array_equal(out, x.max(axis=1))
-
-
-@pytest.mark.xfail(strict=True, reason="the parts of a row are not moved out of the loop of a sum")
 @pytest.mark.parametrize("dtype", [BF16, np.int8])
-def test_a_sum_of_rows_of_any_length(dtype: Any) -> None:
-    """Narrow sums into a place without a capacity, kept unrounded over the loop."""
+@pytest.mark.parametrize("n", [5, 700])
+def test_a_sum_of_rows_of_any_length(target: str, dtype: Any, n: int) -> None:
+    """Narrow sums into a place without a capacity, kept unrounded over the loop: the parts of a
+    row are outside of the loop over the rows, whatever their loops are called."""
     kind = "bf16" if dtype == BF16 else "i8"
     source = f"""
 @op.kernel
 def f(x: {kind}[m, n], y: mut {kind}[n]):
     for i in op.tile_range(m, step=1):
         y[0:n] += x[i, :]
+
+@op.kernel
+def scaled(x: {kind}[m, n], s: {kind}[m], y: mut {kind}[n]):
+    for r in op.tile_range(m, step=1):
+        y[:] += x[r, :] * s[r]
+
+@op.kernel
+def weighed(x: {kind}[m, n], y: mut {kind}[n]):
+    for r in range(m):
+        y[:] += x[r, :] * op.max(x[r, :])
 """
-    x, y = np.ones((300, 5), dtype), np.zeros(5, dtype)
-    load(source, "cpu").f(x, y)
-    assert np.array_equal(f64(y), np.full(5, 300.0 if dtype == BF16 else 44.0))
+    x, s, y = np.ones((300, n), dtype), np.ones(300, dtype), np.zeros(n, dtype)
+    want = np.full(n, 300.0 if dtype == BF16 else 44.0)
+    m = load(source, target)
+    m.f(x, y)
+    assert np.array_equal(f64(y), want)
+    y[:] = 0
+    m.scaled(x, s, y)
+    assert np.array_equal(f64(y), want)
+    y[:] = 0
+    m.weighed(x, y)
+    assert np.array_equal(f64(y), want)

@@ -240,8 +240,8 @@ class Ran:
 def run_lanes(kernel: Kernel, names: Names | None = None) -> Ran:
     """Every access of every lane, in its order; ``names`` are scalars and arrays of the call."""
     done: dict[tuple[int, str, int], list[tuple[int, str]]] = {}
-    first_write: dict[tuple[str, int], int] = {}
-    reads: list[tuple[int, str, int]] = []
+    written: dict[tuple[str, int], dict[int, int]] = {}
+    reads: list[tuple[int, int, str, int]] = []
     inside: dict[int, bool] = {}
     for lane in range(kernel.lanes):
         interval = 0
@@ -253,17 +253,19 @@ def run_lanes(kernel: Kernel, names: Names | None = None) -> Ran:
             inside[access] = inside.get(access, False) or 0 <= cell < kernel.lanes
             if 0 <= cell < kernel.lanes:
                 done.setdefault((interval, buffer, cell), []).append((lane, kind))
+                by = written.setdefault((buffer, cell), {})
                 if kind == "write":
-                    at = first_write.get((buffer, cell), interval)
-                    first_write[buffer, cell] = min(at, interval)
-                else:
-                    reads.append((interval, buffer, cell))
+                    by.setdefault(lane, interval)
+                elif lane not in by:
+                    reads.append((lane, interval, buffer, cell))
     ran = Ran(always_outside=not all(inside.values()))
     for accesses in done.values():
         writes = any(kind == "write" for _, kind in accesses)
         if writes and len({lane for lane, _ in accesses}) > 1:
             ran.races = True
-    ran.unwritten = any(first_write.get((b, c), 1 << 30) > i for i, b, c in reads)
+    for reader, interval, buffer, cell in reads:
+        others = (at for lane, at in written[buffer, cell].items() if lane != reader)
+        ran.unwritten |= all(at > interval for at in others)
     return ran
 
 

@@ -207,6 +207,7 @@ class Generator:
             return p.Const(value or 3, dtype, self.chance(0.5))
         inner = self.expr(dtype, depth - 1)
         if self.faults and self.chance(0.5) and not _constant(inner):
+            inner.planted = True
             return inner
         return p.Binary("|", inner, p.Const(1, dtype, True), dtype)
 
@@ -290,7 +291,10 @@ class Generator:
             return name
         if self.faults and self.chance(0.15):
             e = self.expr("index", depth - 1)
-            return self.id() if _constant(e) else e
+            if _constant(e):
+                return self.id()
+            e.planted = True
+            return e
         inner = self.random.choice([d for d in INTEGERS if d != "u64"])
         e = self.expr(inner, depth - 1)
         if _constant(e):

@@ -41,6 +41,10 @@ class Array:
         return at
 
 
+Judged = dict[int, tuple[int, int]]
+"""By the identity of a place or division: how often it ran without a fault, and with one."""
+
+
 @dataclass
 class Launch:
     """What the lanes of a launch share."""
@@ -51,6 +55,7 @@ class Launch:
     grid: tuple[int, ...]
     faults: int = 0
     steps: int = 0
+    judged: Judged = field(default_factory=dict[int, tuple[int, int]])
 
     @property
     def lanes(self) -> int:
@@ -76,6 +81,14 @@ class Lane:
     def fault(self) -> None:
         self.launch.faults += 1
 
+    def judge(self, node: object, good: bool) -> None:
+        """Count a run of a place or division; what is not good is a fault."""
+        judged = self.launch.judged
+        ran, failed = judged.get(id(node), (0, 0))
+        judged[id(node)] = (ran + 1, failed) if good else (ran, failed + 1)
+        if not good:
+            self.fault()
+
 
 class Endless(Exception):
     """A generated program takes too many steps to be of use."""
@@ -88,6 +101,7 @@ class Expr:
     dtype: str
     level: int = ATOM
     bare: bool = False  # a literal without its dtype
+    planted: bool = False  # an index that may be outside, a divisor that may be 0
 
     def text(self) -> str:
         raise NotImplementedError
@@ -215,16 +229,17 @@ class Binary(Expr):
         dtype = self.dtype
         a = cast(self.left.value(lane), self.left.dtype, dtype)
         b = cast(self.right.value(lane), self.right.dtype, dtype)
-        return operate(lane, self.operator, a, b, dtype)
+        return operate(lane, self, self.operator, a, b, dtype)
 
 
-def operate(lane: Lane, operator: str, a: Any, b: Any, dtype: str) -> Any:
+def operate(lane: Lane, node: object, operator: str, a: Any, b: Any, dtype: str) -> Any:
+    """``node``: what a division is judged as."""
     if dtype == "bool":
         return {"&": a & b, "|": a | b, "^": a ^ b}[operator]
     if dtype in FLOATS:
         return numbers.float_operation(operator, a, b, dtype)
-    if operator in ("//", "%", "ceil_div") and b == 0:
-        lane.fault()
+    if operator in ("//", "%", "ceil_div"):
+        lane.judge(node, b != 0)
     return numbers.integer_operation(operator, a, b, dtype)
 
 
@@ -282,7 +297,7 @@ class Call(Expr):
             case "min" | "max" | "ceil_div":
                 result = values[0]
                 for v in values[1:]:
-                    result = operate(lane, self.function, result, v, dtype)
+                    result = operate(lane, self, self.function, result, v, dtype)
                 return result
             case "abs":
                 return abs(values[0]) if dtype in FLOATS else wrap(abs(values[0]), dtype)
@@ -429,8 +444,8 @@ class Load(Expr):
     def value(self, lane: Lane) -> Any:
         array = lane.array(self.array)
         at = array.place([e.value(lane) for e in self.indices])
+        lane.judge(self, at is not None)
         if at is None:
-            lane.fault()
             return cast(0, "i32", self.dtype)
         return array.items[at]
 
@@ -563,7 +578,8 @@ class Update(Stmt):
 
     def run(self, lane: Lane) -> Outcome:
         b = cast(self.expr.value(lane), self.expr.dtype, self.dtype)
-        lane.names[self.name] = operate(lane, self.operator, lane.names[self.name], b, self.dtype)
+        a = lane.names[self.name]
+        lane.names[self.name] = operate(lane, self, self.operator, a, b, self.dtype)
         return None
 
 
@@ -587,10 +603,9 @@ class Store(Stmt):
         value = cast(self.expr.value(lane), self.expr.dtype, self.dtype)
         old = array.items[at] if at is not None else cast(0, "i32", self.dtype)
         if self.operator:
-            value = operate(lane, self.operator, old, value, self.dtype)
-        if at is None:
-            lane.fault()
-        else:
+            value = operate(lane, self, self.operator, old, value, self.dtype)
+        lane.judge(self, at is not None)
+        if at is not None:
             array.items[at] = value
         return None
 
@@ -610,13 +625,13 @@ class Atomic(Stmt):
         array = lane.array(self.array)
         at = array.place([self.index.value(lane)])
         value = cast(self.expr.value(lane), self.expr.dtype, self.dtype)
+        lane.judge(self, at is not None)
         if at is None:
-            lane.fault()
             return None
         operator = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}.get(
             self.kind, self.kind
         )
-        array.items[at] = operate(lane, operator, array.items[at], value, self.dtype)
+        array.items[at] = operate(lane, self, operator, array.items[at], value, self.dtype)
         return None
 
 

@@ -8,6 +8,7 @@ over and prints what differs, with the smallest program it finds; ``--count 1000
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 import math
@@ -16,6 +17,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from tessera_backend.runtime.compiler import SessionProvider, options_from_envir
 import tessera_lang as tessera
 from tests.cards import environment
 from tests.fuzz import program as p
+from tests.fuzz import refusals
 from tests.fuzz.generate import Generator, arguments
 from tests.fuzz.metamorphic import blocks, expressions, operands, put, rewritten
 from tests.stdlib.arrays import DTYPES
@@ -88,13 +91,14 @@ class Case:
     seed: int
     expected: dict[str, p.Array]
     faults: int
+    judged: p.Judged
 
 
 def evaluated(kernel: p.Kernel, seed: int) -> Case:
     """What the program does in Python. Raises Endless."""
     arrays, scalars = arguments(kernel, seed)
     launch = kernel.run(arrays, scalars)
-    return Case(kernel, seed, arrays, launch.faults)
+    return Case(kernel, seed, arrays, launch.faults, launch.judged)
 
 
 def planted(seed: int) -> bool:
@@ -119,10 +123,10 @@ def rewritten_case(case: Case) -> Case:
     assert bool(again.faults) == bool(case.faults), "a rewrite changed the faults"
     for name, array in case.expected.items():
         assert not differs(array, to_numpy(again.expected[name], 0)), "a rewrite changed a result"
-    return Case(kernel, case.seed, case.expected, case.faults)
+    return Case(kernel, case.seed, case.expected, case.faults, again.judged)
 
 
-def compared(case: Case, module: Any, optimize: int) -> Difference | None:
+def compared(case: Case, module: Any, optimize: int, text: str) -> Difference | None:
     """Run a case of a compiled module."""
     kernel = case.kernel
     arrays, scalars = arguments(kernel, case.seed)
@@ -143,7 +147,7 @@ def compared(case: Case, module: Any, optimize: int) -> Difference | None:
         if module_target(module) == "cuda":
             tessera.synchronize()
     except tessera.TesseraError as fault:
-        if refused_rightly(case, fault):
+        if refused_rightly(case, fault, text):
             return None
         faulted = str(fault)
     if bool(faulted) != bool(case.faults):
@@ -166,11 +170,15 @@ def _scalar(value: Any, dtype: str) -> Any:
     return value
 
 
+def text_of(cases: list[Case]) -> str:
+    return "\n".join(c.kernel.text() for c in cases) + "\n"
+
+
 def compiled(
     cases: list[Case], target: str, levels: tuple[int, ...], check: bool = True
 ) -> list[tuple[int, Any]]:
     """The module of these programs at each level; all share one front end. Raises TesseraError."""
-    text = "\n".join(c.kernel.text() for c in cases) + "\n"
+    text = text_of(cases)
     found: list[tuple[int, Any]] = []
     session: Any = None
     for level in levels:
@@ -185,16 +193,17 @@ def compiled(
     return found
 
 
-CERTAIN = {"T0402", "T0223"}
-"""What the compiler may refuse in a program with planted faults: it saw that this line has one,
-whether or not a lane comes by."""
-
-
-def refused_rightly(case: Case, fault: Exception) -> bool:
-    codes = (
-        {d.code for d in fault.diagnostics} if isinstance(fault, tessera.TesseraError) else set()
+def refused_rightly(case: Case, fault: Exception, text: str) -> bool:
+    """Whether every error of a program with planted faults is about one. ``text``: that of the
+    module."""
+    if not isinstance(fault, tessera.TesseraError) or not planted(case.seed):
+        return False
+    errors = [d for d in fault.diagnostics if d.severity == "error"]
+    return bool(errors) and all(
+        d.span is not None
+        and refusals.refused_rightly(case.kernel, case.judged, d.code, text[d.span.lo : d.span.hi])
+        for d in errors
     )
-    return bool(planted(case.seed) and codes and codes <= CERTAIN)
 
 
 def run_cases(
@@ -208,13 +217,13 @@ def run_cases(
     except Exception as fault:  # the compiler's own faults are what we look for
         if len(cases) > 1:
             return [d for c in cases for d in run_cases([c], target, levels, check)]
-        if refused_rightly(cases[0], fault):
+        if refused_rightly(cases[0], fault, text_of(cases)):
             return []
         return [_failed(cases[0], levels[0], "does not compile", fault)]
     for optimize, module in modules:
         for case in cases:
             try:
-                difference = compared(case, module, optimize)
+                difference = compared(case, module, optimize, text_of(cases))
             except Exception as fault:
                 difference = _failed(case, optimize, "does not run", fault)
             if difference:
@@ -330,22 +339,27 @@ def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[list[
     command += ["--levels", chosen.levels, "--count", str(each), "--stride", str(chosen.jobs)]
     command += ["--seconds", str(chosen.seconds)] * (chosen.seconds is not None)
     command += ["--rewritten"] * chosen.rewritten + ["--unchecked"] * chosen.unchecked
-    running = [
-        subprocess.Popen(
-            [*command, "--seed", str(chosen.seed + job * BLOCK)],
-            stdout=sys.stdout, stderr=subprocess.PIPE, text=True, env=environment(job),
-        )
-        for job in range(chosen.jobs)
-    ]  # fmt: skip
     done: list[int] = []
     found = 0
-    for job, process in enumerate(running):
-        said = process.communicate()[1]
-        counts = re.search(r"(\d+) programs, (\d+) differences", said)
-        if not counts:
-            raise SystemExit(f"process {job} ended with {process.returncode}: {said[-2000:]}")
-        done.append(int(counts[1]))
-        found += int(counts[2])
+    with contextlib.ExitStack() as files:
+        # What they say goes to files: a pipe that nobody reads yet would stop them.
+        said = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(chosen.jobs)]
+        running = [
+            subprocess.Popen(
+                [*command, "--seed", str(chosen.seed + job * BLOCK)],
+                stdout=sys.stdout, stderr=said[job], env=environment(job),
+            )
+            for job in range(chosen.jobs)
+        ]  # fmt: skip
+        for process, file in zip(running, said, strict=True):
+            process.wait()
+            file.seek(0)
+            text = file.read()
+            counts = re.search(r"(\d+) programs, (\d+) differences", text)
+            if not counts:
+                raise SystemExit(f"a process ended with {process.returncode}: {text[-2000:]}")
+            done.append(int(counts[1]))
+            found += int(counts[2])
     return done, found
 
 

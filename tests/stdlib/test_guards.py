@@ -19,7 +19,7 @@ SIGNATURES = {
     ),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""
-DATA = {("sparse", "matvec_into"): {"x"}}
+DATA = {("sparse", "matvec_into"): {"x"}, ("sparse", "_matvec_rows"): {"x"}}
 """Arrays whose indices are read from memory, so that nothing can prove them."""
 
 

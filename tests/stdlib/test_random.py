@@ -145,3 +145,22 @@ def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
     with pytest.raises(tessera.TesseraError) as caught:
         eval(f"std.{call}", {"std": std})
     assert not any(d.code.startswith("T09") for d in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_arrays_are_filled_in_place(std: Any, dtype: str) -> None:
+    """With what the functions give that allocate, whatever lies between the elements."""
+    for n in (0, 1, 1027):
+        given = np.full((n, 2), 7, DTYPES[dtype])
+        std.fill_uniform(given[:, 0], 3, -1.0, 2.0)
+        std.fill_normal(given[::-1, 1], 4)
+        same(given[:, 0], std.uniform((n,), 3, -1.0, 2.0, dtype=dtype))
+        same(given[::-1, 1], std.normal((n,), 4, dtype=dtype))
+
+
+def test_what_is_not_filled(std: Any) -> None:
+    for wrong in (np.zeros((2, 3), np.float32), np.zeros(5, np.int32), np.zeros(5, np.float16)):
+        with pytest.raises(tessera.TesseraError):
+            std.fill_uniform(wrong)
+        with pytest.raises(tessera.TesseraError):
+            std.fill_normal(wrong)

@@ -9,6 +9,8 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +305,31 @@ def test_nothing_connects(
 ) -> None:
     done = tesserac(*arguments, env=patched(tmp_path, NO_NETWORK))
     assert done.status == 0 and "CONNECTED" not in done.err, done.err
+
+
+# --- what the caller leaves behind -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "noted"), [("7", False), ("-5x", True), ("1e3", True)])
+def test_the_size_of_the_cache_is_a_number(
+    tesserac: Command, double: Path, size: str, noted: bool
+) -> None:
+    done = tesserac("run", str(double), "--target=cpu", env={"TESSERA_CACHE_SIZE": size})
+    assert (done.status, done.out, done.codes) == (0, RIGHT, ["T0848"] * noted), done.err
+
+
+@posix
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(double: Path, closed: str) -> None:
+    command = f'"{sys.executable}" -m tessera_lang.driver.cli check "{double}" --lints {closed}'
+    assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 0
+
+
+@posix
+def test_a_working_folder_that_is_gone(double: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    run = f'"{sys.executable}" -m tessera_lang.driver.cli run "{double}" --target=cpu'
+    command = f'rmdir "{gone}"; {run}'
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=gone, check=False, capture_output=True)
+    assert (done.returncode, done.stdout.decode()) == (0, RIGHT)

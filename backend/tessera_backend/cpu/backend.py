@@ -59,7 +59,7 @@ class CpuBackend:
             if has_tiles(program):
                 kept = dict.fromkeys(stages, "")
                 code = encode(program)
-                return Artifact(KIND, code, plan.kernel, plan, options, Resources(), kept)
+                return Artifact(KIND, code, plan.entry, plan, options, Resources(), kept)
         kernel = _kernel_of(program)
         plan = reporting_plan(plan, kernel)
         target = code_target(options.arch)
@@ -88,7 +88,7 @@ class CpuBackend:
             from tessera_backend.cpu.checked.code import KIND, encode, facts_of
 
             kind, code = KIND, encode(facts_of(kernel, form, roots), code)
-        return Artifact(kind, code, plan.kernel, plan, options, resources, texts)
+        return Artifact(kind, code, plan.entry, plan, options, resources, texts)
 
 
 def _kernel_of(program: Program) -> Operation:

@@ -104,7 +104,7 @@ def emit_kernel(
     _take_groups(e, dialect, form)
     form.group(tree, e, dialect, scratch).emit("group.end")
     _next_group(e)
-    _finish(module, f, scratch, plan.kernel, target)
+    _finish(module, f, scratch, plan.entry, target)
     attributes = "nounwind" + ("" if target.red_zone else " noredzone")
     footer = (
         f'attributes #0 = {{ {attributes} "no-builtins" "probe-stack"="inline-asm" '

@@ -11,6 +11,7 @@ from typing import Any
 
 from tessera_backend.cpu.host import host_machine
 from tessera_backend.cpu.target import CodeTarget
+from tessera_backend.llvm.library import forks_wait
 from tessera_lang.record import dataclass
 
 
@@ -29,6 +30,7 @@ class MachineError(Exception):
 def _binding() -> Any:
     import llvmlite.binding as binding
 
+    forks_wait()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
@@ -64,7 +66,7 @@ def compile_text(text: str, target: CodeTarget, level: int, stages: tuple[str, .
     """The object of a module, and the texts asked for. Raises MachineError."""
     binding = _binding()
     try:
-        module = binding.parse_assembly(text)
+        module = binding.parse_assembly(text, binding.create_context())
         module.verify()
     except RuntimeError as error:
         raise MachineError(str(error)) from error

@@ -64,9 +64,12 @@ class LaunchBuffer:
         "block", "config", "config_address", "geometry", "pointers", "pointers_address",
     )  # fmt: skip
 
-    def __init__(self, slot_count: int, group: tuple[int, int, int], shared_bytes: int) -> None:
+    def __init__(
+        self, slot_count: int, group: tuple[int, int, int], shared_bytes: int,
+        block: ctypes.Array[ctypes.c_int64] | None = None,
+    ) -> None:  # fmt: skip
         count = max(slot_count, 1)
-        self.block = (ctypes.c_int64 * count)()
+        self.block = (ctypes.c_int64 * count)() if block is None else block
         base = ctypes.addressof(self.block)
         self.pointers = (ctypes.c_void_p * count)(*(base + 8 * i for i in range(count)))
         self.pointers_address = ctypes.addressof(self.pointers)
@@ -112,9 +115,9 @@ class CudaKernel:
     def module(self) -> Module:
         return self._module
 
-    def buffer(self) -> LaunchBuffer:
-        """A fresh argument block for this kernel; keep one a thread."""
-        return LaunchBuffer(self.slot_count, self.group, self.dynamic_shared)
+    def buffer(self, block: ctypes.Array[ctypes.c_int64] | None = None) -> LaunchBuffer:
+        """A fresh argument block for this kernel, or in that memory; keep one a thread."""
+        return LaunchBuffer(self.slot_count, self.group, self.dynamic_shared, block)
 
     def launch_packed(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int, stream: int) -> None:
         """Launch ``gx * gy * gz`` groups with the arguments in ``buffer``; none launch nothing.
@@ -132,20 +135,22 @@ class CudaKernel:
         self, buffer: LaunchBuffer, gx: int, gy: int, gz: int,
         maps: Mapping[int, MappedArray] | None = None, space: tuple[int, int] | None = None,
         copies: Sequence[Copy] = (), anything: tuple[int, int] | None = None,
+        by_value: Sequence[int] = (),
     ) -> Callable[[int], None]:  # fmt: skip
         """``fire(stream)`` for one buffer and shape: the least that a launch can cost.
 
         The buffer's values may change between launches; a buffer is for one thread at a time.
         ``maps``: the arrays of the slots that hold a tensor map; ``space``: the slot of the
         workspace and its bytes; ``anything``: those of the scratch; ``copies``: what is copied
-        before each launch. Of a persistent kernel no more groups start than run at once.
+        before each launch; ``by_value``: slots whose value is the address of what a launch copies.
+        Of a persistent kernel no more groups start than run at once.
         """
         if self.resident:
             gx = min(gx, self.resident)
         fire = self._launcher(buffer, gx, gy, gz)
         spaces = [(of, *s) for of, s in ((workspace, space), (scratch, anything)) if s is not None]
-        if copies or maps or spaces:
-            fire = self._filling(buffer, fire, maps or {}, spaces)
+        if copies or maps or spaces or by_value:
+            fire = self._filling(buffer, fire, maps or {}, spaces, by_value)
         if not copies:
             return fire
         make, launch = repacker(self.device, buffer.block, copies, self._repack()), fire
@@ -177,6 +182,7 @@ class CudaKernel:
     def _filling(
         self, buffer: LaunchBuffer, fire: Callable[[int], None],
         maps: Mapping[int, MappedArray], spaces: Sequence[tuple[Space, int, int]],
+        by_value: Sequence[int],
     ) -> Callable[[int], None]:  # fmt: skip
         """``fire`` with what a launch makes of the values in the block before it."""
         block, pointers, device = buffer.block, buffer.pointers, self.device
@@ -191,6 +197,8 @@ class CudaKernel:
                     tensor_map = of_address(address)
                     pointers[at] = tensor_map.address
                     held[at] = address, tensor_map
+            for at in by_value:
+                pointers[at] = block[at]
             for memory, at, size in spaces:
                 block[at] = memory(device, stream, size)
             fire(stream)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tessera_backend.device.driver import Device
+from tessera_backend.device.failure import DriverError
 from tessera_lang.diagnostics import TesseraError
 
 _PORTABLE_MAPPED = 1 | 2
@@ -23,17 +25,17 @@ class DeviceMemory:
     """Bytes on a device, given back when the object dies or ``free`` is called.
 
     Ordered on a stream where the device has memory pools: memory freed is used again by
-    later work of that stream without a wait.
+    later work of that stream without a wait. Not so with ``ordered`` False.
     """
 
     __slots__ = ("_pooled", "device", "pointer", "size", "stream")
 
-    def __init__(self, device: Device, size: int, stream: int = 0) -> None:
+    def __init__(self, device: Device, size: int, stream: int = 0, ordered: bool = True) -> None:
         self.pointer = 0
         self.device = device
         self.size = size
         self.stream = stream
-        self._pooled = _has_pool(device)
+        self._pooled = ordered and _has_pool(device)
         if size == 0:
             return
         call = device.driver.call
@@ -122,6 +124,29 @@ def fill_bytes(device: Device, target: int, value: int, size: int, stream: int =
     if size:
         with device.current():
             device.driver.call("cuMemsetD8Async", target, value, size, stream)
+
+
+@functools.cache
+def zero_function(device: Device) -> Callable[[int, int, int], None]:
+    """``zero(address, bytes, stream)``: ``fill_bytes`` with zeros at a tenth of its cost, by
+    the addresses of the driver's functions."""
+    word = ctypes.c_void_p
+    at = device.driver.entry_point
+    fill = ctypes.CFUNCTYPE(ctypes.c_int, word, ctypes.c_ubyte, ctypes.c_size_t, word)(
+        at("cuMemsetD8Async")
+    )
+    current = ctypes.PYFUNCTYPE(ctypes.c_int, word)(at("cuCtxGetCurrent"))
+    context = int(device.context)
+
+    def zero(address: int, size: int, stream: int) -> None:
+        # The default stream is that of the calling thread's context, which may be another one.
+        found = word()
+        if current(ctypes.byref(found)) or found.value != context:
+            fill_bytes(device, address, 0, size, stream)
+        elif size and (status := fill(address, 0, size, stream or None)):
+            raise DriverError(device.driver.error_name(status), f"filling {size} bytes with 0")
+
+    return zero
 
 
 class PinnedMemory:

@@ -1,4 +1,5 @@
-"""Workspaces: memory of a device that launches of one stream share, one after the other.
+"""Workspaces: memory of a device that launches of one stream share, one after the other, and those
+of one recorded graph.
 
 A kernel leaves its workspace as it found it, all zeros; scratch holds anything, and so does the
 memory of copies, which a launch may need beside it. Must not know kernels.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import threading
 
+from tessera_backend.device.capture import beside_recordings, recorder
 from tessera_backend.device.driver import Device
 from tessera_backend.device.memory import DeviceMemory, fill_bytes
 
@@ -29,6 +31,11 @@ def scratch(device: Device, stream: int, size: int) -> int:
     return _memory(device, stream, size, "scratch")
 
 
+def kept(device: Device, stream: int, size: int) -> int:
+    """Address of at least ``size`` bytes for what launches of one call leave for each other."""
+    return _memory(device, stream, size, "kept")
+
+
 def copies(device: Device, stream: int, size: int) -> int:
     """Address of at least ``size`` bytes for copies that a launch of that stream reads."""
     return _memory(device, stream, size, "copies")
@@ -36,9 +43,11 @@ def copies(device: Device, stream: int, size: int) -> int:
 
 def _memory(device: Device, stream: int, size: int, use: str) -> int:
     """All are kept: another thread may be about to launch with the one before a larger one. Sizes
-    are powers of two, so that they take no more than the largest does.
+    are powers of two, so that they take no more than the largest does. What a graph uses it has
+    for itself, zeroed by the graph whenever it runs.
     """
-    key = device.ordinal, stream, use
+    graph = recorder(device)(stream) if stream else 0
+    key = device.ordinal, -graph or stream, use
     held = _held.get(key)
     if held is not None and held.size >= size:
         return held.pointer
@@ -48,8 +57,15 @@ def _memory(device: Device, stream: int, size: int, use: str) -> int:
             if held is not None:
                 _before.append(held)
             bytes_ = max(_LEAST, 1 << (size - 1).bit_length())
-            held = DeviceMemory(device, bytes_, stream)
+            held = _allocated(device, bytes_, stream, graph)
             if use == _ZEROED:
                 fill_bytes(device, held.pointer, 0, bytes_, stream)
             _held[key] = held
     return held.pointer
+
+
+def _allocated(device: Device, size: int, stream: int, graph: int) -> DeviceMemory:
+    if not graph:
+        return DeviceMemory(device, size, stream)
+    with beside_recordings(device):
+        return DeviceMemory(device, size, ordered=False)

@@ -35,9 +35,9 @@ LOWERS: dict[str, frozenset[str]] = {
 }
 """Intrinsics that NVPTX selects, with the types of their first operand."""
 
-# A `const` argument is an address in global memory like any other: the constant bank holds only
-# what is placed there before a launch. It is read through the read-only path.
-_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 1, "local": 0}
+# Constant memory is the bank of a kernel's parameters: LLVM knows an array there by its parameter,
+# whose pointers have no space.
+_ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 0, "local": 0}
 _SYNC_SCOPES = {
     "tile": 'syncscope("block") ',
     "group": 'syncscope("block") ',

@@ -76,7 +76,7 @@ def emit_kernel(
     emit_kernel_body(emitter, operation.regions[0], _EXIT)
     function.place(_EXIT)
     function.terminate("ret void")
-    entry = entry_name(plan.kernel)
+    entry = entry_name(plan.entry)
     module.add_function(
         f"define ptx_kernel void @{entry}({', '.join(parameters)}) #0 {{\n{function.body()}\n}}"
     )
@@ -130,6 +130,8 @@ def _parameter(
 ) -> str:
     if slot.kind == "data":
         return _pointer_parameter(emitter, slot, argument, name, plan)
+    if slot.kind == "bytes":
+        return _value_parameter(emitter, slot, argument, name, plan)
     if slot.kind == "tensor_map":
         if argument is None or not isinstance(argument.type, TensorMapType):
             raise TypeError("a tensor_map slot is a tensor map of the kernel")
@@ -164,6 +166,17 @@ def _pointer_parameter(
     align = max(16, element.bytes) if aligned else element.bytes
     access = "" if is_result or plan.parameters[slot.parameter].mut else " readonly"
     return f"ptr addrspace(1) noalias{access} align {align} {name}"
+
+
+def _value_parameter(
+    emitter: LaneEmitter, slot: Slot, argument: Value | None, name: str, plan: LaunchPlan
+) -> str:
+    """An array in the bank of parameters, where lanes read it with any index."""
+    if argument is None:
+        raise TypeError("a slot of bytes is a pointer argument of the kernel")
+    emitter.bind(argument, name)
+    size = DTYPES[slot.dtype].bytes * prod(_integers(plan.parameters[slot.parameter].dims))
+    return f'ptr byval([{size} x i8]) align 16 "nvvm.grid_constant" {name}'
 
 
 def _shared_memory(operation: Operation, module: ModuleText) -> tuple[int, dict[Operation, str]]:

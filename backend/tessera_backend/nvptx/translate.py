@@ -13,6 +13,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding
 
+from tessera_backend.llvm.library import forks_wait
 from tessera_backend.nvptx.architecture import Architecture
 from tessera_backend.nvptx.assembler_faults import mended
 from tessera_lang.record import dataclass
@@ -68,6 +69,7 @@ def _machine(cpu: str, features: str, optimize: int) -> Any:
 @functools.lru_cache(maxsize=1)
 def _initialise() -> None:
     """llvmlite offers all targets or the host's alone; all of them take milliseconds."""
+    forks_wait()
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 

@@ -8,12 +8,13 @@ control flow: sema and the analysis have seen to it that every lane is here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from tessera_backend.llvm import memory
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.dialect import WARP, NvptxDialect
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.types.dtype import U32, DType
 
 
@@ -170,7 +171,8 @@ def _meet(e: LaneEmitter, warp: _Warp) -> None:
 def _alloc(e: LaneEmitter, op: Operation) -> None:
     """A table of ``tile.warp_match`` begins as zeros: each warp clears its own."""
     memory.RULES[op.name](e, op)
-    if not op.attributes.get("scratch"):
+    shape = cast("BufferType", op.result.type).shape
+    if not op.attributes.get("scratch") or shape[1:] != (_TABLE,):
         return
     f, kind, warp, place = e.f, e.dialect.pointer_type("shared"), _warp(e), e.places[op.result]
     lanes = warp.known if warp.known is not None and _TABLE % warp.known == 0 else 1

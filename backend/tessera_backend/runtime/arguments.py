@@ -20,9 +20,10 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, dtype_name
 from tessera_backend.runtime.interface import KernelInterface, ParameterInfo
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Entry, Signature
-from tessera_backend.runtime.staging import Staged, stage
+from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.facts import constants_by_value
 from tessera_lang.target.plan import ParameterPlan, is_small
 from tessera_lang.types.dtype import DTYPES, dtype_named
 
@@ -132,7 +133,10 @@ class Placed:
         """What the kernel is compiled for. Alignment and ``small`` are facts of all arrays or of
         none."""
         aligned = self.aligned
-        entries = [(*e[:4], aligned, small) if e[0] == "t" else e for e in self.entries]
+        entries = [
+            (*e[:4], aligned, small) if e[0] == "t" else (*e[:3], small) if e[0] == "v" else e
+            for e in self.entries
+        ]
         return (*self.brackets, *entries)
 
     def key(self, sized: frozenset[int]) -> tuple[object, ...]:
@@ -140,7 +144,7 @@ class Placed:
         parts: list[object] = [self.device, self.aligned, tuple(self.brackets)]
         for i, (v, e) in enumerate(zip(self.values, self.entries, strict=True)):
             if isinstance(v, ArrayView):
-                parts.append((v.dtype.name, v.shape, v.strides, v.read_only))
+                parts.append((e[0], v.dtype.name, v.shape, v.strides, v.read_only))
             else:
                 parts.append((e, v) if i in sized else e)
         return tuple(parts)
@@ -209,9 +213,11 @@ def _moved(
 
 
 def place_arguments(
-    interface: KernelInterface, ordered: Ordered, target: str, stream: int | None
-) -> Placed:
-    """Recognise the arguments and choose the device. Raises TesseraError."""
+    interface: KernelInterface, ordered: Ordered, target: str, stream: int | None,
+    by_value: bool = False,
+) -> Placed:  # fmt: skip
+    """Recognise the arguments and choose the device. ``by_value``: whether the launch follows at
+    once, so that it may take constants by value. Raises TesseraError."""
     values: list[Any] = []
     for p, value in zip(interface.parameters, ordered.values, strict=True):
         values.append(_recognise(interface, p, value))
@@ -229,7 +235,7 @@ def place_arguments(
     written = tuple(p.mut or p.kind == "any" for p in interface.parameters)
     placed = Placed(device, values, entries, brackets, handle, ordered.values, written)
     if device != HOST:
-        _stage(interface, placed)
+        _stage(interface, placed, by_value)
     return placed
 
 
@@ -387,19 +393,31 @@ def _dtype_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> s
     return next((scalars.natural_dtype(v, p.name).name for p, v in named), None)
 
 
-def _stage(interface: KernelInterface, placed: Placed) -> None:
-    """Copy host arrays to the device of the launch, and wait for other libraries' streams."""
+def _stage(interface: KernelInterface, placed: Placed, by_value: bool) -> None:
+    """Copy host arrays to the device of the launch, and wait for other libraries' streams. Small
+    ``const`` arrays of lane kernels go with the launch itself."""
     from tessera_backend.device.driver import device
     from tessera_backend.device.stream import synchronize_stream
 
     placed.given = tuple(placed.values)
+    chosen = _by_value(interface, placed.values) if by_value else (False,) * len(placed.values)
     for i, (p, v) in enumerate(zip(interface.parameters, placed.values, strict=True)):
         if not isinstance(v, ArrayView):
             continue
-        if v.device == HOST:
+        if v.device == HOST and chosen[i]:
+            copy = in_hand(v, placed.device)
+            placed.staged[i], placed.values[i] = copy, copy.view
+            placed.entries[i] = signature.by_value(v.dtype.name, len(v.shape))
+        elif v.device == HOST:
             copy = stage(v, placed.device, placed.stream, p.name, interface.name)
             placed.staged[i] = copy
             placed.values[i] = copy.view
             placed.entries[i] = _entry(p, copy.view)
         elif v.ready_on is not None and v.ready_on != placed.stream:
             synchronize_stream(device(placed.device), v.ready_on)
+
+
+def _by_value(interface: KernelInterface, values: Sequence[Any]) -> tuple[bool, ...]:
+    ranks = [len(v.shape) if isinstance(v, ArrayView) else 0 for v in values]
+    lanes = interface.level == "lane"
+    return constants_by_value(ranks, [p.constant * lanes for p in interface.parameters])

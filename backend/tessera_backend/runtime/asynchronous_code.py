@@ -13,12 +13,13 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, shown
 from tessera_backend.cpu.asynchronous.kernel import AsynchronousKernel, Finding
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.binding import Bound
-from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.report import diagnostic, error, source_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
+from tessera_lang.target.plan import LaunchPlan
 
 SCOPE = (
     "looked at: every access of a group and its cluster to shared memory, and those of a group to "
@@ -35,6 +36,9 @@ _launches: Counter[str] = Counter()
 class AsynchronousCode:
     """A kernel as Tile IR for a GPU; a launch returns when it has run."""
 
+    then: tuple[LaunchPlan, ...] = ()
+    offsets: tuple[int, ...] = (0,)
+
     def __init__(self, artifact: Artifact) -> None:
         self.plan = artifact.plan
         self.device = HOST
@@ -48,8 +52,14 @@ class AsynchronousCode:
                 helps=("`tesserac cache clear` empties the cache",),
             )) from fault  # fmt: skip
 
-    def frame(self, bound: Bound) -> Frame:
-        block = (ctypes.c_int64 * max(1, len(self.plan.slots)))(*bound.values)
+    @property
+    def words(self) -> int:
+        return max(1, len(self.plan.slots))
+
+    def frame(self, bound: Bound, block: Block | None = None) -> Frame:
+        values = (ctypes.c_int64 * self.words)() if block is None else block
+        for at, value in enumerate(bound.values):
+            values[at] = value
         groups = prod(bound.axes)
         arrays = {**bound.arrays, **bound.maps}
         spaces = dict(s for s in (bound.workspace, bound.scratch) if s is not None)
@@ -57,13 +67,13 @@ class AsynchronousCode:
         def fire(_: int) -> None:
             _launches[self.plan.kernel] += 1
             try:
-                reports = self._kernel.launch(list(block), groups, arrays, spaces)
+                reports = self._kernel.launch(list(values), groups, arrays, spaces)
             except AsynchronousFault as fault:
                 raise error(self._shown(self._kernel.finding(fault))) from fault
             if reports:
                 raise error(fault_diagnostic(self.plan, [*reports[0], *[0] * (WORDS - 6)]))
 
-        return block, fire
+        return values, fire
 
     def report(self) -> None:
         """Faults are raised by the launch that has them."""

@@ -29,11 +29,6 @@ from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
 GRID = "grid_groups"
 _LIMITS = (("x", 2**31 - 1), ("y", 65535), ("z", 65535))
-_COMPARE = {
-    "==": int.__eq__, "!=": int.__ne__, "<": int.__lt__,
-    "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__,
-}  # fmt: skip
-
 Argument = ArrayView | int | float | bool | str | None
 
 
@@ -48,7 +43,8 @@ class Bound:
     ``data`` slots, ``maps`` those of slots that hold a map of one (its address is among
     ``data``, or is a copy's), ``workspace`` and ``scratch`` their slots and bytes, ``copies`` what
     is copied before each launch, and ``zeroed`` the slots of results that are filled with zeros
-    then, with their bytes.
+    then, with their bytes. ``then`` are the launches behind it in the same call; ``kept`` are the
+    slots of what they leave for each other, with the byte in memory of ``kept_bytes``.
     """
 
     grid: tuple[int, int, int]
@@ -62,11 +58,15 @@ class Bound:
     results: tuple[tuple[DType, tuple[int, ...]], ...] = ()
     arrays: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
     maps: dict[int, MappedArray] = field(default_factory=dict[int, "MappedArray"])
+    by_value: list[int] = field(default_factory=list[int])
     workspace: tuple[int, int] | None = None
     scratch: tuple[int, int] | None = None
     copies: tuple[BoundCopy, ...] = ()
     zeroed: tuple[tuple[int, int], ...] = ()
     print_slot: int = -1
+    then: tuple[Bound, ...] = ()
+    kept: tuple[tuple[int, int], ...] = ()
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +226,22 @@ def _size_mismatch(
 
 def _check_condition(plan: LaunchPlan, condition: Condition, sizes: _Sizes) -> list[Diagnostic]:
     found: list[Diagnostic] = []
-    left = _value_of(condition.left, sizes, condition.text, condition.span, found)
-    right = _value_of(condition.right, sizes, condition.text, condition.span, found)
-    if left is None or right is None or _COMPARE[condition.comparison](left, right):
+    sides = (condition.left, condition.right)
+    try:
+        if condition.holds(sizes.values):
+            return found
+    except (KeyError, ZeroDivisionError):
+        for dim in (d for a, _, b in condition.alternatives for d in (a, b)):
+            _value_of(dim, sizes, condition.text, condition.span, found)
         return found
-    names = sorted(symbols_of(condition.left) | symbols_of(condition.right))
+    names = sorted(condition.symbols)
     values = ", ".join(f"{name} = {sizes.values[name]}" for name in names)
+    if condition.others:
+        return [diagnostic(
+            "T0838", f"`{plan.kernel}` requires `{condition.text}`, and here it does not hold",
+            condition.span, len(condition.text), notes=(f"in this call {values}",),
+        )]  # fmt: skip
+    left, right = (evaluate_dim(dim, sizes.values) for dim in sides)
     if condition.comparison == "==" and isinstance(condition.left, Sym) and len(names) == 2:
         return [_disagreement(plan, condition, left, right)]
     return [diagnostic(
@@ -371,10 +381,14 @@ def _check_grid(plan: LaunchPlan, grid: tuple[int, ...], on_device: bool) -> lis
 # --- all of it -----------------------------------------------------------------------------
 
 
-def bind(plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...] | None) -> Bound:
+def bind(
+    plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...] | None,
+    then: Sequence[LaunchPlan] = (),
+) -> Bound:  # fmt: skip
     """Check a call against the plan. Raises TesseraError with every independent fault.
 
-    ``arguments`` are one per parameter: a view for a tensor, a Python number for a scalar.
+    ``arguments`` are one per parameter: a view for a tensor, a Python number for a scalar;
+    ``then`` are the plans of the launches that follow.
     """
     found: list[Diagnostic] = []
     for p, value in zip(plan.parameters, arguments, strict=True):
@@ -399,6 +413,9 @@ def bind(plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...
     found += faults
     on_device = any(isinstance(a, ArrayView) and a.device != HOST for a in arguments)
     found += _check_grid(plan, grid, on_device)
+    grids = [_grid(p, None, sizes) for p in then]
+    for p, (other, wrong) in zip(then, grids, strict=True):
+        found += wrong or _check_grid(p, other, on_device)
     if found:
         raise error(*found)
     total = 1
@@ -408,12 +425,43 @@ def bind(plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...
     results = _results(plan, sizes, found)
     if found:
         raise error(*found)
-    x, y, z = (*reversed(grid), 1, 1, 1)[:3]
     arrays = (*arguments, *results)
+    bound = _launch(plan, arrays, sizes, grid, pairs)
+    bound.then = tuple(
+        _launch(p, arrays, sizes, other, []) for p, (other, _) in zip(then, grids, strict=True)
+    )
+    return bound
+
+
+def _launch(
+    plan: LaunchPlan, arrays: Sequence[Argument], sizes: _Sizes, grid: tuple[int, ...],
+    pairs: list[tuple[int, int]],
+) -> Bound:  # fmt: skip
+    """One launch on arguments and results."""
+    x, y, z = (*reversed(grid), 1, 1, 1)[:3]
     given = (*arrays, *(_copied(c, arrays) for c in plan.copies))
     bound = _slots(plan, given, sizes, (x, y, z), grid, pairs)
     bound.copies = _copies(plan, given)
+    bound.kept, bound.kept_bytes = _kept(plan, given)
     return bound
+
+
+def _kept(
+    plan: LaunchPlan, arguments: Sequence[Argument]
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The slots of what launches leave for each other, each with its byte in their memory, and how
+    much that is."""
+    places: dict[int, int] = {}
+    size = 0
+    for number, result in enumerate(plan.results, len(plan.parameters)):
+        if result.kept:
+            array = arguments[number]
+            assert isinstance(array, ArrayView)
+            places[number] = size
+            bytes_ = math.prod(array.shape) * array.dtype.bytes
+            size += -(-bytes_ // COPY_ALIGNMENT) * COPY_ALIGNMENT
+    slots = ((at, places[s.parameter]) for at, s in enumerate(plan.slots) if s.parameter in places)
+    return tuple(slots), size
 
 
 def _copied(copy: CopyPlan, arguments: Sequence[Argument]) -> ArrayView:
@@ -467,17 +515,21 @@ def _slots(
 ) -> Bound:  # fmt: skip
     total = grid[0] * grid[1] * grid[2]
     bound = Bound(grid, axes, [0] * len(plan.slots), [], [], pairs, -1, total == 0)
-    made = (a for a in arguments[len(plan.parameters) : plan.first_copy]
-            if isinstance(a, ArrayView))  # fmt: skip
-    bound.results = tuple((a.dtype, a.shape) for a in made)
+    made = zip(plan.results, arguments[len(plan.parameters) : plan.first_copy], strict=True)
+    bound.results = tuple(
+        (a.dtype, a.shape) for r, a in made if isinstance(a, ArrayView) and not r.kept
+    )
     for at, slot in enumerate(plan.slots):
         value = arguments[slot.parameter] if slot.parameter >= 0 else None
         match slot.kind:
             case "data":
                 assert isinstance(value, ArrayView)
                 bound.arrays[at] = MappedArray(value.dtype, value.shape, value.strides)
-                if plan.copy_of(slot.parameter) is None:
+                if plan.is_given(slot.parameter):
                     bound.data.append((at, slot.parameter))
+            case "bytes":
+                bound.data.append((at, slot.parameter))
+                bound.by_value.append(at)
             case "size":
                 assert isinstance(value, ArrayView)
                 bound.values[at] = value.shape[slot.axis]
@@ -496,7 +548,7 @@ def _slots(
                 bound.print_slot = at
             case "tensor_map":
                 assert isinstance(value, ArrayView)
-                if plan.copy_of(slot.parameter) is None:
+                if plan.is_given(slot.parameter):
                     bound.data.append((at, slot.parameter))
                 bound.maps[at] = MappedArray(value.dtype, value.shape, value.strides)
             case "workspace":
@@ -508,11 +560,11 @@ def _slots(
 
 
 def _zeroed(plan: LaunchPlan, bound: Bound) -> Iterator[tuple[int, int]]:
-    """The slot and the bytes of each result that begins as zeros."""
+    """The slot and the bytes of each result that begins as zeros, for the first launch."""
     for number, ((dtype, shape), result) in enumerate(
-        zip(bound.results, plan.results, strict=True), len(plan.parameters)
+        zip(bound.results, plan.results, strict=False), len(plan.parameters)
     ):
-        if result.zeroed:
+        if result.zeroed and not plan.launches_before:
             at = next(i for i, s in enumerate(plan.slots)
                       if s.kind == "data" and s.parameter == number)  # fmt: skip
             yield at, math.prod(shape) * dtype.bytes

@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from tessera_backend.runtime.built import MANIFEST, SCHEMA, digest_of, suffix_of
 from tessera_lang import __version__
@@ -29,9 +30,10 @@ def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, .
     items: list[dict[str, object]] = []
     taken: set[str] = set()
     for artifact in artifacts:
-        name = _file_name(artifact, taken)
-        written.append(_write(directory / name, artifact.code))
-        items.append(_manifest_item(artifact, name))
+        files = [_file_name(a, taken) for a in (artifact, *artifact.then)]
+        for launch, name in zip((artifact, *artifact.then), files, strict=True):
+            written.append(_write(directory / name, launch.code))
+        items.append(_manifest_item(artifact, files))
     kernels: dict[str, list[Artifact]] = {}
     for artifact in artifacts:
         kernels.setdefault(artifact.plan.kernel, []).append(artifact)
@@ -80,16 +82,18 @@ def _word(p: ParameterPlan) -> str:
     return p.dtype if p.value is None else str(p.value)
 
 
-def _manifest_item(artifact: Artifact, file: str) -> dict[str, object]:
+def _manifest_item(artifact: Artifact, files: Sequence[str]) -> dict[str, object]:
+    """A kernel, and in ``then`` the launches behind its first."""
     o, r = artifact.options, artifact.resources
     return {
-        "kernel": artifact.plan.kernel, "file": file, "kind": artifact.kind,
+        "kernel": artifact.plan.kernel, "file": files[0], "kind": artifact.kind,
         "entry": artifact.entry, "sha256": hashlib.sha256(artifact.code).hexdigest(),
         "options": {"target": o.target, "arch": o.arch, "bounds": o.bounds,
                     "optimize": o.optimize},
         "host": _host(artifact.options),
         "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
         "plan": artifact.plan.to_json(),
+        "then": [_manifest_item(a, [f]) for a, f in zip(artifact.then, files[1:], strict=True)],
     }  # fmt: skip
 
 
@@ -137,11 +141,16 @@ def _header(kernel: str, variants: Sequence[Artifact], items: Sequence[dict[str,
                 and a.plan.to_json() == item["plan"]
             )  # fmt: skip
             lines += _variant(artifact, str(item["file"]))
+            before = artifact
+            for launch, then in zip(artifact.then, cast("list[Any]", item["then"]), strict=True):
+                lines += _variant(launch, str(then["file"]), before)
+                before = launch
     lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
 
 
-def _variant(artifact: Artifact, file: str) -> list[str]:
+def _variant(artifact: Artifact, file: str, before: Artifact | None = None) -> list[str]:
+    """``before``: the launch that each call makes in front of this one."""
     plan = artifact.plan
     x, y, z = (*reversed(plan.group), 1, 1)[:3]
     use = _CPU_USE if artifact.kind == "object" else _CUDA_USE.format(
@@ -149,6 +158,8 @@ def _variant(artifact: Artifact, file: str) -> list[str]:
     prefix = re.sub(r"[^A-Za-z0-9]", "_", Path(file).stem).upper()
     lines = [f"/* {file}: entry {artifact.entry}, {artifact.options.arch}.", " *"]
     lines += use.rstrip("\n").split("\n")
+    if before is not None:
+        lines.append(f" * Each call launches it behind {before.entry}, when that has ended.")
     lines.append(f" * The grid has {_grid_text(plan)} groups (last axis = x).")
     if plan.persistent:
         lines.append(" * They walk over that many tiles: launch at most as many as run at once.")
@@ -197,7 +208,9 @@ def _array_name(plan: LaunchPlan, slot: Slot) -> str:
     if copy is not None:
         return f"{plan.parameters[copy.parameter].name}_copy"
     result = slot.parameter - len(plan.parameters)
-    return plan.parameters[slot.parameter].name if result < 0 else f"result{result}"
+    if result < 0:
+        return plan.parameters[slot.parameter].name
+    return f"{'kept' if plan.results[result].kept else 'result'}{result}"
 
 
 def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
@@ -216,6 +229,8 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
             result = plan.results[slot.parameter - len(plan.parameters)]
             shape = " x ".join(map(str, result.dims))
             zeros = ", all 0 when the kernel begins" if result.zeroed else ""
+            if result.kept:
+                zeros = ", which the launches of a call share"
             return f"{_SCALARS[result.dtype]} *: first element of {name}, {shape}, row-major{zeros}"
         case "data":
             p = plan.parameters[slot.parameter]

@@ -23,7 +23,7 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 3
+SCHEMA = 4
 """Of the manifest with the plans in it: raised with each change of their fields."""
 
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
@@ -33,13 +33,14 @@ _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
 class BuiltKernel:
     """One kernel and signature of a folder; ``file`` is a plain name in it.
 
-    ``host`` is the processor that native code is for.
+    ``host`` is the processor that native code is for, ``then`` the launches behind the first.
     """
 
     artifact: Artifact
     file: str
     digest: str
     host: str = ""
+    then: tuple[BuiltKernel, ...] = ()
 
 
 def suffix_of(kind: str) -> str:
@@ -98,7 +99,8 @@ def _kernel(item: Any) -> BuiltKernel:
                       int(options["optimize"])),
         Resources(*(int(n) for n in item["resources"])),
     )  # fmt: skip
-    return BuiltKernel(artifact, file, str(item["sha256"]), str(item["host"]))
+    then = tuple(_kernel(launch) for launch in item["then"])
+    return BuiltKernel(artifact, file, str(item["sha256"]), str(item["host"]), then)
 
 
 class BuiltProvider:
@@ -163,7 +165,8 @@ class BuiltProvider:
         if hashlib.sha256(code).hexdigest() != kernel.digest:
             raise _damaged(self.directory, f"{kernel.file} is not what the manifest says")
         a = kernel.artifact
-        return Artifact(a.kind, code, a.entry, a.plan, a.options, a.resources)
+        then = tuple(self._read(launch) for launch in kernel.then)
+        return Artifact(a.kind, code, a.entry, a.plan, a.options, a.resources, then=then)
 
     def _nothing_fits(self, name: str, wanted: Signature, device: int) -> TesseraError:
         there = [

@@ -15,12 +15,12 @@ import os
 import stat
 import struct
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime.report import diagnostic, tell_once
 from tessera_lang.record import dataclass
 
@@ -96,7 +96,7 @@ class Cache:
         self.problem = "" if directory is not None else "switched off by TESSERA_CACHE"
         self._checked = False
         self._memory: dict[str, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._writes = 0
 
     # --- reading --------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def _prepare(directory: Path | None) -> str:
 # --- the cache of this process -------------------------------------------------------------
 
 _shared: list[Cache] = []
-_shared_lock = threading.Lock()
+_shared_lock = free_lock()
 
 
 def configured_directory() -> Path | None:
@@ -301,7 +301,15 @@ def configured_directory() -> Path | None:
 def configured_limit() -> int:
     """Bytes the folder may hold: TESSERA_CACHE_SIZE in MiB, 1 GiB by default."""
     text = os.environ.get("TESSERA_CACHE_SIZE", "")
-    return int(text) << 20 if text.isdecimal() else DEFAULT_LIMIT
+    if text.isdecimal() and len(text) < 10:
+        return int(text) << 20
+    if text:
+        most = DEFAULT_LIMIT >> 20
+        tell_once("cache size", diagnostic(
+            "T0848", f"TESSERA_CACHE_SIZE is {text[:40]!r}, no number of MiB: {most} MiB count",
+            severity="note",
+        ))  # fmt: skip
+    return DEFAULT_LIMIT
 
 
 def shared_cache() -> Cache:

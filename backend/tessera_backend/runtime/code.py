@@ -6,12 +6,14 @@ arguments, signatures or where the artifact came from.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tessera_backend.runtime.binding import Bound
 from tessera_lang.target.plan import LaunchPlan
 
+Block = ctypes.Array[ctypes.c_int64]
 Fire = Callable[[int], None]
 Frame = tuple[Any, Fire]
 """The argument block of one launch in the making and what launches it: ``block[slot]`` takes
@@ -19,13 +21,21 @@ Frame = tuple[Any, Fire]
 
 
 class Code(Protocol):
-    """A kernel that can be launched. ``device`` is HOST or a CUDA ordinal."""
+    """A kernel that can be launched. ``device`` is HOST or a CUDA ordinal. ``then`` are the plans
+    of launches behind that of ``plan``, ``offsets`` where the slots of each begin in a block, and
+    ``words`` the 64-bit words of a block."""
 
     plan: LaunchPlan
     device: int
+    then: tuple[LaunchPlan, ...]
+    offsets: tuple[int, ...]
 
-    def frame(self, bound: Bound) -> Frame:
-        """A block holding the values of a checked call, with the fault address in its slot.
+    @property
+    def words(self) -> int: ...
+
+    def frame(self, bound: Bound, block: Block | None = None) -> Frame:
+        """A block holding the values of a checked call, with the fault address in its slot; in
+        ``block``, which is zeros, where that is given.
 
         A slot that holds a map of an array takes the array's address, as one of data does. On
         a device ``fire`` returns before the groups have run.

@@ -6,11 +6,11 @@ miss opens a session. Must not know arguments or launches.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
@@ -21,6 +21,7 @@ from tessera_backend.runtime.report import diagnostic, error, remember_source, t
 from tessera_backend.runtime.signature import Signature
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment
+from tessera_lang.record import replace
 from tessera_lang.target.backend import (
     Artifact,
     Backend,
@@ -73,7 +74,7 @@ class SessionProvider:
         self._text = text
         self._session = session
         self._cache = cache or shared_cache()
-        self._lock = threading.RLock()
+        self._lock = free_reentrant_lock()
         self._closure: Closure | None = None
         self._interfaces: dict[str, KernelInterface] | None = None
         self._functions: tuple[str, ...] = ()
@@ -151,7 +152,7 @@ class SessionProvider:
         with self._lock:
             artifact = self._compiled(name, wanted, options)
         if self._is_current():
-            self._cache.put(key, _pack(artifact), artifact.code)
+            self._cache.put(key, _pack(artifact), b"".join(a.code for a in _all_of(artifact)))
         return artifact
 
     def _compiled(self, name: str, wanted: Signature, options: TargetOptions) -> Artifact:
@@ -287,20 +288,35 @@ def _interfaces(entry: Entry) -> tuple[list[KernelInterface], tuple[str, ...]] |
         return None
 
 
+def _all_of(artifact: Artifact) -> tuple[Artifact, ...]:
+    """The launches of a call."""
+    return artifact, *artifact.then
+
+
 def _pack(artifact: Artifact) -> dict[str, Any]:
+    return {"launches": [_pack_one(a) for a in _all_of(artifact)]}
+
+
+def _pack_one(artifact: Artifact) -> dict[str, Any]:
     r = artifact.resources
     return {
         "kind": artifact.kind, "entry": artifact.entry, "plan": artifact.plan.to_json(),
         "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
+        "bytes": len(artifact.code),
     }  # fmt: skip
 
 
 def _unpack(entry: Entry, options: TargetOptions) -> Artifact | None:
-    h = entry.header
+    found: list[Artifact] = []
+    at = 0
     try:
-        return Artifact(
-            str(h["kind"]), entry.payload, str(h["entry"]), LaunchPlan.from_json(h["plan"]),
-            options, Resources(*(int(n) for n in h["resources"])),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
+        for h in entry.header["launches"]:
+            code = entry.payload[at : at + int(h["bytes"])]
+            at += len(code)
+            found.append(Artifact(
+                str(h["kind"]), code, str(h["entry"]), LaunchPlan.from_json(h["plan"]),
+                options, Resources(*(int(n) for n in h["resources"])),
+            ))  # fmt: skip
+        return replace(found[0], then=tuple(found[1:]))
+    except (KeyError, TypeError, ValueError, IndexError):
         return None

@@ -11,42 +11,50 @@ from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
 from tessera_backend.device.memory import PinnedMemory
 from tessera_backend.runtime.binding import Bound
-from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
 from tessera_backend.runtime.printing import printing
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import PRINT_WORDS
+from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan
 
 
 class CudaCode:
-    """A kernel in a module on a CUDA device."""
+    """A kernel in a module on a CUDA device. ``fault``: the record of the launch before it in the
+    same call."""
 
-    def __init__(self, artifact: Artifact, ordinal: int) -> None:
+    then: tuple[LaunchPlan, ...] = ()
+    offsets: tuple[int, ...] = (0,)
+
+    def __init__(self, artifact: Artifact, ordinal: int, fault: FaultSlot | None = None) -> None:
         self.plan = artifact.plan
         self.device = ordinal
         self._device = device(ordinal)
         self._kernel = CudaKernel(artifact, self._device)
         self._faults = cuda_faults(ordinal)
-        self._fault: FaultSlot = self._faults.slot(artifact.plan)
+        self.fault = fault or self._faults.slot(artifact.plan)
         self.report = self._faults.report
 
     @property
     def flags(self) -> Any:
-        return self._fault.flags
+        return self.fault.flags
 
     @property
     def quiet(self) -> Any:
-        return self._fault.quiet
+        return self.fault.quiet
 
-    def frame(self, bound: Bound) -> Frame:
-        buffer = self._kernel.buffer()
+    @property
+    def words(self) -> int:
+        return max(1, self._kernel.slot_count)
+
+    def frame(self, bound: Bound, block: Block | None = None) -> Frame:
+        buffer = self._kernel.buffer(block)
         for at, value in enumerate(bound.values):
             buffer.block[at] = value
         if bound.fault_slot >= 0:
-            buffer.block[bound.fault_slot] = self._fault.address
+            buffer.block[bound.fault_slot] = self.fault.address
         fire = self._kernel.launcher(
             buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace, bound.copies,
-            bound.scratch,
+            bound.scratch, bound.by_value,
         )  # fmt: skip
         if bound.print_slot >= 0:
             memory = PinnedMemory(self._device, 8 * PRINT_WORDS)

@@ -11,7 +11,13 @@ from tessera_backend.runtime.interface import ConstantValue, KernelInterface, Pa
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.signature import compile_time_kind, constant_in, is_compile_time
+from tessera_lang.sema.signature import (
+    compile_time_kind,
+    constant_bytes,
+    constant_in,
+    dtype_lookup,
+    is_compile_time,
+)
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
@@ -61,8 +67,9 @@ def _parameter(
     if a.shape is None:
         return ParameterInfo(p.name, "scalar", base, default=default, place=place,
                              declared=declared)  # fmt: skip
+    constant = constant_bytes(p, dtype_lookup(scope, {}))
     return ParameterInfo(p.name, "array", base, len(a.shape), a.qualifier == "mut", default, place,
-                         declared)  # fmt: skip
+                         declared, constant)  # fmt: skip
 
 
 def _default(p: ast.Parameter, scope: ModuleScope) -> ConstantValue | None:

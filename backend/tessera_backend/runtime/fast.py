@@ -66,7 +66,7 @@ def pattern_of(raw: Sequence[Any], values: Sequence[Any], prepared: Prepared) ->
     if not arrays or not all(slots[: len(kinds)]):
         return None
     written = tuple(i for i, p in enumerate(prepared.plan.parameters) if p.mut)
-    guarded = "n" not in kinds and _guards_work()
+    guarded = "n" not in kinds and guards_work()
     return Pattern(kinds, written, guarded, slots, arrays[0] if prepared.results else "")
 
 
@@ -338,7 +338,8 @@ def _guard_class() -> Callable[..., Any] | None:
     return cast("Callable[..., Any] | None", found)
 
 
-def _guards_work() -> bool:
+def guards_work() -> bool:
+    """Whether this torch has a guard that tells layouts apart."""
     return _tried_guards(id(sys.modules.get("torch")))
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic, TesseraError
 from tessera_lang.target.plan import FaultSite, LaunchPlan
@@ -52,7 +53,7 @@ class Faults:
         self._settle = settle
         self._blocks: list[_Block] = []
         self._kept: list[Any] = []
-        self._lock = threading.Lock()
+        self._lock = free_lock()
 
     def slot(self, plan: LaunchPlan) -> FaultSlot:
         """A record for a kernel, for the life of the process: code in flight may write it."""

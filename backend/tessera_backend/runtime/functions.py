@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tessera_backend.device.driver import device
+from tessera_backend.device.memory import zero_function
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.fast import direct_stream
 from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.quick import Quick, constant_key
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_backend.runtime.tape import (
@@ -61,7 +64,7 @@ class TracedWorld:
         self.pointers: list[int] = []
         self.owners: list[Any] = []
         self.read_only: list[bool] = []
-        self.tape = Tape()
+        self.tape = Tape(zero_function(device(ordinal)))
 
     def input(self, view: ArrayView) -> Any:
         """A handle for an argument."""
@@ -82,18 +85,21 @@ class TracedWorld:
     def shape(self, array: Any) -> tuple[object, ...]:
         return array.shape
 
+    def device(self, array: object) -> str:
+        return "cuda"
+
     def fill(
         self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
     ) -> object:
         if any(n < 0 for n in shape):
             raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
-        zero = kind == "zeros" or (kind == "full" and value == 0)
+        zero = kind == "zeros" or (kind == "full" and value == 0 and not str(value).startswith("-"))
         if kind not in ("empty", "zeros") and not zero:
             made = self.fill("empty", shape, dtype)
             flat = self.view("reshape", made, (-1,))
             self._library("elementwise", "fill", 1 if kind == "ones" else value, flat)
             return made
-        wanted = Allocation(dtype, shape, zero)
+        wanted = Allocation(dtype, shape, zero, len(self.tape.steps))
         owner, pointer = self._make(wanted, self._ordinal, self._stream)
         self.owners.append(owner)
         self.pointers.append(pointer)
@@ -227,22 +233,19 @@ class Function:
         self._target = target
         self._tapes: dict[Any, Tape] = {}
         self._modules: Modules | None = None
-        self._quick: dict[Any, tuple[Tape, int, Callable[[int], Any]]] = {}
+        self._quick: Quick[tuple[Tape, int, Callable[[int], Any]]] = Quick()
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function. On a device this returns before the work is done."""
-        if not named:
-            tensors = [a for a in arguments if is_torch(a.__class__)]
-            known = self._quick.get(_quick_key(arguments)) if tensors else None
-            if known is not None:
-                tape, ordinal, stream_of = known
-                pointers = [t.data_ptr() for t in tensors]
-                tape.report_faults()
-                if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
-                    return _handed_back(tape.result, tensors)
+        quick = None if named else self._quick.find(arguments)
+        if quick is not None:
+            (tape, ordinal, stream_of), tensors, pointers = quick
+            tape.report_faults()
+            if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
+                return tensors[tape.whole] if tape.whole else _handed_back(tape.result, tensors)
         values = [*arguments, *named.values()]
         views = [describe(v, "argument") for v in values]
         devices = sorted({v.device for v in views if v is not None and v.device != HOST})
@@ -277,10 +280,8 @@ class Function:
                 return _handed_back(known.result, owners)
         result = self._record(key, arguments, named, views, ordinal, stream, make)
         if all(is_torch(v.owner.__class__) for v in views) and not named:
-            if len(self._quick) >= _TAPES:
-                self._quick.clear()
             stream_of = direct_stream() or torch_stream
-            self._quick[_quick_key(arguments)] = self._tapes[key], ordinal, stream_of
+            self._quick.remember(arguments, (self._tapes[key], ordinal, stream_of))
         return result
 
     def _record(
@@ -358,19 +359,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _quick_key(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The layout of a call whose arrays are all torch's, without describing them."""
-    return tuple([
-        (a.__class__, a.shape, a.stride(), a.dtype, a.get_device(), a.is_neg(),
-         not a.data_ptr() & 15)
-        if is_torch(a.__class__) else (a.__class__, a)
-        for a in arguments
-    ])  # fmt: skip
-
-
 def _key(view: ArrayView | None, raw: Any) -> object:
     if view is None:
-        return (raw.__class__, raw)
+        return constant_key(raw)
     return (view.dtype.name, view.shape, view.strides, view.device, view.read_only,
             not view.pointer & 15)  # fmt: skip
 

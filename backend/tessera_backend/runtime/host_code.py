@@ -13,12 +13,12 @@ from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.run import CpuKernel
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.binding import Bound
-from tessera_backend.runtime.code import Frame
+from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.printing import printing
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import PRINT_WORDS
+from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan
 
 _ALIGNMENT = 64
 
@@ -36,6 +36,8 @@ class HostCode:
     block, between its slots and its fault record, that the code takes."""
 
     own_words = 0
+    then: tuple[LaunchPlan, ...] = ()
+    offsets: tuple[int, ...] = (0,)
 
     def __init__(self, artifact: Artifact) -> None:
         self.plan = artifact.plan
@@ -57,10 +59,14 @@ class HostCode:
         """What runs all groups on the values of a block, again and again."""
         return self._kernel.prepare(block, bound.axes)
 
-    def frame(self, bound: Bound) -> Frame:
+    @property
+    def words(self) -> int:
+        # Behind the slots stands the fault record of the launches that use a block.
+        return self._count + WORDS
+
+    def frame(self, bound: Bound, block: Block | None = None) -> Frame:
         count, plan = self._count, self.plan
-        # Behind the slots stands the fault record of the launches that use this block.
-        block = (ctypes.c_int64 * (count + WORDS))()
+        block = (ctypes.c_int64 * self.words)() if block is None else block
         for at, value in enumerate(bound.values):
             block[at] = value
         if bound.fault_slot >= 0:

@@ -21,7 +21,8 @@ class ParameterInfo:
 
     ``dtype`` may be the name of a bracket parameter (the ``T`` of ``x: T[n]``). ``rank`` -1 is
     not known. ``default`` is the value of a compile-time parameter that the call leaves out.
-    ``declared`` is the annotation as written.
+    ``declared`` is the annotation as written. ``constant``: bytes of a ``const`` array whose sizes
+    are all known, 0 for any other.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ParameterInfo:
     default: ConstantValue | None = None
     place: Place = ("", 0, 0)
     declared: str = ""
+    constant: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,19 @@ def _common(p: ParameterInfo, q: ParameterInfo) -> ParameterInfo:
 
 
 def _to_json(p: ParameterInfo) -> list[object]:
-    return [p.name, p.kind, p.dtype, p.rank, p.mut, p.default, list(p.place), p.declared]
+    return [
+        p.name,
+        p.kind,
+        p.dtype,
+        p.rank,
+        p.mut,
+        p.default,
+        list(p.place),
+        p.declared,
+        p.constant,
+    ]
 
 
 def _from_json(value: list[Any]) -> ParameterInfo:
-    name, kind, dtype, rank, mut, default, place, declared = value
-    return ParameterInfo(name, kind, dtype, rank, mut, default, tuple(place), declared)
+    name, kind, dtype, rank, mut, default, place, declared, constant = value
+    return ParameterInfo(name, kind, dtype, rank, mut, default, tuple(place), declared, constant)

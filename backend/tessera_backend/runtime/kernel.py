@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol, cast
 
+from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import fast
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
@@ -22,6 +23,7 @@ from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
+from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import SMALL_LANES
 
@@ -29,8 +31,14 @@ _LAYOUTS = 4096
 """Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
 
 
-def load_code(artifact: Artifact, device: int) -> Code:
-    """An artifact made ready to launch. Raises TesseraError where the device refuses it."""
+def load_code(artifact: Artifact, device: int, first: Code | None = None) -> Code:
+    """An artifact made ready to launch. Raises TesseraError where the device refuses it. ``first``:
+    the first launch of the call that this one is of."""
+    if artifact.then:
+        from tessera_backend.runtime.sequence import CodeSequence
+
+        first = load_code(replace(artifact, then=()), device)
+        return CodeSequence([first, *(load_code(a, device, first) for a in artifact.then)])
     if artifact.kind == "tile":
         from tessera_backend.runtime.asynchronous_code import AsynchronousCode
 
@@ -45,7 +53,7 @@ def load_code(artifact: Artifact, device: int) -> Code:
         return HostCode(artifact)
     from tessera_backend.runtime.cuda_code import CudaCode
 
-    return CudaCode(artifact, device)
+    return CudaCode(artifact, device, first.fault if isinstance(first, CudaCode) else None)
 
 
 class Provider(Protocol):
@@ -76,7 +84,7 @@ class _Family:
         self.target = target
         self.load = load
         self.codes: dict[tuple[Signature, int], Code] = {}
-        self.lock = threading.Lock()
+        self.lock = free_lock()
         self.locks: dict[tuple[Signature, int], threading.Lock] = {}
         self.known: KernelInterface | None = None
         self.sized: frozenset[int] = frozenset()
@@ -107,7 +115,7 @@ class _Family:
         if found is not None:
             return found
         with self.lock:
-            lock = self.locks.setdefault(key, threading.Lock())
+            lock = self.locks.setdefault(key, free_lock())
         with lock:
             found = self.codes.get(key)
             if found is None:
@@ -122,7 +130,7 @@ class _Family:
     def _note_sized(self, code: Code) -> None:
         """Numbers that sizes or conditions are made of decide the layout too."""
         plan = code.plan
-        named = names_in_sizes(plan)
+        named = frozenset[str]().union(*(names_in_sizes(p) for p in (plan, *code.then)))
         sized = {i for i, p in enumerate(plan.parameters) if p.kind != "tensor" and p.name in named}
         self.sized = self.sized | frozenset(sized)
 
@@ -139,7 +147,7 @@ def names_in_sizes(plan: Any) -> frozenset[str]:
     from tessera_lang.types.shape import symbols_of
 
     dims = [d for p in plan.parameters for d in p.dims]
-    dims += [d for c in plan.conditions for d in (c.left, c.right)]
+    dims += [d for c in plan.conditions for a, _, b in c.alternatives for d in (a, b)]
     dims += [*(plan.grid or ()), *(d for r in plan.results for d in r.dims)]
     dims += [plan.workspace, plan.scratch]
     named = frozenset[str]().union(*(symbols_of(d) for d in dims))
@@ -206,7 +214,7 @@ class Launcher:
     def _general(self, *arguments: Any, stream: object = None, **named: Any) -> Any:
         if stream is not None:
             return self.on(stream)(*arguments, **named)
-        placed, prepared = self._ready(arguments, named)
+        placed, prepared = self._ready(arguments, named, by_value=True)
         if not prepared.results:
             prepared.run(placed.values, placed.stream)
             placed.finish()
@@ -216,13 +224,15 @@ class Launcher:
         placed.finish()
         return handed_over(made)
 
-    def _ready(self, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Placed, Prepared]:
+    def _ready(
+        self, arguments: Sequence[Any], named: dict[str, Any], *, by_value: bool = False
+    ) -> tuple[Placed, Prepared]:
         """Everything before the launch itself. Raises TesseraError with what is wrong."""
         family = self._family
         ordered = order_arguments(
             family.interface, [a for a in arguments if a is not fast.MISSING], named
         )
-        placed = place_arguments(family.interface, ordered, family.target, self._stream)
+        placed = place_arguments(family.interface, ordered, family.target, self._stream, by_value)
         key = placed.key(family.sized)
         prepared = self._memo.get(key)
         if prepared is None:

@@ -24,7 +24,7 @@ class Prepared:
 
     __slots__ = (
         "axes", "bound", "code", "empty", "encoders", "flags", "grid", "pairs",
-        "plan", "pool", "quiet", "results", "slots", "values",
+        "plan", "pool", "quiet", "results", "slots",
     )  # fmt: skip
 
     def __init__(self, code: Code, bound: Bound, arguments: Sequence[Argument]) -> None:
@@ -32,16 +32,17 @@ class Prepared:
         self.plan = code.plan
         self.grid = bound.grid
         self.axes = bound.axes
-        self.values = bound.values
         self.bound = bound
-        self.empty = bound.empty
+        self.empty = all(part.empty for part in (bound, *bound.then))
         self.results = bound.results
         self.flags, self.quiet = code.flags, code.quiet
         self.pool: list[Frame] = []
-        self.slots = tuple((i, at) for at, i in bound.data)
+        parts = list(zip(code.offsets, (bound, *bound.then), strict=True))
+        self.slots = tuple((i, first + at) for first, part in parts for at, i in part.data)
         self.encoders: list[tuple[int, int, Callable[[object], int]]] = [
-            (at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
-            for at, i in bound.scalars
+            (first + at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
+            for first, part in parts
+            for at, i in part.scalars
         ]
         extents = [a.extent() if isinstance(a, ArrayView) else (0, 0) for a in arguments]
         self.pairs = [(i, j, *extents[i], *extents[j]) for i, j in bound.pairs]
@@ -49,7 +50,7 @@ class Prepared:
     def frame(self) -> Frame:
         """A block with what the layout decides."""
         if self.empty:
-            frame: Frame = [0] * len(self.values), _launch_nothing
+            frame: Frame = [0] * self.code.words, _launch_nothing
         else:
             frame = self.code.frame(self.bound)
         zeroed = self.bound.zeroed
@@ -108,6 +109,6 @@ def compile_plan(
     plan: LaunchPlan = code.plan
 
     def prepare(arguments: Sequence[Argument], groups: tuple[int, ...] | None) -> Prepared:
-        return Prepared(code, bind(plan, arguments, groups), arguments)
+        return Prepared(code, bind(plan, arguments, groups, code.then), arguments)
 
     return prepare

@@ -1,7 +1,8 @@
 """Signatures as the runtime forms them: plain tuples, made from a call without the compiler.
 
 One entry a parameter, brackets first: ``("t", dtype, rank, contiguous, aligned, small)``,
-``("s", dtype)``, ``("c", kind, value)``. A tile kernel is told more of an array: a seventh part,
+``("s", dtype)``, ``("c", kind, value)``, and for a ``const`` array that a launch takes by value
+``("v", dtype, rank, small)``. A tile kernel is told more of an array: a seventh part,
 ``(sizes, hints, divisors, unit, pitches, buckets)``. They are JSON and cache keys as they
 stand; ``to_typed`` makes the compiler's own values when something is compiled.
 """
@@ -34,6 +35,10 @@ def tensor(
     dtype: str, rank: int, contiguous: bool, aligned: bool, small: bool = False
 ) -> Entry:  # fmt: skip
     return ("t", dtype, rank, contiguous, aligned, small)
+
+
+def by_value(dtype: str, rank: int, small: bool = False) -> Entry:
+    return ("v", dtype, rank, small)
 
 
 def scalar(dtype: str) -> Entry:
@@ -92,6 +97,10 @@ def to_typed(signature: Signature) -> tuple[Any, ...]:
                     DTYPES[dtype], rank, contiguous, aligned, sizes, hints, divisors, unit,
                     pitches, buckets,
                 ))  # fmt: skip
+            case ("v", dtype, rank, small):
+                typed.append(TensorArgument(
+                    DTYPES[dtype], rank, True, True, small=small, value=True
+                ))  # fmt: skip
             case ("s", dtype):
                 typed.append(ScalarArgument(DTYPES[dtype]))
             case (_, kind, value):
@@ -106,6 +115,8 @@ def from_typed(signature: tuple[Any, ...]) -> Signature:
     entries: list[Entry] = []
     for argument in signature:
         match type(argument).__name__:
+            case "TensorArgument" if argument.value:
+                entries.append(by_value(argument.dtype.name, argument.rank, argument.small))
             case "TensorArgument":
                 entries.append(tensor(argument.dtype.name, argument.rank, argument.contiguous,
                                       argument.aligned, argument.small))  # fmt: skip
@@ -124,6 +135,8 @@ def text(signature: Signature) -> str:
     for entry in signature:
         if entry[0] == "t":
             words.append(_tensor_text(entry))
+        elif entry[0] == "v":
+            words.append(f"const {entry[1]}[{entry[2]}]{' small' if entry[3] else ''}")
         elif entry[0] == "s":
             words.append(str(entry[1]))
         else:
@@ -158,7 +171,7 @@ def _parts(name: str, entry: Entry) -> list[tuple[str, Any]]:
     if entry[0] == "c":
         return [(f"the value of `{name}`", entry[2])]
     parts: list[tuple[str, Any]] = [(f"the element type of `{name}`", entry[1])]
-    if entry[0] == "t":
+    if entry[0] in ("t", "v"):
         parts.append((f"the layout of `{name}`", entry[2:6]))
     for facts in entry[6:] if entry[0] == "t" else ():
         sizes, hints, divisors, unit, pitches, _ = facts

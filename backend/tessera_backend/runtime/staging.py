@@ -53,6 +53,15 @@ class Staged:
         self.host[...] = target
 
 
+def in_hand(view: ArrayView, ordinal: int) -> Staged:
+    """A copy in host memory, row-major, that a launch on the device takes by value."""
+    host = as_numpy(view)
+    packed = np.array(host, order="C", copy=True).reshape(view.shape)
+    there = ArrayView(view.dtype, view.shape, row_major(view.shape), packed.ctypes.data, ordinal,
+                      True, packed)  # fmt: skip
+    return Staged(there, host, packed)
+
+
 def stage(view: ArrayView, ordinal: int, stream: int, name: str, kernel: str) -> Staged:
     """Copy a host array to a device, row-major."""
     from tessera_backend.device.driver import device

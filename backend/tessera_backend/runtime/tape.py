@@ -8,19 +8,21 @@ allocations and launches, and later calls do only these. Must not know the evalu
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tessera_backend.device.driver import device
-from tessera_backend.device.memory import DeviceMemory, fill_bytes
+from tessera_backend.device.memory import DeviceMemory, zero_function
+from tessera_backend.runtime.arena import Need, arena_of
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.device_array import DeviceArray
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.dtypes import TORCH_NAMES
 from tessera_backend.runtime.launch import Prepared
 from tessera_lang.record import dataclass, replace
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import U8, DType
 
 _TORCH_DTYPES = {ours: name.removeprefix("torch.") for name, ours in TORCH_NAMES.items()}
 
@@ -47,9 +49,16 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
+    """Memory that the function asked for when it had done ``born`` steps."""
+
     dtype: DType
     shape: tuple[int, ...]
     zeroed: bool
+    born: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.dtype.bytes * math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,84 +71,175 @@ class Step:
     numbers: tuple[tuple[int, int], ...]
     apart: tuple[tuple[int, int, int, int], ...]
 
-    def run(self, pointers: Sequence[int], stream: int) -> bool:
-        """Launch; False where written memory is shared and the launch must be refused."""
-        for p, q, low, high in self.apart:
-            if low < pointers[q] - pointers[p] < high:
-                return False
-        prepared = self.prepared
-        frame = prepared.pool.pop() if prepared.pool else prepared.frame()
-        block, fire = frame
-        for slot, base, offset in self.arrays:
-            block[slot] = pointers[base] + offset
-        for slot, bits in self.numbers:
-            block[slot] = bits
-        fire(stream)
-        prepared.pool.append(frame)
-        return True
-
 
 Maker = Callable[[Allocation, int, int], tuple[Any, int]]
 """Memory for an array on a device and stream, and its address."""
 
+Zero = Callable[[int, int, int], None]
+"""``zero(address, bytes, stream)``."""
+
+
+class _Rig:
+    """The launches of one call in the making, for one thread at a time. ``known`` are the
+    addresses that their blocks hold; most calls in a row have the same."""
+
+    __slots__ = ("fires", "known", "uses")
+
+    def __init__(self, roots: int) -> None:
+        self.known = [0] * roots
+        self.uses: list[list[tuple[Any, int, int]]] = [[] for _ in range(roots)]
+        self.fires: list[Callable[[int], None]] = []
+
+    def run(self, pointers: Sequence[int], stream: int) -> None:
+        known = self.known
+        if pointers != known:
+            for root, pointer in enumerate(pointers):
+                if pointer != known[root]:
+                    known[root] = pointer
+                    for block, slot, offset in self.uses[root]:
+                        block[slot] = pointer + offset
+        for fire in self.fires:
+            fire(stream)
+
 
 class Tape:
-    """The steps of one function for one layout. Bases are the arguments, then what is
-    allocated, in order; ``result`` is made of handles."""
+    """The steps of one function for one layout.
 
-    def __init__(self) -> None:
+    While it records, bases are the arguments and what is allocated, in order. A call later
+    has ``roots``: the arguments, the memory of results, and one block for all that no caller
+    sees. Nothing is kept from one call to the next, so memory is used as its library means it:
+    by stream, within a recording of a graph, given back when the call is over.
+    """
+
+    def __init__(self, zero: Zero) -> None:
         self.inputs = 0
         self.allocations: list[Allocation] = []
         self.steps: list[Step] = []
         self.result: object = None
-        # Memory that no caller sees, by stream: work of one stream is done in order, and a
-        # call takes its memory out of the pool while it launches.
-        self._scratch: dict[int, list[list[tuple[Any, int]]]] = {}
-        self._fresh: list[tuple[int, Allocation]] = []
-        self._reused: list[tuple[int, Allocation]] = []
+        # The root that the result is, where it is all of memory in its own shape.
+        self.whole = 0
+        self._zero = zero
+        self._rigs: list[_Rig] = []
+        self._fresh: list[Allocation] = []
+        self._block: Allocation | None = None
+        self._places: list[tuple[int, int]] = []
+        self._fills: list[tuple[int, int, int, int]] = []
+        self._apart: list[tuple[int, int, int, int]] = []
+        self._watched: list[Prepared] = []
 
     def close(self, result: object) -> None:
-        """The recording is complete: tell results from scratch memory."""
-        self.result = result
-        seen = {handle.base for handle in _handles(result)}
-        for at, wanted in enumerate(self.allocations):
-            base = self.inputs + at
-            kept = base in seen or wanted.zeroed
-            (self._fresh if kept else self._reused).append((base, wanted))
-        # The one result that is all of its memory is allocated in its own shape.
-        if isinstance(result, Handle) and result.offset == 0 and result.contiguous:
-            self._fresh = [
-                (base, replace(wanted, shape=result.shape))
-                if base == result.base and _count(wanted.shape) == _count(result.shape)
-                else (base, wanted)
-                for base, wanted in self._fresh
-            ]
+        """The recording is complete: tell results from other memory, and find its places."""
+        handles = _handles(result)
+        seen = {handle.base for handle in handles}
+        self._places = [(base, 0) for base in range(self.inputs)]
+        self._places += [(-1, 0)] * len(self.allocations)
+        last = {base: at for at, step in enumerate(self.steps) for _, base, _ in step.arrays}
+        needs: list[Need] = []
+        for base, wanted in enumerate(self.allocations, self.inputs):
+            if base not in seen:
+                until = max(last.get(base, 0), wanted.born)
+                needs.append(Need(base, wanted.bytes, wanted.zeroed, wanted.born, until))
+                continue
+            root = self.inputs + len(self._fresh)
+            self._places[base] = root, 0
+            if wanted.zeroed and wanted.bytes:
+                self._fills.append((wanted.born, root, 0, wanted.bytes))
+            self._fresh.append(_shaped(replace(wanted, zeroed=False), base, handles))
+        arena = arena_of(needs)
+        root = self.inputs + len(self._fresh)
+        for base, offset in arena.offsets.items():
+            self._places[base] = root, offset
+        self._fills += [(step, root, offset, size) for step, offset, size in arena.fills]
+        if arena.size:
+            self._block = Allocation(U8, (arena.size,), False)
+        self.result = _moved(result, self._places)
+        if isinstance(self.result, Handle) and self.result.base >= self.inputs:
+            made = self._fresh[self.result.base - self.inputs]
+            whole = self.result.contiguous and self.result.shape == made.shape
+            self.whole = self.result.base if whole else 0
+        # What is allocated lies apart from all else, and parts of one argument do not move.
+        self._apart = [
+            pair for step in self.steps for pair in step.apart
+            if pair[0] != pair[1] and max(pair[:2]) < self.inputs
+        ]  # fmt: skip
+        flags = {id(step.prepared.flags): step.prepared for step in self.steps}
+        self._watched = list(flags.values())
 
     def play(
         self, pointers: list[int], owners: list[Any], ordinal: int, stream: int, make: Maker
     ) -> bool:
-        """Do the steps again; the lists hold the arguments and get what is allocated. False
-        where arguments share memory that is written."""
-        for _ in self.allocations:
-            pointers.append(0)
-            owners.append(None)
-        for base, wanted in self._fresh:
-            owners[base], pointers[base] = make(wanted, ordinal, stream)
-        pool = self._scratch.setdefault(stream, [])
-        scratch = pool.pop() if pool else [make(a, ordinal, stream) for _, a in self._reused]
-        for (base, _), (_, pointer) in zip(self._reused, scratch, strict=True):
-            pointers[base] = pointer
-        for step in self.steps:
-            if not step.run(pointers, stream):
+        """Do the steps again; the lists hold the arguments and get the results. False where
+        arguments share memory that is written."""
+        for p, q, low, high in self._apart:
+            if low < pointers[q] - pointers[p] < high:
                 return False
-        pool.append(scratch)
+        for wanted in self._fresh:
+            owner, pointer = make(wanted, ordinal, stream)
+            owners.append(owner)
+            pointers.append(pointer)
+        # Lives until all is launched: work of this stream that gets the memory then comes later.
+        block = None
+        if self._block is not None:
+            block, pointer = make(self._block, ordinal, stream)
+            pointers.append(pointer)
+        try:
+            rig = self._rigs.pop()
+        except IndexError:
+            rig = self._rig()
+        rig.run(pointers, stream)
+        self._rigs.append(rig)
+        del block
         return True
+
+    def _rig(self) -> _Rig:
+        rig = _Rig(self.inputs + len(self._fresh) + (self._block is not None))
+        fills = sorted(self._fills)
+        for at, step in enumerate(self.steps):
+            while fills and fills[0][0] <= at:
+                rig.fires.append(self._filling(rig, *fills.pop(0)[1:]))
+            block, fire = step.prepared.frame()
+            for slot, bits in step.numbers:
+                block[slot] = bits
+            for slot, base, offset in step.arrays:
+                root, start = self._places[base]
+                rig.uses[root].append((block, slot, start + offset))
+            rig.fires.append(fire)
+        rig.fires += [self._filling(rig, *fill[1:]) for fill in fills]
+        return rig
+
+    def _filling(self, rig: _Rig, root: int, offset: int, size: int) -> Callable[[int], None]:
+        zero, known = self._zero, rig.known
+
+        def fill(stream: int) -> None:
+            zero(known[root] + offset, size, stream)
+
+        return fill
 
     def report_faults(self) -> None:
         """Raise what an earlier launch reported."""
-        for step in self.steps:
-            if step.prepared.flags != step.prepared.quiet:
-                step.prepared.code.report()
+        for prepared in self._watched:
+            if prepared.flags != prepared.quiet:
+                prepared.code.report()
+
+
+def _shaped(wanted: Allocation, base: int, handles: Sequence[Handle]) -> Allocation:
+    """In the shape of a result that is all of this memory, so that no view of it is needed."""
+    size = math.prod(wanted.shape)
+    for handle in handles:
+        there = handle.base == base and handle.offset == 0 and handle.dtype == wanted.dtype
+        if there and handle.contiguous and math.prod(handle.shape) == size:
+            return replace(wanted, shape=handle.shape)
+    return wanted
+
+
+def _moved(result: object, places: Sequence[tuple[int, int]]) -> object:
+    """A result whose handles count roots."""
+    if isinstance(result, Handle):
+        return replace(result, base=places[result.base][0])
+    if isinstance(result, (tuple, list)):
+        items = cast("tuple[object, ...]", result)
+        return tuple(_moved(item, places) for item in items)
+    return result
 
 
 def _handles(result: object) -> list[Handle]:
@@ -149,13 +249,6 @@ def _handles(result: object) -> list[Handle]:
         items = cast("tuple[object, ...]", result)
         return [handle for item in items for handle in _handles(item)]
     return []
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count
 
 
 # --- memory for results ----------------------------------------------------------------------
@@ -179,13 +272,10 @@ def _torch_maker(zeroed: bool, dtype: str, ordinal: int) -> Callable[[tuple[int,
 
 def make_own(wanted: Allocation, ordinal: int, stream: int) -> tuple[Any, int]:
     """Memory of ours."""
-    target = device(ordinal)
-    size = wanted.dtype.bytes
-    for n in wanted.shape:
-        size *= n
+    target, size = device(ordinal), wanted.bytes
     memory = DeviceMemory(target, size, stream)
     if wanted.zeroed:
-        fill_bytes(target, memory.pointer, 0, size, stream)
+        zero_function(target)(memory.pointer, size, stream)
     return memory, memory.pointer
 
 

@@ -104,6 +104,9 @@ class HostWorld:
     def shape(self, array: object) -> tuple[object, ...]:
         return cast("Array", array).shape
 
+    def device(self, array: object) -> str:
+        return "cpu" if self._device == HOST else "cuda"
+
     # --- making arrays ------------------------------------------------------------------
 
     def fill(

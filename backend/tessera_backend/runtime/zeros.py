@@ -26,13 +26,13 @@ def zeros_first(frame: Frame, zeroed: Sequence[tuple[int, int]], device: int) ->
         return block, on_the_host
 
     from tessera_backend.device.driver import device as cuda_device
-    from tessera_backend.device.memory import fill_bytes
+    from tessera_backend.device.memory import zero_function
 
-    target = cuda_device(device)
+    zero = zero_function(cuda_device(device))
 
     def on_the_device(stream: int) -> None:
         for slot, size in zeroed:
-            fill_bytes(target, block[slot], 0, size, stream)
+            zero(block[slot], size, stream)
         fire(stream)
 
     return block, on_the_device

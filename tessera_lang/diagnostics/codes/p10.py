@@ -12,6 +12,7 @@ _ROWS = (
     Code(
         "P1005", "kernel-not-seen", "Nothing says for which arguments a kernel is to be looked at."
     ),
+    Code("P1006", "constant-array", "Where lanes read a `const` array from."),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -15,6 +15,7 @@ _ROWS = (
     Code("T0012", "malformed-number", "A number is not written as numbers are."),
     Code("T0013", "bad-escape", "A backslash in a string starts no escape."),
     Code("T0014", "malformed-f-string", "A field of an f-string is not well formed."),
+    Code("T0015", "reordered-text", "A character shows the text in another order than it is read."),
     Code("T0020", "tab-indentation", "Indentation contains a tab."),
     Code("T0021", "wrong-dedent", "A line's indentation matches no block around it."),
     Code("T0022", "unexpected-indent", "A line is indented, but no block was opened."),

@@ -20,7 +20,7 @@ _ROWS = (
     ),
     Code("T0311", "bad-axis", "An axis is not known at compile time or does not exist."),
     Code("T0312", "unbound-size", "A size is used in arithmetic and never bound by a shape."),
-    Code("T0313", "bad-condition", "A `where` condition does not compare sizes."),
+    Code("T0313", "bad-condition", "A `where` condition is of nothing that a launch knows."),
     Code("T0314", "bad-registers", "The number of registers of a lane is outside the limits."),
     Code("T0315", "own-array-room", "The arrays of a lane take more memory than it has."),
 )  # fmt: skip

@@ -125,18 +125,28 @@ def _ir(session: Session, path: str, chosen: Choice, stage: str, how: tuple[str,
     """The IR of a level. That of a lane kernel is one for all targets."""
     from tessera_lang.ir.printer import print_program
 
-    program = None
     if stage == "schedule":
-        program = _schedule(session, path, chosen, how)
+        programs = _schedule(session, path, chosen, how)
     elif is_tile_kernel(session, path, chosen.name):
-        machine = machine_for(session, *how)
-        program, _ = session.tile(path, chosen.name, chosen.signature, machine)
+        programs = _tiles(session, path, chosen, how)
     else:
-        program, _ = session.tile(path, chosen.name, chosen.signature)
-    return print_program(program).rstrip("\n") + "\n"
+        programs = (session.tile(path, chosen.name, chosen.signature)[0],)
+    return "\n".join(print_program(p).rstrip("\n") + "\n" for p in programs)
 
 
-def _schedule(session: Session, path: str, chosen: Choice, how: tuple[str, str]) -> Program:
+def _tiles(
+    session: Session, path: str, chosen: Choice, how: tuple[str, str]
+) -> tuple[Program, ...]:
+    """Tile IR of a tile kernel for a machine, one for each launch of a call."""
+    machine = machine_for(session, *how)
+    session.tile(path, chosen.name, chosen.signature, machine)  # raises where it is refused
+    made = session.for_machine(path, chosen.name, chosen.signature, machine)
+    return tuple(launch.lowered[0] for launch in made.launches if launch.lowered is not None)
+
+
+def _schedule(
+    session: Session, path: str, chosen: Choice, how: tuple[str, str]
+) -> tuple[Program, ...]:
     """Schedule IR as built, or as decided where a target or an architecture is named."""
     if not is_tile_kernel(session, path, chosen.name):
         raise click.UsageError(f"{chosen.name} is a lane kernel: it has no schedule.")
@@ -145,4 +155,4 @@ def _schedule(session: Session, path: str, chosen: Choice, how: tuple[str, str])
     machine = machine_for(session, *how)
     made = session.for_machine(path, chosen.name, chosen.signature, machine)
     show(session, made.remarks)
-    return made.schedule
+    return tuple(launch.schedule for launch in made.launches)

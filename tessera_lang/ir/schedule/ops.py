@@ -42,6 +42,8 @@ _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned l
 _FILLED = _optional("filled", "bool")  # the zeros beyond the extents are looked at
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 _EARLY = _optional("early", "bool")  # for the next iteration of a group that stays
+_KEPT = _optional("kept", "bool")  # once, for all iterations of a group that stays
+_AGAIN = _optional("again", "bool")  # from shared memory, behind each reduction once more
 _HINT = _optional("hint", "str", ("first", "last"))  # what the second-level cache is to evict
 
 _OPS = [
@@ -70,7 +72,10 @@ _OPS = [
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
         "load", ("view", "numbers..."), "schedule_load",
-        attributes=(*_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _HINT, _FILLED), effect="read",
+        attributes=(
+            *_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _KEPT, _AGAIN, _HINT, _FILLED,
+        ),
+        effect="read",
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
@@ -95,6 +100,7 @@ _OPS = [
         attributes=(
             AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int"),
             _optional("across", "int"),  # groups of a cluster that hold a part each
+            _optional("begun", "bool"),  # sent to them before the iteration that takes the result
         ),
     ),
     OpDef(

@@ -12,7 +12,7 @@ from typing import cast
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower import operators
-from tessera_lang.lower.ast_to_schedule import exits
+from tessera_lang.lower.ast_to_schedule import exits, whole
 from tessera_lang.lower.ast_to_schedule.exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
 from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node
@@ -175,7 +175,8 @@ def _branch(
     if any(exits.may_leave(s.typed, x, leaving.loop) for side in sides for x in side):
         live |= leaving.needed
     changed = [x for x in assigned(s.typed, sides[0] + sides[1]) if x in live]
-    changed = [x for x in (*changed, *leaving.hidden) if _begin(s, x, span)]
+    candidates = (*changed, *_hidden(s))
+    changed = [x for x in candidates if not whole.is_whole(s.tiles.get(x)) and _begin(s, x, span)]
     before = snapshot(s)
     with s.b.region() as first:
         block(s, sides[0])
@@ -185,7 +186,14 @@ def _branch(
     with s.b.region() as second:
         block(s, sides[1])
         _settle(s, changed, span)
-    _join(s, span, condition, changed, (first, then), (second, snapshot(s)))
+    other = snapshot(s)
+    chosen = whole.chosen(candidates, before.tiles, then.tiles, other.tiles)
+    if chosen:
+        whole.bring_out(s, (first, second), span)
+    _join(s, span, condition, changed, (first, then), (second, other))
+    for local in chosen:
+        s.tiles[local] = whole.choose(s, condition, then.tiles.get(local), other.tiles.get(local))
+    changed += chosen
     for kept, now in ((before.variables, s.low.frame.variables), (before.tiles, s.tiles)):
         for local in kept:  # nobody reads what only one side has made of it
             if local not in changed:
@@ -194,6 +202,11 @@ def _branch(
         scalar = isinstance(value, Value) and isinstance(value.type, DType)
         if scalar and local not in before.variables and local not in changed:
             del s.low.frame.variables[local]  # it is known inside of the branch only
+
+
+def _hidden(s: State) -> list[Local]:
+    """Flags and values of what can be left from here."""
+    return [x for leaving in exits.of_function(s.leaving) for x in leaving.hidden]
 
 
 def _settle(s: State, locals_: Sequence[Local], span: Span) -> None:
@@ -307,6 +320,8 @@ def _carried(s: State, node: ast.For | ast.While, own: Sequence[Local]) -> tuple
     needed = _needed(s, node)
     found = [x for x in assigned(s.typed, node.body) if x in needed and x not in own]
     found += [x for x in own if x in s.live.after.get(node, frozenset())]
+    if exits.returns(s.typed, node.body):
+        found += _hidden(s)
     return tuple(x for x in dict.fromkeys(found) if _begin(s, x, node.span))
 
 
@@ -337,7 +352,7 @@ def _attempts(
 def _will_write(s: State, body: tuple[ast.Stmt, ...]) -> None:
     """What a loop writes is no longer what it was before it, from its first iteration on."""
     for target in stored(s.typed, body):
-        view = s.view(target)
+        view = s.array(target)
         if view is not None:
             s.wrote(view, target.span)
 

@@ -25,18 +25,18 @@ Statements = tuple[ast.Stmt, ...]
 class Leaving:
     """What can be left: a loop, or (without ``loop``) a function. ``skipped`` is set where the
     rest is not to run any more, ``broken`` where the loop is over; None where nothing asks.
-    ``needed``: variables that are read where it is left. ``value``: what a function returns."""
+    ``needed``: variables that are read where it is left. ``values``: what a function returns."""
 
     loop: bool
     needed: frozenset[Local] = frozenset()
     skipped: Local | None = None
     broken: Local | None = None
-    value: Local | None = None
+    values: tuple[Local, ...] = ()
 
     @property
     def hidden(self) -> tuple[Local, ...]:
         """Variables that stand in no program."""
-        found = (self.skipped, self.broken, self.value)
+        found = (self.skipped, self.broken, *self.values)
         return tuple(x for x in found if x is not None)
 
 
@@ -50,25 +50,38 @@ def leaving_of_loop(typed: TypedFunction, body: Statements, needed: frozenset[Lo
     return found
 
 
-def leaving_of_function(typed: TypedFunction, body: Statements, value: Local | None) -> Leaving:
+def leaving_of_function(typed: TypedFunction, body: Statements) -> Leaving:
     """The frame of a function with that body."""
-    found = Leaving(False, value=value)
+    found = Leaving(False)
     if _needs_flag(typed, body, False):
         found.skipped = Local("skipped", "variable", None)
     return found
 
 
-def leave(s: ast.Stmt, leaving: Leaving, frame: Frame, b: Emitter) -> None:
-    """An exit: the flags it sets."""
-    flags = [leaving.skipped, leaving.broken if isinstance(s, ast.Break) else None]
-    for flag in flags:
-        if flag is not None:
-            frame.variables[flag] = b.constant(True, BOOL)
+def leave(s: ast.Stmt, frames: Sequence[Leaving], frame: Frame, b: Emitter) -> None:
+    """An exit: the flags it sets. ``frames`` are those of the function, the innermost last."""
+    left = frames if isinstance(s, ast.Return) else frames[-1:]
+    for leaving in left:
+        over = None if isinstance(s, ast.Continue) else leaving.broken
+        for flag in (leaving.skipped, over):
+            if flag is not None:
+                frame.variables[flag] = b.constant(True, BOOL)
+
+
+def of_function(frames: Sequence[Leaving]) -> Sequence[Leaving]:
+    """What can be left in the innermost function: the function, and the loops around."""
+    first = max(i for i, leaving in enumerate(frames) if not leaving.loop)
+    return frames[first:]
+
+
+def returns(typed: TypedFunction, body: Statements) -> bool:
+    """Whether a function may be left in these statements, inside of loops too."""
+    return any(_walk(typed, body, lambda s: isinstance(s, ast.Return)))
 
 
 def breaks(typed: TypedFunction, body: Statements) -> bool:
-    """Whether a loop with that body has a ``break``."""
-    return any(_walk(typed, body, lambda s: isinstance(s, ast.Break)))
+    """Whether a loop with that body may be over before its time."""
+    return any(_walk(typed, body, lambda s: isinstance(s, ast.Break | ast.Return)))
 
 
 def may_leave(typed: TypedFunction, s: ast.Stmt, in_loop: bool) -> bool:
@@ -102,15 +115,13 @@ def chosen(typed: TypedFunction, s: ast.If) -> Statements | None:
 
 
 def _is_exit(s: ast.Stmt, in_loop: bool) -> bool:
-    if isinstance(s, ast.Return):
-        return not in_loop
-    return in_loop and isinstance(s, ast.Break | ast.Continue)
+    return isinstance(s, ast.Return) or (in_loop and isinstance(s, ast.Break | ast.Continue))
 
 
 def _walk(
     typed: TypedFunction, body: Sequence[ast.Stmt], test: Callable[[ast.Stmt], bool]
 ) -> list[bool]:
-    """The test on each statement of a body outside of loops in it."""
+    """The test on each statement of a body; of loops in it, whether the function is left there."""
     found: list[bool] = []
     for s in body:
         found.append(test(s))
@@ -120,6 +131,8 @@ def _walk(
                 found += _walk(typed, s.body + s.orelse if side is None else side, test)
             case ast.With():
                 found += _walk(typed, s.body, test)
+            case ast.For() | ast.While():
+                found.append(returns(typed, s.body))
             case _:
                 pass
     return found
@@ -133,6 +146,8 @@ def _needs_flag(typed: TypedFunction, body: Statements, in_loop: bool) -> bool:
             return False
         if not may_leave(typed, s, in_loop):
             continue
+        if isinstance(s, ast.For | ast.While):
+            return bool(rest)
         if isinstance(s, ast.With):
             return bool(rest) or _needs_flag(typed, s.body, in_loop)
         assert isinstance(s, ast.If)

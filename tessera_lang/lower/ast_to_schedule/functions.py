@@ -31,7 +31,9 @@ from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.target.plan import Condition
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType
+from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
@@ -81,11 +83,12 @@ def call(s: State, e: ast.Call) -> Node | None:
 
 
 def results(s: State, e: ast.Call) -> tuple[Node, ...] | None:
-    """What a function of the program gives that returns several tiles; None for other calls."""
+    """What a function of tiles gives that returns several values; None for other calls."""
     instance = s.typed.calls.get(e)
     if instance is None or not isinstance(instance.returns, TupleType):
         return None
-    if not any(isinstance(t, Tile) for t in instance.returns.items):
+    given = [s.typed.types.get(a) for a in e.arguments]
+    if not any(isinstance(t, Tensor | Tile) for t in (*instance.returns.items, *given)):
         return None
     found = inline.function(s, e, instance)
     return found if isinstance(found, tuple) else None
@@ -327,12 +330,25 @@ def _reduction(s: State, e: ast.Call, name: str) -> Node:
         dtype = x.dtype if x.dtype.bits != 8 or not x.dtype.is_float else F32
     x = combine.cast(s, x, dtype)
     axes = range(len(x.axes)) if axis is None else (axis,)
+    if e in s.typed.nonempty:
+        _has_elements(s, e, name, x.axes[axis or 0].extent)
     if name == "var":
         return _variance(s, x, list(axes), dtype, e.span)
     found = x
     for at in reversed(axes):
         found = reduced(s, _KINDS[name], found, at, e.span)
     return _mean(s, found, x, list(axes), dtype) if name == "mean" else found
+
+
+def _has_elements(s: State, e: ast.Call, name: str, count: Value) -> None:
+    """The launch sees to it where it knows how many there are, and the call is surely reached."""
+    extent, always = s.typed.nonempty[e]
+    if always and symbols_of(extent) <= s.low.symbols.keys():
+        place = s.low.position(e.span)
+        s.low.conditions.append(Condition(extent, ">=", 1, f"{extent} >= 1", place))
+        return
+    site = s.low.site("assert", e.span, name, shown=f"`op.{name}` of no elements")
+    s.b.assertion(s.b.cmp("gt", count, s.b.number(0)), site)
 
 
 def _mean(s: State, total: Node, x: Node, axes: list[int], dtype: DType) -> Node:

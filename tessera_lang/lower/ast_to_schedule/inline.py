@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import combine, control
-from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function
+from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function, of_function
 from tessera_lang.lower.ast_to_schedule.nodes import Node
 from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.ast_to_schedule.whole import is_whole
 from tessera_lang.lower.calls import apply_function, decided, default_of, returns_last
+from tessera_lang.lower.conditions import require
 from tessera_lang.lower.context import Frame, Unsupported
 from tessera_lang.lower.sizes import size_value
 from tessera_lang.lower.statements import settled
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
+from tessera_lang.types.type import NONE, Tensor, Tile, TupleType, Type
 
 Results = Node | tuple[Node, ...] | None
 
@@ -51,46 +53,79 @@ def function(s: State, e: ast.Call, instance: TypedFunction) -> Results:
         if len(numbers) == len(arguments):
             found = apply_function(s.low, instance, numbers)
             return None if isinstance(found, tuple) else combine.number(found)
-    if not returns_last(body) and not isinstance(instance.returns, Tile | Scalar):
-        help_text = "give the function one `return`, as its last statement"
-        raise Unsupported(e.span, f"`{instance.declaration.name}` with several ways out", help_text)
     return _run(s, inner, body)
 
 
 def _run(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Results:
     outer, s.low.frame = s.low.frame, inner
     s.frames.append(inner)
-    value = Local("result", "variable", None)
-    leaving = leaving_of_function(inner.typed, body, None)
+    leaving = leaving_of_function(inner.typed, body)
     clear(leaving.skipped, inner, s.b)
-    if not returns_last(body):
-        leaving.value = value
-        control.begin(s, value, inner.typed.returns, inner.typed.declaration.name_span)
     s.leaving.append(leaving)
     try:
-        if leaving.value is not None:
-            s.block(body)
-            found = s.tiles.get(value) or inner.variables[value]
-        else:
-            tail = body[-1] if body and isinstance(body[-1], ast.Return) else None
-            s.block(body[:-1] if tail is not None else body)
-            if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
-                return None
-            returns = inner.typed.returns
-            if isinstance(tail.value, ast.TupleExpr) and isinstance(returns, TupleType):
-                parts = zip(tail.value.items, returns.items, strict=True)
-                return tuple(_result(s, item, t) for item, t in parts)
-            found = s.evaluate(tail.value)
-            if isinstance(found, tuple):
-                raise Unsupported(tail.span, "this as a result of a function of tiles")
-        if isinstance(found, Value):
-            return combine.number(found)
-        assert not isinstance(found, tuple)
-        return combine.converted(s, found, inner.typed.returns)
+        require(s.low, inner.typed)
+        if returns_last(body):
+            return _one_way(s, inner, body)
+        leaving.values = _begin(s, inner.typed)
+        s.block(body)
+        found = tuple(_kept(s, inner, value) for value in leaving.values)
+        return found if isinstance(inner.typed.returns, TupleType) else found[0] if found else None
     finally:
         s.leaving.pop()
         s.frames.pop()
         s.low.frame = outer
+
+
+def _one_way(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Results:
+    """The value of a function that is left at its end."""
+    tail = body[-1] if body and isinstance(body[-1], ast.Return) else None
+    s.block(body[:-1] if tail is not None else body)
+    if tail is None or tail.value is None or isinstance(tail.value, ast.NoneLit):
+        return None
+    returns = inner.typed.returns
+    if isinstance(tail.value, ast.TupleExpr) and isinstance(returns, TupleType):
+        parts = zip(tail.value.items, returns.items, strict=True)
+        return tuple(_result(s, item, t) for item, t in parts)
+    found = s.evaluate(tail.value)
+    if isinstance(found, tuple):
+        raise Unsupported(tail.span, "this as a result of a function of tiles")
+    if isinstance(found, Value):
+        return combine.number(found)
+    return combine.converted(s, found, returns)
+
+
+# --- several ways out ------------------------------------------------------------------------
+
+
+def _types(typed: TypedFunction) -> tuple[Type, ...]:
+    """What a function gives: one type a result."""
+    returns = typed.returns
+    if returns is None or returns == NONE:
+        return ()
+    return returns.items if isinstance(returns, TupleType) else (returns,)
+
+
+def _begin(s: State, typed: TypedFunction) -> tuple[Local, ...]:
+    """Variables for what a function gives, whichever way it is left."""
+    span = typed.declaration.name_span
+    found: list[Local] = []
+    for t in _types(typed):
+        value = Local("result", "variable", None)
+        control.begin(s, value, t, span)
+        found.append(value)
+    return tuple(found)
+
+
+def _kept(s: State, inner: Frame, value: Local) -> Node:
+    """What a variable of ``_begin`` holds where the function has been left."""
+    node = s.tiles.get(value)
+    if node is not None:
+        return node
+    number = inner.variables.get(value)
+    if not isinstance(number, Value):
+        what = "a whole-tensor value that is returned from inside of a loop"
+        raise Unsupported(inner.typed.declaration.name_span, what, "store it into an array")
+    return combine.number(number)
 
 
 def _result(s: State, e: ast.Expr, t: Type) -> Node:
@@ -110,14 +145,21 @@ def settled_number(s: State, value: Value, t: Type) -> Value:
 
 
 def give_back(s: State, e: ast.Expr) -> None:
-    """``return e`` in a function with several ways out: what it gives is kept in a variable."""
-    value = s.leaving[-1].value
-    assert value is not None
-    found = s.evaluate(e)
-    if isinstance(found, tuple):
-        raise Unsupported(e.span, "several results of a function of tiles")
-    if isinstance(found, Value) and not isinstance(s.typed.returns, Tile):
-        s.low.frame.variables[value] = settled(s.low, found, s.typed.returns)
-        return
-    node = combine.number(found) if isinstance(found, Value) else found
-    s.tiles[value] = s.held(combine.converted(s, node, s.typed.returns), e.span)
+    """``return e`` in a function with several ways out: what it gives is kept in variables."""
+    values, types = of_function(s.leaving)[0].values, _types(s.typed)
+    items = e.items if isinstance(e, ast.TupleExpr) else (e,)
+    if len(items) != len(values):
+        raise Unsupported(e.span, "several results as one value", "write `return a, b`")
+    for value, found, t in zip(values, [s.evaluate(item) for item in items], types, strict=True):
+        if isinstance(found, tuple):
+            raise Unsupported(e.span, "a tuple in a tuple of tiles")
+        if isinstance(found, Value) and not isinstance(t, Tile):
+            s.low.frame.variables[value] = settled(s.low, found, t)
+            continue
+        node = combine.converted(s, combine.number(found) if isinstance(found, Value) else found, t)
+        if is_whole(node):
+            s.tiles[value] = node
+        elif isinstance(t, Tile | Tensor):
+            s.tiles[value] = s.held(node, e.span)
+        else:
+            s.low.frame.variables[value] = settled(s.low, combine.scalar_of(s, node), t)

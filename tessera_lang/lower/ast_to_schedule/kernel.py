@@ -56,7 +56,7 @@ def lower_tile_kernel(
     with builder.region() as body:
         frame.open()
         _open_results(state, frame, info)
-        state.leaving.append(leaving_of_function(typed, typed.declaration.body, None))
+        state.leaving.append(leaving_of_function(typed, typed.declaration.body))
         clear(state.leaving[-1].skipped, lowering.frame, builder)
         lower_block(state, typed.declaration.body)
         builder.return_()
@@ -211,7 +211,9 @@ def _plan(
         grid=None,
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
-        conditions=(*conditions.conditions(lowering, info.conditions), *agreed),
+        conditions=(
+            *conditions.conditions(lowering, info.conditions), *lowering.conditions, *agreed,
+        ),
         results=tuple(
             ResultPlan(dtype.name, dims, i in zeroed)
             for i, (dtype, dims) in enumerate(info.results)

@@ -189,11 +189,30 @@ def assigned(typed: TypedFunction, statements: Sequence[ast.Stmt]) -> tuple[Loca
 
 
 def stored(typed: TypedFunction, statements: Sequence[ast.Stmt]) -> tuple[ast.Expr, ...]:
-    """Arrays that these statements write into: what stands before the brackets."""
+    """Arrays that these statements write into, or functions they call: what names them."""
     found: list[ast.Expr] = []
     for n in nodes(tuple(statements)):
         if isinstance(n, ast.Assign | ast.AugmentedAssign) and isinstance(n.target, ast.Subscript):
             value = n.target.value
             if isinstance(typed.types.get(value), Tensor):
                 found.append(value)
+        elif isinstance(n, ast.Call) and (instance := typed.calls.get(n)) is not None:
+            found += _given_to_write(typed, n, instance)
     return tuple(found)
+
+
+def _given_to_write(
+    typed: TypedFunction, call: ast.Call, instance: TypedFunction
+) -> list[ast.Expr]:
+    """Arguments for the parameters that a function may write."""
+    named = zip(instance.parameters, instance.parameter_types, strict=True)
+    writable = {p.name for p, t in named if isinstance(t, Tensor) and t.mut}
+    given = zip(instance.declaration.parameters, typed.arguments.get(call, call.arguments),
+                strict=False)  # fmt: skip
+    found: list[ast.Expr] = []
+    for parameter, passed in given:
+        while isinstance(passed, ast.Subscript):
+            passed = passed.value
+        if passed is not None and parameter.name in writable:
+            found.append(passed)
+    return found

@@ -230,6 +230,9 @@ def part_of_array(
     A part of one element has no axes: the caller takes it as it needs it.
     """
     t = s.typed.types.get(e)
+    places = s.typed.types.get(e.items[0])
+    if isinstance(places, Tile) and len(places.axes) > 1:
+        return _looked_up(s, e, base), None
     shown = list(t.axes) if isinstance(t, Tile) else []
     work = _Slice(s, base, list(base.starts), shown, write, e.span)
     position = 0
@@ -258,6 +261,23 @@ def part_of_array(
     axes = tuple(one if a is None else work.axes[a] for a in work.along)
     places = [i for i, a in enumerate(work.along) if a is not None]
     return combine.with_axes(s, read, axes, places), inside
+
+
+def _looked_up(s: State, e: ast.Subscript, base: Read) -> Node:
+    """``table[places]`` of a small table: each element is compared with every place of it, and is
+    0 where there is none."""
+    places = s.node(e.items[0])
+    count, step = s.b.known(base.axes[0].extent), s.b.number(base.steps[0])
+    if not isinstance(count, int):
+        raise Unsupported(e.span, "a look-up in a table whose size is not known")
+    found: Node = combine.constant(s, 0, base.dtype)
+    for i in range(count):
+        at = s.b.add(base.starts[base.dims[0]], s.b.arithmetic("mul", s.b.number(i), step))
+        starts = tuple(at if d == base.dims[0] else v for d, v in enumerate(base.starts))
+        element = Read(base.view, starts, (), (), base.dtype, (), base.version, span=e.span)
+        here = combine.compared(s, "eq", places, combine.constant(s, i, places.dtype))
+        found = combine.select(s, here, element, found, s.typed.types.get(e))
+    return found
 
 
 def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value | None:

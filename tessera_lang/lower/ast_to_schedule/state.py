@@ -190,6 +190,12 @@ class State:
         value = self.low.frame.variables.get(symbol)
         return value if isinstance(value, Value) else None
 
+    def array(self, node: ast.Expr) -> Value | None:
+        """The array that a name is, or that it is a part of as a parameter."""
+        symbol = self.typed.symbols.get(node)
+        part = self.tiles.get(symbol) if isinstance(symbol, Local) else None
+        return part.view if isinstance(part, Read) else self.view(node)
+
     def scalar(self, value: Value, dtype: DType) -> Filled:
         return Filled(value, dtype, ())
 

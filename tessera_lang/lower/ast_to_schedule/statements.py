@@ -67,7 +67,7 @@ def _leave(s: State, statement: ast.Stmt, rest: tuple[ast.Stmt, ...]) -> None:
         return
     if isinstance(statement, ast.Return):
         _return(s, statement)
-    exits.leave(statement, s.leaving[-1], s.low.frame, s.b)
+    exits.leave(statement, exits.of_function(s.leaving), s.low.frame, s.b)
 
 
 def report(s: State, fault: Unsupported) -> None:

@@ -10,13 +10,11 @@ from collections.abc import Callable
 
 from tessera_lang.ir.core import Value, ViewType
 from tessera_lang.lower.ast_to_schedule import combine, functions, slices
-from tessera_lang.lower.ast_to_schedule.nodes import (
-    Filled,
-    Node,
-)
+from tessera_lang.lower.ast_to_schedule.nodes import Filled, Node, Read
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.context import Bound, Lowering, Unsupported
 from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DType
@@ -44,7 +42,7 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
             if isinstance(base, Tile) or (isinstance(base, Tensor) and s.view(e.value) is None):
-                return combine.scalar_of(s, node_of(s, e))
+                return combine.scalar_of(s, slices.subscript(s, e))
             if isinstance(e.value, ast.Attribute) and e.value.name == "shape":
                 return slices.size(s, e.value.value, e.items[0])
         if isinstance(e, ast.Name) and isinstance(t, Scalar):
@@ -123,13 +121,21 @@ def _name(s: State, e: ast.Name) -> Node:
     symbol = s.typed.symbols.get(e)
     if isinstance(symbol, Local):
         if symbol in s.tiles:
-            return s.tiles[symbol]
+            return _as_it_is_now(s, symbol, e)
         value = s.low.frame.variables.get(symbol)
         if isinstance(value, Value) and isinstance(value.type, ViewType):
             return slices.array(s, value, e.span, s.typed.coercions.get(e))
         if isinstance(value, Value) and isinstance(value.type, DType):
             return Filled(value, value.type, ())
     raise Unsupported(e.span, f"the name `{e.id}` as a tile")
+
+
+def _as_it_is_now(s: State, symbol: Local, e: ast.Name) -> Node:
+    """What a variable holds; an array that a function was given is what it is where it is read."""
+    node = s.tiles[symbol]
+    if symbol.kind != "parameter" or not isinstance(s.typed.types.get(e), Tensor):
+        return node
+    return replace(node, version=s.version(node.view)) if isinstance(node, Read) else node
 
 
 def _binary(s: State, e: ast.Binary) -> Node:

@@ -31,7 +31,7 @@ class Numbers:
         self._same: dict[Dim, Dim] = {}
         self._sizes: dict[Value, Dim] = {}
         for condition in plan.conditions:
-            if condition.comparison == "==":
+            if condition.comparison == "==" and not condition.others:
                 self._join(condition.left, condition.right)
         arguments = source.kernel.regions[0].arguments
         for argument, slot in zip(arguments, plan.slots, strict=False):

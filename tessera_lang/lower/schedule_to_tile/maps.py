@@ -113,10 +113,9 @@ class Maps:
         rank = self._rank(number)
         if rank != len(t.shape):
             raise NotTiled("a staged tile is of a view with other axes than its array")
-        axes = tuple(
-            self._axis(number, d, sizes, strides if not t.contiguous else ())
-            for d in range(rank)
-        )  # fmt: skip
+        if t.contiguous and self.plan.copy_of(number) is None:
+            return number, tuple(range(rank))  # row by row as the array, whatever names its sizes
+        axes = tuple(self._axis(number, d, sizes, strides) for d in range(rank))
         if sorted(axes) != list(range(rank)):
             raise NotTiled("a staged tile is of a view with other axes than its array")
         return number, axes

@@ -13,7 +13,10 @@ from tessera_lang.opt.schedule.map_grid import map_grid
 from tessera_lang.opt.schedule.privatize import privatize
 from tessera_lang.opt.schedule.tidy import tidy
 
-__all__ = ["schedule_passes"]
+__all__ = ["FIRST", "schedule_passes"]
+
+FIRST = (Pass("tidy", "schedule", "schedule", tidy),)
+"""What stands in front of the cut into launches."""
 
 
 def schedule_passes(remarks: list[Diagnostic]) -> tuple[Pass, ...]:

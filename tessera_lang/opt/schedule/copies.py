@@ -192,11 +192,9 @@ def _divisor(facts: Facts, number: int | None) -> int:
 
 
 def known_divisor(facts: Facts, number: int | None, value: Value) -> int:
-    """A power of two that divides a size or stride: from the launch, or a constant's own."""
-    constant = facts.constant(value)
-    if constant is not None:
-        return constant & -constant if constant else 1 << 20
-    return _divisor(facts, number)
+    """A power of two that divides a size or stride: from the launch, or of what it is computed
+    from."""
+    return max(_divisor(facts, number), divisor_of(value, facts))
 
 
 # --- extents ---------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tessera_lang.opt.schedule.early import load_early
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
+from tessera_lang.opt.schedule.load_before import load_before
 from tessera_lang.opt.schedule.narrow import narrow
 from tessera_lang.opt.schedule.overlap import overlap
 from tessera_lang.opt.schedule.pad import pad
@@ -43,9 +44,9 @@ def normalise(program: Program, context: Context) -> Program:
 
 
 _DECISIONS: tuple[Decide, ...] = (
-    normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, stage,
-    assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline, order_grid, persistent,
-    load_early, read_ahead, read_once, unroll, settle_staging, check_fit, peel, overlap,
+    normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, load_before,
+    stage, assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline, order_grid,
+    persistent, load_early, read_ahead, read_once, unroll, settle_staging, check_fit, peel, overlap,
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tessera_lang.opt.schedule.context import (
 from tessera_lang.opt.schedule.copies import access_of, pitch_reason
 from tessera_lang.opt.schedule.facts import Estimate, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.rows import WARP, held_bytes
+from tessera_lang.opt.schedule.slices import depends_on
 
 _WAVES = 2
 """Iterations of a group from which on it stays: the last one loads in vain."""
@@ -49,31 +50,69 @@ def load_early(program: Program, context: Context) -> Program:
     ]  # fmt: skip
     if not loads:
         return program
-    groups, stages = _ring(facts, loads, context)
+    kept = _kept(facts, facts.grid)
+    groups, stages = _ring(facts, loads, context, kept)
     attributes: dict[str, Attribute] = {"early": True}
+    marked: dict[Operation, dict[str, Attribute]] = {}
     if stages:
         attributes |= {"stage": "shared", "copy": "async", "stages": stages}
+        if AGAIN:
+            attributes["again"] = True
+        for load in kept:
+            marked[load.operation] = {"kept": True}
+            if KEEP == "shared" or (KEEP == "mixed" and load is not kept[0]):
+                marked[load.operation] |= {"stage": "shared", "copy": "async", "stages": 1}
+        if BEGIN and (stages > 2 or not AGAIN) and (first := _first(facts)) is not None:
+            marked[first] = {"begun": True}
     else:
         groups = _groups(kernel, sum(map(_bytes, loads)), context)
     lanes = WARP * _warps(kernel)
     registers = min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
     decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
-    kernel = with_attributes(kernel, {load.operation: attributes for load in loads})
+    marked |= {load.operation: attributes for load in loads}
+    kernel = with_attributes(kernel, marked)
     return with_kernel(program, with_decisions(kernel, decisions))
 
 
-def _ring(facts: Facts, loads: Sequence[Load], context: Context) -> tuple[int, int]:
+AGAIN, BEGIN, KEEP = False, False, ""
+
+
+def _kept(facts: Facts, grid: Operation) -> list[Load]:
+    """Loads that are the same in all iterations of a group: its part of a row is, as it stays in
+    its place of the cluster."""
+    if not KEEP:
+        return []
+    *others, _ = grid.regions[0].arguments
+    return [
+        load for load in facts.loads
+        if load.inside == (grid,) and not _is_written(load.view)
+        and not any(depends_on((*load.starts, *load.extents), one, facts) for one in others)
+    ]  # fmt: skip
+
+
+def _first(facts: Facts) -> Operation | None:
+    """The first reduction of a row, if groups share it."""
+    found = [o for o in facts.kernel.walk() if o.name.endswith("schedule.reduce")]
+    return found[0] if found and "across" in found[0].attributes else None
+
+
+def _ring(
+    facts: Facts, loads: Sequence[Load], context: Context, kept: Sequence[Load]
+) -> tuple[int, int]:
     """How many groups share a multiprocessor, and how many rows of each its shared memory takes;
     0 where asynchronous copies do not move them."""
     machine, row = context.machine, sum(map(_bytes, loads))
     groups = _groups(facts.kernel, 0, context)
+    there = _OTHER_BYTES
+    if KEEP in ("shared", "mixed"):
+        there += sum(map(_bytes, kept if KEEP == "shared" else kept[1:]))
     if not machine.has("cp_async"):
         return groups, 0
     if any(pitch_reason(access_of(x.operation), facts, "") for x in loads):
         return groups, 0
-    while groups > 1 and machine.shared_limit // groups < _LEAST_STAGES * row + _OTHER_BYTES:
+    while groups > 1 and machine.shared_limit // groups < _LEAST_STAGES * row + there:
         groups -= 1
-    stages = min(_MOST_STAGES, (machine.shared_limit // groups - _OTHER_BYTES) // row)
+    stages = min(_MOST_STAGES, (machine.shared_limit // groups - there) // row)
     return groups, stages if stages >= _LEAST_STAGES else 0
 
 

@@ -22,7 +22,7 @@ from tessera_lang.opt.schedule.accesses import (
     definitions_of,
 )
 from tessera_lang.opt.schedule.copies import is_result
-from tessera_lang.opt.schedule.nests import fused, joined, split
+from tessera_lang.opt.schedule.nests import fused, joined, split, sunk
 from tessera_lang.opt.schedule.sink import sink_conditions
 from tessera_lang.record import dataclass, replace
 
@@ -40,13 +40,10 @@ class Verdict:
 def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
     """``program`` with every axis mapped: at most one loop, at the top, is the grid."""
     (kernel,) = program.operations
-    kernel = replace(kernel, regions=(_joined(sink_conditions(kernel.regions[0])),))
-    kernel = _fuse(kernel)
+    kernel = arranged(kernel)
     region = kernel.regions[0]
     arrays = arrays_of(kernel)
     at = _candidate(region, arrays)
-    if at is None:
-        _remark_order(region, arrays, remarks)
     definitions = definitions_of(kernel)
     operations: list[Operation] = []
     for i, o in enumerate(region.operations):
@@ -56,6 +53,28 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
             operations.append(_in_order(o))
     made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
     return replace(program, operations=(made,))
+
+
+def arranged(kernel: Operation) -> Operation:
+    """The kernel with its loops as they are looked at: joined and fused where that is safe."""
+    joined_ = _joined(sink_conditions(kernel.regions[0]))
+    return _fuse(_turned(replace(kernel, regions=(joined_,))))
+
+
+def _turned(kernel: Operation) -> Operation:
+    """The kernel whose sums over loops around parts of their place are loops in each part: the
+    parts are independent, the terms of a sum are not."""
+    arrays, definitions = arrays_of(kernel), definitions_of(kernel)
+    region = kernel.regions[0]
+    out: list[Operation] = []
+    for o in region.operations:
+        made = sunk(o, arrays)
+        if made is None or any(v.grid for v in verdicts(o, definitions, arrays)):
+            out.append(o)
+            continue
+        found = verdicts(made, {**definitions, **definitions_of(made)}, arrays)
+        out.append(made if any(v.grid for v in found) else o)
+    return replace(kernel, regions=(Region(region.arguments, tuple(out)),))
 
 
 # --- which loop --------------------------------------------------------------------------------
@@ -79,26 +98,6 @@ def _candidate(region: Region, arrays: Mapping[Value, Value]) -> int | None:
         if i != writing[0] and any(a.array is w for a in accesses_in(o, arrays) for w in written):
             return None
     return writing[0]
-
-
-def _remark_order(region: Region, arrays: Mapping[Value, Value], remarks: list[Diagnostic]) -> None:
-    """Say that nothing is spread, where there is a loop that might have been."""
-    writing = [o for o in region.operations if _writes(o, arrays)]
-    places = [o for o in writing if o.span is not None]
-    if len(writing) < 2 or not places or not any(o.name == FOR for o in writing):
-        return
-    labels = [Label(o.span, "then this") for o in places[1:] if o.span is not None]
-    remarks.append(
-        Diagnostic(
-            "T0705",
-            "this kernel runs in one group: several of its statements write, one after the other",
-            places[0].span,
-            "first this",
-            severity="warning",
-            labels=tuple(labels),
-            helps=("a kernel is spread over the device where one loop does all of its writing",),
-        )
-    )
 
 
 def _in_order(o: Operation) -> Operation:

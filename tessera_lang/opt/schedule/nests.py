@@ -10,8 +10,9 @@ from typing import cast
 
 from tessera_lang.ir.core import Attribute, Operation, Region, Value
 from tessera_lang.ir.rewrite import replace_values
-from tessera_lang.opt.schedule.accesses import FOR
+from tessera_lang.opt.schedule.accesses import FOR, accesses_in
 from tessera_lang.opt.schedule.privatize import is_pure
+from tessera_lang.opt.schedule.tidy import is_silent
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import DType
 
@@ -39,41 +40,79 @@ def joined(o: Operation) -> Operation:
 
 
 def _join_once(outer: Operation) -> Operation | None:
-    (region,) = outer.regions
-    *operations, end = region.operations
-    loops = [x for x in operations if x.name == FOR]
-    numbers = [x for x in operations if x.name != FOR]
-    if len(loops) != 1 or outer.results or end.operands or not all(map(is_number, numbers)):
+    found = _loop_and_rest(outer)
+    if found is None:
         return None
-    (inner,) = loops
-    if inner.results or bool(inner.attributes.get("plain")) != bool(outer.attributes.get("plain")):
+    inner, numbers = found
+    if bool(inner.attributes.get("plain")) != bool(outer.attributes.get("plain")):
         return None
-    count = len(names_of(outer))
-    variables = region.arguments[:count]
+    variables = outer.regions[0].arguments[: len(names_of(outer))]
     moved = _tainted(numbers, variables)
-    if any(v in variables or v in moved for v in inner.operands):
+    if not all(map(is_number, numbers)) or any(
+        v in variables or v in moved for v in inner.operands
+    ):
         return None  # its bounds depend on the outer loop
-    if set(names_of(outer)) & set(names_of(inner)):
-        return None
     if any(x for x in numbers if not (set(x.results) <= moved)):
         return None  # numbers that belong in front of both loops: the builder puts them there
+    return _one_loop(outer, inner, numbers)
+
+
+def _loop_and_rest(outer: Operation) -> tuple[Operation, list[Operation]] | None:
+    """The only loop in a loop that carries nothing, as the loop around, and what else is there."""
+    *operations, end = outer.regions[0].operations
+    loops = [x for x in operations if x.name == FOR and not x.results]
+    if len(loops) != 1 or outer.results or end.operands:
+        return None
+    return loops[0], [x for x in operations if x is not loops[0]]
+
+
+def sunk(outer: Operation, arrays: Mapping[Value, Value]) -> Operation | None:
+    """A loop around one loop as one of more axes, with all that stands beside the inner loop in
+    each of its iterations; None where that may not be."""
+    if outer.name != FOR or (found := _loop_and_rest(outer)) is None:
+        return None
+    inner, rest = found
+    own = {v for x in rest for v in x.results}
+    own.update(outer.regions[0].arguments)
+    written = {a.array for a in accesses_in(inner, arrays) if a.writes}
+    read = {a.array for x in rest for a in accesses_in(x, arrays)}
+    if own.intersection(inner.operands) or written & read or not all(map(_is_quiet, rest)):
+        return None
+    return joined(_one_loop(outer, inner, rest))
+
+
+def _is_quiet(o: Operation) -> bool:
+    """Whether an operation may be done again, and what stands behind it may stand in front."""
+    return o.name == "tile.load" or is_silent(o)
+
+
+def _one_loop(outer: Operation, inner: Operation, rest: Sequence[Operation]) -> Operation:
+    """One loop over the axes of both; ``rest`` goes into its body."""
     body = Region(
-        (*region.arguments, *inner.regions[0].arguments),
-        (*numbers, *inner.regions[0].operations),
+        (*outer.regions[0].arguments, *inner.regions[0].arguments),
+        (*rest, *inner.regions[0].operations),
     )
     a, b = bounds_of(outer), bounds_of(inner)
     operands = tuple(v for x, y in zip(a, b, strict=True) for v in (*x, *y))
     attributes = {**inner.attributes, **outer.attributes}
-    attributes["axes"] = (*names_of(outer), *names_of(inner))
+    named = _apart(names_of(outer), names_of(inner))
+    attributes["axes"] = (*names_of(outer), *named.values())
     attributes["mapping"] = ("open",) * (len(operands) // 3)
-    promised = [
-        n
-        for x in (outer, inner)
-        for n in cast("tuple[str, ...]", x.attributes.get("independent", ()))
-    ]
+    promised = list(cast("tuple[str, ...]", outer.attributes.get("independent", ())))
+    promised += [named[n] for n in cast("tuple[str, ...]", inner.attributes.get("independent", ()))]
     if promised:
         attributes["independent"] = tuple(promised)
     return replace(outer, operands=operands, attributes=attributes, regions=(body,))
+
+
+def _apart(outer: Sequence[str], inner: Sequence[str]) -> dict[str, str]:
+    """Names for the inner axes of one loop that are not those of the outer ones."""
+    made: dict[str, str] = {}
+    for name in inner:
+        taken = {*outer, *inner[inner.index(name) + 1 :], *made.values()}
+        found = (name, *(f"{name}{k}" for k in range(2, len(taken) + 3)))
+        made[name] = next(n for n in found if n not in taken)
+    return made
 
 
 def is_number(o: Operation) -> bool:

@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.facts import PREFETCH, Estimate, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.facts import DOT, PREFETCH, Estimate, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.opt.schedule.split import parts_of, stream_of
 
@@ -46,7 +46,28 @@ def pipeline(program: Program, context: Context) -> Program:
         twice = kernel.attributes.get("roles") is not None and ring.bytes + SLOT_BARRIERS <= left
         left -= ring.bytes if twice else 0
         decisions.update({x.operation: {"stages": 2 if twice else 1} for x in ring.loads})
-    return with_kernel(program, with_attributes(kernel, decisions))
+    made = with_attributes(kernel, decisions)
+    _note_unfed(facts_of(made), context)
+    return with_kernel(program, made)
+
+
+def _note_unfed(facts: Facts, context: Context) -> None:
+    """Says of products of the asynchronous unit that no ring feeds them, and why."""
+    fed = {x.operation.result: x.operation.attributes.get("stages", 1) != 1
+           for x in facts.reads if x.operation.attributes.get("stage") == "shared"}  # fmt: skip
+    for o in facts.kernel.walk():
+        found = [fed[v] for v in o.operands if v in fed]
+        if found and not o.regions and o.name != DOT and len(o.results) == 1:
+            fed.setdefault(o.result, any(found))
+    for dot in facts.dots:
+        found = [fed[v] for v in (dot.a.value, dot.b.value) if v in fed]
+        if dot.operation.attributes.get("unit") != "wgmma" or any(found):
+            continue
+        why = (
+            "its factors are brought once" if found
+            else "both of its factors are computed here or loaded once"
+        )  # fmt: skip
+        context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)
 
 
 def one_stage_less(kernel: Operation, facts: Facts, context: Context) -> Operation | None:

@@ -163,7 +163,9 @@ def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
         if x.operation.name == GATHER or is_turned(x, facts) or ends_early(x, facts)
     ]  # fmt: skip
     single = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
-    if not staged or single:
+    if not staged:
+        return "no product reads a tile of an array, so there is nothing to move ahead"
+    if single:
         return "not every staged tile is moved by TMA or an asynchronous copy"
     if lanes and facts.kernel.attributes.get("async_copy") is False:
         return "`schedule.async_copy(False)`"

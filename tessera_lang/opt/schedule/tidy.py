@@ -27,7 +27,7 @@ def _region(region: Region, live: set[Value]) -> tuple[Region, set[Value]]:
     kept: list[Operation] = []
     changed = False
     for o in reversed(region.operations):
-        if not any(v in live for v in o.results) and _is_silent(o):
+        if not any(v in live for v in o.results) and is_silent(o):
             changed = True
             continue
         regions: list[Region] = []
@@ -45,7 +45,7 @@ def _region(region: Region, live: set[Value]) -> tuple[Region, set[Value]]:
     return Region(region.arguments, tuple(reversed(kept))), live
 
 
-def _is_silent(o: Operation) -> bool:
+def is_silent(o: Operation) -> bool:
     """Whether an operation does nothing but give its results."""
     definition = TILE_OPS.get(o.name) or SCHEDULE_OPS[o.name]
     if o.name in ("tile.floordiv", "tile.mod"):
@@ -60,7 +60,7 @@ def _is_silent(o: Operation) -> bool:
         return False  # it may not end
     nested = definition.effect == "nested" and o.name != "tile.scope"
     return nested and all(
-        _is_silent(inner) or inner is r.terminator and inner.name == "tile.yield"
+        is_silent(inner) or inner is r.terminator and inner.name == "tile.yield"
         for r in o.regions
         for inner in r.operations
     )

@@ -9,6 +9,7 @@ from tessera_lang.opt.tile.shared_memory import (
     shared_bytes,
 )
 from tessera_lang.opt.tile.simplify import SIMPLIFY
+from tessera_lang.opt.tile.version_guards import VERSION_GUARDS
 
 TILE_PASSES: tuple[Pass, ...] = (SIMPLIFY, PROVE_BOUNDS, SHRINK_SHARED, SIMPLIFY)
 
@@ -19,6 +20,7 @@ __all__ = [
     "SHRINK_SHARED",
     "SIMPLIFY",
     "TILE_PASSES",
+    "VERSION_GUARDS",
     "check_shared_budget",
     "shared_bytes",
 ]

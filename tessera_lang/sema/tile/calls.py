@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import Bound, bind_builtin
+from tessera_lang.sema.assigned import expressions, statement_expressions, statements
 from tessera_lang.sema.builtin_calls import failed, one_of
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call
@@ -39,6 +40,7 @@ from tessera_lang.types.dtype import DTYPES, F32, F64, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
 
 PRECISIONS = ("exact", "tf32")
+_OF_TILES = frozenset(n for n in builtins.TILE_FUNCTIONS if n not in builtins.LANE_REDUCTIONS)
 
 
 def call(c: TileContext, e: ast.Call) -> Term:
@@ -253,9 +255,9 @@ def _function(
     terms = [c.infer(a) for a in (*e.arguments, *(k.value for k in e.keywords))]
     if any(is_silent(t) for t in terms):
         return next(t for t in terms if is_silent(t))
-    if declaration.decorators or not any(is_tiled(t) for t in terms):
-        if declaration.decorators:
-            return call_function(c, e, symbol, brackets)
+    if declaration.decorators:
+        return call_function(c, e, symbol, brackets)
+    if not any(is_tiled(t) for t in terms) and not _makes_tiles(c, symbol, set()):
         return _of_numbers(c, e, symbol, brackets)
     for module in ("math", "fast"):
         if _is_of(c, symbol, module):
@@ -265,6 +267,25 @@ def _function(
     c.kernel.callers.pop()
     _touched(c, e)
     return term
+
+
+def _makes_tiles(c: TileContext, symbol: FunctionSymbol, seen: set[ast.FunctionDef]) -> bool:
+    """Whether a function that is given numbers alone works on tiles: it, or one that it calls,
+    makes some."""
+    declaration, scope = symbol.declaration, c.scope_of(symbol)
+    if declaration in seen:
+        return False
+    seen.add(declaration)
+    roots = (x for s in statements(declaration.body) for x in statement_expressions(s))
+    for e in (e for root in roots for e in expressions(root) if isinstance(e, ast.Call)):
+        f = e.function.value if isinstance(e.function, ast.Subscript) else e.function
+        if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name):
+            if f.value.id in ("op", "tile") and f"{f.value.id}.{f.name}" in _OF_TILES:
+                return True
+        inner = scope.names.get(f.id) if isinstance(f, ast.Name) else None
+        if isinstance(inner, FunctionSymbol) and _makes_tiles(c, inner, seen):
+            return True
+    return False
 
 
 def _touched(c: TileContext, e: ast.Call) -> None:

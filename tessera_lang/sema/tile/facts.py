@@ -180,11 +180,18 @@ class Facts:
             if k < 0:
                 return False
             factors = factors_of(atom)
-            if not all(isinstance(f, Sym) and self._is_size(f.name) for f in factors):
+            if not all(self._is_factor(f, alone=len(factors) == 1) for f in factors):
                 return False
             if len(factors) == 1 and isinstance(atom, Sym):
                 least += k * self.least.get(atom.name, 0)
         return least >= 0
+
+    def _is_factor(self, part: Dim, *, alone: bool) -> bool:
+        """Whether a part of a product is surely at least 0: a size, or in a product of several
+        what is shown by itself."""
+        if isinstance(part, Sym) and self._is_size(part.name):
+            return True
+        return not alone and self.not_negative(part)
 
     def _is_size(self, name: str) -> bool:
         return name in self.least

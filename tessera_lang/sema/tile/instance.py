@@ -366,6 +366,7 @@ def _inlined(
     c.env.update({n: d for n, d in caller.given.items() if n in c.env})
     _walks(c)
     caller.products += c.products
+    typed.conditions = check_conditions(c)
     _finish(c, parameters, ())
     sums = {x.array for x in c.sums}
     reads, writes = ({x.array for x in found} | sums for found in (c.reads, c.writes))

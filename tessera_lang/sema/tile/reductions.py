@@ -6,10 +6,12 @@ Owns their types. Must not know element-wise functions.
 from __future__ import annotations
 
 from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.assigned import statements
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.slice_reductions import result_dtype
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.functions import attach_instance, widened
@@ -22,7 +24,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.slices import read
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, I32, INDEX, U32, DType
+from tessera_lang.types.dtype import F64, INDEX
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
@@ -65,7 +67,6 @@ def _axis_given(bound: Bound) -> ast.Expr | None:
 
 def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     """``op.sum(x, axis=)`` and its like."""
-    del e
     tile = _operand(c, bound["x"], name)
     if not isinstance(tile, Tile):
         return tile
@@ -79,9 +80,11 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     kind = name.removeprefix("op.")
     if kind in ("argmax", "argmin") and axis is None and rank > 1:
         return c.report("T0105", f"`{name}` of {rank} axes needs `axis=`", bound["x"].span)
-    dtype = _result_dtype(c, kind, tile, bound["x"])
+    dtype = result_dtype(c, kind, tile.dtype, bound["x"])
     if dtype is None:
         return ERROR if c.final else Unknown()
+    if kind in ("argmax", "argmin"):
+        _has_elements(c, e, name, tile.axes[axis or 0] if tile.axes else TileAxis(1, 1))
     axes = () if axis is None else (*tile.axes[:axis], *tile.axes[axis + 1 :])
     wide = is_narrow(dtype) and dtype == tile.dtype
     if axes or wide:
@@ -89,29 +92,19 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     return Scalar(dtype)
 
 
-def _result_dtype(c: TileContext, kind: str, tile: Tile, x: ast.Expr) -> DType | None:
-    dtype = tile.dtype
-    if kind in ("any", "all"):
-        if dtype != BOOL:
-            c.report(
-                "T0207", f"`op.{kind}` takes bools, not `{dtype}`", x.span,
-                helps=(f"compare: `{source_of(x)} != 0`",),
-            )  # fmt: skip
-            return None
-        return BOOL
-    if kind in ("argmax", "argmin"):
-        return INDEX
-    if kind in ("sum", "prod"):
-        if dtype == BOOL or (dtype.kind == "int" and dtype.bits < 32):
-            return I32
-        return U32 if dtype.kind == "uint" and dtype.bits < 32 else dtype
-    if kind in ("mean", "var"):
-        return dtype if dtype.is_float else F32
-    if dtype == BOOL:
-        c.report("T0206", f"`op.{kind}` takes numbers, not bools", x.span,
-                 helps=("use `op.any` or `op.all`",))  # fmt: skip
-        return None
-    return dtype
+def _has_elements(c: TileContext, e: ast.Call, name: str, axis: TileAxis) -> None:
+    """There is no first place among no elements: where that is not proved, the launch or the run
+    looks."""
+    extent, facts = axis.extent, c.kernel.facts
+    if extent is None or not c.final or c.is_open(extent) or facts.less(0, extent):
+        return
+    if facts.value(extent) == 0:
+        c.report("T0311", f"`{name}` looks for a place, and there are no elements", e.span)
+        return
+    body = c.declaration.body
+    leaves = (ast.Return, ast.Break, ast.Continue)
+    exits = any(isinstance(s, leaves) and s is not body[-1] for s in statements(body))
+    c.typed.nonempty[e] = extent, not (c.branches or c.inlined or exits)
 
 
 def scan(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -126,7 +119,7 @@ def scan(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return ERROR if c.final else Unknown()
     if given is None and len(tile.axes) > 1:
         return c.report("T0105", "`op.cumsum` of several axes needs `axis=`", bound["x"].span)
-    dtype = _result_dtype(c, "sum", tile, bound["x"])
+    dtype = result_dtype(c, "sum", tile.dtype, bound["x"])
     assert dtype is not None
     return Tile(dtype, tile.axes, is_narrow(dtype))
 

@@ -162,15 +162,10 @@ def tuple_term(c: TileContext, e: ast.TupleExpr) -> Term:
 
 
 def check_return(c: TileContext, s: ast.Return) -> None:
-    if c.loops:
+    if (c.branches or c.loops) and s.value is not None and not c.inlined:
         c.add(not_built(
-            "`return` in a loop of a tile kernel", s.span,
-            "leave the loop with `break`, and return behind it",
-        ))  # fmt: skip
-        return
-    if c.branches and s.value is not None and not c.inlined:
-        c.add(not_built(
-            "`return` of a value in a branch that the run decides, in tile kernels", s.span,
+            "`return` of a value in a loop, or a branch that the run decides, in tile kernels",
+            s.span,
             "return at the end, and choose the value with `op.where` or in a variable",
         ))  # fmt: skip
         return
@@ -217,25 +212,37 @@ def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
 
 def _either(c: TileContext, value: ast.Expr, before: Type, now: Type) -> Type:
     """What a function gives that returns at several places."""
+    found = _join(c, value, before, now)
+    if found is not None:
+        return found
+    at = c.returns.since
+    c.report(
+        "T0208", f"`{c.declaration.name}` gives `{text_of(now)}` here and"
+        f" `{text_of(before)}` elsewhere", value.span,
+        labels=(Label(at, "returned here"),) if at is not None else (),
+        helps=("make them alike, with `.to(T)` or slices of one width",),
+    )  # fmt: skip
+    return now
+
+
+def _join(c: TileContext, key: object, before: Type, now: Type) -> Type | None:
+    """The type of both; None where they are not alike."""
     match before, now:
         case Tile(), Tile() if (
             (before.dtype, before.wide) == (now.dtype, now.wide)
             and [a.capacity for a in before.axes] == [a.capacity for a in now.axes]
         ):  # fmt: skip
             pairs = zip(before.axes, now.axes, strict=True)
-            axes = [join_axis(c, (value, i), "result", a, b) for i, (a, b) in enumerate(pairs)]
+            axes = [join_axis(c, (key, i), "result", a, b) for i, (a, b) in enumerate(pairs)]
             return replace(now, axes=tuple(axes))
-        case _ if before == now or is_silent(before) or is_silent(now):
-            return now
+        case TupleType(), TupleType() if len(before.items) == len(now.items):
+            pairs = zip(before.items, now.items, strict=True)
+            items = [_join(c, (key, i), a, b) for i, (a, b) in enumerate(pairs)]
+            known = [t for t in items if t is not None]
+            return TupleType(tuple(known)) if len(known) == len(items) else None
         case _:
-            at = c.returns.since
-            c.report(
-                "T0208", f"`{c.declaration.name}` gives `{text_of(now)}` here and"
-                f" `{text_of(before)}` elsewhere", value.span,
-                labels=(Label(at, "returned here"),) if at is not None else (),
-                helps=("make them alike, with `.to(T)` or slices of one width",),
-            )  # fmt: skip
-            return now
+            alike = before == now or is_silent(before) or is_silent(now)
+            return now if alike else None
 
 
 def _other_count(c: TileContext, e: ast.Expr, declared: int, made: int) -> None:

@@ -5,6 +5,9 @@ Owns capacity and extent of what a subscript names. Must not know what is done w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import element, index
@@ -20,6 +23,10 @@ from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 MOST_BUCKET = 8192
+MOST_LOOKED_UP = 64
+"""Elements of a table that each element of a tile may choose from."""
+_SMALL_WHOLE = 128 * 128
+"""Elements of an array of known sizes that is one tile where a loop takes it whole."""
 
 
 def whole_axis(c: TileContext, size: Dim, *, room: bool = True) -> TileAxis:
@@ -51,16 +58,20 @@ def takes_parts(c: TileContext) -> None:
 
 def as_tile(c: TileContext, e: ast.Expr, term: Tensor) -> Tile:
     """An array used as a value: read whole."""
-    room = has_room(c, len(term.shape))
+    room = has_room(c, term.shape)
     tile = Tile(term.dtype, tuple(whole_axis(c, d, room=room) for d in term.shape))
     c.convert(e, tile)
     read(c, e)
     return tile
 
 
-def has_room(c: TileContext, rank: int) -> bool:
+def has_room(c: TileContext, shape: Sequence[Dim]) -> bool:
     """Whether an array taken whole is a tile of the loop around, or an iteration space."""
-    return bool(c.loops) and rank == 1
+    if not c.loops or len(shape) == 1:
+        return bool(c.loops)
+    sizes = [c.kernel.facts.value(size) for size in shape]
+    known = [n for n in sizes if n is not None]
+    return len(known) == len(sizes) and prod(known) <= _SMALL_WHOLE
 
 
 def root_name(c: TileContext, e: ast.Expr) -> str | None:
@@ -142,11 +153,14 @@ def _index(c: TileContext, e: ast.Expr) -> None:
 def _of_array(
     c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term], target: bool
 ) -> Term:
+    looked_up = None if target else _looked_up(c, e, base, terms)
+    if looked_up is not None:
+        return looked_up
     axes: list[TileAxis] = []
     position = 0
     good = True
     whole = all(is_whole(i) or isinstance(i, ast.NoneLit) for i in e.items)
-    room = not whole or has_room(c, len(base.shape))
+    room = not whole or has_room(c, base.shape)
     for item, term in zip(e.items, terms, strict=True):
         if isinstance(item, ast.NoneLit):
             axes.append(TileAxis(1, 1))
@@ -205,9 +219,27 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile, target: bool) -> TileAxi
         c.report(
             "T0215", f"rows are chosen by a tile of integers with one axis, not `{term}`",
             item.span,
+            helps=(f"only an array of one axis with at most {MOST_LOOKED_UP} elements, a number"
+                   " that is known, takes places of more axes",) if term.dtype.is_integer else (),
         )  # fmt: skip
         return None
     return term.axes[0]
+
+
+def _looked_up(
+    c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]
+) -> Tile | None:
+    """``table[places]``, where the places are a tile of two axes or more: an element of a small
+    table for each of them."""
+    term = terms[0]
+    if len(terms) != 1 or len(base.shape) != 1 or not isinstance(term, Tile):
+        return None
+    size = c.kernel.facts.value(base.shape[0])
+    if len(term.axes) < 2 or not term.dtype.is_integer or size is None or size > MOST_LOOKED_UP:
+        return None
+    takes_parts(c)
+    read(c, e)
+    return Tile(base.dtype, term.axes)
 
 
 def slice_axis(

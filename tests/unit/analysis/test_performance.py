@@ -104,3 +104,18 @@ def k(x: f32[n], at: i32[n], out: mut f32[n]):
     assert "write of `out`" in messages[1]
     assert "`0 <= " in messages[2] and " < n`" in messages[2]
     assert all(d.code == "P1004" and d.span is not None for d in found)
+
+
+def test_where_guards_are_decided_together() -> None:
+    text = """
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def k(x: f32[n], at: i32[n], out: mut f32[n], a: index):
+    i = grid_tile_linear_id()
+    for t in range(a): out[i] += x[at[i]]
+    tbarrier()
+    out[i] = 1.0
+"""
+    looped, *others = explain_guards(optimized(text).operations[0])
+    said = [(*d.notes, *(label.text for label in d.labels)) for d in (looped, *others)]
+    once = ("a GPU decides it here, with 2 others, in one test",)
+    assert said == [once, once, (), once, ()]

@@ -123,6 +123,23 @@ def test_read_of_what_nobody_wrote() -> None:
     assert "lane 0 reads `buf[0]`" in error.message
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["buf[t] += x[t]", "buf[t] = buf[t] + 1.0", "for k in range(4): buf[t] = buf[t] * x[k]",
+     "atomic_add(buf[t % 4], 1.0)", "if t == 0: atomic_max(buf[0], x[0])",
+     "a = atomic_cas(buf[0], 0.0, 1.0)"],
+)  # fmt: skip
+def test_what_a_lane_writes_later_is_not_there_before(body: str) -> None:
+    only_error(body + "\ntbarrier()\nout[0] = buf[0]", "T0411")
+    assert verdicts("buf[t] = 0.0\ntbarrier()\n" + body)[1] == "proved"
+
+
+@pytest.mark.parametrize("put", ["atomic_store(buf[t], 1.0)", "atomic_exchange(buf[t], 1.0)"])
+def test_an_atomic_that_puts_a_value_is_no_read(put: str) -> None:
+    found = checked(put + "\ntbarrier()\nout[0] = buf[127 - t]")
+    assert found.unwritten == ("proved" if "store" in put else "not proved")
+
+
 def test_written_by_three_lanes() -> None:
     """B80 uninit: numba/numba#1626."""
     body = """

@@ -66,7 +66,7 @@ def test_a_capacity_is_asked_for() -> None:
 def test_schedules_are_shown_with_their_origins() -> None:
     s = session(PRODUCT)
     signature = s.signature(PATH, "product", SHAPES)
-    built = print_program(s.scheduled(PATH, "product", signature))
+    built = print_program(s.scheduled(PATH, "product", signature)[0])
     assert "$0" in built and '"warps=user"' in built
     decided = print_program(
         s.for_machine(PATH, "product", signature, s.machine("cuda", "sm_90")).schedule

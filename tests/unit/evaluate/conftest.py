@@ -32,6 +32,9 @@ class NumpyWorld:
     def shape(self, array: Any) -> tuple[int, ...]:
         return array.shape
 
+    def device(self, array: Any) -> str:
+        return "cpu"
+
     def fill(self, kind: str, shape: Any, dtype: DType, value: Any = None) -> Any:
         start = {"zeros": 0, "empty": 0, "ones": 1}.get(kind, value)
         return np.full(shape, start, _NUMPY[dtype.name])

@@ -32,6 +32,7 @@ Failure = Callable[..., tuple[str, str, int]]
         ("print(min(3, 1, 2), max([4, 5]), abs(-2), int('7'), float(2))", "1 5 2 7 2.0\n"),
         ("print(16_KiB, 1_MiB, 2_B)", "16384 1048576 2\n"),
         ("print(f32 == f32, f32 == f16, f32)", "True False f32\n"),
+        ("print(op.ones((2,)).device)", "cpu\n"),
         ("print(math.sqrt(16.0), math.floor(-1.5), math.sqrt(-1.0))", "4.0 -2.0 nan\n"),
         ("n = 3\ndef f():\n    return n\nn = 4\nprint(f())", "4\n"),
         ("def outer(k):\n    def inner(x): return x + k\n    return inner\nprint(outer(2)(3))",

@@ -68,6 +68,9 @@ class FakeCode:
         from tessera_backend.runtime.faults import Faults
 
         self.plan, self.device = plan, device
+        self.then: tuple[LaunchPlan, ...] = ()
+        self.offsets = (0,)
+        self.words = len(plan.slots)
         self.launches: list[Launch] = []
         self.memory = bytearray(8 * 8 * 16)
         block = types.SimpleNamespace(pointer=0x1000, view=lambda: memoryview(self.memory))
@@ -76,7 +79,8 @@ class FakeCode:
         self.flags, self.quiet = self._slot.flags, self._slot.quiet
         self.report = self._faults.report
 
-    def frame(self, bound: Any) -> Any:
+    def frame(self, bound: Any, block: Any = None) -> Any:
+        assert block is None
         block = list(bound.values)
         if bound.fault_slot >= 0:
             block[bound.fault_slot] = self._slot.address

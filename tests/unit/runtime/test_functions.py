@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import cache
-from tessera_backend.runtime.tape import Allocation, Handle, Tape
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.types.dtype import F32
 
 TEXT = """\
 @kernel tile[(64,)] grid[(ceil_div(n, 64),)]
@@ -70,24 +68,3 @@ def test_standard_library_by_name(module: Any) -> None:
     x = np.random.default_rng(2).random((30, 40), np.float32)
     assert np.allclose(reduce.sum(x), x.sum(), rtol=1e-5)
     assert reduce.max(x, axis=1).tolist() == x.max(1).tolist()
-
-
-def test_results_are_new_memory_and_scratch_is_not() -> None:
-    made: list[Allocation] = []
-
-    def make(wanted: Allocation, ordinal: int, stream: int) -> tuple[object, int]:
-        made.append(wanted)
-        return object(), 0x1000 * len(made)
-
-    tape = Tape()
-    tape.inputs = 1
-    tape.allocations = [Allocation(F32, (7,), False), Allocation(F32, (1,), False)]
-    tape.close(Handle(2, 0, F32, (), ()))
-    for _ in range(3):
-        pointers, owners = [0x10], [object()]
-        assert tape.play(pointers, owners, 0, 0, make)
-        assert len(pointers) == 3 and owners[2] is not None
-    shapes = [a.shape for a in made]
-    assert shapes.count((7,)) == 1 and shapes.count(()) == 3
-    tape.play([0x10], [object()], 0, 5, make)
-    assert [a.shape for a in made].count((7,)) == 2

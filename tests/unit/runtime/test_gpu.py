@@ -204,3 +204,34 @@ def test_functions_are_recorded_and_played(m: Any) -> None:
         assert torch.allclose(out, 3 * x) and out.data_ptr() != x.data_ptr()
     a, b = m.twice(x), m.twice(2 * x)
     assert torch.allclose(a, 3 * x) and torch.allclose(b, 6 * x)
+
+
+DECIDED = """
+@kernel tile[(8, 8)] grid[(ceil_div(m, 8), ceil_div(n, 8))]
+def product(a: f32[p, k], b: f32[k, q], out: mut f32[m, n]):
+    i = group_id(0) * 8 + tile_id(0)
+    j = group_id(1) * 8 + tile_id(1)
+    total = f32(0.0)
+    for t in range(k): total += a[i, t] * b[t, j]
+    if i < m and j < n: out[i, j] = total
+"""
+
+
+@pytest.mark.parametrize("rows", [20, 24])
+def test_a_guard_that_is_decided_before_its_loop_reports_as_in_it(rows: int) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((rows, 9), (9, 24)))
+    outs: list[Any] = []
+    for target in ("cpu", "cuda"):
+        module, out = tessera.compile(DECIDED, target=target), np.ones((24, 24), np.float32)
+
+        def call(module: Any = module, out: Any = out) -> None:
+            module.product(a, b, out)
+            tessera.synchronize()
+
+        if rows < 24:
+            assert refused(call) == "T0845"
+        else:
+            call()
+        outs.append(out)
+    assert np.array_equal(*outs) and not outs[0][rows:].any()

@@ -1,8 +1,8 @@
 """Random control flow: nested loops and conditions with exits, as text that Python runs too.
 
 The body works on whole numbers ``a b c``, on elements of ``x`` and on a tile ``t``; what it has
-done stands in ``out`` and ``tiles``. The same lines are a tile kernel, a lane kernel of one lane
-(without the tile) and a Python function.
+done stands in ``out`` and ``tiles``. The same lines are a tile kernel, a function that one calls, a
+lane kernel of one lane (without the tile) and a Python function.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class _Body:
     def leaving(self, depth: int, in_loop: bool) -> bool:
         if self.r.random() < 0.45:
             return False
-        self.line(depth, self.r.choice(("break", "continue")) if in_loop else "return")
+        ways = ("break", "continue", "break", "continue", "return") if in_loop else ("return",)
+        self.line(depth, self.r.choice(ways))
         return True
 
     def condition(self, depth: int, in_loop: bool) -> None:
@@ -113,9 +114,26 @@ def kernel_text(name: str, body: Sequence[str], tiles: bool) -> str:
     head = [*HEAD, f"t = op.full(({WIDTH},), 1, i32)"] if tiles else HEAD
     lines = "\n".join(f"    {line}" for line in [*head, *body, "out[4] = a + b * 7 + c * 31"])
     if tiles:
-        given = f"x: i32[n], out: mut i32[5], tiles: mut i32[4, {WIDTH}]"
-        return f"@op.kernel\ndef {name}({given}):\n{lines}\n"
+        return f"@op.kernel\ndef {name}({GIVEN}):\n{lines}\n"
     return f"@kernel tile[(1,)] grid[(1,)]\ndef {name}(x: i32[n], out: mut i32[5]):\n{lines}\n"
+
+
+GIVEN = f"x: i32[n], out: mut i32[5], tiles: mut i32[4, {WIDTH}]"
+GIVES = "return a + c, t"
+
+
+def called_text(name: str, body: Sequence[str]) -> str:
+    """The body as a function that gives a number and a tile wherever it is left."""
+    head = [*HEAD, f"t = op.full(({WIDTH},), 1, i32)"]
+    lines = "".join(f"    {line}\n" for line in [*head, *_giving(body)])
+    function = f"def {name}_body({GIVEN}):\n{lines}"
+    call = f"    number, tile = {name}_body(x, out, tiles)\n"
+    after = "    out[4] = number\n    tiles[3, :] = tile\n"
+    return f"{function}\n@op.kernel\ndef {name}({GIVEN}):\n{call}{after}"
+
+
+def _giving(body: Sequence[str]) -> list[str]:
+    return [*(line.replace("return", GIVES) for line in body), GIVES]
 
 
 class _Number(int):
@@ -179,16 +197,21 @@ class _Op:
         return _Number(int(tile.value.max()))
 
 
-def ran_by_python(body: Sequence[str], x: Array, tiles: bool) -> tuple[Array, Array]:
+def ran_by_python(
+    body: Sequence[str], x: Array, tiles: bool, called: bool = False
+) -> tuple[Array, Array]:
     """What a body leaves in ``out`` and ``tiles``."""
     out, kept = np.zeros(5, np.int32), np.zeros((4, WIDTH), np.int32)
     head = [*HEAD, f"t = op.full(({WIDTH},), 1, i32)"] if tiles else HEAD
-    lines = "\n".join(f"    {line}" for line in [*head, *body, "out[4] = a + b * 7 + c * 31"])
+    rest = _giving(body) if called else [*body, "out[4] = a + b * 7 + c * 31"]
+    lines = "\n".join(f"    {line}" for line in [*head, *rest])
     names: dict[str, Any] = {
         "x": _Array(x), "out": _Array(out), "tiles": _Array(kept), "n": len(x), "op": _Op,
         "i32": _Number,
     }  # fmt: skip
     exec(compile(f"def f():\n{lines}\n", "<program>", "exec"), names)
     with np.errstate(all="ignore"):
-        names["f"]()
+        given = names["f"]()
+    if called:
+        out[4], kept[3, :] = int(given[0]), given[1].value
     return out, kept

@@ -209,7 +209,9 @@ def test_where() -> None:
     )
     info = p.instances["k"].kernel
     assert info is not None
-    assert [p.text(e) for e in info.conditions] == ["n % N == 0", "2 < n < 100", "x.shape[0] > 1"]
+    assert [p.text(e) for e in info.conditions] == [
+        "n % N == 0 and 2 < n < 100", "x.shape[0] > 1"
+    ]  # fmt: skip
 
 
 def test_tables_of_a_function_with_faults() -> None:

@@ -41,7 +41,7 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "assert text": (X, 'assert x[i] > 0, f"at {i}"', ["T0114"]),
     "assert never": (X, "assert x.ndim == 2", ["T0224"]),
     "assert number": (X, "assert i", ["T0205"]),
-    "tile op later": (X, "out[i] = op.max(x[0:8])", ["T0114"]),
+    "tile op later": (X, "out[i] = op.softmax(x[0:8])", ["T0114"]),
     "slice": (X, "a = x[0:8]", ["T0114"]),
     "product": (X, "out[i] = x[i] @ x[i]", ["T0114"]),
     "schedule": (X, "schedule.unroll(4)", ["T0114"]),

@@ -119,6 +119,8 @@ BROKEN = [
     ("if !a:\n    x = 1\n", "T0010", "!", "has no meaning"),
     ("x = a ? b : c\n", "T0010", "?", "has no meaning"),
     ("x = 'a\\qb'\n", "T0013", "\\q", "not an escape"),
+    ("x = 1  # \u202e2\n", "T0015", "\u202e", "U+202E shows"),
+    ("x = 'a\u2067b'\n", "T0015", "\u2067", "another order"),
     ("x = f'{a'\n", "T0014", "{", "not closed"),
     ("x = f'a}'\n", "T0014", "}", "closes no field"),
     ("x = f'{}'\n", "T0014", "{", "empty"),
@@ -229,3 +231,8 @@ def test_every_code_has_a_page_whose_examples_hold() -> None:
         if "```tessera wrong\n" in text:
             wrong = text.split("```tessera wrong\n")[1].split("```")[0]
             assert code in [d.code for d in parse_module(SourceFile("m", wrong)).diagnostics]
+
+
+def test_a_character_that_reorders_is_one_fault() -> None:
+    parsed = parse_module(SourceFile("m", "x = 1\nx = a \u2066 + b\n"))
+    assert [d.code for d in parsed.diagnostics] == ["T0010"]

@@ -94,14 +94,14 @@ class AsynchronousKernel:
     def values(
         self, block: Sequence[int], arrays: Mapping[int, ArrayLayout], spaces: Mapping[int, int]
     ) -> list[Any]:
-        """What the slots of a block hold; results hold poison."""
+        """What the slots of a block hold; results hold poison before the first launch."""
         plan = self.plan
         made: dict[int, Array] = {}
         for at, slot in enumerate(plan.slots):
             if slot.kind in ("data", "tensor_map") and plan.copy_of(slot.parameter) is None:
                 made.setdefault(slot.parameter, array_at(block[at], arrays[at]))
         for number, result in enumerate(plan.results, len(plan.parameters)):
-            if number in made:
+            if number in made and not plan.launches_before:
                 made[number][...] = 0 if result.zeroed else garbage(made[number].dtype)
         given: Any = [made.get(i) for i in range(plan.first_copy)]
         for number in range(len(plan.copies)):

@@ -6,7 +6,6 @@ Must not know arguments, nor how a fault is shown.
 from __future__ import annotations
 
 import ctypes
-import threading
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +20,7 @@ from tessera_backend.cpu.checked.orders import Order, group_order, lane_rows
 from tessera_backend.cpu.checked.roots import OF_A_LANE, Root
 from tessera_backend.cpu.host import thread_count
 from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.device.forks import free_lock
 from tessera_lang.record import dataclass, replace
 from tessera_lang.source import Span
 from tessera_lang.target.backend import Artifact
@@ -36,7 +36,7 @@ class _Shadows:
     """Memory for the shadows of one launch after the other, and the time of the process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = free_lock()
         self.now = w.TICK
         self._memory = np.zeros(0, np.int64)
 
@@ -88,7 +88,9 @@ class CheckedKernel:
     def poison(
         self, block: Block, layouts: Mapping[int, ArrayLayout]
     ) -> None:  # fmt: skip
-        """Results hold what nobody would write."""
+        """Results hold what nobody would write, before the first launch of a call."""
+        if self.plan.launches_before:
+            return
         for at, slot in enumerate(self.plan.slots):
             number = slot.parameter - len(self.plan.parameters)
             if slot.kind == "data" and 0 <= number < len(self.plan.results) and at in layouts:

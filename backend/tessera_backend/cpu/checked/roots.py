@@ -124,7 +124,8 @@ def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found:
         name, fresh = plan.parameters[parameter].name, False
     else:
         result = parameter - len(plan.parameters)
-        fresh = 0 <= result < len(plan.results) and not plan.results[result].zeroed
+        mine = 0 <= result < len(plan.results) and not plan.launches_before
+        fresh = mine and not plan.results[result].zeroed
         name = "the result"
     return Root(name, number, t.dtype.bytes, _kinds(found, fresh=fresh), fresh)
 

@@ -35,6 +35,11 @@ class CUfunction_attribute(enum.IntEnum):
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 
+class CUstreamCaptureMode(enum.IntEnum):
+    CU_STREAM_CAPTURE_MODE_GLOBAL = 0
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2
+
+
 class CUjit_option(enum.IntEnum):
     CU_JIT_ERROR_LOG_BUFFER = 5
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
@@ -47,6 +52,7 @@ class FakeApi:
     CUdevice_attribute = CUdevice_attribute
     CUfunction_attribute = CUfunction_attribute
     CUjit_option = CUjit_option
+    CUstreamCaptureMode = CUstreamCaptureMode
 
     def __init__(
         self, version: int = 13000, capabilities: tuple[tuple[int, int], ...] = ((9, 0), (8, 0))
@@ -58,6 +64,8 @@ class FakeApi:
         self.launched: list[tuple[int, ...]] = []
         self.loaded: list[bytes] = []
         self.attributes: dict[int, int] = {}
+        self.recordings: dict[int, int] = {}
+        self.mode = CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
         self._thread = threading.local()
         self._host: dict[int, Any] = {}
         pointer = ctypes.c_void_p
@@ -73,6 +81,9 @@ class FakeApi:
             b"cuTensorMapEncodeTiled": encode(self._on_encode),
             b"cuOccupancyMaxActiveClusters": ctypes.CFUNCTYPE(number, *[pointer] * 3)(
                 self._on_clusters
+            ),
+            b"cuStreamGetCaptureInfo": ctypes.CFUNCTYPE(number, *[pointer] * 6)(
+                self._on_capture_info
             ),
         }
 
@@ -133,7 +144,15 @@ class FakeApi:
         return (0,)
 
     def cuMemAlloc(self, size: int) -> tuple[int, int]:
-        return 0, 4096
+        # A thread in the usual mode that records may not allocate.
+        refused = self.recordings and self.mode == CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+        return (CUresult.CUDA_ERROR_INVALID_VALUE if refused else 0), 4096
+
+    def cuThreadExchangeStreamCaptureMode(
+        self, mode: CUstreamCaptureMode
+    ) -> tuple[int, CUstreamCaptureMode]:
+        before, self.mode = self.mode, mode
+        return 0, before
 
     def cuMemFree(self, pointer: int) -> tuple[int]:
         return (0,)
@@ -174,6 +193,12 @@ class FakeApi:
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: int) -> tuple[int, int]:
         return 0, 2
+
+    def _on_capture_info(self, stream: int, state: int, number: int, *_: int) -> int:
+        graph = self.recordings.get(stream or 0, 0)
+        ctypes.c_int.from_address(state).value = 1 if graph else 0
+        ctypes.c_uint64.from_address(number).value = graph
+        return 0
 
     def _on_clusters(self, found: int, function: int, config: int) -> int:
         ctypes.c_int.from_address(found).value = 60

@@ -14,7 +14,7 @@ from tessera_backend.device.memory import spare_zeros
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import BF16, DTYPES, DType
-from tests.unit.backend.device.fake_driver import CUresult, FakeApi
+from tests.unit.backend.device.fake_driver import CUresult, CUstreamCaptureMode, FakeApi
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,27 @@ def test_a_workspace_is_kept_a_stream_and_grows(
     code.launcher(buffer, 1, 1, 1, None, (0, 1 << 20))(0)
     assert api.calls.count("cuMemAlloc") == 3
     assert api.calls.count("cuMemsetD8Async") == 3
+
+
+def test_a_recorded_graph_has_a_workspace_of_its_own(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Allocated at once and not by the graph, which zeroes it."""
+    monkeypatch.setattr(workspace, "_held", {})
+    code = kernel(Slot("workspace"), NUMBER)
+    fire = code.launcher(code.buffer(), 1, 1, 1, None, (0, 1000))
+    fire(7)
+    api.recordings[7] = 40
+    fire(7)
+    fire(7)
+    assert api.calls.count("cuMemAlloc") == api.calls.count("cuMemsetD8Async") == 2
+    api.recordings[7] = 41
+    fire(7)
+    assert api.calls.count("cuMemAlloc") == api.calls.count("cuMemsetD8Async") == 3
+    api.recordings.clear()
+    fire(7)
+    assert api.calls.count("cuMemAlloc") == 3
+    assert api.mode == CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
 
 
 def test_scratch_is_no_workspace(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:

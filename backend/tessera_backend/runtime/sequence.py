@@ -1,0 +1,109 @@
+"""Several launches that are one call: each with its own code and grid, one behind the other.
+
+Owns their common block, and the memory that one leaves for another. The order on the stream is all
+that orders them. Must not know what they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from tessera_backend.device.forks import free_reentrant_lock
+from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.code import Block, Code, Fire, Frame
+
+_ALIGNMENT = 128
+_LOCK = free_reentrant_lock()
+"""Held from the first launch of a call that keeps values to its last: the memory is one for all
+work of a stream."""
+
+Place = tuple[Block, int, int]
+"""A block, a slot of it, and the byte of the kept memory that the slot shows to."""
+
+
+class CodeSequence:
+    """The launches of a call. Faults go to the record of the first: all have the same sites."""
+
+    def __init__(self, codes: Sequence[Code]) -> None:
+        first = codes[0]
+        self._codes = tuple(codes)
+        self.plan = first.plan
+        self.device = first.device
+        self.then = tuple(code.plan for code in codes[1:])
+        *offsets, self._words = accumulate((c.words for c in codes), initial=0)
+        self.offsets = tuple(offsets)
+        self.report = first.report
+
+    @property
+    def words(self) -> int:
+        return self._words
+
+    @property
+    def flags(self) -> Any:
+        return self._codes[0].flags
+
+    @property
+    def quiet(self) -> Any:
+        return self._codes[0].quiet
+
+    def frame(self, bound: Bound, block: Block | None = None) -> Frame:
+        whole = (ctypes.c_int64 * self.words)() if block is None else block
+        fires: list[Fire] = []
+        places: list[Place] = []
+        parts = zip(self._codes, self.offsets, (bound, *bound.then), strict=True)
+        for code, first, part in parts:
+            if part.empty:
+                continue
+            own = (ctypes.c_int64 * code.words).from_buffer(whole, 8 * first)
+            fires.append(code.frame(part, own)[1])
+            places += [(own, at, byte) for at, byte in part.kept]
+        if not places:
+            return whole, _in_order(fires)
+        if self.device == HOST:
+            return whole, _with_own_memory(fires, places, bound.kept_bytes)
+        return whole, _with_memory_of_stream(fires, places, bound.kept_bytes, self.device)
+
+
+def _in_order(fires: Sequence[Fire]) -> Fire:
+    def fire(stream: int) -> None:
+        for one in fires:
+            one(stream)
+
+    return fire
+
+
+def _with_own_memory(fires: Sequence[Fire], places: Sequence[Place], size: int) -> Fire:
+    """On the CPU a call has ended when it returns, and a block is for one thread at a time."""
+    memory = (ctypes.c_char * (size + _ALIGNMENT))()
+    base = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+    for block, at, byte in places:
+        block[at] = base + byte
+
+    def fire(stream: int, keep: Any = memory) -> None:
+        for one in fires:
+            one(stream)
+
+    return fire
+
+
+def _with_memory_of_stream(
+    fires: Sequence[Fire], places: Sequence[Place], size: int, ordinal: int
+) -> Fire:
+    from tessera_backend.device.driver import device
+    from tessera_backend.device.workspace import kept
+
+    target = device(ordinal)
+
+    def fire(stream: int) -> None:
+        with _LOCK:
+            base = kept(target, stream, size)
+            for block, at, byte in places:
+                block[at] = base + byte
+            for one in fires:
+                one(stream)
+
+    return fire

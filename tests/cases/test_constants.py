@@ -1,0 +1,240 @@
+"""``const`` arrays: constant memory where a launch on a GPU gets a small one from the host, the
+same values everywhere, and never those of another call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tessera_lang.driver.advice import remarks_of
+from tessera_lang.driver.session import Session
+from tessera_lang.sema.typed import Signature, TensorArgument
+from tessera_lang.target.facts import constants_by_value
+from tessera_lang.types.dtype import BF16, F32
+from tests.unit.lowering import lower_source, optimized
+
+TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+Array = np.ndarray[Any, Any]
+
+SOURCE = """
+@kernel tile[(128,)] grid[(ceil_div(n, 128),)]
+def smooth(taps: const f32[9], table: const bf16[4, 8], x: f32[n], out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        acc: f32 = 0.0
+        for k in range(9):
+            acc += taps[k] * x[i]
+        out[i] = acc + taps[i % 9] + table[i % 4, (i // 4) % 8].to(f32)
+"""
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def expected(taps: Array, table: Array, x: Array) -> Array:
+    i = np.arange(x.size)
+    acc = np.zeros(x.size, np.float32)
+    for tap in taps:
+        acc += tap * x
+    return acc + taps[i % 9] + table.astype(np.float32)[i % 4, i // 4 % 8]
+
+
+def given(seed: int = 0) -> tuple[Array, Array, Array]:
+    r = np.random.default_rng(seed)
+    table = r.integers(-8, 8, (4, 8)).astype(ml_dtypes.bfloat16)
+    taps, x = (r.integers(-8, 8, n).astype(np.float32) for n in (9, 1000))
+    return taps, table, x
+
+
+def on_device(x: Array, target: str) -> Any:
+    return tessera.to_device(x) if target == "cuda" else x
+
+
+def back(x: Any) -> Array:
+    return np.asarray(x) if isinstance(x, np.ndarray) else x.numpy()
+
+
+def test_host_and_device_arrays_in_any_mixture(target: str) -> None:
+    """One kernel, called with its constants in each memory, in turn, twice."""
+    f = tessera.compile(SOURCE, target=target).smooth
+    taps, table, x = given()
+    want = expected(taps, table, x)
+    for turn in range(2):
+        for first in (taps, on_device(taps, target)):
+            for second in (table, on_device(table, target)):
+                for near in (False, True):
+                    out = np.zeros_like(x)
+                    there = out if near else on_device(out, target)
+                    f(first, second, x if near else on_device(x, target), there)
+                    assert np.array_equal(back(there), want), turn
+
+
+def test_a_launch_sees_what_the_array_held_at_the_call(target: str) -> None:
+    """The caller writes to it at once, while launches wait on two streams."""
+    f = tessera.compile(SOURCE, target=target).smooth
+    taps, table, x = given()
+    near = on_device(x, target)
+    outs = [on_device(np.zeros_like(x), target) for _ in range(40)]
+    wants: list[Array] = []
+    for at, out in enumerate(outs):
+        taps[:] = at
+        table[:] = at % 16
+        wants.append(expected(taps, table, x))
+        f(taps, table, near, out)
+        taps[:] = -1
+    for out, want in zip(outs, wants, strict=True):
+        assert np.array_equal(back(out), want)
+
+
+def test_layouts_and_dtypes(target: str) -> None:
+    """Steps, reversed and column-major arrays; every dtype."""
+    f = tessera.compile(SOURCE, target=target).smooth
+    taps, table, x = given()
+    want, out = expected(taps, table, x), np.zeros_like(x)
+    for first in (np.repeat(taps, 2)[::2], taps[::-1].copy()[::-1]):
+        for second in (np.asfortranarray(table), np.repeat(table, 3, axis=1)[:, ::3]):
+            out[:] = 0
+            f(first, second, x, out)
+            assert np.array_equal(out, want)
+    names = "f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 u8 i16 u16 i32 u32 i64 u64 bool"
+    for dtype in names.split():
+        source = f"""
+@kernel tile[(64,)] grid[(1,)]
+def f(table: const {dtype}[64], out: mut {dtype}[64]):
+    out[tile_linear_id()] = table[63 - tile_linear_id()]
+"""
+        special = {"bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn,
+                   "f8e5m2": ml_dtypes.float8_e5m2, "bool": np.bool_}  # fmt: skip
+        plain = {"f": "float", "i": "int", "u": "uint"}
+        kind = special.get(dtype) or np.dtype(plain[dtype[0]] + dtype[1:]).type
+        table = np.arange(64).astype(kind)
+        out = np.zeros(64, kind)
+        tessera.compile(source, target=target).f(table, out)
+        assert np.array_equal(out, table[::-1]), dtype
+
+
+def test_large_arrays_and_sizes_of_the_call(target: str) -> None:
+    """What does not fit is read like any other array; a guard compares as elsewhere."""
+    source = """
+@kernel tile[(64,)] grid[(1,)]
+def f(
+    near: const f32[500], second: const f32[400], far: const f32[5000], any: const f32[k],
+    out: mut f32[64],
+):
+    i = tile_linear_id()
+    out[i] = near[i] + second[i * 2] + far[i * 50] + any[i]
+
+@kernel tile[(64,)] grid[(1,)]
+def outside(near: const f32[50], out: mut f32[64]):
+    out[tile_linear_id()] = near[tile_linear_id()]
+
+@op.kernel
+def tiles(near: const f32[64], out: mut f32[64]):
+    out[:] = near * 2
+"""
+    m = tessera.compile(source, target=target)
+    arrays = [np.arange(n, dtype=np.float32) for n in (500, 400, 5000, 64)]
+    out = np.zeros(64, np.float32)
+    m.f(*arrays, out)
+    assert np.array_equal(out, np.arange(64, dtype=np.float32) * 54)
+    m.tiles(arrays[3], out)
+    assert np.array_equal(out, arrays[3] * 2)
+    out[:] = -1
+    found = ""
+    try:
+        m.outside(arrays[0][:50], out)
+        tessera.synchronize()
+    except tessera.TesseraError as fault:
+        found = str(fault)
+    assert "index" in found and "0 to 49 are inside" in found
+    with pytest.raises(tessera.TesseraError, match="has size 49"):
+        m.outside(arrays[0][:49], out)
+
+
+def test_a_recorded_function_sees_its_constants(target: str) -> None:
+    """Functions that run again from a record keep no host memory."""
+    source = (
+        SOURCE
+        + """
+def run(taps, table, x):
+    out = op.zeros_like(x)
+    smooth(taps, table, x, out)
+    return out
+"""
+    )
+    run = tessera.compile(source, target=target).run
+    for seed in range(4):
+        taps, table, x = given(seed)
+        near = [on_device(a, target) for a in (taps, table, x)]
+        assert np.array_equal(back(run(*near)), expected(taps, table, x))
+        assert np.array_equal(back(run(taps, table, near[2])), expected(taps, table, x))
+        taps[:] = 7
+        assert np.array_equal(back(run(taps, table, near[2])), expected(taps, table, x))
+
+
+# --- what is compiled, without a device ----------------------------------------------------------
+
+BY_VALUE = TensorArgument(F32, 1, True, True, small=True, value=True)
+NEAR = TensorArgument(F32, 1, True, True, small=True)
+SIGNATURE: Signature = (
+    BY_VALUE, TensorArgument(BF16, 2, True, True, small=True, value=True), NEAR, NEAR
+)  # fmt: skip
+
+
+def test_an_array_by_value_is_read_from_the_bank_of_parameters() -> None:
+    """With any index, without local memory; ptxas takes it."""
+    from tessera_backend.nvptx.backend import BACKEND
+
+    from tessera_lang.target.backend import TargetOptions
+
+    plan = lower_source(SOURCE, SIGNATURE)[1]
+    assert [s.kind for s in plan.slots] == ["bytes", "bytes", "data", "data", "symbol"]
+    program = optimized(SOURCE, SIGNATURE)
+    for arch in ("sm_80", "sm_90a"):
+        options = TargetOptions(target="cuda", arch=arch)
+        made = BACKEND.compile(program, plan, options, ("ptx",))
+        text = made.texts["ptx"]
+        assert "_param_0[36]" in text and "_param_1[64]" in text and ".local" not in text
+        assert made.resources.local_bytes == 0
+
+
+def test_what_fits() -> None:
+    assert constants_by_value([1, 1, 1], [256, 0, 64]) == (True, False, True)
+    assert constants_by_value([1, 1, 1], [2000, 2000, 64]) == (True, False, True)
+    assert constants_by_value([1], [4096]) == (False,)
+    assert constants_by_value([2] * 60, [16] * 60) == (True,) * 60
+    assert constants_by_value([2] * 99, [16] * 99)[-1] is False
+
+
+REMARKS = """
+@kernel tile[(64,)]
+def lanes(a: const f32[64], b: const f32[n], c: const f64[4000], out: mut f32[grid_groups]):
+    out[group_linear_id()] = a[0] + b[0]
+
+@op.kernel
+def tiles(d: const f32[64], out: mut f32[64]):
+    out[:] = d
+"""
+
+
+def test_a_remark_says_where_each_is_read() -> None:
+    session = Session()
+    session.set_text("c.tessera", REMARKS, 1)
+    said = remarks_of(session, "c.tessera", session.machine("cuda", "sm_90"))
+    found = {d.message.split("`")[1]: (d.message, *d.notes) for d in said if d.code == "P1006"}
+    assert "constant memory" in found["a"][0] and "256 bytes" in found["a"][1]
+    for name, why in (("b", "sizes are not numbers"), ("c", "32000 bytes"), ("d", "tile kernel")):
+        assert "read where it is" in found[name][0] and why in found[name][1]
+
+
+@pytest.mark.parametrize("body", ["x[0] = 1.0", "x[0] += 1.0", "atomic_add(x[0], 1.0)"])
+def test_writes_are_refused(body: str) -> None:
+    with pytest.raises(tessera.TesseraError) as caught:
+        tessera.compile(f"@kernel tile[(32,)] grid[(1,)]\ndef f(x: const f32[4]):\n    {body}\n")
+    assert "T0111" in {d.code for d in caught.value.diagnostics}
