@@ -63,6 +63,15 @@ def laplace(x: f32[m, n], out: mut f32[m, n]):
         out[r, j] = x[r - 1, j] + x[r + 1, j] + x[r, j - 1] + x[r, j + 1] - 4.0 * x[r, j]
 
 
+@kernel tile[(8, 32)] grid[(ceil_div(m, 8), ceil_div(n, 32))]
+def shifted(x: f32[m, n], out: mut f32[m, n], by: index):
+    i = group_id(0) * 8 + tile_id(0)
+    r = i + by
+    j = group_id(1) * 32 + tile_id(1)
+    if 0 < i and i < m - 1 and 0 < j and j < n - 1:
+        out[r, j] = x[r - 1, j] + x[r + 1, j] + x[r, j - 1] + x[r, j + 1] - 4.0 * x[r, j]
+
+
 @kernel tile[(16, 16)] grid[(ceil_div(m, 16), ceil_div(n, 16))]
 def product(a: f32[m, k], b: f32[k, n], out: mut f32[m, n]):
     i = group_id(0) * 16 + tile_id(0)
@@ -279,6 +288,7 @@ def cost() -> None:
     calls: list[tuple[str, tuple[Any, ...], int]] = [
         ("scale", (x, out), 8 * n), ("gather", (x, at, out), 12 * n),
         ("laplace", (plane, out.view(side, side)), 8 * n), ("product", (a, b, c), 0),
+        ("shifted", (plane, out.view(side, side), 0), 8 * n),
         ("staged", (a, b, c), 0), ("blur", (wide, w, c), 0),
     ]  # fmt: skip
     for name, arguments, bytes_ in calls:

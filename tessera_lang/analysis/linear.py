@@ -112,6 +112,10 @@ class Knowledge:
         if fact.terms or fact.constant < 0:
             self.facts.append(fact)
 
+    def holds_once(self, fact: Linear) -> None:
+        if fact not in self.facts:
+            self.holds(fact)
+
     def replace(self, atom: int, form: Linear) -> None:
         """Put ``form`` in the place of an atom in what is known."""
         self.facts[:] = [fact.replaced(atom, form) for fact in self.facts]

@@ -27,6 +27,10 @@ def see_view(state: State, operation: Operation) -> None:
         state.known.holds(form)
         state.known.holds(form.scaled(-1).shifted(state.largest_size))
         forms.append(form)
+        factors = state.factors.get(form, ())
+        if len(factors) == 2:  # it has not wrapped: a launch compares it with a size that there is
+            state.volumes.append(factors)
+            state.wrapped.discard(operation.operands[1 + axis])
     state.sizes[operation.result] = tuple(forms)
     if len(forms) > 1:
         state.volumes.append(tuple(forms))

@@ -140,19 +140,53 @@ def _product(state: State, operation: Operation, a: Linear, b: Linear) -> None:
     bounds = interval.multiply(x, y)
     factors = _sorted((*state.factors.get(a, (a,)), *state.factors.get(b, (b,))))
     dtype = _dtype(operation.result)
+    above: list[tuple[Linear, Linear, int]] = []
     if any(_is_part(factors, volume) for volume in state.volumes):
         bounds = (0, state.most_elements)
     elif x[0] < 0 or y[0] < 0:
         _atom(state, operation, bounds)
         return
-    if not interval.fits(dtype, bounds):
+    else:
+        above = _above(state, dtype, a, b)
+        bounds = bounds[0], min((bounds[1], *(state.known.range(w)[1] for w, _, _ in above)))
+    exact = interval.fits(dtype, bounds)
+    if not exact:
         state.wrapped.add(operation.result)
         bounds = integer_range(dtype)
+    form = _product_of(state, dtype, factors, bounds, a, b)
+    for whole, factor, room in above:
+        state.known.holds_once((whole - form).plus(factor, -room))
+    for least, other in ((x[0], b), (y[0], a)):
+        if exact and least > 0:
+            state.known.holds_once(form.plus(other, -least))
+    state.define(operation.result, form)
+
+
+def _product_of(
+    state: State, dtype: DType, factors: tuple[Linear, ...], bounds: Interval, a: Linear, b: Linear
+) -> Linear:
     form = state.atom(("product", dtype, factors), bounds)
     state.factors[form] = factors
     if (form, a, b) not in state.products:
         state.products.append((form, a, b))
-    state.define(operation.result, form)
+    return form
+
+
+def _above(state: State, dtype: DType, a: Linear, b: Linear) -> list[tuple[Linear, Linear, int]]:
+    """Of ``a * b``, neither negative, where an array has a size ``b`` and another ``s >= a``: the
+    number of its elements, ``b``, and how often that is left at least."""
+    found: list[tuple[Linear, Linear, int]] = []
+    for volume in state.volumes:
+        if len(volume) != 2 or not all(size.terms for size in volume):
+            continue
+        for size, other in (volume, volume[::-1]):
+            for factor, rest in ((a, b), (b, a)):
+                room = state.known.lower(size - factor, 1) if rest == other else -1
+                if room >= 0:
+                    bounds = 0, state.most_elements
+                    whole = _product_of(state, dtype, _sorted(volume), bounds, size, other)
+                    found.append((whole, other, room))
+    return found
 
 
 def _is_part(factors: tuple[Linear, ...], volume: tuple[Linear, ...]) -> bool:
@@ -190,11 +224,16 @@ def _quotient(state: State, a: Linear, divisor: int) -> Linear:
 
 
 def _part_of_product(state: State, a: Linear, b: Linear, quotient: Linear) -> None:
-    """``a // x < y`` for ``0 <= a < x * y``, where x is not 0."""
+    """``a // x < y`` for ``0 <= a < x * y``, where x is not 0; and one less where there is room for
+    one more ``x`` above or below ``a``."""
     for product, x, y in state.products:
         for one, other in ((x, y), (y, x)):
-            if one == b and state.known.proves((product - a).shifted(-1)):
-                state.known.holds((other - quotient).shifted(-1))
+            room = (product - a).shifted(-1)
+            if one == b and state.known.proves(room):
+                more = state.known.proves(room - one)
+                state.known.holds((other - quotient).shifted(-2 if more else -1))
+                if state.known.proves(a - one):
+                    state.known.holds(quotient.shifted(-1))
 
 
 def divides_something(state: State, b: Linear) -> bool:

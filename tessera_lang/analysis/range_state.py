@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
-from tessera_lang.analysis.linear import Interval, Knowledge, Linear
+from tessera_lang.analysis.linear import Interval, Knowledge, Linear, join
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LARGEST_SIZE
@@ -52,8 +52,9 @@ class State:
 
     ``sizes``: of each view, per axis. Nothing is recorded while ``recording`` is off. ``wrapped``:
     values that may have wrapped. ``equal``: what stands in the place of an atom. ``products``:
-    (p, x, y) where p is at most x * y, neither of them negative. ``factors``: all factors
-    of such a p, sorted. ``volumes``: the sizes of each array of several axes.
+    (p, x, y) where p is at most x * y, neither of them negative; scoped as facts are. ``factors``:
+    all factors of such a p, sorted. ``volumes``: the sizes of each array of several axes, and the
+    factors of each size that is a product.
     """
 
     group: tuple[int, ...]
@@ -79,13 +80,25 @@ class State:
     result: Ranges = field(default_factory=Ranges)
 
     def atom(self, key: object, interval: Interval) -> Linear:
-        """The atom of a key, with bounds that replace those it had."""
+        """The atom of a key. A value's gets bounds that replace those it had; what several values
+        may be, a tuple, keeps to the wider ones, and what is better here holds here."""
         found = self.atoms.get(key)
         if found is None:
             found = self.atoms[key] = self.known.atom(interval)
+        elif isinstance(key, tuple):
+            self._also(found, interval)
         else:
             self.known.bound(found, interval)
         return self.equal.get(found) or Linear(((found, 1),))
+
+    def _also(self, atom: int, interval: Interval) -> None:
+        low, high = join((self.known.intervals[atom], interval))
+        self.known.bound(atom, (low, high))
+        form = Linear(((atom, 1),))
+        if interval[0] > low:
+            self.known.holds_once(form.shifted(-interval[0]))
+        if interval[1] < high:
+            self.known.holds_once(form.scaled(-1).shifted(interval[1]))
 
     def replace(self, atom: int, form: Linear) -> None:
         """Put what an atom equals in its place, for good."""

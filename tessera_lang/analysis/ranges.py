@@ -108,14 +108,14 @@ def _snapshot(walk: _Walk, values: tuple[Value, ...]) -> _Snapshot:
 
 def _side(walk: _Walk, region: Region, condition: Value, truth: bool) -> _Side | None:
     """Run one side of an ``if``; None where it exits."""
-    mark = len(walk.known.facts)
+    mark, products = len(walk.known.facts), len(walk.products)
     assume(walk, condition, truth)
     walk.block(region)
     side: _Side | None = None
     if region.terminator.name not in _EXITS:
         values = _snapshot(walk, region.terminator.operands)
         side = (values, tuple(walk.known.facts[mark:]))
-    del walk.known.facts[mark:]
+    del walk.known.facts[mark:], walk.products[products:]
     return side
 
 
@@ -177,7 +177,7 @@ def _iterate(
     loop.left.clear()
     loop.failed_above.clear()
     loop.failed_below.clear()
-    mark = len(walk.known.facts)
+    mark, products = len(walk.known.facts), len(walk.products)
     for i, interval in bounds.items():
         form = walk.atom(loop.arguments[i], interval)
         walk.define(loop.arguments[i], form)
@@ -187,7 +187,7 @@ def _iterate(
         if start is not None and i in loop.below:
             walk.known.holds(start - form)
     body()
-    del walk.known.facts[mark:]
+    del walk.known.facts[mark:], walk.products[products:]
 
 
 def _grow(loop: _Loop, bounds: dict[int, Interval], round_number: int) -> bool:
@@ -306,11 +306,11 @@ def _while(walk: _Walk, operation: Operation) -> None:
 
 def _scope(walk: _Walk, operation: Operation) -> None:
     walk.leaves.append([])
-    mark = len(walk.known.facts)
+    mark, products = len(walk.known.facts), len(walk.products)
     walk.block(operation.regions[0])
     leaves = walk.leaves.pop()
     if len(leaves) != 1:
-        del walk.known.facts[mark:]
+        del walk.known.facts[mark:], walk.products[products:]
     for i, value in enumerate(operation.results):
         if not is_integer(value) or not leaves:
             continue

@@ -126,6 +126,7 @@ class SharedMemory:
     suspicions: list[Suspicion] = field(default_factory=list[Suspicion])
     unwritten: list[Unwritten] = field(default_factory=list[Unwritten])
     uncertain_reads: dict[Operation, Value] = field(default_factory=dict[Operation, Value])
+    puts: set[Value] = field(default_factory=set[Value])  # where atomics put values
     same_value: dict[Operation, Record] = field(default_factory=dict[Operation, Record])
     _apart: dict[tuple[Record, Record], bool] = field(
         default_factory=dict[tuple[Record, Record], bool]
@@ -262,8 +263,10 @@ class SharedMemory:
         self, written: Written, buffer: Value, extent: int, record: Record,
         lanes: tuple[int, ...], cells: list[int], terms: Terms | None,
     ) -> None:  # fmt: skip
-        if len(written.surely) >= extent or (terms == () and written.surely.issuperset(cells)):
-            return
+        sure = len(written.surely) >= extent
+        if sure or (terms == () and written.surely.issuperset(cells)):
+            if buffer not in self.puts or not self._put_by_others(buffer, lanes, cells, terms):
+                return
         self.uncertain_reads.setdefault(record.operation, buffer)
         if terms != () or written.anywhere:
             return
@@ -272,11 +275,30 @@ class SharedMemory:
                 self.unwritten.append(Unwritten(record, lane, cell))
                 return
 
+    def _put_by_others(
+        self, buffer: Value, lanes: tuple[int, ...], cells: list[int], terms: Terms | None
+    ) -> bool:
+        """Whether since the last barrier another lane may have put a value where a lane reads.
+        Of plain stores that is a race; an atomic may come before or after the read."""
+        for theirs, table in self.log.get(buffer, {}).items():
+            puts = {r for r in table.records if r.kind == "atomic" and puts_value(r.operation)}
+            if not puts:
+                continue
+            if theirs != () or terms != ():
+                return True
+            marks = table.cells["atomic"]
+            for lane, cell in zip(lanes, cells, strict=True):
+                if any(other != lane and by in puts for other, by in marks.get(cell, ())):
+                    return True
+        return False
+
     def _note_written(
         self, buffer: Value, record: Record, lanes: tuple[int, ...], cells: list[int],
         terms: Terms | None,
     ) -> None:  # fmt: skip
         written = self.written[buffer]
+        if record.kind == "atomic" and puts_value(record.operation):
+            self.puts.add(buffer)
         if terms != ():
             written.anywhere = True
             return
@@ -312,12 +334,16 @@ KINDS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+def puts_value(operation: Operation) -> bool:
+    """Whether an atomic writes without need of what was there."""
+    exchange = operation.name == "tile.atomic" and operation.attributes["kind"] == "exchange"
+    return exchange or operation.name == "tile.atomic_store"
+
+
 def reads_first(operation: Operation) -> bool:
     """Whether an access needs what was in the cell: an update does. Of an exchange nothing may
     be used but that it writes."""
-    if operation.name == "tile.atomic":
-        return operation.attributes["kind"] != "exchange"
-    return operation.name in ("tile.load", "tile.atomic_load", "tile.atomic_cas")
+    return operation.name != "tile.store" and not puts_value(operation)
 
 
 _CONFLICTING: dict[Kind, tuple[Kind, ...]] = {

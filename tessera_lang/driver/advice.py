@@ -73,7 +73,21 @@ def remarks_of(session: Session, path: str, machine: Machine) -> tuple[Diagnosti
             key = None if place is None else (place.file, place.lo, place.hi)
             found.setdefault((diagnostic.code, diagnostic.message, key), diagnostic)
     constants = (d for f in session.kernels(path) for d in _constants(session, path, f))
-    return (*found.values(), *constants)
+    tables = (d for program, _ in session.lowered(path) for d in _tables(program))
+    return (*found.values(), *constants, *dict.fromkeys(tables))
+
+
+def _tables(program: Program) -> list[Diagnostic]:
+    """Numbers of the program of which lanes choose one."""
+    return [
+        Diagnostic(
+            "P1006", f"`{o.attributes['name']}` is part of the code, in constant memory on a GPU",
+            o.span, severity="note",
+            notes=(f"{len(str(o.attributes['values']).split())} numbers; what is over 64 KiB of a"
+                   " kernel is in global memory",),
+        )
+        for o in program.operations[0].walk() if o.name == "tile.table"
+    ]  # fmt: skip
 
 
 def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[Diagnostic]:

@@ -16,7 +16,13 @@ from tessera_lang.driver.environment import Environment, Key
 from tessera_lang.driver.fault import InternalFault
 from tessera_lang.driver.pipeline import ForMachine, Timing
 from tessera_lang.driver.scopes import Scopes
-from tessera_lang.driver.signatures import Axes, plan_with_facts, with_facts, without_facts
+from tessera_lang.driver.signatures import (
+    Axes,
+    plan_with_facts,
+    with_facts,
+    with_rooms,
+    without_facts,
+)
 from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile import lower_kernel
@@ -112,6 +118,21 @@ class Instances(Scopes):
             return bare
         needed, whole = self.asked(path, function.name, bare)
         return with_facts(function, signature, needed, whole)
+
+    def judged(
+        self, path: str, function: ast.FunctionDef, signature: Signature
+    ) -> tuple[Diagnostic, ...]:
+        """What is wrong with a kernel for a signature. Where an axis is taken whole and nothing
+        says how long it is, the kernel is right if it is for short ones."""
+        found = self.instance(path, function.name, signature)[2]
+        if not has_errors(found) or kernel_level(function) != "tile":
+            return found
+        _, whole = self.asked(path, function.name, without_facts(signature))
+        short = with_rooms(function, signature, whole)
+        if short is None:
+            return found
+        other = self.instance(path, function.name, short)[2]
+        return found if has_errors(other) else other
 
     def instance(self, path: str, name: str, signature: Signature) -> Checked:
         """A kernel checked for a signature and, without errors, lowered: its types, its plan

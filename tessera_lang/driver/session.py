@@ -131,7 +131,7 @@ class Session(Instances):
         fits: dict[str, BadSignature | None] = {}
         for function in kernels_of(parsed.module):
             for signature in self._signatures_of(function, scope, signatures, fits):
-                found.extend(self.instance(path, function.name, signature)[2])
+                found.extend(self.judged(path, function, signature))
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
         found.extend(self._check_host(path, given, found))
         self._forget_old(path, parsed.module)

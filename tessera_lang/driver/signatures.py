@@ -179,6 +179,21 @@ def with_facts(
     return tuple(arguments)
 
 
+def with_rooms(function: ast.FunctionDef, signature: Signature, whole: Axes) -> Signature | None:
+    """The signature of a tile kernel for arrays that are short along the axes that it takes
+    whole and whose size nothing says; None where there is none of these."""
+    arguments: list[Argument] = []
+    for (_, p), a in zip(parameters_of(function), signature, strict=True):
+        if isinstance(a, TensorArgument):
+            buckets = a.buckets or (None,) * a.rank
+            mine = [axis for n, axis in whole if n == p.name]
+            a = replace(a, buckets=tuple(
+                [bucket(1) if b is None and i in mine else b for i, b in enumerate(buckets)]
+            ))  # fmt: skip
+        arguments.append(a)
+    return tuple(arguments) if tuple(arguments) != signature else None
+
+
 def knows_sizes(signature: Signature) -> bool:
     """Whether a signature is of arrays whose sizes are known, as far as it has any."""
     return not any(isinstance(a, TensorArgument) and 0 in a.hints for a in signature)

@@ -35,7 +35,7 @@ def without_spills(
             break
         few = artifact.resources.spill_bytes <= _FEW
         if few and _asynchronous(other) < _asynchronous(best):
-            break  # a few registers in memory cost less than products that lanes wait for
+            break  # few registers in memory cost less than products that are waited for
         tried = compiled(*other.lowered)
         if tried.resources.spill_bytes >= artifact.resources.spill_bytes:
             break
@@ -53,12 +53,13 @@ def _asynchronous(made: ForMachine) -> int:
     return sum(o.attributes.get("unit") == "wgmma" for o in dots)
 
 
-def _shape(made: ForMachine) -> tuple[object, object, object]:
-    """The sizes of tiles, the lanes of a group, and whether lanes bring tiles in pieces."""
+def _shape(made: ForMachine) -> tuple[object, ...]:
+    """The sizes of tiles, the lanes of a group, whether lanes bring tiles in pieces, and how many
+    products there are: two of one where turns overlap."""
     assert made.lowered is not None
     decided = made.schedule.operations[0].attributes
     group = made.lowered[0].operations[0].attributes["group"]
-    return decided.get("tile"), group, decided.get("pieces")
+    return decided.get("tile"), group, decided.get("pieces"), _asynchronous(made)
 
 
 def _warning(made: ForMachine, size: int) -> Diagnostic:

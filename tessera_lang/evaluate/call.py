@@ -166,7 +166,8 @@ class Calls(Expressions):
         )  # fmt: skip
         optional = {p.name for p in parameters if p.default is not None}
         ordered = tuple(p.name for p in parameters)
-        given = bind(rest, name, ordered, 0)
+        needed = next((i for i, p in enumerate(ordered) if p in optional), len(ordered))
+        given = bind(rest, name, ordered, needed)
         missing = [p for p in ordered if p not in given and p not in optional]
         if missing:
             names = ", ".join(f"`{p}`" for p in missing)

@@ -117,7 +117,7 @@ class Expressions(Operators):
         if name in FOREIGN_NAMES:
             helps = (FOREIGN_NAMES[name],)
         if name in LATER:
-            return not_built(f"`{name}` ({LATER[name]})", span)
+            return not_built(f"`{name}` ({LATER[name]})", span, "")
         if name in LANE_NAMES:
             return fault("T0818", f"`{name}` can be used in a kernel only", span)
         return fault("T0101", f"`{name}` is not defined", span, helps=helps)
@@ -304,7 +304,7 @@ class Expressions(Operators):
                 case _:
                     raise fault(
                         "T0817", f"an array has no attribute `{e.name}`", e.name_span,
-                        helps=("an array has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`",),
+                        helps=("it has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`",),
                     )  # fmt: skip
 
     def _subscript(self, e: ast.Expr, scope: Scope) -> object:

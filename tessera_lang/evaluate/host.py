@@ -170,7 +170,7 @@ class Host(Calls):
             case ast.FunctionDef():
                 self._define(s, scope)
             case ast.With():
-                raise not_built("`with` in the host program", s.context.span)
+                raise not_built("`with` in the host program", s.context.span, "")
             case ast.Pass() | ast.ErrorStmt():
                 pass
         return None
@@ -259,6 +259,7 @@ class Host(Calls):
             value = self.value(e, scope)
             if not isinstance(value, Unknown) and not self.truth(value, e.span):
                 text = source_text(e)
+                text = text[1:-1] if isinstance(e, ast.BoolOp | ast.Compare) else text
                 names = dict.fromkeys(re.findall(r"[^\W\d]\w*", text))
                 worth = [(n, scope.values[n]) for n in names if n in scope.values]
                 notes = [f"`{n}` is {self.text(v, e.span)}" for n, v in worth if is_number(v)]

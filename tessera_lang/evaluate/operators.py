@@ -25,12 +25,12 @@ from tessera_lang.syntax import ast
 from tessera_lang.target.world import World
 
 
-def not_built(what: str, span: Span) -> HostFault:
+def not_built(
+    what: str, span: Span, instead: str = "write a kernel of it and call that"
+) -> HostFault:
     """A fault for a construct of the language that this version lacks."""
-    return fault(
-        "T0809", f"{what} {'are' if what.endswith('s') else 'is'} not built yet", span,
-        notes=("this version has lane kernels and the host program",),
-    )  # fmt: skip
+    message = f"{what} {'are' if what.endswith('s') else 'is'} not built yet"
+    return fault("T0809", message, span, helps=(instead,) if instead else ())
 
 
 class Operators:
@@ -69,7 +69,10 @@ class Operators:
         if isinstance(a, Unknown) or isinstance(b, Unknown):
             return self.unknown_result(operator, a, b)
         if operator == "@":
-            raise not_built("a matrix product in the host program", span)
+            raise not_built(
+                "a matrix product in the host program", span,
+                "call `std.linalg.matmul(a, b)`, or write a tile kernel of it",
+            )  # fmt: skip
         with located(span):
             if self.world.is_array(a) or self.world.is_array(b):
                 return self.world.binary(operator, a, b)

@@ -19,6 +19,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower import conditions
+from tessera_lang.lower.called import at_calls
 from tessera_lang.lower.context import Frame, Lowering
 from tessera_lang.lower.expressions import lower_expression
 from tessera_lang.lower.frame import KernelFrame, slot_name, without_unused
@@ -45,8 +46,9 @@ def lower_kernel(
     if info is None:
         raise ValueError(f"{typed.declaration.name} is no kernel")
     lowering = Lowering(
-        Frame(typed, "kernel"), sources or {}, lower_expression, lower_block, group=info.group
-    )
+        Frame(typed, "kernel"), sources or {}, lower_expression, lower_block, group=info.group,
+        lanes=True,
+    )  # fmt: skip
     entry = KernelFrame(lowering, typed, info.sizes)
     lowering.builder.span = typed.declaration.name_span
     with lowering.builder.region() as top:
@@ -89,7 +91,7 @@ def lower_kernel(
     )
     found = tuple(lowering.sink.items)
     if not lowering.sink.has_errors:
-        found = (*found, *_checks(program.operations[0], plan))
+        found = (*found, *at_calls(typed, _checks(program.operations[0], plan)))
     return program, plan, found
 
 

@@ -80,8 +80,12 @@ class Lowering:
     conditions: list[Condition] = field(default_factory=list[Condition])
     element_loops: list[ElementLoop] = field(default_factory=list[ElementLoop])
     sizes: dict[Value, tuple[Value, ...]] = field(default_factory=dict[Value, tuple[Value, ...]])
+    tables: dict[tuple[tuple[int | float, ...], DType], Value] = field(
+        default_factory=dict[tuple[tuple[int | float, ...], DType], Value]
+    )
     symbols: dict[str, Value] = field(default_factory=dict[str, Value])
     group: tuple[int, ...] = (1,)
+    lanes: bool = False  # of a lane kernel
     assigned_name: str = ""
     hook: Callable[[Lowering, ast.Expr], Bound | None] | None = None
     """Looks at an expression first; None leaves it to the lanes' own rules."""

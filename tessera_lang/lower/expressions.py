@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tessera_lang.ir.core import BufferType, Value, ViewType
-from tessera_lang.lower import access, calls, control, operators
+from tessera_lang.lower import access, calls, control, operators, tables
 from tessera_lang.lower.context import Bound, Lowering, Unsupported
 from tessera_lang.sema.typed import Builtin, Constant, Local
 from tessera_lang.syntax import ast
@@ -181,6 +181,9 @@ def _conditional(lowering: Lowering, node: ast.Conditional) -> Value:
 def _subscript(lowering: Lowering, node: ast.Subscript) -> Bound:
     if isinstance(node.value, ast.Attribute) and node.value.name == "shape":
         return _shape(lowering, node.value, node)
+    numbers = lowering.frame.typed.tables.get(node)
+    if numbers is not None:
+        return tables.load(lowering, node, numbers)
     return access.load(lowering, access.place_of(lowering, node))
 
 

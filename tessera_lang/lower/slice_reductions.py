@@ -102,15 +102,29 @@ def _range(lowering: Lowering, array: Value, axis: int, item: ast.SliceExpr | No
     b = lowering.builder
     size = access.size_of(lowering, array, axis)
     lower, upper = b.index(0), size
+    said = lower
     if item is not None and item.lower is not None:
-        lower = _bound(lowering, item.lower, size)
+        said = _bound(lowering, item.lower, size)
+        lower = _start(lowering, array, item.lower, said)
     most = _most(array, axis)
     if item is not None and item.upper is not None:
         end = _bound(lowering, item.upper, size)
-        width = _apart(lowering, lower, end)
+        width = _apart(lowering, said, end)
         most = min((n for n in (most, width) if n is not None), default=None)
         upper = b.binary("min", end, size)
     return Range(axis, lower, upper, most)
+
+
+def _start(lowering: Lowering, array: Value, node: ast.Expr, at: Value) -> Value:
+    """A start that is found below 0 is a fault; the slice begins at 0 then, so that no walk is
+    longer than the array."""
+    b, zero = lowering.builder, lowering.builder.index(0)
+    known = lowering.frame.typed.constants.get(node)
+    if isinstance(known, int) or isinstance(node, ast.IntLit):
+        return at
+    shown = f"the slice of `{array.name}` begins below 0, at `{lowering.text(node.span)}`"
+    b.assertion(b.cmp("ge", at, zero), lowering.site("assert", node.span, "", shown=shown))
+    return b.binary("max", at, zero)
 
 
 def _most(array: Value, axis: int) -> int | None:
@@ -124,7 +138,7 @@ def _apart(lowering: Lowering, lower: Value, upper: Value) -> int | None:
     a, b = _made_by(lowering, lower), _made_by(lowering, upper)
     start, end = (_constant(o) for o in (a, b))
     if end is not None:
-        return max(0, end - (start or 0))  # a start is 0 or above
+        return max(0, end - (start or 0))  # it begins at 0 at the earliest
     if b is not None and b.name == "tile.add" and lower in b.operands:
         other = b.operands[b.operands[0] is lower]
         return _constant(_made_by(lowering, other))

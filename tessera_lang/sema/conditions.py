@@ -95,8 +95,8 @@ def check_conditions(c: Context) -> tuple[ast.Expr, ...]:
         known = decided(c, e)
         if known is False:
             c.report(
-                "T0838", f"`{c.declaration.name}` requires `{source_text(e)}`, and here it does not"
-                " hold", e.span, notes=_values(c, e),
+                "T0838", f"`{c.declaration.name}` requires this, and here it does not hold", e.span,
+                notes=_values(c, e),
             )  # fmt: skip
         elif known is None:
             left.append(e)
@@ -118,7 +118,7 @@ def _check(c: Context, e: ast.Expr) -> bool:
     if not isinstance(e, ast.Compare) or any(o not in _COMPARISONS for o in e.operators):
         c.report(
             "T0313", "a `where` condition compares sizes, or is known at compile time", e.span,
-            helps=("write `where n % 4 == 0` or `where x.dtype == f32`, joined by `and`, `or`, `not`",),
+            helps=("write `where n % 4 == 0` or `where x.dtype == f32`; `and`, `or`, `not` join",),
         )  # fmt: skip
         return False
     good = True

@@ -7,6 +7,7 @@ Owns names, literals, operators, subscripts and attributes. Calls go to ``calls`
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeGuard, cast
 
 from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
@@ -271,12 +272,24 @@ def _tuple_item(c: Context, e: ast.Subscript, base: TupleType) -> Term:
                 c.known.add(e)
             return base.items[value]
     numbers = c.try_value(e.value)
+    one = len(e.items) == 1 and not isinstance(e.items[0], ast.SliceExpr)
+    if one and c.tables and is_table(numbers):
+        c.typed.tables[e] = numbers
+        return Weak("float" if any(isinstance(v, float) for v in numbers) else "int")
     of_shape = isinstance(e.value, ast.Attribute) or not isinstance(numbers, tuple)
     table = f"for a table give the kernel an array: `table: const f32[{len(base.items)}]`"
     return c.report(
         "T0302", "an item of a shape or tuple is chosen by a literal", e.span,
         helps=("write `x.shape[0]`, `x.shape[-1]`",) if of_shape else (table,),
     )  # fmt: skip
+
+
+def is_table(value: object) -> TypeGuard[tuple[int | float, ...]]:
+    """Plain numbers, of which the run may choose one."""
+    if not isinstance(value, tuple):
+        return False
+    items = cast("tuple[object, ...]", value)
+    return bool(items) and all(type(v) in (int, float) for v in items)
 
 
 def _attribute(c: Context, e: ast.Attribute) -> Term:

@@ -18,6 +18,7 @@ from tessera_lang.sema.clauses import kernel_decorator, read_clauses, tile_decor
 from tessera_lang.sema.conditions import check_conditions, read_grid
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
+from tessera_lang.sema.extent import too_large
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes
@@ -55,6 +56,8 @@ def check_function(symbol: FunctionSymbol, signature: Signature, scopes: Scopes)
     ``unique`` drops what ``check_structure`` has reported too.
     """
     typed, reports = examine_function(symbol, signature, scopes)
+    if typed is not None and typed.complete and (fault := too_large(typed)) is not None:
+        return None, (*reports, fault)
     return (typed if typed is not None and typed.complete else None), reports
 
 

@@ -130,6 +130,12 @@ def _settle_parts(c: Context, e: ast.Expr, dtype: DType) -> Term:
         kind = c.typed.types.get(part)
         if isinstance(kind, Weak):
             settle(c, part, kind, dtype)
+    for value in c.typed.tables.get(e, ()) if isinstance(e, ast.Subscript) else ():
+        reason = misfit(value, dtype)
+        if reason is not None:
+            c.report("T0202", f"{_shown(value)} of this table does not fit in `{dtype}`", e.span,
+                     reason)  # fmt: skip
+            return c.note(e, ERROR)
     return c.note(e, Scalar(dtype))
 
 

@@ -202,7 +202,7 @@ class TypedFunction:
     in extents that only the run knows, the variable that is it. ``conditions``: of a called
     function the ``where`` clauses that its signature leaves open. ``nonempty``: reductions that
     look for a place where there may be none, with how many elements there are; True: whenever the
-    kernel runs.
+    kernel runs. ``tables``: numbers of the program of which the run chooses one.
     """
 
     declaration: ast.FunctionDef
@@ -232,6 +232,9 @@ class TypedFunction:
     variables: dict[Local, Type] = field(default_factory=dict[Local, Type])
     sizes: dict[Local, Dim] = field(default_factory=dict[Local, Dim])
     conditions: tuple[ast.Expr, ...] = ()
+    tables: dict[ast.Subscript, tuple[int | float, ...]] = field(
+        default_factory=dict[ast.Subscript, "tuple[int | float, ...]"]
+    )
     nonempty: dict[ast.Call, tuple[Dim, bool]] = field(
         default_factory=dict[ast.Call, "tuple[Dim, bool]"]
     )

@@ -63,6 +63,7 @@ class Generator:
     def __init__(self, seed: int, faults: bool = False) -> None:
         self.random = random.Random(seed)
         self.faults = faults
+        self.reduces = seed % 4 == 3
         self.name = f"k{seed}"
         self.made = 0
         self.parameters: list[p.Parameter] = []
@@ -113,6 +114,8 @@ class Generator:
     def expr(self, dtype: str, depth: int) -> p.Expr:
         if dtype == "bool":
             return self.condition(depth)
+        if self.reduces and depth > 0 and dtype in INTEGERS and self.chance(0.1):
+            return self.reduction(dtype, depth)
         if depth <= 0 or self.chance(0.12):
             return self.leaf(dtype)
         kinds = [self.binary, self.binary, self.binary, self.unary, self.cast, self.choice,
@@ -270,6 +273,38 @@ class Generator:
             return self.constant(dtype)
         array = self.random.choice(arrays)
         return p.Load(array.name, [self.inside(s, depth) for s in array.shape], dtype)
+
+    def reduction(self, dtype: str, depth: int) -> p.Expr:
+        """Of a slice whose bounds are the same for a group, or another for each lane."""
+        arrays = [q for q in self.parameters if q.shape and not q.mut and q.dtype in INTEGERS]
+        fitting = [q for q in arrays if self.reductions_to(q.dtype, dtype)]
+        if not fitting or self.in_helper:
+            return self.leaf(dtype)
+        q = self.random.choice(fitting)
+        *rows, size = q.shape
+        lower = self.bound(size, depth) if self.chance(0.5) else None
+        upper = self.bound(size, depth) if self.chance(0.4) else None
+        kind = self.random.choice(self.reductions_to(q.dtype, dtype))
+        if kind == "argmax" and not self.faults:
+            lower = upper = None  # of no elements it is a fault
+        indices = [self.inside(s, depth) for s in rows]
+        return p.Reduce(kind, q.name, indices, lower, upper, q.dtype, dtype)
+
+    def reductions_to(self, element: str, dtype: str) -> list[str]:
+        """What gives ``dtype``, of elements of a type."""
+        wide = {"i8": "i32", "i16": "i32", "u8": "u32", "u16": "u32"}.get(element, element)
+        found = ["sum"] * (wide == dtype) + ["max", "min"] * (element == dtype)
+        return [*found, "argmax"] if dtype in ("i32", "i64", "index") else found
+
+    def bound(self, size: str, depth: int) -> p.Expr:
+        """A bound of a slice: a number, or one of the run from 0 on."""
+        if self.chance(0.4):
+            return p.Const(self.random.choice((0, 1, 3, 8, 40)), "index", True)
+        guard, self.guard = self.guard, []
+        faults, self.faults = self.faults, False
+        made = self.inside(size, depth)
+        self.guard, self.faults = guard, faults
+        return made
 
     def first(self, depth: int) -> p.Expr:
         """An index into the array of a helper: the first element is always there."""

@@ -451,6 +451,58 @@ class Load(Expr):
 
 
 @dataclass
+class Reduce(Expr):
+    """``op.sum(x[i, a:b])``: what lies along the last axis of an array that nobody writes, reduced
+    in ``wide``; of an index for each other axis."""
+
+    kind: str
+    array: str
+    indices: list[Expr]
+    lower: Expr | None
+    upper: Expr | None
+    element: str
+    dtype: str
+
+    def place(self) -> str:
+        bounds = [e.text() if e else "" for e in (self.lower, self.upper)]
+        return f"{self.array}[{', '.join([*(e.text() for e in self.indices), ':'.join(bounds)])}]"
+
+    def text(self) -> str:
+        text = f"op.{self.kind}({self.place()})"
+        return f"{text}.to({self.dtype})" if self.kind == "argmax" else text
+
+    def value(self, lane: Lane) -> Any:
+        array = lane.array(self.array)
+        fixed = [e.value(lane) for e in self.indices]
+        size = array.shape[-1]
+        first = self.lower.value(lane) if self.lower else 0
+        last = min(self.upper.value(lane), size) if self.upper else size
+        if first < 0:
+            lane.fault()
+        found: list[Number] = []
+        for k in range(max(first, 0), last):
+            step(lane)
+            at = array.place([*fixed, k])
+            lane.judge(self, at is not None)
+            found.append(0 if at is None else array.items[at])
+        return self.reduced(lane, found)
+
+    def reduced(self, lane: Lane, found: list[Any]) -> Any:
+        low, high = numbers.limits(self.element)
+        match self.kind:
+            case "sum":
+                return wrap(sum(found), self.dtype)
+            case "max":
+                return max(found, default=low)
+            case "min":
+                return min(found, default=high)
+            case _:
+                if not found:
+                    lane.fault()
+                return cast(found.index(max(found)) if found else 0, "index", self.dtype)
+
+
+@dataclass
 class Helper:
     """A plain function: parameters with their dtypes, statements, every path returns."""
 

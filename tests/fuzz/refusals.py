@@ -74,6 +74,8 @@ def _of(node: Any) -> Iterator[Suspect]:
         case p.Load() | p.Store():
             place = f"{node.array}[{', '.join(e.text() for e in node.indices)}]"
             yield node, "outside", place, node.indices
+        case p.Reduce():
+            yield node, "outside", node.place(), node.indices
         case p.Atomic():
             yield node, "outside", f"{node.array}[{node.index.text()}]", [node.index]
         case p.Binary(operator="//" | "%"):

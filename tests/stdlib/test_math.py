@@ -19,6 +19,7 @@ from tessera_backend.nvptx.translate import translate
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tessera_lang.types.dtype import U32
 from tests.stdlib.arrays import TARGETS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stdlib.md"
@@ -283,3 +284,20 @@ def test_what_they_do_not_take_is_said(call: str, message: str) -> None:
         tessera.compile(text, target="cpu")
     (found,) = caught.value.diagnostics
     assert found.code == "T0224" and message in found.message
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "tanh", "gelu"])
+def test_powers_of_two_are_made_without_sums_of_bits(name: str) -> None:
+    """In a tile of many registers LLVM compares each of those sums with all others: minutes."""
+    text = f"""
+@kernel tile[(64,)] grid[(1,)]
+def k(x: f32[n], y: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n: y[i] = math.{name}(x[i])
+"""
+    session = Session(overlay={"k.tessera": text})
+    wanted = session.signature("k.tessera", "k", "x: f32[64], y: f32[64]")
+    program, _ = session.tile("k.tessera", "k", wanted, None)
+    sums = [o for o in program.walk() if o.name == "tile.add" and o.result.type == U32]
+    shifts = [o for o in program.walk() if o.name == "tile.shl" and o.result.type == U32]
+    assert shifts and not sums

@@ -117,7 +117,7 @@ def segments(x: Any, heads: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", some("i32", "f32"))
 def test_segments(std: Any, dtype: str) -> None:
-    for n in (0, 1, 5, 8192, 8193, 70_000):
+    for n in (0, 1, 5, 16384, 16385, 70_000):
         for share in (0.0, 0.0002, 0.3, 1.0):
             heads = np.random.default_rng(n).random(n) < share
             x = (few if dtype in FLOATS else numbers)(dtype, n, seed=n)
@@ -136,10 +136,10 @@ def test_a_head_for_each_element(std: Any) -> None:
 
 
 def test_many_blocks_of_groups(std: Any) -> None:
-    """More than 256 groups of 8192, so that what whole blocks come to is passed on."""
-    n = 8192 * 600 + 17
+    """More than 256 groups of 16384, so that what whole blocks come to is passed on."""
+    n = 16384 * 300 + 17
     x = numbers("i32", n, seed=9)
     same(std.inclusive(x), np.cumsum(x, dtype=np.int64).astype(np.int32))
     heads = np.zeros(n, np.bool_)
-    heads[[8192 * 100 + 3, 8192 * 300, 8192 * 556 + 8191]] = True
+    heads[[16384 * 50 + 3, 16384 * 150, 16384 * 278 + 16383]] = True
     same(std.segmented(x, heads), segments(x.astype(np.int64), heads).astype(np.int32))

@@ -57,6 +57,18 @@ def test_rows_of_every_length(std: Any, dtype: str, index: str, length: int) -> 
         check(std.matvec(*parts, x), parts, x, dtype)
 
 
+def test_long_rows_among_short_ones(std: Any) -> None:
+    """Over the ends of what a group reads at a time, at its first and its last row."""
+    r: Any = np.random.default_rng(5)
+    lengths = r.integers(0, 4, 1500)
+    lengths[[0, 255, 256, 700, 1499]] = 2047, 2049, 4100, 6000, 1
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = r.integers(0, 500, offsets[-1]).astype(np.int32)
+    values = r.standard_normal(offsets[-1]).astype(np.float32)
+    x = r.standard_normal(500).astype(np.float32)
+    check(std.matvec(offsets, columns, values, x), (offsets, columns, values), x, "f32")
+
+
 def test_one_long_row(std: Any) -> None:
     parts = matrix(1, 1000, 30000, "f64", "i32")
     parts = (np.array([0, parts[2].size], np.int32), *parts[1:])

@@ -14,17 +14,26 @@ from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.tile_programs import placed
 from tests.on_device import call
-from tests.tile_programs_by_hand import algebra, attention, functions, layers, loops, others
+from tests.tile_programs_by_hand import (
+    algebra,
+    attention,
+    chosen,
+    functions,
+    layers,
+    loops,
+    others,
+)
 from tests.tile_programs_by_hand.program import Program
 
-FILES = (attention, layers, algebra, others, functions, loops)
+FILES = (attention, layers, algebra, others, functions, loops, chosen)
 PROGRAMS = {p.name: p for file in FILES for p in file.PROGRAMS}
 QUICK = (
     "paged decoding", "low rank adapter", "mixture of experts", "weights of four bits",
     "block sparse rows", "both factors turned", "one product by units, one exact",
     "two matrices of a stack at a time", "rows as long as the longest of a tile",
     "a function of two results, a kernel of two results", "one of two products",
-    "nothing to do",
+    "nothing to do", "weights looked up in a table", "blocks of zeros are left out",
+    "a mask that a function of numbers makes", "a contraction in four parts",
 )  # fmt: skip
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS if name not in QUICK]
 
@@ -55,6 +64,7 @@ def test_results(name: str, target: str) -> None:
 NOT_IN_RINGS = {
     "one product by units, one exact": 1,  # of exact f32
     "normal equations times a panel": 2,  # sums over the axis that would be the grid
+    "a small matrix taken whole, again and again": 1,  # of a computed matrix with itself
 }
 
 

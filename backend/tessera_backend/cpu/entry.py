@@ -98,7 +98,8 @@ def emit_kernel(
     e.rules = form.rules({**e.rules, **product_rules(vector_unit(target), scratch)})
     shared_bytes = _shared(kernel, dialect, scratch)
     pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
-    dialect.set_roots(module, [*pointers, *dialect.shared, None])
+    tables = [o.result for o in kernel.walk() if o.name == "tile.table"]
+    dialect.set_roots(module, [*pointers, *tables, *dialect.shared, None])
     _arguments(e, kernel, plan)
     form.enter(e)
     _take_groups(e, dialect, form)

@@ -20,7 +20,7 @@ _PURE = frozenset(
     f"tile.{name}"
     for name in (
         "constant lane_linear lane_index group_linear group_index group_count view shared.alloc "
-        "local.alloc "
+        "local.alloc table "
         "add sub mul div min max and or xor shl shr neg not abs sqrt floor ceil trunc round fma "
         "exp2 approx cmp select cast bitcast"
     ).split()

@@ -118,6 +118,11 @@ class Dialect:
         """``ptr`` or ``ptr addrspace(n)``."""
         return "ptr"
 
+    def constant(self, e: LaneEmitter, definition: str, size: int) -> str:
+        """Address, as ``pointer_type("constant")``, of a new constant of ``size`` bytes."""
+        del size
+        return f"@{e.module.new_global('table', f'internal constant {definition}')}"
+
     def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
         """Address of a ``tile.shared.alloc`` as ``pointer_type("shared")``."""
         raise NotImplementedError

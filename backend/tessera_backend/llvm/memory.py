@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from tessera_backend.llvm import fault, narrow
 from tessera_backend.llvm.cast import as_index
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
-from tessera_backend.llvm.types import memory_type, register_type, zero
+from tessera_backend.llvm.types import code_of, memory_type, register_type, zero
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value, ViewType
 from tessera_lang.ir.layout import SharedLayout, swizzled
+from tessera_lang.ir.tile.rules import table_numbers
 from tessera_lang.record import dataclass
 
 
@@ -42,6 +43,19 @@ def _view(e: LaneEmitter, op: Operation) -> None:
         tuple(k if k is not None else s for k, s in zip(known, sizes, strict=True)),
         None if kind.contiguous else strides, pointer, kind.mut,
     )  # fmt: skip
+
+
+def _table(e: LaneEmitter, op: Operation) -> None:
+    """Numbers of the code: a constant of the module."""
+    kind = op.result.type
+    if not isinstance(kind, PointerType):
+        raise TypeError("a table gives a pointer")
+    data = b"".join(
+        code_of(v, kind.dtype).to_bytes(kind.dtype.bytes, "little")
+        for v in table_numbers(str(op.attributes["values"]))
+    )
+    text = "".join(f"\\{byte:02X}" for byte in data)
+    e.bind(op.result, e.dialect.constant(e, f'[{len(data)} x i8] c"{text}", align 16', len(data)))
 
 
 def _shared_alloc(e: LaneEmitter, op: Operation) -> None:
@@ -253,6 +267,7 @@ def _store(e: LaneEmitter, op: Operation) -> None:
 
 RULES: dict[str, Rule] = {
     "tile.view": _view,
+    "tile.table": _table,
     "tile.shared.alloc": _shared_alloc,
     "tile.local.alloc": _local_alloc,
     "tile.load": _load,

@@ -103,6 +103,12 @@ class ModuleText:
         """``@name = definition``."""
         self._globals[name] = definition
 
+    def new_global(self, name: str, definition: str) -> str:
+        """The same with a number behind its name, which is given back."""
+        made = f"{name}_{len(self._globals)}"
+        self.add_global(made, definition)
+        return made
+
     def add_helper(self, name: str, definition: str) -> None:
         """A whole internal function, once however often asked for."""
         self._helpers.setdefault(name, definition)

@@ -78,6 +78,11 @@ def _special(dtype: DType) -> tuple[int, int, int]:
     return infinity - 1, overflow, infinity | (1 << (stored - 1))
 
 
+def code_of(value: float, dtype: DType) -> int:
+    """Bits of a number as an element of ``dtype``."""
+    return encode(value, dtype) if dtype.is_float else int(value) % (1 << dtype.bits)
+
+
 def encode(value: float, dtype: DType) -> int:
     """Bits of the nearest value of a float dtype, ties to even (language section 10)."""
     if dtype == F64:

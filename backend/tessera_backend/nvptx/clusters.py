@@ -18,8 +18,7 @@ from tessera_backend.nvptx.cells import base_of
 from tessera_backend.nvptx.mbarriers import number_of, wait_for
 from tessera_backend.nvptx.places import dialect_of
 from tessera_backend.nvptx.tile_values import apply
-from tessera_lang.ir.core import BarrierType, Operation, Value
-from tessera_lang.ir.tile.hopper_rules import SEND_PLACES
+from tessera_lang.ir.core import BarrierType, Operation
 from tessera_lang.types.dtype import DType
 
 _RANK = "@llvm.nvvm.read.ptx.sreg.cluster.ctarank"
@@ -35,52 +34,17 @@ def _cluster_reduce(e: LaneEmitter, op: Operation) -> None:
         base, meeting, parity = _turn(e, base, meeting, size * dtype.bytes)
     _send(e, base, meeting, e.operand(value), dtype, size)
     wait_for(e, meeting, parity)
-    e.bind(op.result, _combined(e, base, dtype, size, f"tile.{op.attributes['kind']}"))
-
-
-def _cluster_send(e: LaneEmitter, op: Operation) -> None:
-    value, buffer, barrier, time = op.operands
-    dtype, size = value.type, max(dialect_of(e).cluster, 1)
-    assert isinstance(dtype, DType)
-    base, meeting, _ = _at_time(e, buffer, barrier, time, size * dtype.bytes)
-    _send(e, base, meeting, e.operand(value), dtype, size)
-
-
-def _cluster_take(e: LaneEmitter, op: Operation) -> None:
-    buffer, barrier, time = op.operands
-    dtype, size = op.result.type, max(dialect_of(e).cluster, 1)
-    assert isinstance(dtype, DType)
-    base, meeting, parity = _at_time(e, buffer, barrier, time, size * dtype.bytes)
-    wait_for(e, meeting, parity)
-    e.bind(op.result, _combined(e, base, dtype, size, f"tile.{op.attributes['kind']}"))
-
-
-def _at_time(
-    e: LaneEmitter, buffer: Value, barrier: Value, time: Value, bytes_: int
-) -> tuple[str, str, str]:
-    """Place and barrier of a time, and the parity to wait for."""
-    f, places = e.f, SEND_PLACES
-    number = f.value(f"trunc i64 {e.operand(time)} to i32")
-    place = f.value(f"urem i32 {number}, {places}")
-    base = base_of(e, e.places[buffer].pointer)
-    base = f.value(f"add i32 {base}, {f.value(f'mul i32 {place}, {bytes_}')}")
-    meeting = number_of(e, e.operand(barrier))
-    meeting = f.value(f"add i32 {meeting}, {f.value(f'shl i32 {place}, 3')}")
-    return base, meeting, f.value(f"and i32 {f.value(f'udiv i32 {number}, {places}')}, 1")
-
-
-def _combined(e: LaneEmitter, base: str, dtype: DType, size: int, name: str) -> str:
-    """What lies from ``base`` on, a number of each group, in the order of the ranks."""
     parts = [
         words.load(e, words.Cell("shared", "i32", base, i * dtype.bytes), dtype, 1)[0]
         for i in range(size)
     ]
     while len(parts) > 1:
+        name = f"tile.{op.attributes['kind']}"
         paired = [
             apply(e, name, dtype, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)
         ]
         parts = paired + parts[len(parts) - len(parts) % 2 :]
-    return parts[0]
+    e.bind(op.result, parts[0])
 
 
 def _turn(e: LaneEmitter, base: str, meeting: str, bytes_: int) -> tuple[str, str, str]:
@@ -121,9 +85,5 @@ def _send(e: LaneEmitter, base: str, meeting: str, value: str, dtype: DType, siz
     words.assembly(e, send, (), given)
 
 
-RULES: dict[str, Rule] = {
-    "tile.cluster_reduce": _cluster_reduce,
-    "tile.cluster_send": _cluster_send,
-    "tile.cluster_take": _cluster_take,
-}
+RULES: dict[str, Rule] = {"tile.cluster_reduce": _cluster_reduce}
 """What ``hopper.py`` adds."""

@@ -38,6 +38,8 @@ LOWERS: dict[str, frozenset[str]] = {
 # Constant memory is the bank of a kernel's parameters: LLVM knows an array there by its parameter,
 # whose pointers have no space.
 _ADDRESS_SPACES = {"global": 1, "shared": 3, "constant": 0, "local": 0}
+_CONSTANT_BANK = 1 << 16
+"""Bytes of constants that a module may hold; others are in global memory."""
 _SYNC_SCOPES = {
     "tile": 'syncscope("block") ',
     "group": 'syncscope("block") ',
@@ -108,6 +110,7 @@ class NvptxDialect(Dialect):
         self.role = Role(0, prod(group))
         self.warp_number = ""
         self.short_turns = self.has_turns = False
+        self._constants = 0
 
     @property
     def has_bulk_copies(self) -> bool:
@@ -197,6 +200,12 @@ class NvptxDialect(Dialect):
     # Memory.
     def pointer_type(self, space: Space) -> str:
         return f"ptr addrspace({_ADDRESS_SPACES[space]})"
+
+    def constant(self, e: LaneEmitter, definition: str, size: int) -> str:
+        self._constants += -(-size // 16) * 16
+        space = 4 if self._constants <= _CONSTANT_BANK else 1
+        name = e.module.new_global("table", f"internal addrspace({space}) constant {definition}")
+        return f"addrspacecast (ptr addrspace({space}) @{name} to ptr)"
 
     def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
         return self._shared[op]

@@ -11,13 +11,15 @@ from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.dialect import WARP
 from tessera_backend.nvptx.roles import (
     GROUP_WARPS,
-    cluster_barrier,
+    begin_in_cluster,
     dialect_of,
     intrinsic,
 )
 from tessera_lang.ir.core import BarrierType, Operation, Value
+from tessera_lang.ir.tile.tile_ops import HOPPER
 
 _BYTES = 8
+_WAITING = frozenset(d.name for d in HOPPER) - {"tile.mbarrier.alloc", "tile.cluster_rank"}
 
 
 def initialise(e: LaneEmitter, kernel: Operation) -> None:
@@ -40,7 +42,7 @@ def initialise(e: LaneEmitter, kernel: Operation) -> None:
     intrinsic(e, "fence.mbarrier_init.release.cluster")
     f.place(ready)
     if dialect.cluster > 1:
-        cluster_barrier(e, aligned=True)
+        begin_in_cluster(e, kernel, _WAITING)
     else:
         dialect.barrier(e)
 

@@ -6,6 +6,8 @@ ptxas sees that whole warps go one way. Must not know what runs in a role.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.dialect import WARP, NvptxDialect, Role
 from tessera_lang.ir.core import Operation
@@ -14,6 +16,7 @@ from tessera_lang.record import replace
 GROUP_WARPS = 4
 """Warps of a warp group, which sets its registers together."""
 
+_BEGUN = "tile.cluster_begun"  # not of the IR: on its way to the emitter
 _FIRST_NAMED = 8  # hardware barriers: 0 the group's, 1 to 7 the roles', 8 to 15 named ones
 _REGISTERS = 65536
 
@@ -174,15 +177,30 @@ def _turn(e: LaneEmitter, op: Operation) -> None:
     e.f.place(given)
 
 
-def cluster_barrier(e: LaneEmitter, *, aligned: bool) -> None:
-    """Of all lanes of the cluster. Not ``aligned``: lanes of a warp may come one by one."""
-    suffix = ".aligned" if aligned else ""
-    intrinsic(e, f"barrier.cluster.arrive{suffix}")
-    intrinsic(e, f"barrier.cluster.wait{suffix}")
+def begin_in_cluster(e: LaneEmitter, kernel: Operation, barriers: frozenset[str]) -> None:
+    """This group has begun. That all of its cluster have is waited for before the first operation
+    at the top that has one of ``barriers`` in it: until then loads are on their way."""
+    intrinsic(e, "barrier.cluster.arrive.relaxed.aligned")
+    operations = kernel.regions[0].operations
+    first = next(o for o in operations if any(x.name in barriers for x in o.walk()))
+    before = e.grouped
+
+    def grouped(given: Iterable[Operation]) -> Iterator[Operation]:
+        for operation in before(given):
+            if operation is first:
+                yield Operation(_BEGUN)
+            yield operation
+
+    e.grouped = grouped
+
+
+def _begun(e: LaneEmitter, op: Operation) -> None:
+    intrinsic(e, "barrier.cluster.wait.aligned")
 
 
 def _cluster_barrier(e: LaneEmitter, op: Operation) -> None:
-    cluster_barrier(e, aligned=False)
+    intrinsic(e, "barrier.cluster.arrive")
+    intrinsic(e, "barrier.cluster.wait")
 
 
 def _cluster_rank(e: LaneEmitter, op: Operation) -> None:
@@ -199,6 +217,7 @@ RULES: dict[str, Rule] = {
     "tile.role_warp": _role_warp,
     "tile.named_barrier": _named_barrier,
     "tile.turn": _turn,
+    _BEGUN: _begun,
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,
 }

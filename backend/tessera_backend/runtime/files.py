@@ -49,6 +49,8 @@ def load(path: str, key: str | None) -> Array:
         raise DataFault(f"{path} cannot be read: {_reason(fault)}") from fault
     except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as fault:
         what = f"{path} is truncated or not a {kind} file"
+        if "pickle" in str(fault):  # NumPy's advice is to load it all the same
+            raise DataFault(f"{what}: Python objects are not read") from fault
         raise DataFault(f"{what}: {_first_line(fault)}") from fault
 
 

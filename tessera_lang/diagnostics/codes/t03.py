@@ -23,6 +23,7 @@ _ROWS = (
     Code("T0313", "bad-condition", "A `where` condition is of nothing that a launch knows."),
     Code("T0314", "bad-registers", "The number of registers of a lane is outside the limits."),
     Code("T0315", "own-array-room", "The arrays of a lane take more memory than it has."),
+    Code("T0316", "kernel-too-large", "The functions that a kernel calls make too much code."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

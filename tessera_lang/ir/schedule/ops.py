@@ -100,7 +100,6 @@ _OPS = [
         attributes=(
             AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int"),
             _optional("across", "int"),  # groups of a cluster that hold a part each
-            _optional("begun", "bool"),  # sent to them before the iteration that takes the result
         ),
     ),
     OpDef(

@@ -26,9 +26,6 @@ _NAMED_BARRIERS = 8
 _WARP_GROUP = 4
 _LEAST_REGISTERS, _MOST_REGISTERS = 24, 256
 _MOST_BOX = 256
-SEND_PLACES = 4
-"""Numbers on their way between groups, each with its barrier: that of time t is taken behind the
-sending of that of t + 1, so nobody sends that of t + 4 before all groups have taken it."""
 
 
 def _require(holds: bool, message: str, operation: Operation) -> None:
@@ -93,29 +90,6 @@ def _cluster_reduce(operation: Operation) -> None:
     _require(holds, "takes a buffer with a place for each group of the cluster", operation)
     holds = isinstance(barrier.type, BarrierType) and barrier.type.count in (1, 2)
     _require(holds, "takes one barrier, or two for more than once", operation)
-
-
-def _cluster_send(operation: Operation) -> None:
-    value, buffer, barrier, time = operation.operands
-    holds = isinstance(value.type, DType) and value.type.bytes in (4, 8)
-    _require(holds, "sends numbers of 4 or 8 bytes", operation)
-    _require(getattr(buffer.type, "dtype", None) == value.type, "to places of its type", operation)
-    _later(operation, buffer, barrier, time)
-
-
-def _cluster_take(operation: Operation) -> None:
-    buffer, barrier, time = operation.operands
-    dtype = getattr(buffer.type, "dtype", None)
-    _require(operation.result.type == dtype, "gives what the buffer holds", operation)
-    _later(operation, buffer, barrier, time)
-
-
-def _later(operation: Operation, buffer: Value, barrier: Value, time: Value) -> None:
-    holds = isinstance(buffer.type, BufferType) and len(buffer.type.shape) == 1
-    _require(holds, "takes a buffer with places for each group of the cluster", operation)
-    holds = isinstance(barrier.type, BarrierType) and barrier.type.count == SEND_PLACES
-    _require(holds, f"takes {SEND_PLACES} barriers", operation)
-    _indices((time,), operation)
 
 
 # --- copies ----------------------------------------------------------------------------------
@@ -236,8 +210,6 @@ def _mma_wait(operation: Operation) -> None:
 
 RULES: dict[str, Rule] = {
     "cluster_reduce": _cluster_reduce,
-    "cluster_send": _cluster_send,
-    "cluster_take": _cluster_take,
     "mbarrier_alloc": _mbarrier_alloc,
     "mbarrier": _mbarrier,
     "named_barrier": _named_barrier,

@@ -55,6 +55,10 @@ _GEOMETRY = [
 _MEMORY = [
     OpDef("tile.view", ("pointer", "sizes..."), "view"),
     OpDef(
+        "tile.table", (), "table",
+        attributes=(AttributeDef("name", "str"), AttributeDef("values", "str")),
+    ),
+    OpDef(
         "tile.shared.alloc", (), "shared_alloc",
         attributes=(
             AttributeDef("name", "str"), AttributeDef("offset", "int", (), True),

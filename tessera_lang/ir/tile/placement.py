@@ -90,7 +90,6 @@ _BY_ALL_LANES = frozenset({
     "tile.barrier", "tile.named_barrier", "tile.cluster_barrier", "tile.roles", "tile.mma.async",
     "tile.mma.commit", "tile.mma.wait", "tile.read_tile", "tile.write_tile", "tile.reduce_tile",
     "tile.scan_tile", "tile.convert", "tile.dot", "tile.cluster_reduce", "tile.turn",
-    "tile.cluster_send", "tile.cluster_take",
 })  # fmt: skip
 
 

@@ -162,6 +162,22 @@ def _view(operation: Operation) -> None:
         _require(value.type == INDEX, "sizes and strides are index", operation)
 
 
+def _table(operation: Operation) -> None:
+    t, values = operation.result.type, str(operation.attributes["values"])
+    holds = isinstance(t, PointerType) and t.space == "constant" and t.dtype.kind != "bool"
+    _require(holds, "gives a pointer to numbers in constant memory", operation)
+    _require(bool(table_numbers(values)), "holds numbers", operation)
+
+
+def table_numbers(values: str) -> tuple[int | float, ...]:
+    """The numbers that the attribute ``values`` of a ``tile.table`` spells; none where it spells
+    something else."""
+    try:
+        return tuple(float(v) if set(v) & set(".en") else int(v) for v in values.split())
+    except ValueError:
+        return ()
+
+
 def _shared_alloc(operation: Operation) -> None:
     t = operation.result.type
     holds = isinstance(t, BufferType) and t.space == "shared"
@@ -326,7 +342,7 @@ RULES: dict[str, Rule] = {
     **tile_rules.RULES, **dot_rules.RULES, **hopper_rules.RULES,
     "nothing": _nothing, "index": _index, "constant": _constant, "same": _same,
     "compare": _compare, "select": _select, "cast": _cast, "bitcast": _bitcast,
-    "view": _view, "shared_alloc": _shared_alloc, "local_alloc": _local_alloc,
+    "view": _view, "table": _table, "shared_alloc": _shared_alloc, "local_alloc": _local_alloc,
     "load": _load, "store": _store,
     "atomic": _atomic, "atomic_cas": _atomic_cas, "kernel": _kernel, "for": _for,
     "while": _while, "if": _if, "scope": _scope, "exit": _nothing, "assert": _assert,

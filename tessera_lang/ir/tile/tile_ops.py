@@ -15,7 +15,6 @@ _AXIS = AttributeDef("axis", "int")
 _DIMS = (AttributeDef("dims", "ints"), AttributeDef("steps", "ints"))
 _NAME = AttributeDef("name", "str")
 _PENDING = AttributeDef("pending", "int")
-_MEETS = AttributeDef("kind", "str", ("add", "mul", "max", "min"))
 TURNS = ("begin", "take", "pass")
 
 
@@ -138,15 +137,7 @@ HOPPER = [
     OpDef("tile.cluster_rank", (), "index"),
     OpDef(
         "tile.cluster_reduce", ("value", "buffer", "barrier"), "cluster_reduce",
-        attributes=(_MEETS,), effect="sync",
-    ),
-    OpDef(
-        "tile.cluster_send", ("value", "buffer", "barrier", "time"), "cluster_send", results=0,
-        effect="sync",
-    ),
-    OpDef(
-        "tile.cluster_take", ("buffer", "barrier", "time"), "cluster_take", attributes=(_MEETS,),
-        effect="sync",
+        attributes=(AttributeDef("kind", "str", ("add", "mul", "max", "min")),), effect="sync",
     ),
     OpDef("tile.role_warp", (), "index"),
     OpDef("tile.once", (), "once", results=0, terminators=(("tile.yield",),), effect="nested",

@@ -71,6 +71,8 @@ def call(s: State, e: ast.Call) -> Node | None:
         return _extreme(s, e, name)
     if name == "math.fma":
         return _fma(s, e)
+    if name == "bitcast":
+        return _bits(s, e)
     if name == "fast.exp":
         return _fast_exp(s, e)
     if name in _NATIVE:
@@ -206,6 +208,13 @@ def _cast_call(s: State, e: ast.Call) -> Node:
 def _native(s: State, e: ast.Call, name: str) -> Node:
     x = s.node(needed(s, e, "x"))
     return combine.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
+
+
+def _bits(s: State, e: ast.Call) -> Node:
+    """The bits of each element as another dtype."""
+    x, t, b = s.node(e.arguments[0]), s.typed.types.get(e), s.b
+    dtype = register_dtype(t) or x.dtype
+    return Mapped(lambda v, w: b.bitcast(v[0], dtype), (x,), dtype, x.axes, e.span)
 
 
 def _fma(s: State, e: ast.Call) -> Node:

@@ -131,7 +131,7 @@ class _Slice:
         if isinstance(item, ast.SliceExpr):
             self._range(position, item, extent)
             return
-        if isinstance(s.typed.types.get(item), Tile):
+        if _rank(s, item):
             if base.steps[position] != 1 or s.b.known(base.starts[dim]) != 0:
                 raise Unsupported(item.span, "a gather from a part of an array")
             places = s.node(item)
@@ -230,8 +230,7 @@ def part_of_array(
     A part of one element has no axes: the caller takes it as it needs it.
     """
     t = s.typed.types.get(e)
-    places = s.typed.types.get(e.items[0])
-    if isinstance(places, Tile) and len(places.axes) > 1:
+    if _rank(s, e.items[0]) > 1:
         return _looked_up(s, e, base), None
     shown = list(t.axes) if isinstance(t, Tile) else []
     work = _Slice(s, base, list(base.starts), shown, write, e.span)
@@ -261,6 +260,12 @@ def part_of_array(
     axes = tuple(one if a is None else work.axes[a] for a in work.along)
     places = [i for i, a in enumerate(work.along) if a is not None]
     return combine.with_axes(s, read, axes, places), inside
+
+
+def _rank(s: State, item: ast.Expr) -> int:
+    """The axes of the tile, or of the array taken whole, that chooses rows; 0 of a number."""
+    t = s.typed.types.get(item)
+    return len(t.axes) if isinstance(t, Tile) else len(t.shape) if isinstance(t, Tensor) else 0
 
 
 def _looked_up(s: State, e: ast.Subscript, base: Read) -> Node:

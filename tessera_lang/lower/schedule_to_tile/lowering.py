@@ -17,7 +17,7 @@ from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.lower.schedule_to_tile.assign import Layouts
 from tessera_lang.lower.schedule_to_tile.body import Body
-from tessera_lang.lower.schedule_to_tile.early import build_early, early_loads
+from tessera_lang.lower.schedule_to_tile.early import build_early, loads_early
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import Facts, is_tile, strings
 from tessera_lang.lower.schedule_to_tile.fresh import with_fresh
@@ -168,7 +168,7 @@ class _Lowering:
             body.lower(region.operations[:-1])
 
         body.engine.before_control(body, operation)
-        if self.grid.stays and early_loads(operation):
+        if self.grid.stays and loads_early(operation):
             walk = walked(body.builder, self.grid, body.scalar)
             build_early(body, engine.staging, operation, *walk)
             return

@@ -16,7 +16,6 @@ from tessera_lang.record import dataclass, replace
 
 _ALLOCATION = "tile.shared.alloc"
 _BEGIN_WITH_BARRIER = ("tile.convert", "tile.reduce_tile", "tile.scan_tile", "tile.barrier")
-_FROM_OTHERS = ("tile.cluster_reduce", "tile.cluster_send", "tile.cluster_take")
 _LINE = 128
 
 
@@ -112,7 +111,7 @@ class _Frame:
                     use = found.setdefault(value, _Use(allocation, i, i, buffer_bytes(t)))
                     use.last = max(use.last, last)
                     # Other groups write it when they like; or it is small, and spares a barrier.
-                    if inner.name in _FROM_OTHERS or inner.attributes.get("fresh"):
+                    if inner.name == "tile.cluster_reduce" or inner.attributes.get("fresh"):
                         use.first, use.last = 0, len(self.operations)
         return list(found.values())
 

@@ -145,7 +145,6 @@ class Multistage:
         if body.repeats(self.loop) or axes_of(self.loop) > 1:
             builder.barrier()  # between the last reads of the ring and the copies that refill it
         self._prologue(bounds)
-        self.begin(bounds)
         counters = self._counters()
         region = self.loop.regions[0]
         names = [v.name for v in region.arguments[axes_of(self.loop) :]]
@@ -161,53 +160,11 @@ class Multistage:
             builder.emit("tile.memcpy.wait", (), (), {"pending": 0})
         return results[: len(types)]
 
-    def begin(self, bounds: tuple[Value, Value, Value]) -> None:
-        """What is done once, before the loop; the first copies are on their way."""
-
-    def work(
-        self, bounds: tuple[Value, Value, Value], variable: Value, counts: Sequence[Value]
-    ) -> None:
-        """What is done in an iteration, whose tiles are there."""
-        self.body.lower(self.loop.regions[0].operations[:-1])
-
-    @property
-    def distance(self) -> int:
-        """How many iterations before its own a tile is asked for."""
-        return self.ahead.stages - 1
-
-    @property
-    def pending(self) -> int:
-        """Copies of later iterations that may be on their way when more are started."""
-        return self.ahead.stages - 2
-
-    def arrive(
-        self, bounds: tuple[Value, Value, Value], variable: Value, counts: Sequence[Value]
-    ) -> None:
-        """Where an iteration begins."""
-        self.advance(bounds, variable, counts)
-
-    def advance(
-        self, bounds: tuple[Value, Value, Value], variable: Value, counts: Sequence[Value]
-    ) -> None:
-        """Wait for copies, and start those of a later iteration."""
-        builder = self.body.builder
-        if self.ahead.copies:
-            builder.emit("tile.memcpy.wait", (), (), {"pending": self.pending})
-        builder.barrier()  # copies before reads; reads of what was there before new copies
-        if self.ahead.copies:
-            later = self._later(variable, bounds[2], self.distance)
-            valid, known = self._at(later, bounds[1])
-            for one in self.ahead.copies:
-                self.staging.copy(self.body, one, counts[1], valid)
-            builder.emit("tile.memcpy.commit")
-            self._restore(known)
-
     def _counters(self) -> list[Value]:
         """First values: the stage read, the stage written by copies, the stage of fetches."""
         builder, found = self.body.builder, list[Value]()
         if self.ahead.copies:
-            written = self.distance % self.ahead.stages
-            found += [builder.index(0), builder.index(written)]
+            found += [builder.index(0), builder.index(self.ahead.stages - 1)]
         if self.ahead.fetches:
             found.append(builder.index(0))
         return found
@@ -224,6 +181,10 @@ class Multistage:
     def enter(self, variable: Value) -> None:
         """Bind what the body knows of an iteration."""
         self.body.bind(self.variable, variable)
+
+    def work(self) -> None:
+        """What is done in an iteration."""
+        self.body.lower(self.loop.regions[0].operations[:-1])
 
     def variables(self) -> list[Value]:
         """What ``enter`` binds."""
@@ -247,7 +208,7 @@ class Multistage:
     def _prologue(self, bounds: tuple[Value, Value, Value]) -> None:
         body, builder = self.body, self.body.builder
         lower, upper, step = bounds
-        for i in range(self.distance if self.ahead.copies else 0):
+        for i in range(self.ahead.stages - 1 if self.ahead.copies else 0):
             valid, known = self._at(self._later(lower, step, i), upper)
             for one in self.ahead.copies:
                 self.staging.copy(body, one, builder.index(i), valid)
@@ -265,16 +226,25 @@ class Multistage:
     ) -> None:  # fmt: skip
         body, builder = self.body, self.body.builder
         _, upper, step = bounds
+        stages = self.ahead.stages
         counts = list(positions)
-        self.arrive(bounds, variable, counts)
-        for one in self.ahead.copies:
-            one.slot = counts[0]
+        if self.ahead.copies:
+            builder.emit("tile.memcpy.wait", (), (), {"pending": stages - 2})
+        builder.barrier()  # copies before reads; reads of the iteration before before new copies
+        if self.ahead.copies:
+            read, written = counts[:2]
+            valid, known = self._at(self._later(variable, step, stages - 1), upper)
+            for one in self.ahead.copies:
+                self.staging.copy(body, one, written, valid)
+                one.slot = read
+            builder.emit("tile.memcpy.commit")
+            self._restore(known)
         fetched = self._fetch_next(variable, upper, step, counts)
         region = self.loop.regions[0]
         self.enter(variable)
         for value, argument in zip(region.arguments[axes_of(self.loop) :], given, strict=True):
             body.bind(value, argument)
-        self.work(bounds, variable, counts)
+        self.work()
         self._put_next(fetched, counts)
         values = body.handed(region.terminator, types)
         builder.yield_(*values, *self._next(counts))
@@ -298,16 +268,13 @@ class Multistage:
             for one, tile in zip(self.ahead.fetches, fetched, strict=True):
                 self.staging.put(self.body, one, tile, other)
 
-    def _after(self, stage: Value) -> Value:
-        builder = self.body.builder
-        after = builder.binary("add", stage, builder.index(1))
-        last = builder.cmp("eq", after, builder.index(self.ahead.stages))
-        return builder.select(last, builder.index(0), after)
-
     def _next(self, counts: Sequence[Value]) -> list[Value]:
         builder, found = self.body.builder, list[Value]()
         if self.ahead.copies:
-            found += map(self._after, counts[:2])
+            for count in counts[:2]:
+                after = builder.binary("add", count, builder.index(1))
+                last = builder.cmp("eq", after, builder.index(self.ahead.stages))
+                found.append(builder.select(last, builder.index(0), after))
         if self.ahead.fetches:
             found.append(builder.binary("sub", builder.index(1), counts[-1]))
         return found

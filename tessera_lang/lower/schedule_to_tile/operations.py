@@ -164,17 +164,6 @@ def _least(dtype: DType) -> float:
 
 
 def _reduce(body: Lowered, operation: Operation) -> None:
-    made = reduced_here(body, operation)
-    groups = operation.attributes.get("across", 1)
-    if isinstance(groups, int) and groups > 1:
-        made = _across_groups(body, made, operation, groups)
-    if is_tile(operation.result):
-        made = body.convert(made, body.layouts.of(operation.result))
-    body.bind(operation.result, made)
-
-
-def reduced_here(body: Lowered, operation: Operation) -> Value:
-    """A reduction of what this group has of a tile."""
     value, extent = operation.operands
     kind, axis = str(operation.attributes["kind"]), operation.attributes["axis"]
     assert isinstance(axis, int)
@@ -184,7 +173,13 @@ def reduced_here(body: Lowered, operation: Operation) -> Value:
     if not body.facts.is_full(extent, t.sizes[axis]):
         fill = body.builder.constant(_identity(kind, t.dtype), t.dtype)
         tile = masked(body, tile, fill, [(axis, body.scalar(extent))])
-    return _reduced(body, tile, kind, axis, operation.result.type)
+    made = _reduced(body, tile, kind, axis, operation.result.type)
+    groups = operation.attributes.get("across", 1)
+    if isinstance(groups, int) and groups > 1:
+        made = _across_groups(body, made, operation, groups)
+    if is_tile(operation.result):
+        made = body.convert(made, body.layouts.of(operation.result))
+    body.bind(operation.result, made)
 
 
 def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -> Value:

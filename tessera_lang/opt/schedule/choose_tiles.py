@@ -42,6 +42,8 @@ _ROWS, _COLUMNS, _DEPTH = "rows", "columns", "depth"
 
 _GROUP_LANES, _LANE_VECTORS = 128, 4
 """Lanes of a group that works element by element, and vectors of 16 bytes that each reads."""
+_ALONE = 8
+"""So many times that for a group that has the device for itself."""
 _WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
 """Elements along an axis: of an array of one, of rows (so that what a column needs is read once
 for several of them), of a square."""
@@ -207,12 +209,15 @@ def _element_wise(
     along = _contiguous_names(facts)
     sizes = dict(said)
     rest = _GROUP_LANES * _LANE_VECTORS * max(1, 16 // _access_bytes(facts))
+    if facts.grid is None:
+        rest *= _ALONE  # its loads are all there are
     if len(along) > 1:
         rest = max(rest, _SQUARE ** len(along))
     for n in sizes.values():
         rest = max(1, rest // n)
     for name in (n for n in order if n not in sizes):
         wide = _WIDE_ROW if len(order) > 1 else _WIDEST
+        wide *= _ALONE if facts.grid is None else 1
         most = _SQUARE if len(along) > 1 and name in along else wide
         sizes[name] = max(1, min(rest, most))
         rest = max(1, rest // sizes[name])

@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.pipeline import pipeline
 from tessera_lang.opt.schedule.promote import promote
 from tessera_lang.opt.schedule.read_once import read_once
 from tessera_lang.opt.schedule.roles import assign_roles
-from tessera_lang.opt.schedule.rows import split_rows
+from tessera_lang.opt.schedule.rows import limit_registers, split_rows
 from tessera_lang.opt.schedule.separate import separate
 from tessera_lang.opt.schedule.split import split_contraction
 from tessera_lang.opt.schedule.squeeze import squeeze
@@ -46,7 +46,8 @@ def normalise(program: Program, context: Context) -> Program:
 _DECISIONS: tuple[Decide, ...] = (
     normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, load_before,
     stage, assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline, order_grid,
-    persistent, load_early, read_ahead, read_once, unroll, settle_staging, check_fit, peel, overlap,
+    persistent, load_early, limit_registers, read_ahead, read_once, unroll, settle_staging,
+    check_fit, peel, overlap,
 )  # fmt: skip
 
 

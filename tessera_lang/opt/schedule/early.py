@@ -1,17 +1,19 @@
-"""Groups of rows that stay, and load the next row before they compute this one.
+"""Groups of rows that stay, with what stands still kept and the next row on its way.
 
-The groups of a cluster load, then meet, then compute, and meet again; nothing is on its way
-meanwhile, and a cluster begins only where all its groups find room. Groups that stay have the next
-row on its way all the time, in registers that hold it as it lies in memory. Owns which kernels
-and loads. Must not know how the loop is built.
+Where reading weights again for each row bounds a kernel (``still``), groups that stay read them
+once: they lie in shared memory as far as there is room beside a ring of two rows, or else in
+registers, where the row makes room for them: it is read from shared memory again behind each
+reduction. Other kernels do not gain by staying: groups that come and go are dealt out as others
+end, and more of them share a multiprocessor.
+
+Owns which kernels and loads. Must not know how the loop is built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
-from tessera_lang.ir.core import Attribute, Operation, Program, Value, ViewType
+from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.ahead import groups_at_once, moves
 from tessera_lang.opt.schedule.context import (
     Context,
@@ -23,104 +25,79 @@ from tessera_lang.opt.schedule.context import (
 from tessera_lang.opt.schedule.copies import access_of, pitch_reason
 from tessera_lang.opt.schedule.facts import Estimate, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.rows import WARP, held_bytes
-from tessera_lang.opt.schedule.slices import depends_on
+from tessera_lang.opt.schedule.still import bound_by_cache, bytes_of, is_written, still_loads
 
 _WAVES = 2
 """Iterations of a group from which on it stays: the last one loads in vain."""
 _OTHERS, _UNIT, _MOST = 16, 8, 248
 """Registers of a lane beside its rows; they come in eights."""
-_LEAST_STAGES, _MOST_STAGES = 2, 4
+_STAGES = 2
+"""Rows of a group's ring. One more made a softmax slower (147 and 144 us on an H200)."""
 _OTHER_BYTES = 2048
 """Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
 
 
 def load_early(program: Program, context: Context) -> Program:
-    """Rows that clusters share: their groups stay."""
+    """Rows that clusters share, where what stands still is the bound: their groups stay."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
-    if context.machine.target == "cpu" or facts.grid is None or facts.dots:
+    if facts.grid is None or facts.dots or not context.machine.has("cp_async"):
         return program
-    if not _is_shared(kernel):
+    said = any(said_by_user(kernel, name) for name in ("persistent", "pipeline_stages"))
+    if said or not bound_by_cache(facts) or not _stays(facts, facts.grid, context):
         return program
-    if said_by_user(kernel, "persistent") or not _stays(facts, facts.grid, context):
+    grid, still = facts.grid, still_loads(facts)
+    rows = [x for x in facts.loads if moves(facts, grid, x) is not None and not is_written(x.view)]
+    if not rows or any(pitch_reason(access_of(x.operation), facts, "") for x in (*rows, *still)):
         return program
-    loads = [
-        load for load in facts.loads
-        if moves(facts, facts.grid, load) is not None and not _is_written(load.view)
-    ]  # fmt: skip
-    if not loads:
+    groups = _groups(kernel, rows, still, context)
+    if groups == 0:
         return program
-    kept = _kept(facts, facts.grid)
-    groups, stages = _ring(facts, loads, context, kept)
-    attributes: dict[str, Attribute] = {"early": True}
-    marked: dict[Operation, dict[str, Attribute]] = {}
-    if stages:
-        attributes |= {"stage": "shared", "copy": "async", "stages": stages}
-        if AGAIN:
-            attributes["again"] = True
-        for load in kept:
-            marked[load.operation] = {"kept": True}
-            if KEEP == "shared" or (KEEP == "mixed" and load is not kept[0]):
-                marked[load.operation] |= {"stage": "shared", "copy": "async", "stages": 1}
-        if BEGIN and (stages > 2 or not AGAIN) and (first := _first(facts)) is not None:
-            marked[first] = {"begun": True}
-    else:
-        groups = _groups(kernel, sum(map(_bytes, loads)), context)
+    room = context.machine.shared_limit // groups - _taken(rows)
+    marked = {**_kept(kernel, still, room), **dict.fromkeys((x.operation for x in rows), _ROW)}
     lanes = WARP * _warps(kernel)
     registers = min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
     decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
-    marked |= {load.operation: attributes for load in loads}
-    kernel = with_attributes(kernel, marked)
-    return with_kernel(program, with_decisions(kernel, decisions))
+    return with_kernel(program, with_decisions(with_attributes(kernel, marked), decisions))
 
 
-AGAIN, BEGIN, KEEP = False, False, ""
+_SHARED: dict[str, Attribute] = {"stage": "shared", "copy": "async"}
+_ROW: dict[str, Attribute] = {"early": True, "again": True, "stages": _STAGES, **_SHARED}
 
 
-def _kept(facts: Facts, grid: Operation) -> list[Load]:
-    """Loads that are the same in all iterations of a group: its part of a row is, as it stays in
-    its place of the cluster."""
-    if not KEEP:
-        return []
-    *others, _ = grid.regions[0].arguments
-    return [
-        load for load in facts.loads
-        if load.inside == (grid,) and not _is_written(load.view)
-        and not any(depends_on((*load.starts, *load.extents), one, facts) for one in others)
-    ]  # fmt: skip
+def _kept(
+    kernel: Operation, still: Sequence[Load], room: int
+) -> dict[Operation, dict[str, Attribute]]:
+    """Where what stands still is kept: shared memory has ``room`` bytes, registers half of what a
+    row takes as it is computed in."""
+    found: dict[Operation, dict[str, Attribute]] = {}
+    registers = held_bytes(kernel) // 2
+    for load in reversed(still):
+        size = bytes_of(load)
+        if size <= room:
+            found[load.operation] = {"kept": True, "stages": 1, **_SHARED}
+            room -= size
+        elif size <= registers:
+            found[load.operation] = {"kept": True}
+            registers -= size
+    return found
 
 
-def _first(facts: Facts) -> Operation | None:
-    """The first reduction of a row, if groups share it."""
-    found = [o for o in facts.kernel.walk() if o.name.endswith("schedule.reduce")]
-    return found[0] if found and "across" in found[0].attributes else None
+def _groups(
+    kernel: Operation, rows: Sequence[Load], still: Sequence[Load], context: Context
+) -> int:
+    """How many groups share a multiprocessor: a row of each as it is computed in is in registers,
+    its ring in shared memory, and what stands still too if that leaves room for two; 0 where there
+    is no room for one."""
+    machine = context.machine
+    needed = held_bytes(kernel) // 4 + _OTHERS * WARP * _warps(kernel)
+    groups = max(1, machine.registers // needed)
+    shared = machine.shared_limit // (_taken(rows) + sum(map(bytes_of, still)))
+    return min(groups, shared if shared > 1 else machine.shared_limit // _taken(rows))
 
 
-def _ring(
-    facts: Facts, loads: Sequence[Load], context: Context, kept: Sequence[Load]
-) -> tuple[int, int]:
-    """How many groups share a multiprocessor, and how many rows of each its shared memory takes;
-    0 where asynchronous copies do not move them."""
-    machine, row = context.machine, sum(map(_bytes, loads))
-    groups = _groups(facts.kernel, 0, context)
-    there = _OTHER_BYTES
-    if KEEP in ("shared", "mixed"):
-        there += sum(map(_bytes, kept if KEEP == "shared" else kept[1:]))
-    if not machine.has("cp_async"):
-        return groups, 0
-    if any(pitch_reason(access_of(x.operation), facts, "") for x in loads):
-        return groups, 0
-    while groups > 1 and machine.shared_limit // groups < _LEAST_STAGES * row + there:
-        groups -= 1
-    stages = min(_MOST_STAGES, (machine.shared_limit // groups - there) // row)
-    return groups, stages if stages >= _LEAST_STAGES else 0
-
-
-def _groups(kernel: Operation, carried: int, context: Context) -> int:
-    """How many groups the registers of a multiprocessor hold: of each a row as it is computed in,
-    and ``carried`` bytes."""
-    needed = (held_bytes(kernel) + carried) // 4 + _OTHERS * WARP * _warps(kernel)
-    return max(1, context.machine.registers // needed)
+def _taken(rows: Sequence[Load]) -> int:
+    return _STAGES * sum(map(bytes_of, rows)) + _OTHER_BYTES
 
 
 def _warps(kernel: Operation) -> int:
@@ -129,19 +106,6 @@ def _warps(kernel: Operation) -> int:
     return warps
 
 
-def _bytes(load: Load) -> int:
-    return prod(load.tile.sizes) * load.tile.dtype.bytes
-
-
-def _is_shared(kernel: Operation) -> bool:
-    """Whether the groups of a cluster share a row."""
-    return any("across" in o.attributes for o in kernel.walk())
-
-
 def _stays(facts: Facts, grid: Operation, context: Context) -> bool:
     groups = Estimate(facts, {}).trips(grid)
     return groups is None or groups >= _WAVES * groups_at_once(facts.kernel, context)
-
-
-def _is_written(view: Value) -> bool:
-    return not isinstance(view.type, ViewType) or view.type.mut

@@ -50,6 +50,8 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
         if i == at:
             operations.extend(_mapped(o, definitions, arrays, remarks))
         else:
+            if at is None and o.name == FOR and _writes(o, arrays):
+                remarks.extend(_warnings(o, verdicts(o, definitions, arrays)))
             operations.append(_in_order(o))
     made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
     return replace(program, operations=(made,))
@@ -213,16 +215,19 @@ def _mapped(
 ) -> list[Operation]:  # fmt: skip
     """The loop as a grid of the independent axes around loops over the others."""
     found = verdicts(loop, definitions, arrays)
-    if not loop.attributes.get("plain"):
-        for v in found:
-            if v.pair is not None:
-                remarks.append(_warning(loop, v))
+    remarks.extend(_warnings(loop, found))
     grid = [i for i, v in enumerate(found) if v.grid]
     rest = [i for i, v in enumerate(found) if not v.grid]
     reasons = {i: found[i].reason for i in rest}
     inner = _in_order(loop)
     body = Region(inner.regions[0].arguments, inner.regions[0].operations)
     return [split(replace(loop, regions=(body,)), grid, rest, reasons)]
+
+
+def _warnings(loop: Operation, found: Sequence[Verdict]) -> list[Diagnostic]:
+    """What stands in the way of axes that were written as such."""
+    plain = bool(loop.attributes.get("plain"))
+    return [_warning(loop, v) for v in found if v.pair is not None and not plain]
 
 
 def _warning(loop: Operation, v: Verdict) -> Diagnostic:

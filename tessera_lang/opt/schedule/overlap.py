@@ -62,6 +62,8 @@ def overlap(program: Program, context: Context) -> Program:
             continue
         made = divided(loop, facts)
         reason = made if isinstance(made, str) else _reason(made, facts)
+        if context.relief and not reason:
+            reason = "with two turns alive at once lanes had too few registers"
         if not isinstance(made, str) and not reason:
             found[id(loop.results)] = made
             context.note("T0748", "the products of this loop overlap: the last of a turn runs "

@@ -10,9 +10,11 @@ them. Must not know a machine, nor how launches are made.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
-from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.core import Operation, Program, TileType, Value, ViewType
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.schedule.accesses import (
@@ -25,11 +27,14 @@ from tessera_lang.opt.schedule.accesses import (
 )
 from tessera_lang.opt.schedule.kept import Launch, launches
 from tessera_lang.opt.schedule.map_grid import arranged, verdicts
+from tessera_lang.opt.schedule.parts import in_parts, reduced_by
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import DType
 
 _LOOPS = (FOR, "tile.while")
+_WORTH_A_LAUNCH = 1 << 15
+"""Elements that one group walks over, from which on it pays to do it once."""
 
 
 def in_phases(
@@ -37,8 +42,10 @@ def in_phases(
 ) -> tuple[tuple[Program, LaunchPlan], ...]:
     """The launches of a kernel, in order; the kernel itself where it is one."""
     (kernel,) = program.operations
-    kernel = arranged(kernel)
-    body = _Body(kernel)
+    body, own = _Body(arranged(kernel)), plan
+    if body.long_reductions:
+        kernel, own = in_parts(body.kernel, plan, body.long_reductions)
+        body = _Body(kernel)
     try:
         units = body.units() if body.can_be_cut else []
     except _NotKept as fault:
@@ -47,7 +54,7 @@ def in_phases(
     if len(units) < 2:
         remarks.extend(body.in_order())
         return ((program, plan),)
-    return launches(program, kernel, plan, [body.launch(u, units) for u in units])
+    return launches(program, body.kernel, own, [body.launch(u, units) for u in units])
 
 
 class _NotKept(Exception):
@@ -133,11 +140,19 @@ class _Body:
             helps=("carry nothing from one iteration to the next, or store what is carried first",),
         )]  # fmt: skip
 
+    @property
+    def long_reductions(self) -> list[Operation]:
+        """Loops that only reduce, of more than one group walks over in the time of a launch."""
+        return [
+            o for i, o in enumerate(self.operations)
+            if not self.writes[i] and self._walked(i) >= _WORTH_A_LAUNCH and reduced_by(o)
+        ]  # fmt: skip
+
     # --- which operations run together --------------------------------------------------------
 
     def units(self) -> list[_Unit]:
         """The launches, in order."""
-        once = {i for i, w in enumerate(self.writes) if w or self._prints(i)}
+        once = {i for i, w in enumerate(self.writes) if w or self._is_watched(i)}
         while True:
             units = self._grouped(once)
             more = {i for unit in units for i in self._to_be_kept(unit, units, once)}
@@ -160,8 +175,11 @@ class _Body:
             unit.members.sort()
         return units
 
-    def _prints(self, i: int) -> bool:
-        return any(o.name == "tile.print" for o in self.operations[i].walk())
+    def _is_watched(self, i: int) -> bool:
+        """Whether an operation is done for what it says of memory, or to whoever reads it."""
+        operation = self.operations[i]
+        says = any(o.name == "tile.print" for o in operation.walk())
+        return says or (not operation.results and bool(self.reads[i]))
 
     def _to_be_kept(self, unit: _Unit, units: Sequence[_Unit], once: set[int]) -> list[int]:
         """Operations whose values this launch needs and cannot, or should not, compute again."""
@@ -193,9 +211,28 @@ class _Body:
         return not any(read & self.writes[w] for w in writers)
 
     def _is_long(self, i: int, unit: _Unit) -> bool:
-        """Whether each group of a grid would walk over memory for it."""
+        """Whether each group of a grid would walk over more memory for it than a launch of its
+        own is worth."""
         loops = any(o.name in _LOOPS for o in self.operations[i].walk())
-        return unit.grid and loops and bool(self.reads[i])
+        return unit.grid and loops and self._walked(i) >= _WORTH_A_LAUNCH
+
+    def _walked(self, i: int) -> int:
+        """Elements of the largest array that an operation reads; 0 where hints do not say."""
+        hints = cast("tuple[int, ...]", self.kernel.attributes.get("hints", ()))
+        sizes = dict(zip(self.kernel.regions[0].arguments, hints, strict=False))
+        for o in self.operations:
+            if o.name == "tile.constant" and isinstance(n := o.attributes["value"], int):
+                sizes[o.result] = n
+        views = [o for o in self.operations if o.name == "tile.view"]
+        read = [o for o in views if o.operands[0] in self.reads[i]]
+        found = [
+            prod(
+                sizes.get(v, 0)
+                for v in o.operands[1 : 1 + len(cast("ViewType", o.result.type).shape)]
+            )
+            for o in read
+        ]
+        return max(found, default=0)
 
     def _has_room(self, i: int) -> bool:
         return all(has_room(v) for v in self.operations[i].results)

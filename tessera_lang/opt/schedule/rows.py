@@ -24,6 +24,7 @@ from tessera_lang.opt.schedule.context import (
 )
 from tessera_lang.opt.schedule.copies import access_of, pitch_reason
 from tessera_lang.opt.schedule.facts import LOAD, STORE, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.still import bound_by_cache, bytes_of, is_shared
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import INDEX
 
@@ -36,12 +37,18 @@ takes more registers."""
 _MOST_BYTES, _BUSY_BYTES = 131072, 65536
 """The largest tile of one group, 64 registers of a lane in 16 warps; it fills a multiprocessor, so
 that nothing is loaded while it computes. Where that takes long, half of it."""
-_PART_BYTES = 32768
-"""What a group of a cluster holds at most, so that several of them share a multiprocessor."""
-_BUSY = 1 / 3
+_PART_BYTES, _PART_WARPS = 16384, 8
+"""What a group of a cluster holds at most if there may be so many, and its warps, of which each
+has more of the row then: small groups are many on a multiprocessor, and few lanes have little that
+is done once a row. Measured on an H200 with a softmax of bf16, in shares of a copy: 1.00 of 32768
+columns in eight groups of 4 warps, 0.97 in two of 8, 0.94 in four of 8; 0.96 of 131072 in eight of 8,
+0.89 in eight of 16. A multiprocessor that is to hold weights has no use for that."""
+_BUSY = 1 / 8
 """Time of computing, as a share of that of memory, from which on the two are to overlap. Measured
-on an H100 with rows of 32768 bf16: a softmax (0.71) reaches 0.85 of a copy in four groups and 0.80
-in one; a layernorm (0.11) 0.77 and 0.97."""
+with rows of 32768 bf16: a softmax (0.15) reaches 0.88 of a copy in one group and 1.00 in eight; an
+rmsnorm (0.10) 1.00 in one, a layernorm (0.10) 0.95 in one or in two."""
+_OTHERS, _UNIT, _MOST_REGISTERS = 20, 8, 248
+"""Registers of a lane beside what it loads; they come in eights."""
 _OPERATIONS, _BYTES = 128, 13.0  # of a multiprocessor in a cycle
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
 _FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
@@ -55,8 +62,35 @@ def row_warps(facts: Facts) -> int:
     accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
     lane = LANE_BYTES // 2 if narrow else LANE_BYTES
-    while warps < MOST_WARPS and held > WARP * warps * lane:
+    few = is_shared(facts.kernel) and not bound_by_cache(facts)
+    while warps < (_PART_WARPS if few else MOST_WARPS) and held > WARP * warps * lane:
         warps *= 2
+    return warps
+
+
+def limit_registers(program: Program, context: Context) -> Program:
+    """Of groups that share rows as many stay together as what they load makes room for."""
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    if not is_shared(kernel) or facts.dots or "registers" in kernel.attributes:
+        return program
+    lanes = WARP * _warps(kernel)
+    each = context.machine.registers // (groups_together(facts, context) * lanes)
+    registers = min(_MOST_REGISTERS, each // _UNIT * _UNIT)
+    return with_kernel(program, with_decisions(kernel, {"registers": (registers,)}))
+
+
+def groups_together(facts: Facts, context: Context) -> int:
+    """How many groups the registers of a multiprocessor hold: of each a row as it is computed in,
+    and what else it loads."""
+    others = sum(sorted(map(bytes_of, facts.loads))[:-1])
+    held = (held_bytes(facts.kernel) + others) // 4
+    return max(1, context.machine.registers // (held + _OTHERS * WARP * _warps(facts.kernel)))
+
+
+def _warps(kernel: Operation) -> int:
+    warps = kernel.attributes.get("warps", 1)
+    assert isinstance(warps, int)
     return warps
 
 

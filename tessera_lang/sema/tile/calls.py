@@ -36,7 +36,7 @@ from tessera_lang.sema.typed import (
     TypedFunction,
 )
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DTYPES, F32, F64, DType
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
 
 PRECISIONS = ("exact", "tf32")
@@ -52,6 +52,9 @@ def call(c: TileContext, e: ast.Call) -> Term:
         return _cast(c, e, symbol.value)
     if isinstance(e.function, ast.Attribute) and symbol is None and e.function.name == "to":
         term = c.infer(e.function.value)
+        if is_silent(term):
+            _all(c, e)
+            return term  # what it would be is not known: nothing is said of it again
         if is_tiled(term) and len(e.arguments) == 1 and not e.keywords:
             return _to(c, e, e.function, term)
     if isinstance(symbol, FunctionSymbol):
@@ -119,6 +122,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
         if name.startswith(("op.", "schedule.", "tile.")):
             _all(c, e)
             return failed(c)
+        if name == "bitcast" and _any_tiled(c, e) and len(e.arguments) == 2:
+            return _bitcast(c, e, *e.arguments)
         return _fma(c, e) if name == "math.fma" and _any_tiled(c, e) else infer_call(c, e)
     _note(c, e, name)
     info = builtins.TILE_FUNCTIONS[name]
@@ -148,6 +153,29 @@ def _fma(c: TileContext, e: ast.Call) -> Term:
     if not found.dtype.is_float or len(e.arguments) != 3:
         return c.report("T0207", "`math.fma` of tiles takes three of floats", e.span)
     return result_of(c, found)
+
+
+def _bitcast(c: TileContext, e: ast.Call, x: ast.Expr, dtype: ast.Expr) -> Term:
+    """``bitcast(x, dtype)`` of tiles: the bits of each element."""
+    _note(c, e, "bitcast")
+    c.infer(dtype)
+    target = c.try_value(dtype)
+    if not isinstance(target, DType):
+        return c.report("T0218", "the second argument of `bitcast` is a dtype", dtype.span)
+    o = value_of_operand(c, Operand(x, c.infer(x)))
+    if not isinstance(o.term, Tile) or is_waiting(o.term):
+        return o.term
+    if o.term.wide:
+        return c.report(
+            "T0220", f"`bitcast` takes bits that are settled: `{source_of(x)}` is kept in f32 until"
+            " it is rounded", x.span, helps=(f"round it: `{source_of(x)}.to({o.term.dtype})`",),
+        )  # fmt: skip
+    if o.term.dtype.bits != target.bits or BOOL in (o.term.dtype, target):
+        return c.report(
+            "T0220", f"`bitcast` keeps the bits: `{o.term.dtype}` has {o.term.dtype.bits},"
+            f" `{target}` has {target.bits}", x.span,
+        )  # fmt: skip
+    return Tile(target, o.term.axes)
 
 
 def _note(c: TileContext, e: ast.Call, name: str) -> None:

@@ -133,6 +133,7 @@ class TileContext(Context):
     ranks: list[int] = field(default_factory=list[int])
     returns_declared: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
     branches: int = 0  # run-time branches around the statement
+    told: tuple[Dim, ...] = ()  # at least 0, say the tests of those branches
     worth: Callable[[TileContext, ast.Expr], Dim] = lambda c, e: 0  # set with ``infer``
     given: dict[str, Dim] = field(default_factory=dict[str, Dim])  # integers of the call in check
     place: bool = False  # the expression to be typed is a bound of a slice

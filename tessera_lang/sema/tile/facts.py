@@ -7,7 +7,7 @@ syntax.
 
 from __future__ import annotations
 
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.tile.forms import (
     Form,
     add,
@@ -96,6 +96,15 @@ class Facts:
     def not_negative(self, dim: Dim) -> bool:
         return self._holds(form_of(self.resolve(dim)), FUEL)
 
+    def follows(self, dim: Dim, told: Dim) -> bool:
+        """Whether a number is never negative where another one is not: of this all multiples of
+        what divides its parts are at least 0, and it is one of them plus less than that."""
+        form = form_of(self.resolve(told))
+        by = self._divisor(replace(form, constant=0))
+        if by > 1:
+            form = replace(form, constant=form.constant // by * by)
+        return self._holds(add(form_of(self.resolve(dim)), form, -1), FUEL)
+
     def less(self, a: Dim, b: Dim) -> bool:
         """``a < b``."""
         return self.not_negative(DimOp("-", DimOp("-", b, a), 1))
@@ -171,6 +180,13 @@ class Facts:
             if atom.operator in ("//", "ceil_div") and isinstance(by, int) and by > 0:
                 if self.not_negative(atom.left):
                     return (0 if k > 0 else atom.left), -1
+            if isinstance(by, int) or k < 0 or not self.not_negative(by):
+                return None, -1
+            # Of what is at least 0; by 0 all of them are 0.
+            if atom.operator == "%" or (
+                atom.operator in ("//", "ceil_div") and self.not_negative(atom.left)
+            ):
+                return 0, -1
         return None, -1
 
     def _plain(self, form: Form) -> bool:

@@ -129,6 +129,7 @@ def _context(
         parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results
+    c.tables = False
     attach(c)
     typed.sizes = dict(parameters.sizes)
     return c
@@ -167,21 +168,22 @@ def _learn_sizes(c: TileContext, signature: Signature) -> None:
 
 def _learn_conditions(c: TileContext) -> None:
     """``where`` clauses as facts."""
-    for e in _comparisons(c.declaration.where):
+    for operator, a, b in _comparisons(c.declaration.where):
         try:
-            left, right = head_size(c, e.first), head_size(c, e.rest[0])
+            left, right = head_size(c, a), head_size(c, b)
         except BadSize:
-            continue  # reported with the conditions
-        _learn_comparison(c.kernel.facts, e.operators[0], left, right)
+            continue  # no sizes, or reported with the conditions
+        _learn_comparison(c.kernel.facts, operator, left, right)
 
 
-def _comparisons(conditions: tuple[ast.Expr, ...]) -> list[ast.Compare]:
-    found: list[ast.Compare] = []
+def _comparisons(conditions: tuple[ast.Expr, ...]) -> list[tuple[str, ast.Expr, ast.Expr]]:
+    """What holds by itself, a chain taken apart."""
+    found: list[tuple[str, ast.Expr, ast.Expr]] = []
     for e in conditions:
         if isinstance(e, ast.BoolOp) and e.operator == "and":
             found.extend(_comparisons(e.values))
-        elif isinstance(e, ast.Compare) and len(e.rest) == 1:
-            found.append(e)
+        elif isinstance(e, ast.Compare):
+            found.extend(zip(e.operators, (e.first, *e.rest), e.rest, strict=False))
     return found
 
 

@@ -46,9 +46,34 @@ def dtype_argument(c: TileContext, e: ast.Expr | None) -> DType | None:
 
 def capacities(c: TileContext, shape: ast.Expr, what: str) -> tuple[int, ...] | None:
     """The room on each axis; None where it is not known (reported, or asked of the caller)."""
+    if isinstance(shape, ast.Attribute) and shape.name == "shape":
+        base = c.infer(shape.value)
+        if isinstance(base, (Tile, Tensor)):
+            c.infer(shape)
+            return _as_large(c, shape, base, what)
     found: list[int | None] = [_capacity(c, e, what) for e in shape_items(shape)]
     if isinstance(shape, ast.TupleExpr):
         c.infer(shape)
+    known = tuple(f for f in found if f is not None)
+    return known if len(known) == len(found) else None
+
+
+def _as_large(
+    c: TileContext, shape: ast.Attribute, base: Tile | Tensor, what: str
+) -> tuple[int, ...] | None:
+    """The room of another tile, or of a whole array: its sizes are asked for."""
+    if isinstance(base, Tensor):
+        found = [c.kernel.facts.value(dim) for dim in base.shape]
+        for dim, value in zip(base.shape, found, strict=True):
+            if value is None:
+                _ask(c, shape, dim, what)
+    else:
+        found = [a.capacity for a in base.axes]
+        if None in found and not is_waiting(base):
+            c.report(
+                "T0608", f"the shape of {what} must be known when it is compiled", shape.span,
+                f"`{source_of(shape.value)}` has no fixed room along an axis",
+            )  # fmt: skip
     known = tuple(f for f in found if f is not None)
     return known if len(known) == len(found) else None
 

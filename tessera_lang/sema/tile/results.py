@@ -118,6 +118,11 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
 
 
 def _sizes(c: TileContext, e: ast.Expr) -> tuple[Dim, ...] | None:
+    if isinstance(e, ast.Attribute) and e.name == "shape":
+        like = c.infer(e.value)
+        if isinstance(like, (Tensor, Tile)):
+            c.infer(e)
+            return _known_dims(c, shape_dims(like), e)
     dims: list[Dim | None] = []
     for item in shape_items(e):
         if is_silent(c.infer(item)):

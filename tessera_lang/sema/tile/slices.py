@@ -13,7 +13,7 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import item_source, source_of
-from tessera_lang.sema.terms import Term
+from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import Access, TileContext
 from tessera_lang.sema.tile.forms import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
@@ -159,7 +159,10 @@ def _of_array(
     axes: list[TileAxis] = []
     position = 0
     good = True
-    whole = all(is_whole(i) or isinstance(i, ast.NoneLit) for i in e.items)
+    whole = all(
+        is_whole(i) or isinstance(i, ast.NoneLit) or _is_open(x)
+        for i, x in zip(e.items, terms, strict=True)
+    )
     room = not whole or has_room(c, base.shape)
     for item, term in zip(e.items, terms, strict=True):
         if isinstance(item, ast.NoneLit):
@@ -188,10 +191,15 @@ def _of_array(
     if not target:
         read(c, e)
     if not good:
-        return ERROR if c.final else Tile(base.dtype, ())
+        return ERROR if c.final else Unknown()
     if not axes:
         return element(c, e, base)
     return Tile(base.dtype, tuple(axes))
+
+
+def _is_open(term: Term) -> bool:
+    """Whether rows are chosen by an array taken whole, as an iteration space."""
+    return isinstance(term, Tile) and all(a.capacity is None for a in term.axes)
 
 
 def is_whole(item: ast.Expr) -> bool:
@@ -226,9 +234,7 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile, target: bool) -> TileAxi
     return term.axes[0]
 
 
-def _looked_up(
-    c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]
-) -> Tile | None:
+def _looked_up(c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]) -> Tile | None:
     """``table[places]``, where the places are a tile of two axes or more: an element of a small
     table for each of them."""
     term = terms[0]
@@ -261,7 +267,7 @@ def slice_axis(
         return whole_axis(c, size)
     start = 0 if item.lower is None else _bound(c, item.lower, size)
     stop = size if item.upper is None else _bound(c, item.upper, size)
-    if not facts.not_negative(start):
+    if not facts.not_negative(start) and not any(facts.follows(start, d) for d in c.told):
         assert item.lower is not None
         _may_be_negative(c, item, e, start)
         return None

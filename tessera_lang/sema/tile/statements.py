@@ -30,12 +30,13 @@ from tessera_lang.sema.tile.symbolic import (
     join,
     not_negative_where,
     set_scalar,
+    told_where,
 )
 from tessera_lang.sema.tile.variables import bind, unpack
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import keeps_type
 from tessera_lang.syntax import ast
-from tessera_lang.types.shape import DimOp
+from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, TupleType
 
 
@@ -43,11 +44,13 @@ def check_block(c: TileContext, body: tuple[ast.Stmt, ...]) -> None:
     """Type the statements of a block in order, up to one that control does not come behind: what
     follows is for other signatures, or dead."""
     c.left = False
+    told = c.told
     for s in body:
         c.terms.clear()
         _statement(c, s)
         if c.left:
-            return
+            break
+    c.told = told
 
 
 def _statement(c: TileContext, s: ast.Stmt) -> None:
@@ -214,7 +217,7 @@ def _if(c: TileContext, s: ast.If) -> None:
     if test is not None:
         check_block(c, s.body if test else s.orelse)
         return
-    before = dict(c.env)
+    before, told = dict(c.env), c.told
     c.branches += 1
     then = _side(c, s, s.body, True, before)
     other = _side(c, s, s.orelse, False, before)
@@ -224,8 +227,10 @@ def _if(c: TileContext, s: ast.If) -> None:
             kept = {n: before[n] for n, v in side.learnt.items() if side.env.get(n) is v}
             side.env.update(kept)
     c.left = then.left and other.left
+    c.told = told
     if then.left or other.left:
         c.env = other.env if then.left else then.env
+        c.told = (*told, *(other.told if then.left else then.told))
     else:
         c.env = join(c, s, then.env, other.env)
 
@@ -237,6 +242,7 @@ class _Side:
 
     env: dict[str, Value]
     learnt: dict[str, Value]
+    told: tuple[Dim, ...]
     left: bool
 
 
@@ -247,12 +253,17 @@ def _side(
     learnt: dict[str, Value] = {
         name: c.fresh((s, holds), c.full(name), negative=False) for name in names
     }
-    c.env = {**before, **learnt}
+    c.env = dict(before)
+    told = tuple(told_where(c, s.test, holds))
+    c.env.update(learnt)
+    around = c.told
+    c.told = (*around, *told)
     for name, value in learnt.items():
         if not isinstance(value, tuple):
             is_worth(c, name, value)
     check_block(c, body)
-    return _Side(c.env, learnt, c.left)
+    c.told = around
+    return _Side(c.env, learnt, told, c.left)
 
 
 def _with(c: TileContext, s: ast.With) -> None:

@@ -54,9 +54,10 @@ def _is_not_negative(c: TileContext, e: ast.Expr, *, wraps: bool = True) -> bool
         case ast.Binary(operator="+" | "*", left=left, right=right):
             return wraps and part(left) and part(right)
         case ast.Binary(operator="%", right=right):
-            by = c.try_value(right)
-            return isinstance(by, int) and by > 0
-        case ast.Binary(operator="//" | ">>", left=left, right=right):
+            return part(right)  # of the sign of the divisor; by 0 it is 0
+        case ast.Binary(operator="//", left=left, right=right):
+            return part(left) and part(right)
+        case ast.Binary(operator=">>", left=left, right=right):
             by = c.try_value(right)
             return isinstance(by, int) and by > 0 and part(left)
         case _:
@@ -191,6 +192,46 @@ def not_negative_where(c: TileContext, test: ast.Expr, holds: bool) -> list[str]
             return []
         case _:
             return []
+
+
+def told_where(c: TileContext, test: ast.Expr, holds: bool) -> list[Dim]:
+    """Differences of names and numbers that a test, where it holds or does not, says are at least
+    0: ``p >= 64`` gives ``p - 64``."""
+    match test:
+        case ast.Unary(operator="not", operand=inner):
+            return told_where(c, inner, not holds)
+        case ast.BoolOp(operator=operator, values=values) if (operator == "and") == holds:
+            return [d for v in values for d in told_where(c, v, holds)]
+        case ast.Compare(first=first, operators=operators, rest=rest):
+            if not holds and len(operators) > 1:
+                return []
+            found: list[Dim] = []
+            for a, operator, b in zip((first, *rest), operators, rest, strict=False):
+                operator = operator if holds else _OPPOSITE.get(operator, "")
+                x, y = _plain(c, a), _plain(c, b)
+                if x is None or y is None:
+                    continue
+                if operator in _LEAST:
+                    found.append(DimOp("-", DimOp("-", x, y), _LEAST[operator]))
+                if operator in _MOST:
+                    found.append(DimOp("-", DimOp("-", y, x), _MOST[operator]))
+            return found
+        case _:
+            return []
+
+
+def _plain(c: TileContext, e: ast.Expr) -> Dim | None:
+    """What a name, a number or an index is worth; None of other numbers that are computed, which
+    may wrap."""
+    value = c.try_value(e)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(e, ast.Name) and c.infer(e) == Scalar(INDEX):
+        return dim_of(c, e)
+    worth = c.env.get(e.id) if isinstance(e, ast.Name) else None
+    if worth is None or isinstance(worth, tuple):
+        return None
+    return worth if c.kernel.wraps.isdisjoint(symbols_of(worth)) else None
 
 
 _OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "=="}

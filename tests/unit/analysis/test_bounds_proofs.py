@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tessera_lang.analysis import ranges
+from tessera_lang.ir.core import Operation, Value
 from tests.unit.lowering import lower_source, optimized
+from tests.unit.tile_interpreter import launch
 
 PROVED = {
     "guard": "    i = grid_tile_linear_id()\n    if i < n: out[i] = x[i]\n",
@@ -58,6 +63,16 @@ UNPROVED = {
     "a wrong stride": "    for i in range(0, n, 2):\n        out[i + 1] = 1.0\n",
     "rebinding": "    for i in range(n):\n        i = i * 2\n        out[i] = 1.0\n",
     "behind the loop": "    i = 0\n    while i < n:\n        i += 1\n    out[i] = 1.0\n",
+}
+SMALL_ELSEWHERE = {
+    "product": (
+        "        u = a * i\n        if a < 10 and i < 10:\n"
+        "            if n > 100: out[i * a] = 1.0\n"
+    ),
+    "quotient": (
+        "        u = a // 8\n        if a < 64:\n            w = (2 * a - a) // 8\n"
+        "            if n > 100: out[w] = 1.0\n"
+    ),
 }
 TEXT = (
     "def inside(i: index, n: index) -> bool:\n    return 0 <= i and i < n\n\n"
@@ -137,3 +152,81 @@ def test_the_time_is_bounded() -> None:
     body += "    " * 7 + "out[i0 + i5] = 1.0\n"
     program, _, _ = lower_source(TEXT + body)
     ranges(program.operations[0])
+
+
+@pytest.mark.parametrize("name", SMALL_ELSEWHERE)
+def test_bounds_of_one_place_do_not_hold_elsewhere(name: str) -> None:
+    body = "    i = grid_tile_linear_id()\n    if a >= 0:\n" + SMALL_ELSEWHERE[name]
+    program = optimized(TEXT + body + "        if n > 100: out[u] = 1.0\n")
+    found = [o.attributes["bounds"] for o in program.walk() if o.name == "tile.store"]
+    assert found == ["proved", "guarded"]
+
+
+def test_a_divisor_is_not_known_from_a_product_of_another_place() -> None:
+    body = (
+        "    if a >= 1 and a < 100 and n >= 1 and n < 100: out[0] = f32(a * n)\n"
+        "    if n > 1: out[1] = f32(n // a)\n"
+    )
+    (division,) = (o for o in optimized(TEXT + body).walk() if o.name == "tile.floordiv")
+    assert division.attributes["site"] != -1
+
+
+# --- arrays of one axis that are seen as two ---------------------------------------------------
+
+FLAT = (
+    "@kernel tile[(4, 4)] grid[(ceil_div(m, 4), ceil_div(n, 4))]\n"
+    "def k(x: f32[m * n], out: mut f32[m, n]):\n"
+    "    i = group_id(0) * 4 + tile_id(0)\n    j = group_id(1) * 4 + tile_id(1)\n"
+)
+ROW_MAJOR = {
+    "an element": "    if i < m and j < n: out[i, j] = x[i * n + j]\n",
+    "the one behind": "    if i < m and j < n - 1: out[i, j] = x[i * n + j + 1]\n",
+    "the one below": "    if i < m - 1 and j < n: out[i, j] = x[(i + 1) * n + j]\n",
+    "the one above": "    if 0 < i and i < m and j < n: out[i, j] = x[(i - 1) * n + j]\n",
+    "all of a row": "    if i < m:\n        for t in range(n): out[i, t] = x[i * n + t]\n",
+    "and back": (
+        "    if i < m - 1 and j < n and 0 < i:\n        k = i * n + j\n"
+        "        out[k // n, j] = out[k // n + 1, j] + out[k // n - 1, j]\n"
+    ),
+}
+NOT_INSIDE = {
+    "no row": "    if j < n: out[0, 0] = x[i * n + j]\n",
+    "no column": "    if i < m: out[0, 0] = x[i * n + j]\n",
+    "a row too many": "    if i <= m and j < n: out[0, 0] = x[i * n + j]\n",
+    "the other way": "    if i < m and j < n: out[0, 0] = x[j * n + i]\n",
+    "one too far behind": "    if i < m and j < n: out[0, 0] = x[i * n + j + 1]\n",
+    "one too far below": "    if i < m and j < n: out[0, 0] = x[(i + 1) * n + j]\n",
+    "one too far above": "    if i < m and j < n: out[0, 0] = x[(i - 1) * n + j]\n",
+    "below, and back": (
+        "    if i < m and j < n:\n        k = i * n + j\n        out[k // n + 1, j] = 1.0\n"
+    ),
+    "above, and back": (
+        "    if i < m and j < n:\n        k = i * n + j\n        out[k // n - 1, j] = 1.0\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROW_MAJOR)
+def test_row_major_places_are_inside(name: str) -> None:
+    kernel = optimized(FLAT + ROW_MAJOR[name])
+    assert {o.attributes["bounds"] for o in kernel.walk() if "bounds" in o.attributes} == {"proved"}
+
+
+@pytest.mark.parametrize("name", [*ROW_MAJOR, *NOT_INSIDE])
+def test_what_is_said_of_row_major_places_is_so(name: str) -> None:
+    (kernel,) = optimized(FLAT + (ROW_MAJOR.get(name) or NOT_INSIDE[name])).operations
+    known = ranges(kernel)
+    if name in NOT_INSIDE:
+        assert "guarded" in {o.attributes.get("bounds") for o in kernel.walk()}
+
+    def seen(value: Value, number: Any) -> None:
+        low, high = known.values.get(value, (-(2**63), 2**63))
+        assert low <= int(number) <= high, (name, value, number)
+
+    def touched(operation: Operation, inside: bool) -> None:
+        assert inside or operation.attributes["bounds"] == "guarded", name
+
+    for m, n in ((1, 1), (3, 2), (5, 4), (4, 7)):
+        x, out = np.arange(m * n, dtype=np.float32), np.zeros((m, n), np.float32)
+        groups = -(-m // 4) * -(-n // 4)
+        launch(kernel, [x, out, np.int64(m), np.int64(n)], groups, seen, touched)

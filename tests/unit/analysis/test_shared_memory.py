@@ -140,6 +140,13 @@ def test_an_atomic_that_puts_a_value_is_no_read(put: str) -> None:
     assert found.unwritten == ("proved" if "store" in put else "not proved")
 
 
+@pytest.mark.parametrize("use", ["atomic_add(buf[t % 4], 1.0)", "a = atomic_load(buf[0])"])
+def test_what_an_atomic_puts_is_there_behind_a_barrier(use: str) -> None:
+    body = "if t < 4: atomic_store(buf[t], 0.0)\n{}" + use
+    assert checked(body.format("tbarrier()\n")).unwritten == "proved"
+    assert checked(body.format("")).unwritten == "not proved"
+
+
 def test_written_by_three_lanes() -> None:
     """B80 uninit: numba/numba#1626."""
     body = """

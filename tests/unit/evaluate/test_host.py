@@ -96,6 +96,12 @@ def test_faults(failure: Failure, program: str, code: str, line: int) -> None:
     assert (found[0], found[2]) == (code, line), found
 
 
+@pytest.mark.parametrize(("rest", "takes"), [("b", "2"), ("b=1", "1 to 2"), ("b=1, c=2", "1 to 3")])
+def test_how_many_arguments_are_taken(failure: Failure, rest: str, takes: str) -> None:
+    message = failure(f"def f(a, {rest}): return a\nf(1, 2, 3, 4)\n")[1]
+    assert message == f"`f` takes {takes} arguments, and the call has 4"
+
+
 def test_assertion_message(failure: Failure) -> None:
     assert failure("n = 3\nassert n == 4, f'n is {n}'\n")[1] == "the assertion is false: n is 3"
 

@@ -207,7 +207,7 @@ def f(x: f32[n], out: mut i32[4]):
 
 
 def test_faults_are_reported_as_elsewhere(target: str) -> None:
-    """A row outside reads zeros; a start below 0 is outside; nothing has no place."""
+    """A row outside reads zeros; a start below 0 is a fault, however far; nothing has no place."""
     source = """
 @kernel tile[(32,)] grid[(1,)]
 def row(x: f32[m, n], out: mut f32[1], r: i32, a: i32):
@@ -219,11 +219,14 @@ def place(x: f32[n], out: mut i32[1], a: i32):
 """
     m = load(source, target)
     x = np.full((4, 40), -5, np.float32)
-    for r, a in ((4, 0), (-1, 0), (0, -2)):
+    for r in (4, -1):
         out = np.ones(1, np.float32)
-        fault = fault_of(m.row, x, out, r, a)
-        assert "`row` reads outside of `x[r, a:]`" in fault
+        assert "`row` reads outside of `x[r, a:]`" in fault_of(m.row, x, out, r, 0)
         assert target == "cuda" or out[0] == 0
+    for a in (-2, -(2**31)):
+        out = np.ones(1, np.float32)
+        assert "the slice of `x` begins below 0, at `a`" in fault_of(m.row, x, out, 0, a)
+        assert target == "cuda" or out[0] == -5
     assert "`op.argmax` of no elements" in fault_of(m.place, x[0], np.zeros(1, np.int32), 40)
 
 

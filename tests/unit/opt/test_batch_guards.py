@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile import SIMPLIFY
+from tessera_lang.opt.tile import SIMPLIFY, VERSION_GUARDS
 from tessera_lang.opt.tile.batch_guards import BATCH_GUARDS
 from tests.unit.lowering import optimized
 from tests.unit.opt.test_version_guards import same
@@ -29,11 +30,13 @@ BATCHED = {
         "    s = 0\n    u = a\n    for t in range(m):\n        s = s * 3 + x[at[t]]\n"
         "        u = t - u\n    if i < n: y[i] = s + i32(u)\n"
     ),
-    "numbers as bounds": "    for t in range(a, b):\n        y[t] = x[at[t & 1] + 0 * i]\n",
+    "numbers as bounds": (
+        "    if m > 1:\n        for t in range(a, b): y[at[t & 1] + i32(i)] = i32(t)\n"
+    ),
 }
 LEFT = {
     "known ahead": "    for t in range(a): y[i + t] = 1\n",
-    "its own result": "    s = 0\n    for t in range(m): s = x[s + at[t]]\n    if i < n: y[i] = s\n",
+    "its own result": "    s = 0\n    for t in range(m): s = x[s + at[t]]\n    y[i] = s\n",
     "indices that are written": "    for t in range(n): y[y[t]] = 1\n",
     "guarded indices": "    s = 0\n    for t in range(a): s += x[at[t]]\n    if i < n: y[i] = s\n",
     "down": "    for t in range(m - 1, -1, -1): y[at[t]] = 1\n",
@@ -78,3 +81,37 @@ def test_bounds_that_would_wrap() -> None:
     top, low = 2**63 - 1, -(2**63)
     for ends in ((top - 3, top), (top, low), (low, low + 5), (low, low), (top, top)):
         same(before, after, inputs(before, 12, 9, ends), ends)
+
+
+LINES = (
+    "s += x[at[{p}] + {c}]", "y[at[{p}] + {c}] = s", "atomic_add(y[at[{p}]], t32 + {c})",
+    "s = s * 3 - t32", "u = at[{p}]", "s += x[u]", "y[u + {c}] = s + t32", "y[i + {c}] += s",
+    "s += x[t + {c}]", "y[t] = u",
+)  # fmt: skip
+
+
+def random_loop(seed: int) -> str:
+    """A loop of what may be known ahead, from memory, or neither."""
+    choose = Random(seed)
+    lines = [
+        choose.choice(LINES).format(
+            p=f"(t * {choose.randint(0, 5)} + {choose.randint(0, 9)}) % m", c=choose.randint(0, 3)
+        )
+        for _ in range(choose.randint(1, 4))
+    ]
+    lower, step = choose.choice(("0", "i", "a", "a - b")), choose.choice((1, 1, 2, 5))
+    upper = choose.choice(("n", "m", "b", "2 * b", "7"))
+    head = (
+        f"    s = 1\n    u = 0\n    if m > 0:\n        for t in range({lower}, {upper}, {step}):\n"
+    )
+    body = "".join(f"            {line}\n" for line in ("t32 = i32(t)", *lines))
+    return HEAD + head + "\n" + body + "    if i < n: y[i] = s + u\n"
+
+
+@pytest.mark.parametrize("seed", range(0, 16, 4))
+def test_random_loops_do_the_same(seed: int) -> None:
+    for part in range(seed, seed + 4):
+        program = optimized(random_loop(part))
+        (before,), (after,) = program.operations, batched(VERSION_GUARDS.run(program)).operations
+        for n, m, ends in product((3, 20), (2, 13), ((0, 3), (2, 9))):
+            same(before, after, inputs(before, n, m, ends), (part, n, m, ends))

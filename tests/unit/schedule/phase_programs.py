@@ -115,7 +115,7 @@ class _Op:
 
     @staticmethod
     def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
-        return np.zeros(shape, dtype)
+        return np.zeros(shape, np.dtype(dtype))
 
     @staticmethod
     def tile_range(n: int, step: int) -> range:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from tests.unit.schedule import control_programs as programs
 def loaded(text: str, target: str = "cpu") -> Any:
     arch_as, target = (target, "cpu") if target.startswith("sm_") else ("", target)
     options = replace(options_from_environment(), target=target, arch_as=arch_as)
-    return Module("<source>", SessionProvider("<source>", options, text=text), target)
+    return Module("<source>", SessionProvider("<source>", options, text=text), cast("Any", target))
 
 
 def compared(seeds: range, tiles: bool, target: str = "cpu", called: bool = False) -> None:

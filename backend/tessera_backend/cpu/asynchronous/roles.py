@@ -16,7 +16,6 @@ from tessera_backend.cpu.asynchronous.numbers import combined
 from tessera_backend.cpu.asynchronous.order import Access, Key, learn
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
 from tessera_lang.ir.core import BarrierType, Operation
-from tessera_lang.ir.tile.hopper_rules import SEND_PLACES
 
 _WARP = 32
 
@@ -94,47 +93,8 @@ def _cluster_reduce(s: Strand, o: Operation) -> Sequence[Any]:
         _element(s, o, there, first + s.group.rank, "write")
         there.data[first + s.group.rank] = value
     meet_cluster(s, o)
-    return _combined(s, o, own, first, kind)
-
-
-def _cluster_send(s: Strand, o: Operation) -> Sequence[Any]:
-    value, groups = s.values[o.operands[0]], len(s.group.peers)
-    own: Memory = s.values[o.operands[1]]
-    place = s.number(o.operands[3]) % SEND_PLACES
-    mine: Slot = s.values[o.operands[2]][place]
-    size, told = own.data.dtype.itemsize, s.clock.told(None)
-    mine.expect(groups * size)
-    mine.arrive(o, told)
-    for peer in s.group.peers:
-        if peer.ended:
-            raise AsynchronousFault(f"{o.name} reaches group {peer.number}, which has ended", o)
-        there: Memory = peer.values[o.operands[1]]
-        slot: Slot = peer.values[o.operands[2]][place]
-        peer.reached[slot.key] = slot.open - 1, o
-        at = groups * place + s.group.rank
-        access = Access("write", o, s.clock, box_of((at,), (1,)), there.frame, leader=s.leader,
-                        agent=slot.key, count=slot.open)  # fmt: skip
-        assert there.history is not None
-        there.history.add(access)
-        there.data[at] = value
-        learn(slot.telling, told)
-        slot.land(size)
-    return ()
-
-
-def _cluster_take(s: Strand, o: Operation) -> Sequence[Any]:
-    groups, kind, time = len(s.group.peers), str(o.attributes["kind"]), s.number(o.operands[2])
-    own: Memory = s.values[o.operands[0]]
-    slot: Slot = s.values[o.operands[1]][time % SEND_PLACES]
-    s.wait(lambda: slot.passed(time // SEND_PLACES % 2), o)
-    s.clock.learn(slot.told, None)
-    return _combined(s, o, own, groups * (time % SEND_PLACES), kind)
-
-
-def _combined(s: Strand, o: Operation, own: Memory, first: int, kind: str) -> Sequence[Any]:
-    """The numbers of all groups from a place on, in the order of the ranks."""
     parts: list[Any] = []
-    for i in range(first, first + len(s.group.peers)):
+    for i in range(first, first + groups):
         _element(s, o, own, i, "read")
         parts.append(own.data[i])
     while len(parts) > 1:
@@ -210,8 +170,6 @@ RULES: dict[str, Rule] = {
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,
     "tile.cluster_reduce": _cluster_reduce,
-    "tile.cluster_send": _cluster_send,
-    "tile.cluster_take": _cluster_take,
     "tile.role_warp": _role_warp,
     "tile.mbarrier.alloc": _alloc,
     "tile.mbarrier.wait": _wait,

@@ -101,17 +101,18 @@ def arrays(m: int, n: int) -> tuple[np.ndarray[Any, Any], ...]:
 
 
 def decided(
-    source: str, *given: np.ndarray[Any, Any]
+    source: str, *given: np.ndarray[Any, Any], relief: int = 0
 ) -> tuple[Program, Program, LaunchPlan, list[Diagnostic]]:
     """The schedule before and behind the pass, and what it says."""
     signature = tuple(replace(tensor(x, aligned=True), divisors=(1, 64)) for x in given)
     program, plan, reports = lower_source(source, *given, signature=signature)
     assert not [d for d in reports if d.severity == "error"], reports
     remarks: list[Diagnostic] = []
-    passes = [p for p in decisions.decide(HOPPER, remarks) if p.name not in _LAST]
+    made = decisions.decide(HOPPER, remarks, relief)
+    passes = [p for p in made if p.name not in _LAST]
     program, _ = pipeline.schedule(program)
     before = pipeline.run_passes(program, passes)
-    (last,) = [p for p in decisions.decide(HOPPER, remarks) if p.name == overlap.__name__]
+    (last,) = [p for p in made if p.name == overlap.__name__]
     after = pipeline.run_passes(before, [last])
     return before, after, plan, [d for d in remarks if d.code == "T0748"]
 
@@ -167,6 +168,12 @@ def test_reasons(source: str, reason: str) -> None:
     before, after, _, remarks = decided(source, *arrays(256, 320))
     assert before is after
     assert [reason in d.message for d in remarks] == [True]
+
+
+def test_not_where_lanes_had_too_few_registers() -> None:
+    before, after, _, remarks = decided(ONE_AND_ONE, *arrays(256, 320), relief=1)
+    assert before is after
+    assert ["too few registers" in d.message for d in remarks] == [True]
 
 
 def test_one_turn_stays() -> None:

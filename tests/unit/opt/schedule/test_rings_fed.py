@@ -1,0 +1,69 @@
+"""What feeds the ring of a product: loads in front of a condition that the data decides, arrays
+whose sizes are computed or agree by the launch, and what is said where nothing feeds it."""
+
+from __future__ import annotations
+
+from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver.session import Session
+from tessera_lang.ir.core import Operation
+from tests.tile_programs_by_hand.chosen import HALVES, POWERS, ROWS, ZEROS
+
+PATH = "kernel.tessera"
+DOT = "tessera.schedule.dot"
+
+
+def made(text: str, signature: str, arch: str = "sm_90a") -> ForMachine:
+    session = Session(overlay={PATH: text})
+    wanted = session.signature(PATH, "kernel", signature)
+    return session.for_machine(PATH, "kernel", wanted, session.machine("cuda", arch))
+
+
+def conditional(found: ForMachine) -> list[Operation]:
+    """The loads under a condition."""
+    return [
+        o for x in found.schedule.walk() if x.name == "tile.if"
+        for o in x.walk() if o.name == "tessera.schedule.load"
+    ]  # fmt: skip
+
+
+def has_roles(found: ForMachine) -> bool:
+    return "roles" in found.schedule.operations[0].attributes
+
+
+def test_loads_stand_before_a_condition_that_a_staged_tile_decides() -> None:
+    signature = ZEROS.signature(ZEROS.large)
+    found = made(ZEROS.text, signature)
+    assert has_roles(found) and not conditional(found)
+    assert conditional(made(ZEROS.text, signature, "sm_80"))
+
+
+def test_not_where_only_the_condition_shows_where_they_begin() -> None:
+    text = ZEROS.text.replace(
+        "            if op.any(x != 0.0):\n                acc += x @ b[p:p+64, j:j+64]",
+        "            if op.any(x != 0.0):\n                if p >= 64:\n"
+        "                    acc += x @ b[p-64:p, j:j+64]",
+    )
+    assert text != ZEROS.text
+    found = made(text, ZEROS.signature(ZEROS.large))
+    assert conditional(found) and not has_roles(found)
+    assert any("depends on `a`" in d.message for d in found.remarks)
+
+
+def test_a_computed_size_has_the_divisors_of_its_parts() -> None:
+    found = made(HALVES.text, HALVES.signature(HALVES.large))
+    assert has_roles(found) and not any("is copied once" in d.message for d in found.remarks)
+    odd = made(HALVES.text, HALVES.signature({**HALVES.large, "n": 2047}))
+    assert any("`w`" in d.message for d in odd.remarks if d.code == "T0743")
+
+
+def test_sizes_may_have_the_name_of_another_array() -> None:
+    assert has_roles(made(ROWS.text, ROWS.signature(ROWS.large)))
+
+
+def test_a_product_of_computed_tiles_says_that_nothing_is_brought() -> None:
+    found = made(POWERS.text, POWERS.signature(POWERS.large))
+    dots = [o for o in found.schedule.walk() if o.name == DOT]
+    assert all(o.attributes["unit"] == "wgmma" for o in dots)
+    notes = [d for d in found.remarks if "no ring is staged for this product" in d.message]
+    assert len(notes) == 1 and notes[0].code == "T0743"
+    assert notes[0].span is not None
