@@ -118,6 +118,8 @@ def for_machine(
     """What ``schedule`` gave, with the decisions for a machine, and lowered. Where it needs more
     registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
     often it was."""
+    from tessera_lang.opt.schedule.decisions import decide
+
     best = _attempt(program, plan, machine, timings, relief)
     while best.over > 0 and best.relief < MOST_RELIEF:
         eased = _attempt(program, plan, machine, timings, best.relief + 1)
@@ -127,6 +129,11 @@ def for_machine(
     remarks = best.remarks
     if _refused(remarks) and _asked_for(best.decided):
         return ForMachine(best.decided, None, tuple(remarks), best.relief)
+    if machine.target == "cuda" and (best.tiles is None or _refused(remarks)):
+        # Loops of lanes have no rows that several groups share.
+        features = tuple(f for f in machine.features if f != "cluster")
+        alone = decide(replace(machine, features=features), [], best.relief)
+        best = replace(best, decided=run_passes(program, alone, timings))
     made, finished = _to_tile_ir(best, plan, machine, timings)
     made = run_passes(made, TILE, timings)
     lowered = made, finish_plan(made, finished)

@@ -220,13 +220,26 @@ class Expressions(Operators):
     def _chain(self, e: ast.Expr, scope: Scope) -> object:
         e = cast("ast.BoolOp", e)
         value: object = None
-        for item in e.values:
+        for i, item in enumerate(e.values):
             value = self.value(item, scope)
             if self.undecided(value):
-                return Unknown()
+                return self._decided_later(e, e.values[i + 1 :], scope)
             if self.truth(value, item.span) != (e.operator == "and"):
                 return value
         return value
+
+    def _decided_later(
+        self, e: ast.BoolOp, rest: tuple[ast.Expr, ...], scope: Scope
+    ) -> object:  # fmt: skip
+        """What is not known `and` False is False all the same; `or` True is True."""
+        for item in rest:
+            try:
+                value = self.value(item, scope)
+            except HostFault:  # the run may not get there
+                break
+            if value is (e.operator == "or"):
+                return value
+        return Unknown()
 
     def _compare(self, e: ast.Expr, scope: Scope) -> object:
         e = cast("ast.Compare", e)

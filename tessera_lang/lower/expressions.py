@@ -13,7 +13,7 @@ from tessera_lang.lower.context import Bound, Lowering, Unsupported
 from tessera_lang.sema.typed import Builtin, Constant, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
-from tessera_lang.types.type import Scalar
+from tessera_lang.types.type import Scalar, TupleType
 
 
 def lower_expression(lowering: Lowering, node: ast.Expr) -> Bound:
@@ -184,7 +184,17 @@ def _subscript(lowering: Lowering, node: ast.Subscript) -> Bound:
     numbers = lowering.frame.typed.tables.get(node)
     if numbers is not None:
         return tables.load(lowering, node, numbers)
+    if isinstance(lowering.type_of(node.value), TupleType):
+        return _item(lowering, node)
     return access.load(lowering, access.place_of(lowering, node))
+
+
+def _item(lowering: Lowering, node: ast.Subscript) -> Bound:
+    items = lower_expression(lowering, node.value)
+    at = _axis(lowering, node.items[0])
+    if at is None or isinstance(items, Value):
+        raise Unsupported(node.span, "this item of a tuple")
+    return items[at]
 
 
 def _shape(lowering: Lowering, attribute: ast.Attribute, node: ast.Subscript) -> Value:

@@ -12,6 +12,7 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.builtin_calls import cast, failed, infer_builtin
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.context import Binding, Context, Frame, Known, text_of
+from tessera_lang.sema.extent import MOST_NESTED, nested_too_deep
 from tessera_lang.sema.lanes import recursion
 from tessera_lang.sema.literals import give
 from tessera_lang.sema.operators import source_of
@@ -133,6 +134,9 @@ def call_function(
     if any(f.declaration is declaration for f in c.shared.stack):
         _infer_arguments(c, e)
         return c.add(recursion(e, declaration))
+    if len(c.shared.stack) > MOST_NESTED:
+        _infer_arguments(c, e)
+        return c.add(nested_too_deep(e))
     arguments = bind_call(c, e, declaration, brackets)
     if arguments is None:
         return _infer_arguments(c, e)
@@ -170,7 +174,9 @@ def result_of_call(
         label = Label(e.span, f"in the call with ({shown})")
         generic = c.scope_of(symbol).structure.get(declaration, ())
         c.reports.extend(
-            d if d in generic or d.code == "T0110" else replace(d, labels=(*d.labels, label))
+            d
+            if d in generic or d.code in ("T0110", "T0316")
+            else replace(d, labels=(*d.labels, label))
             for d in reports
         )
         c.shared.memo[key] = (instance, ())

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.syntax import ast
 
 MOST_EXPRESSIONS = 100_000
+MOST_NESTED = 300
 
 
 def too_large(kernel: TypedFunction) -> Diagnostic | None:
@@ -31,6 +33,14 @@ def too_large(kernel: TypedFunction) -> Diagnostic | None:
         notes=("every call puts a copy of the function in its place",),
         helps=("call a function once and keep its result, or call it in a loop",),
     )
+
+
+def nested_too_deep(call: ast.Call) -> Diagnostic:
+    """The fault of a call in a function that is called by too many others in turn."""
+    return Diagnostic(
+        "T0316", f"calls are nested more than {MOST_NESTED} deep", call.span,
+        helps=("write a loop, or call some of these functions one after the other",),
+    )  # fmt: skip
 
 
 def _size(function: TypedFunction, sizes: dict[TypedFunction, int]) -> int:

@@ -54,6 +54,9 @@ def misfit(value: object, dtype: DType) -> str | None:
     limit = greatest(dtype) + (half_step if dtype.name != "f8e4m3" else 0)
     if abs(Fraction(value)) >= limit and abs(Fraction(value)) > greatest(dtype):
         return f"`{dtype}` ends at {float(greatest(dtype)):g}"
+    least = Fraction(2) ** (3 - (1 << (dtype.exponent - 1)) - dtype.mantissa)
+    if value and abs(Fraction(value)) <= least / 2:
+        return f"it would be 0: `{dtype}` begins at {float(least):g}"
     return None
 
 

@@ -6,6 +6,7 @@ types or statements.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
@@ -20,6 +21,9 @@ from tessera_lang.sema.typed import Builtin, FunctionSymbol, Local, ModuleSymbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import dtype_named
+
+_NUMBERS = {"inf": "inf", "nan": "nan", "pi": repr(math.pi), "e": repr(math.e)}
+"""What the constants are that modules of other languages have."""
 
 Hidden = frozenset[str]  # names bound by a lambda or comprehension around an expression
 
@@ -160,7 +164,7 @@ class NameChecker:
         close = did_you_mean(e.name, self.scope.members(module))
         self.problems.append(Diagnostic(
             "T0104", f"`{module.name}` has no `{e.name}`", e.name_span,
-            helps=(f"did you mean `{close}`?",) if close else (),
+            helps=(f"did you mean `{close}`?",) if close else _number_instead(e.name),
             fixes=(Fix(f"write `{close}`", (Edit(e.name_span, close),), "unsafe"),)
             if close else (),
         ))  # fmt: skip
@@ -197,3 +201,7 @@ def _target_names(target: ast.Expr) -> Hidden:
     if isinstance(target, (ast.TupleExpr, ast.ListExpr)):
         return none.union(*(_target_names(t) for t in target.items))
     return none
+
+
+def _number_instead(name: str) -> tuple[str, ...]:
+    return (f"write `{_NUMBERS[name]}`",) if name in _NUMBERS else ()

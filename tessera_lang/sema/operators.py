@@ -85,7 +85,7 @@ def _wanted(a: DType, b: DType) -> DType:
     return I64
 
 
-def mixed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
+def mixed(c: Context, span: Span, a: Operand, b: Operand, notes: tuple[str, ...] = ()) -> Term:
     """Two dtypes that do not mix without a possible loss."""
     assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
     wanted = _wanted(a.term.dtype, b.term.dtype)
@@ -94,7 +94,7 @@ def mixed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
     return c.report(
         "T0201", f"`{a.term}` and `{b.term}` do not mix: the conversion could lose a value", span,
         labels=(Label(a.e.span, f"this is `{a.term}`"), Label(b.e.span, f"this is `{b.term}`")),
-        helps=(f"convert explicitly: {casts}",),
+        notes=notes, helps=(f"convert explicitly: {casts}",),
         fixes=(cast_fix(changed[-1].e, wanted),),
     )  # fmt: skip
 

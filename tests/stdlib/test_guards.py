@@ -16,6 +16,7 @@ SIGNATURES = {
     "layout": ("T=f32",),
     "reduce_kernels": (
         'how="sum", A=f32, T=f32, O=f32', 'how="max", V=f32, T=f32', 'how="max", V=f32',
+        'how="sum", L=8, A=f32, T=f32, O=f32', 'how="max", L=8, V=f32, S=f32, T=f32',
     ),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""

@@ -63,7 +63,6 @@ def test_results(name: str, target: str) -> None:
 
 NOT_IN_RINGS = {
     "one product by units, one exact": 1,  # of exact f32
-    "normal equations times a panel": 2,  # sums over the axis that would be the grid
     "a small matrix taken whole, again and again": 1,  # of a computed matrix with itself
 }
 

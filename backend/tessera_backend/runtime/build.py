@@ -235,6 +235,8 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
         case "data":
             p = plan.parameters[slot.parameter]
             return f"{'' if p.mut else 'const '}{_SCALARS[p.dtype]} *: first element of {name}"
+        case "bytes":
+            return f"{_SCALARS[slot.dtype]}[]: all elements of {name}, by value"
         case "tensor_map":
             box = " x ".join(map(str, slot.box))
             axes = ", ".join(map(str, slot.axes))

@@ -28,7 +28,7 @@ ARRAY_MEMBERS: dict[str, str] = {
     "shape": "The sizes, as a tuple.",
     "dtype": "The element type.",
     "ndim": "How many axes it has.",
-    "device": "On the host: `\"cpu\"` or `\"cuda\"`, what works on it.",
+    "device": 'On the host: `"cpu"` or `"cuda"`, what works on it.',
     "T": "On the host: the transposed view of an array of rank 2.",
     "to": "On the host: `x.to(f16)`, the values as another dtype.",
 }

@@ -212,7 +212,9 @@ def _plan(
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
         conditions=(
-            *conditions.conditions(lowering, info.conditions), *lowering.conditions, *agreed,
+            *conditions.conditions(lowering, info.conditions),
+            *lowering.conditions,
+            *agreed,
         ),
         results=tuple(
             ResultPlan(dtype.name, dims, i in zeroed)

@@ -1,9 +1,9 @@
 """Reading ahead in kernels of rows: groups that have little on its way ask for later rows.
 
-The groups of a cluster load, then meet, then compute, and a group that fills a multiprocessor has
-no other beside it, so memory may rest while they compute. Lanes that read element by element keep
-few bytes on their way. Such a group asks, as it loads, for the lines that the group behind it will
-load: they come to the second-level cache meanwhile. Norms of long rows gain; a softmax did not.
+A group that fills a multiprocessor has no other beside it, and those of a cluster, which wait for
+each other, may have few: memory may rest while they compute. Lanes that read element by element
+keep few bytes on their way. Such a group asks, as it loads, for the lines that the group behind it
+will load: they come to the second-level cache meanwhile. Where others are beside it, it only costs.
 
 Owns which loads ask, and how far. Must not know how lines are asked for.
 """
@@ -21,7 +21,8 @@ from tessera_lang.opt.schedule.still import is_shared
 _OTHER_REGISTERS = 32  # of a lane, beside its part of the largest tile
 _ENOUGH = 3
 """Groups on a multiprocessor from which on a cluster does not ask. A softmax of 131072 bf16 (three)
-took 135 us on an H200 if it asked and 133.5 else, an rmsnorm (two) 148 and 167."""
+took 135 us on an H200 if it asked and 133.5 if it asked for what it had loaded, an rmsnorm (two)
+148 and 167."""
 WAVES = 1.0
 """How many times the groups that are there at once a group looks ahead. Half as far was as good in
 one run (docs/performance.md), twice as far was not."""

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
-from tessera_lang.opt.schedule.context import COST, USER, Context, with_decisions, with_kernel
+from tessera_lang.opt.schedule.context import (
+    COST,
+    USER,
+    Context,
+    overruled,
+    said_by_user,
+    with_decisions,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, pitch_reason
 from tessera_lang.opt.schedule.cpu_tiles import cpu_tile_sizes
 from tessera_lang.opt.schedule.facts import (
@@ -61,7 +69,7 @@ def choose_tiles(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     names = open_names(kernel)
     if not names:
-        return program
+        return with_kernel(program, _by_loops(kernel, context))
     facts = facts_of(kernel)
     said = dict(zip(names, numbers(kernel, "tile"), strict=False))
     most = MOST_REGISTERS * _RELIEF[context.relief] // 8
@@ -70,6 +78,24 @@ def choose_tiles(program: Program, context: Context) -> Program:
     origin = USER if len(said) == len(names) else COST
     chosen = tuple(sizes[n] for n in names)
     return with_kernel(program, _noted(kernel, chosen, origin))
+
+
+def _by_loops(kernel: Operation, context: Context) -> Operation:
+    """A kernel whose own steps and slices say the sizes of its tiles: what ``schedule.tile`` says
+    beside them is those, or is not honoured."""
+    said = numbers(kernel, "tile")
+    if not said or not said_by_user(kernel, "tile"):
+        return kernel
+    facts = facts_of(kernel)
+    found: list[tuple[int | str, ...]] = [d.shape for d in facts.dots]
+    stored = (o.operands[0].type for o, _ in facts.stores)
+    found += [t.shape for t in stored if isinstance(t, TileType) and not facts.dots]
+    turned = [(b, a, *rest) for a, b, *rest in (s for s in found if len(s) > 1)]
+    if not found or any(shape[: len(said)] == said for shape in (*found, *turned)):
+        return kernel
+    actual = tuple(n for n in found[0][: len(said)] if isinstance(n, int))
+    reason = f"the steps and slices of the kernel say {actual}"
+    return overruled(kernel, "tile", actual, context, reason)
 
 
 def _noted(kernel: Operation, chosen: tuple[int, ...], origin: str) -> Operation:

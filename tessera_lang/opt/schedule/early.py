@@ -32,7 +32,7 @@ _WAVES = 2
 _OTHERS, _UNIT, _MOST = 16, 8, 248
 """Registers of a lane beside its rows; they come in eights."""
 _STAGES = 2
-"""Rows of a group's ring. One more made a softmax slower (147 and 144 us on an H200)."""
+"""Rows of a group's ring. One more made a softmax slower that went this way (147 and 144 us)."""
 _OTHER_BYTES = 2048
 """Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
 

@@ -91,7 +91,9 @@ def rings_of(facts: Facts) -> tuple[Ring, ...]:
         if is_staged(load):
             around = regions[id(load.operation)]
             said = load.operation.attributes.get("ring")
-            own = (around, first.get(load.operation.result, -1), stretches[id(load.operation)])
+            kept = bool(load.operation.attributes.get("kept"))  # once, in one buffer
+            place = stretches[id(load.operation)]
+            own = (around, first.get(load.operation.result, -1), place, kept)
             key = (said,) if said is not None else own
             keys.setdefault(key, {}).setdefault(around, []).append(load)
     return tuple(_ring([tuple(loads) for loads in places.values()], facts)

@@ -41,14 +41,17 @@ _PART_BYTES, _PART_WARPS = 16384, 8
 """What a group of a cluster holds at most if there may be so many, and its warps, of which each
 has more of the row then: small groups are many on a multiprocessor, and few lanes have little that
 is done once a row. Measured on an H200 with a softmax of bf16, in shares of a copy: 1.00 of 32768
-columns in eight groups of 4 warps, 0.97 in two of 8, 0.94 in four of 8; 0.96 of 131072 in eight of 8,
-0.89 in eight of 16. A multiprocessor that is to hold weights has no use for that."""
+columns in eight groups of 4 warps, 0.97 in two of 8, 0.94 in four of 8; 0.96 of 131072 in eight
+of 8, 0.89 in eight of 16. Groups that stay and keep weights have all warps."""
 _BUSY = 1 / 8
 """Time of computing, as a share of that of memory, from which on the two are to overlap. Measured
 with rows of 32768 bf16: a softmax (0.15) reaches 0.88 of a copy in one group and 1.00 in eight; an
 rmsnorm (0.10) 1.00 in one, a layernorm (0.10) 0.95 in one or in two."""
-_OTHERS, _UNIT, _MOST_REGISTERS = 20, 8, 248
-"""Registers of a lane beside what it loads; they come in eights."""
+_OTHERS, _WIDE_OTHERS, _UNIT, _MOST_REGISTERS = 20, 28, 8, 248
+"""Registers of a lane beside what it loads, more where rows are loaded as wide as they are computed
+in: narrow ones widen one after the other. They come in eights."""
+_FEW_GROUPS = 4
+"""Groups of a multiprocessor up to which one more is worth asking the assembler for."""
 _OPERATIONS, _BYTES = 128, 13.0  # of a multiprocessor in a cycle
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
 _FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
@@ -69,13 +72,15 @@ def row_warps(facts: Facts) -> int:
 
 
 def limit_registers(program: Program, context: Context) -> Program:
-    """Of groups that share rows as many stay together as what they load makes room for."""
+    """Of large groups that share rows, as many are together as what they load leaves room for."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     if not is_shared(kernel) or facts.dots or "registers" in kernel.attributes:
         return program
-    lanes = WARP * _warps(kernel)
-    each = context.machine.registers // (groups_together(facts, context) * lanes)
+    groups, lanes = groups_together(facts, context), WARP * _warps(kernel)
+    if groups > _FEW_GROUPS:
+        return program
+    each = context.machine.registers // (groups * lanes)
     registers = min(_MOST_REGISTERS, each // _UNIT * _UNIT)
     return with_kernel(program, with_decisions(kernel, {"registers": (registers,)}))
 
@@ -84,8 +89,10 @@ def groups_together(facts: Facts, context: Context) -> int:
     """How many groups the registers of a multiprocessor hold: of each a row as it is computed in,
     and what else it loads."""
     others = sum(sorted(map(bytes_of, facts.loads))[:-1])
-    held = (held_bytes(facts.kernel) + others) // 4
-    return max(1, context.machine.registers // (held + _OTHERS * WARP * _warps(facts.kernel)))
+    wide = any(x.tile.dtype.bytes >= 4 for x in facts.loads)
+    lanes = WARP * _warps(facts.kernel)
+    held = (held_bytes(facts.kernel) + others) // 4 + (_WIDE_OTHERS if wide else _OTHERS) * lanes
+    return max(1, context.machine.registers // held)
 
 
 def _warps(kernel: Operation) -> int:

@@ -118,11 +118,11 @@ def _dtypes(
         q = p
     if (p, q) in PAIRS:
         return p, q
-    if p != q and p.is_float and q.is_float:
-        plain = [Operand(o.e, Scalar(t.dtype)) for o, t in ((a, x), (b, y))]
-        mixed(c, span, *plain)
-        return None
     shown = ", ".join(f"`{m} @ {n}`" for m, n in PAIRS)
+    if p != q and p.is_float and q.is_float:
+        one, other = (Operand(o.e, Scalar(t.dtype)) for o, t in ((a, x), (b, y)))
+        mixed(c, span, one, other, (f"the products are {shown}",))
+        return None
     c.report(
         "T0620", f"there is no product of `{x.dtype}` and `{y.dtype}`", span,
         labels=(Label(a.e.span, f"this is `{x.dtype}`"), Label(b.e.span, f"this is `{y.dtype}`")),

@@ -114,6 +114,10 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
         return None
     if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
         left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
+        if symbol.name != "ceil_div" and (left is None) != (right is None):
+            # The side that is known still bounds the result.
+            left = dim_of(c, e.arguments[0]) if left is None else left
+            right = dim_of(c, e.arguments[1]) if right is None else right
         if left is None or right is None or (symbol.name == "ceil_div" and right == 0):
             return None
         return normal(DimOp(_CALLS[symbol.name], left, right))

@@ -119,7 +119,7 @@ REFUSED = {
         "    t = tile_linear_id()\n"
         "    if t > 5 or waits(t):\n"
         "        out[t] = 1.0\n",
-        ["t > 5 or waits(t)", "tile_linear_id()"],
+        ["t > 5 or waits(t)", "tile_linear_id()", "waits(t)"],
     ),
     "a value that differs because its loop did": (
         "def k(x: f32[n], out: mut f32[n]):\n"

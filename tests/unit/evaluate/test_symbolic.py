@@ -100,3 +100,21 @@ def test_a_condition_that_does_not_hold() -> None:
     text += "wide(op.ones((3, 6)), op.ones((3,)), op.zeros((12,)))\n"
     found = Session(overlay={"m.tessera": text}).check("m.tessera")
     assert [d.code for d in found] == ["T0838"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "faulty"),
+    [
+        ("x[0] > 1.0 and len(x) > 100", False),
+        ("x[0] > 1.0 and len(x) < 100", True),
+        ("not (x[0] > 1.0 or len(x) < 100)", False),
+        ("x[0] > 1.0 and x[2] > 1.0 and 3 > 4", False),
+        ("x[0] > 1.0 and 1 // 0 > 3", True),
+    ],
+)
+def test_what_decides_a_condition_may_stand_behind_what_is_not_known(
+    condition: str, faulty: bool
+) -> None:
+    body = f"def f(x):\n    if {condition}: scale(x, x)\n    return x\n"
+    program = f"{body}f(op.random((8,), seed=1))"
+    assert bool(faults(program)) == faulty

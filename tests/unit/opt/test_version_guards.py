@@ -82,11 +82,12 @@ def same(before: Operation, after: Operation, given: list[Any], case: object) ->
     return faults
 
 
-def inputs(kernel: Operation, n: int, m: int, a: int) -> list[Any]:
+def inputs(kernel: Operation, n: int, m: int, a: int, b: int = 0) -> list[Any]:
     """Arguments by the names of the parameters."""
     known = {
         "x": np.arange(n, dtype=np.float32) + 1, "at": np.arange(n, dtype=np.int32) - 1,
         "y": np.zeros(m, np.float32), "n": np.int64(n), "m": np.int64(m), "a": np.int64(a),
+        "b": np.int64(b),
     }  # fmt: skip
     return [known[str(name)] for name in kernel.attributes["parameters"]]  # type: ignore[union-attr]
 
@@ -134,3 +135,40 @@ def test_random_programs_do_the_same(seed: int) -> None:
         choose = Random(part)
         for _ in range(3):
             same(before, after, arguments(choose), part)
+
+
+LINES = (
+    "s += x[at[{p}] + {c}]", "y[at[{p}] + {c}] = s", "y[i + t * {c}] += s",
+    "s = s * 3.0 - f32(t)", "u = at[{p}]", "s += x[u]", "y[u + {c}] = s + f32(t)",
+    "y[i + {c}] += s", "s += x[t + {c}] + x[n - 1 - t]", "y[t] = f32(u)",
+    "if s > 9.0: break", "if t > {c}: y[i] = s",
+    "for v in range(t, b): s += x[v + {c}]",
+)  # fmt: skip
+
+
+def random_loop(seed: int) -> str:
+    """A loop of what may be known ahead, from memory, or neither."""
+    choose = Random(seed)
+    lines = [
+        choose.choice(LINES).format(
+            p=f"(t * {choose.randint(0, 5)} + {choose.randint(0, 9)}) % n", c=choose.randint(0, 3)
+        )
+        for _ in range(choose.randint(1, 4))
+    ]
+    lower, step = choose.choice(("0", "i", "a", "a - b")), choose.choice((1, 1, 2, 5, -1, -3))
+    upper = choose.choice(("n", "m", "b", "2 * b", "7"))
+    ends = f"{upper}, {lower}" if step < 0 else f"{lower}, {upper}"
+    head = (
+        HEAD.replace("a: index", "a: index, b: index") + ID + "    s = f32(1.0)\n    u = i32(0)\n"
+    )
+    body = "".join(f"            {line}\n" for line in lines)
+    return f"{head}    if n > 0:\n        for t in range({ends}, {step}):\n{body}    y[i] = s\n"
+
+
+@pytest.mark.parametrize("seed", range(0, 12, 3))
+def test_random_loops_do_the_same(seed: int) -> None:
+    for part in range(seed, seed + 3):
+        program = optimized(random_loop(part))
+        (before,), (after,) = program.operations, versioned(program).operations
+        for n, m, a, b in product((3, 20), (2, 13), (0, 2), (3, 7)):
+            same(before, after, inputs(before, n, m, a, b), (part, n, m, a, b))

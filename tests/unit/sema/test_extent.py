@@ -35,3 +35,11 @@ def test_code_that_doubles(kernel: str, count: int, codes: list[str]) -> None:
     found = session.check("p.tessera")
     assert [d.code for d in found] == codes
     assert all(d.span is not None and d.helps for d in found)
+
+
+@pytest.mark.parametrize(("count", "codes"), [(40, []), (320, ["T0316"])])
+def test_calls_in_calls(count: int, codes: list[str]) -> None:
+    chain = functions(count).replace(" + part", " + 1.0  # ")
+    session = Session()
+    session.set_text("p.tessera", chain + LANES.format(last=count - 1), 1)
+    assert [d.code for d in session.check("p.tessera")] == codes

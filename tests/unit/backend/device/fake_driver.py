@@ -65,6 +65,7 @@ class FakeApi:
         self.loaded: list[bytes] = []
         self.attributes: dict[int, int] = {}
         self.recordings: dict[int, int] = {}
+        self.filled: list[tuple[int, ...]] = []
         self.mode = CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
         self._thread = threading.local()
         self._host: dict[int, Any] = {}
@@ -82,6 +83,10 @@ class FakeApi:
             b"cuOccupancyMaxActiveClusters": ctypes.CFUNCTYPE(number, *[pointer] * 3)(
                 self._on_clusters
             ),
+            b"cuMemsetD8Async": ctypes.CFUNCTYPE(
+                number, pointer, ctypes.c_ubyte, ctypes.c_size_t, pointer
+            )(self._on_fill),
+            b"cuCtxGetCurrent": ctypes.CFUNCTYPE(number, pointer)(self._on_current),
             b"cuStreamGetCaptureInfo": ctypes.CFUNCTYPE(number, *[pointer] * 6)(
                 self._on_capture_info
             ),
@@ -189,10 +194,18 @@ class FakeApi:
         return 0, ctypes.cast(self._entries[name], ctypes.c_void_p).value or 0, 0
 
     def cuMemsetD8Async(self, target: int, value: int, size: int, stream: int) -> tuple[int]:
-        return (0,)
+        return (self._on_fill(target, value, size, stream),)
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: int) -> tuple[int, int]:
         return 0, 2
+
+    def _on_fill(self, target: int, value: int, size: int, stream: int) -> int:
+        self.filled.append((target, value, size, stream or 0, self._stack()[-1]))
+        return self.fail.get("fill", 0)
+
+    def _on_current(self, found: int) -> int:
+        ctypes.c_void_p.from_address(found).value = self._stack()[-1] if self._stack() else None
+        return 0
 
     def _on_capture_info(self, stream: int, state: int, number: int, *_: int) -> int:
         graph = self.recordings.get(stream or 0, 0)

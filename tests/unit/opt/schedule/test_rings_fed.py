@@ -67,3 +67,34 @@ def test_a_product_of_computed_tiles_says_that_nothing_is_brought() -> None:
     notes = [d for d in found.remarks if "no ring is staged for this product" in d.message]
     assert len(notes) == 1 and notes[0].code == "T0743"
     assert notes[0].span is not None
+
+
+def test_sizes_beside_loops_that_say_others_are_reported() -> None:
+    signature = ZEROS.signature(ZEROS.large)
+    for said, reported in (("(64, 64)", 0), ("(64, 64, 64)", 0), ("(128, 64)", 1), ("(32,)", 1)):
+        text = ZEROS.text.replace(
+            "c: mut f32[m, n]):\n", f"c: mut f32[m, n]):\n    schedule.tile({said})\n"
+        )
+        assert text != ZEROS.text
+        notes = [d.message for d in made(text, signature).remarks if d.code == "T0742"]
+        assert len(notes) == reported, (said, notes)
+        assert all("the steps and slices of the kernel say (64" in n for n in notes)
+
+
+def test_a_minimum_with_what_is_read_still_says_the_room() -> None:
+    """Else the product is no tile, and is computed again for each of its uses."""
+    text = """
+@op.kernel
+def kernel(q: bf16[64, 64], x: bf16[t, 64], n: i32[1]) -> f32[64]:
+    top = op.full((64,), -inf, f32)
+    total = op.zeros((64,), f32)
+    for j in range(0, min(index(n[0]), t), 64):
+        end = min(j + 64, min(index(n[0]), t))
+        s = (q[:, :] @ x[j:end, :].T).to(f32)
+        top = max(top, op.max(s, axis=1))
+        total += op.sum(exp(s - top[:, None]), axis=1)
+    return total
+"""
+    found = made(text, "q: bf16[64, 64], x: bf16[4096, 64], n: i32[1]", "sm_80")
+    dots = [o for o in found.schedule.walk() if o.name == DOT]
+    assert [o.result.type.shape for o in dots] == [(64, 64)]  # type: ignore[union-attr]

@@ -181,3 +181,13 @@ def test_not_what_it_does_not_show(body: str) -> None:
     with pytest.raises(tessera.TesseraError) as caught:
         tessera.compile(text, target="cpu")
     assert "T0605" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtypes", [("f16", "bf16"), ("f8e4m3", "bf16"), ("f64", "f32")])
+def test_a_product_that_is_not_there_lists_those_that_are(dtypes: tuple[str, str]) -> None:
+    a, b = dtypes
+    parameters = f"x: {a}[m, m], z: {b}[m, m], y: mut f64[m, m]"
+    text = kernel("y[:, :] = (x @ z).to(f64)", parameters)
+    found = check(text, f"{a} m m", f"{b} m m", "f64 m m")
+    assert found.codes == ["T0201"]
+    assert "`bf16 @ bf16`" in found.diagnostics[0].notes[0]

@@ -108,7 +108,6 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
                            "    acc += x[i:i+8]\ny[:] = acc", ["T0210"]),
     "sum into a name": ("A, B", ("f32 n", "f32 n"), "A += B", ["T0609"]),
     "break outside": (V, VECTORS, "y[0] = 0.0\nbreak", ["T0107"]),
-    "return in a loop": (V, VECTORS, "for i in range(4):\n    y[i] = 0.0\n    return", ["T0114"]),
     "scatter": ("x: i32[n], y: mut i32[n]", ("i32 n", "i32 n"), "y[x[0:8]] = 0", ["T0114"]),
     "gather by floats": (V, VECTORS, "y[0:8] = x[x[0:8]]", ["T0215"]),
     "size of a result": ("x: f32[n], t: i32", ("f32 n", "i32"),
