@@ -224,3 +224,29 @@ def k(a: {dtype}[n], out: mut {dtype}[n]):
             for _ in range(t):
                 want[t : t + 1] = abs(want[t : t + 1]) - want.dtype.type(3)
     assert np.array_equal(out, want)
+
+
+@pytest.mark.parametrize("wide", ["f16", "bf16", "f32", "f64", "f8e5m2"])
+@pytest.mark.parametrize("narrow", ["i8", "i16", "i32", "i64"])
+def test_an_integer_that_a_condition_decides_becomes_a_float(
+    target: str, narrow: str, wide: str
+) -> None:
+    """Seed 1379: -1 or 0, by a branch, became 1 or 0 of bf16, in LLVM's code for NVIDIA."""
+    source = f"""
+@kernel tile[(64,)] grid[(1,)]
+def k(a: i32[n], out: mut f32[n]):
+    t = tile_linear_id()
+    if t < n:
+        v = {narrow}(2)
+        if a[t] > 5: v = {narrow}(-7) % ({narrow}(-2) - {narrow}(t) | 1)
+        v //= {narrow}(127)
+        if t % 4 == 3: out[t] = f32({wide}(v))
+        else: out[t] = f32({wide}(v + 1))
+"""
+    a = np.arange(64, dtype=np.int32) % 11
+    out = np.zeros(64, np.float32)
+    launch(tessera.compile(source, target=target).k, a, out)
+    t = np.arange(64)
+    lowest = (-2 - t) | 1
+    v = np.where(a > 5, -7 % lowest, 2) // 127
+    assert np.array_equal(out, np.where(t % 4 == 3, v, v + 1))

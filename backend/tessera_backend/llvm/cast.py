@@ -101,7 +101,8 @@ def _integer_to_float(e: LaneEmitter, value: str, source: DType, to: DType) -> s
         return e.f.value(f"{sign}itofp i{source.bits} {value} to {kind}")
     if source.bits <= 16:  # exact in f32
         wide = e.f.value(f"{sign}itofp i{source.bits} {value} to float")
-        return narrow.narrow(e, wide, to)
+        own = e.dialect.narrow_whole(e, wide, to)
+        return own if own is not None else narrow.narrow(e, wide, to)
     return narrow.narrow(e, _jammed(e, value, source), to)
 
 

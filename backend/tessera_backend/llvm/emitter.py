@@ -224,6 +224,10 @@ class Dialect:
         """The f16, bf16 or f8 nearest an f32; None for the shared code."""
         return None
 
+    def narrow_whole(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
+        """The same of an f32 that comes from an integer of at most 16 bits."""
+        return None
+
 
 Rule = Callable[["LaneEmitter", Operation], None]
 

@@ -306,6 +306,16 @@ class NvptxDialect(Dialect):
         short = e.f.value(f"fptrunc float {value} to bfloat")
         return e.f.value(f"bitcast bfloat {short} to i16")
 
+    def narrow_whole(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
+        """LLVM joins the conversions of an integer, and that of -1 or 0 to bf16, which it makes of
+        a condition, gives 1 for -1 (seed 1379): it is not to know the second one."""
+        if dtype != BF16:
+            return None
+        name = "@llvm.nvvm.f2bf16.rn"
+        e.module.declare(f"bfloat {name}(float)")
+        short = e.f.value(f"call bfloat {name}(float {value})")
+        return e.f.value(f"bitcast bfloat {short} to i16")
+
 
 def _grid_limit(dimension: str) -> int:
     """Groups along a dimension of the hardware, at most."""

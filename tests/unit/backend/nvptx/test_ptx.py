@@ -394,3 +394,17 @@ def test_mended_forms_compute_the_same_in_any_registers(operation: str, bits: in
         got = _run(text, {"%r1": x, "%r8": 0, "%r9": 0})
         assert got[to] == want[to], (x, text)
         assert got["%r1"] == want["%r1"]
+
+
+@pytest.mark.parametrize("dtype", [I8, I16], ids=str)
+def test_an_integer_becomes_bf16_by_way_of_f32(dtype: DType) -> None:
+    """LLVM is not to see an integer become bf16: of a condition, -1 or 0, it makes 1 or 0."""
+
+    def body(b: Builder, values: Sequence[Value]) -> None:
+        x, out, _ = values
+        i = lane(b)
+        store(b, b.cast(load(b, x, i), BF16), out, i)
+
+    text = ptx_of(kernel([("x", dtype, False), ("out", BF16, True)], body)).ptx
+    assert re.search(r"cvt\.rn\.f32\.s\d+", text) and "cvt.rn.bf16.f32" in text
+    assert not re.search(r"cvt\.rn\.bf16\.s\d+", text)
