@@ -8,16 +8,12 @@ over and prints what differs, with the smallest program it finds; ``--count 1000
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
 import json
 import math
 import os
 import random
-import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,9 +25,9 @@ from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
 import tessera_lang as tessera
-from tests.cards import environment
 from tests.fuzz import program as p
 from tests.fuzz import refusals
+from tests.fuzz.divided import BLOCK, divided, say_where
 from tests.fuzz.generate import Generator, arguments
 from tests.fuzz.metamorphic import blocks, expressions, operands, put, rewritten
 from tests.stdlib.arrays import DTYPES
@@ -309,16 +305,14 @@ def _simpler(kernel: p.Kernel) -> Iterator[p.Kernel]:
 # --- the command -----------------------------------------------------------------------------
 
 
-BLOCK = 8
-"""Programs of one module; their seeds follow on each other."""
-
-
 def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, int]:
     """How many programs ran, and how many differences were found and printed."""
     until = time.monotonic() + chosen.seconds if chosen.seconds else math.inf
     seed, found, done = chosen.seed, 0, 0
     levels = tuple(int(x) for x in chosen.levels)
     while time.monotonic() < until and (not chosen.count or done < chosen.count):
+        if chosen.where:
+            say_where(seed, done, found)
         cases = [generate(seed + k) for k in range(BLOCK)]
         if chosen.rewritten:
             cases = [rewritten_case(case) for case in cases]
@@ -328,38 +322,6 @@ def search(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[int, i
                 found += 1
                 print(reduced(difference, target), flush=True)
                 print("-" * 80)
-    return done, found
-
-
-def divided(chosen: argparse.Namespace, targets: tuple[str, ...]) -> tuple[list[int], int]:
-    """The same in several processes: how many programs each ran. Process j takes the blocks
-    j, j + jobs, j + 2 jobs ... of the seeds."""
-    each = -(-chosen.count // (chosen.jobs * BLOCK)) * BLOCK
-    command = [sys.executable, "-m", "tests.fuzz.programs", "--target", chosen.target]
-    command += ["--levels", chosen.levels, "--count", str(each), "--stride", str(chosen.jobs)]
-    command += ["--seconds", str(chosen.seconds)] * (chosen.seconds is not None)
-    command += ["--rewritten"] * chosen.rewritten + ["--unchecked"] * chosen.unchecked
-    done: list[int] = []
-    found = 0
-    with contextlib.ExitStack() as files:
-        # What they say goes to files: a pipe that nobody reads yet would stop them.
-        said = [files.enter_context(tempfile.TemporaryFile("w+")) for _ in range(chosen.jobs)]
-        running = [
-            subprocess.Popen(
-                [*command, "--seed", str(chosen.seed + job * BLOCK)],
-                stdout=sys.stdout, stderr=said[job], env=environment(job),
-            )
-            for job in range(chosen.jobs)
-        ]  # fmt: skip
-        for process, file in zip(running, said, strict=True):
-            process.wait()
-            file.seek(0)
-            text = file.read()
-            counts = re.search(r"(\d+) programs, (\d+) differences", text)
-            if not counts:
-                raise SystemExit(f"a process ended with {process.returncode}: {text[-2000:]}")
-            done.append(int(counts[1]))
-            found += int(counts[2])
     return done, found
 
 
@@ -374,6 +336,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes; needs --count")
     parser.add_argument("--rewritten", action="store_true", help="each in another form")
     parser.add_argument("--unchecked", action="store_true", help="compile what runs, no more")
+    parser.add_argument("--where", action="store_true", help="say the seed of each block")
     parser.add_argument("--json", type=Path, help="where to write what was counted")
     chosen = parser.parse_args()
     if chosen.jobs > 1 and not chosen.count:
@@ -384,7 +347,7 @@ def main() -> int:
     began = time.monotonic()
     targets = ("cpu", "cuda") if chosen.target == "both" else (chosen.target,)
     if chosen.jobs > 1:
-        each, found = divided(chosen, targets)
+        each, found = divided(chosen)
     else:
         done, found = search(chosen, targets)
         each = [done]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
+import sys
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from tests.fuzz import numbers
+from tests.fuzz import divided, numbers
 from tests.fuzz.programs import DTYPES, generate, rewritten_case, run_cases
 
 QUICK = [pytest.param("cpu", s) for s in range(0, 56, 8)]
@@ -67,3 +69,26 @@ def test_the_reference_rounds_like_others(dtype: str) -> None:
             expected = math.copysign(57344.0, x)
         assert found == expected, x
         assert numbers.rounded_exactly(Fraction(x), dtype) == expected, x
+
+
+class Scripted(divided.Worker):
+    """Processes that say where they are, and then stay there, fail or end."""
+
+    def command(self, count: int, seconds: float) -> list[str]:
+        said = f"import sys, time; print('at {self.seed}, 0 done, 0 differences', file=sys.stderr)"
+        ends = ["time.sleep(100)", "sys.exit(3)"]
+        end = f"print('{count} programs, 0 differences', file=sys.stderr)"
+        at = (self.seed - 1) // (divided.BLOCK * self.chosen.jobs)
+        return [sys.executable, "-c", f"{said}; sys.stderr.flush(); {[*ends, end][at]}"]
+
+
+def test_a_process_that_stays_or_fails_counts_and_another_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(divided, "PATIENCE", 1.0)
+    monkeypatch.setattr(divided, "Worker", Scripted)
+    chosen = argparse.Namespace(
+        count=48, jobs=2, seed=1, seconds=30.0, target="cpu", levels="3", rewritten=False,
+        unchecked=True,
+    )  # fmt: skip
+    assert divided.divided(chosen) == ([24, 24], 4)
