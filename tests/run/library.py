@@ -184,8 +184,18 @@ def random(m: Any, target: str) -> dict[str, Call]:
         same(out, np.tile(np.array([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], np.uint32),
                           (65, 1)))  # fmt: skip
 
+    def filled(name: str) -> Call:
+        def call() -> None:
+            for dtype in (np.float32, np.float64):
+                out = on(target, np.zeros(5001, dtype))
+                getattr(m, f"fill_{name}")(out, seed=1)
+                same(out, getattr(m, name)((5001,), seed=1, dtype=np.dtype(dtype).name))
+
+        return call
+
     return {
         "philox": words, "philox_words": words,
+        "fill_uniform": filled("uniform"), "fill_normal": filled("normal"),
         "uniform": drawn("uniform", "f32", "f64"), "normal": drawn("normal", "f32", "f64"),
         "integers": drawn("integers", "i32", "u8", "i64"),
     }  # fmt: skip
