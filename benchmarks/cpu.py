@@ -118,7 +118,7 @@ def products(report: Report) -> None:
             "tessera": lambda a=a, b=b: linalg.matmul(a, b), "numpy": lambda a=a, b=b: a @ b
         }  # fmt: skip
         seconds, note = best_seconds(both)
-        note = f"{2 * n**3 / seconds['tessera'] / 1e9:.0f} GFLOP/s{note}{load()}"
+        note = f"{2 * n**3 / seconds['tessera'] / 1e9:.0f} GFLOP/s; {note}{load()}"
         report.add(Row(f"product f32 {n} cubed", seconds, 0, ">= 0.6x numpy", note))
 
 
