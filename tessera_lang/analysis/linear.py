@@ -264,3 +264,9 @@ def join(intervals: Iterable[Interval]) -> Interval:
     """The least interval over all; there must be one."""
     items = list(intervals)
     return min(i[0] for i in items), max(i[1] for i in items)
+
+
+def within(interval: Interval, limits: Interval) -> Interval:
+    """An interval with each end moved to the nearest number inside of the limits."""
+    low, high = (min(max(end, limits[0]), limits[1]) for end in interval)
+    return low, high

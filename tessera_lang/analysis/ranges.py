@@ -16,7 +16,7 @@ from itertools import count
 from math import prod
 from typing import cast
 
-from tessera_lang.analysis.linear import Interval, Linear, join
+from tessera_lang.analysis.linear import Interval, Linear, join, within
 from tessera_lang.analysis.range_access import (
     ACCESSES,
     check_access,
@@ -196,11 +196,12 @@ def _grow(loop: _Loop, bounds: dict[int, Interval], round_number: int) -> bool:
     for i, (low, high) in list(bounds.items()):
         if not loop.back:
             break
-        new = join([values[i] for values in loop.back] + [(low, high)])
+        limits = integer_range(cast("DType", loop.arguments[i].type))
+        # Where a condition cannot hold, what follows from it may be beyond the type.
+        new = within(join([values[i] for values in loop.back] + [(low, high)]), limits)
         if new == (low, high):
             continue
         grown = True
-        limits = integer_range(cast("DType", loop.arguments[i].type))
         levels = _LEVELS if round_number < 4 else _FAR if round_number < 8 else ()
         bounds[i] = new if round_number == 0 else _widened((low, high), new, limits, levels)
     return grown
@@ -213,7 +214,7 @@ def _widened(old: Interval, new: Interval, limits: Interval, levels: tuple[int, 
         low = max((-v for v in levels if -v <= new[0]), default=limits[0])
     if new[1] > old[1]:
         high = min((v for v in levels if v >= new[1]), default=limits[1])
-    return max(low, limits[0]), min(high, limits[1])
+    return within((low, high), limits)
 
 
 def _drop(loop: _Loop) -> bool:

@@ -250,3 +250,28 @@ def k(a: i32[n], out: mut f32[n]):
     lowest = (-2 - t) | 1
     v = np.where(a > 5, -7 % lowest, 2) // 127
     assert np.array_equal(out, np.where(t % 4 == 3, v, v + 1))
+
+
+@pytest.mark.parametrize("loop", ["for j in range(4):", "j = 0\n    while j < 4:\n        j += 1"])
+@pytest.mark.parametrize("beyond", ["9223372036854775807", "-9223372036854775807"])
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32"])
+def test_a_condition_that_no_value_of_the_type_meets(
+    target: str, dtype: str, beyond: str, loop: str
+) -> None:
+    """Seed 2348: the analysis of ranges did not end, as numbers beyond the type went around."""
+    source = f"""
+def last(a: {dtype}, b: {dtype}):
+    {loop}
+        a, b = b, a
+        if not i64(a) == i64({beyond}): return {dtype}(2)
+    return a
+
+@kernel tile[(32,)] grid[(1,)]
+def k(a: {dtype}[n], out: mut {dtype}[n]):
+    t = tile_linear_id()
+    if t < n: out[t] = last(a[t], {dtype}(t))
+"""
+    a = np.arange(32).astype(dtype.replace("u", "uint") if dtype[0] == "u" else f"int{dtype[1:]}")
+    out = np.zeros_like(a)
+    launch(tessera.compile(source, target=target).k, a, out)
+    assert (out == 2).all()
