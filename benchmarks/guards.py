@@ -140,7 +140,7 @@ class Clock:
 def analyses(clock: Clock) -> Iterator[None]:
     """Every call of an analysis counts."""
     places = [(ast_to_tile, name) for name in ("uniformity", "ranges", "check_barriers",
-              "check_bounds", "check_shared", "check_shared_budget")]  # fmt: skip
+              "check_arrays", "check_bounds", "check_shared", "check_shared_budget")]  # fmt: skip
     places += [(bounds, "ranges"), (narrow, "ranges")]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:

@@ -58,7 +58,15 @@ def scan(rows: Rows) -> None:
             heads = torch.rand(n, device="cuda") < 1e-3
             _segments(std, x, heads)
             segmented: Contenders = {"tessera": lambda x=x, h=heads: std.segmented(x, h)}
-            rows.row(f"std.scan.segmented f32 2^{power}", segmented | peers, 9 * n)
+            # Those without segments are for comparison: they read less and compute less.
+            plain: Contenders = {f"{name} plain": peers[name] for name in ("torch", "cub")}
+            by_key = cub.sum_by_key(x, heads)
+            if by_key is not None:
+                segmented["cub"], found = by_key
+                segmented["cub"]()
+                bound = 1e-3 * std.segmented(x.abs(), heads) + 1e-5
+                _close("cub by key", found, std.segmented(x, heads), bound)
+            rows.row(f"std.scan.segmented f32 2^{power}", segmented | plain, 9 * n)
         del want, bound
 
 

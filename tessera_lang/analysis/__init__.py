@@ -1,5 +1,6 @@
 """Analyses of Tile IR: ranges, uniformity, and the checks made of them."""
 
+from tessera_lang.analysis.array_races import check_arrays
 from tessera_lang.analysis.barriers import check_barriers
 from tessera_lang.analysis.bounds import check_bounds
 from tessera_lang.analysis.ranges import Access, Ranges, ranges
@@ -12,6 +13,7 @@ __all__ = [
     "Ranges",
     "SharedMemoryCheck",
     "Uniformity",
+    "check_arrays",
     "check_barriers",
     "check_bounds",
     "check_shared",

@@ -73,9 +73,9 @@ class Space:
         """One known number a lane, as a constant, a line or a vector of its own."""
         first = values[0]
         step = values[1] - first if len(values) > 1 else 0
-        if all(v == first + i * step for i, v in enumerate(values)):
-            if step == 0:
-                return Linear((), first)
+        if step == 0 and values.count(first) == len(values):
+            return Linear((), first)
+        if step and list(values) == list(range(first, first + step * len(values), step)):
             return Linear(((self._vector(tuple(range(self.lanes))), step),), first)
         return Linear(((self._vector(tuple(v - first for v in values)), 1),), first)
 

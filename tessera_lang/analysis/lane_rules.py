@@ -24,7 +24,13 @@ _SAFE = 1 << 62  # what is below does not wrap in 64 bits when one more is added
 
 def wrap(value: int, dtype: DType) -> int:
     low, high = integer_range(dtype)
-    return (value - low) % (high - low + 1) + low
+    return value if low <= value <= high else (value - low) % (high - low + 1) + low
+
+
+def _wrapped(values: list[int], dtype: DType) -> list[int]:
+    low, high = integer_range(dtype)
+    inside = low <= min(values) and max(values) <= high
+    return values if inside else [wrap(value, dtype) for value in values]
 
 
 def _shift(count: int, bits: int) -> int:
@@ -203,7 +209,7 @@ def _binary(rules: LaneRules, operation: Operation) -> Form:
         if not (a.terms or b.terms):
             return Linear((), wrap(apply(a.constant, b.constant, bits), dtype))
         pairs = zip(rules.space.split(a)[1], rules.space.split(b)[1], strict=True)
-        return rules.space.vector([wrap(apply(x, y, bits), dtype) for x, y in pairs])
+        return rules.space.vector(_wrapped([apply(x, y, bits) for x, y in pairs], dtype))
     return _divided(rules, name, a, b)
 
 
@@ -250,7 +256,7 @@ def _unary(rules: LaneRules, operation: Operation) -> Form:
         return rules.exact(a.scaled(-1), dtype)
     if rules.space.known(a):
         apply = UNARY[name]
-        return rules.space.vector([wrap(apply(v), dtype) for v in rules.space.split(a)[1]])
+        return rules.space.vector(_wrapped([apply(v) for v in rules.space.split(a)[1]], dtype))
     return None
 
 

@@ -1,4 +1,4 @@
-"""One lane of one launch, number by number: what it surely touches of shared memory.
+"""One lane of one launch, number by number: what it surely touches of shared memory, or of arrays.
 
 The second opinion on what ``lane_walk`` suspects: written apart from it, without masks and
 symbols. What depends on data is not known and is left out; where that decides about a barrier
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import cast
+from typing import Protocol, cast
 
 from tessera_lang.analysis.lane_rules import INTEGERS, UNARY, wrap
 from tessera_lang.analysis.shared_memory import BUFFER_AT, KINDS, Kind
@@ -60,25 +60,45 @@ class Traced:
     whole: int
 
 
-class _Unknown(Exception):
-    """The lane's way from here on is not known."""
+class WayUnknown(Exception):
+    """What the lane does from here on is not known, or does not count."""
+
+
+class Watch(Protocol):
+    """Who looks at the accesses to arrays that a lane does."""
+
+    def matters(self, operation: Operation) -> bool:
+        """Whether an operation must not be passed over in a loop that gives only floats."""
+        ...
+
+    def see(self, trace: Trace, operation: Operation) -> None:
+        """Called at each operation without regions. May raise WayUnknown."""
+        ...
+
+    def passed_over(self, operation: Operation) -> None:
+        """Called at each operation of what depends on data. May raise WayUnknown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Numbers of one launch: of the kernel's arguments, groups along each axis. The group is
-    the first one."""
+    """Numbers of one launch: of the kernel's arguments, groups along each axis, and which of them
+    the lanes are in."""
 
     arguments: Mapping[Value, int]
     groups: tuple[int, ...]
     text: str
+    group: int = 0
 
 
 @dataclass(slots=True)
-class _Trace:
+class Trace:
+    """A lane on its way: the numbers that it has, the barriers it has passed, its loops."""
+
     launch: Launch
     group: tuple[int, ...]
     lane: int
+    watch: Watch | None = None
     values: dict[Value, object] = field(default_factory=dict[Value, object])
     events: list[Event] = field(default_factory=list[Event])
     interval: int = 0
@@ -103,28 +123,29 @@ class _Trace:
         for operation in region.operations:
             self.steps -= 1
             if self.steps < 0:
-                raise _Unknown
+                raise WayUnknown
             name = operation.name
+            if self.watch is not None and not operation.regions:
+                self.watch.see(self, operation)
             if name in _EXITS or name in ("tile.yield", "tile.condition"):
                 return name, self.numbers(operation.operands)
             if name == "tile.barrier":
                 self.interval += 1
                 if self.interval > self.until:
-                    raise _Unknown
+                    raise WayUnknown
             elif operation.regions:
                 rule = _CONTROL.get(name)
                 if rule is None:
-                    raise _Unknown
+                    raise WayUnknown
                 left = rule(self, operation)
                 if left is not None:
                     return left
-            elif name in BUFFER_AT and isinstance(
-                operation.operands[BUFFER_AT[name]].type, BufferType
-            ):
-                self.touch(operation)
+            elif name in BUFFER_AT:
+                if self.watch is None and _is_of_buffer(operation):
+                    self.touch(operation)
             elif len(operation.results) == 1 and isinstance(operation.result.type, DType):
                 self.values[operation.result] = self.compute(operation)
-        raise _Unknown
+        raise WayUnknown
 
     def touch(self, operation: Operation) -> None:
         at = BUFFER_AT[operation.name]
@@ -156,8 +177,10 @@ class _Trace:
                 return self.lane
             case "lane_index":
                 return self._lane_index(cast("int", operation.attributes["axis"]))
-            case "group_linear" | "group_index":
-                return 0
+            case "group_linear":
+                return self.launch.group
+            case "group_index":
+                return self._group_index(cast("int", operation.attributes["axis"]))
             case "group_count":
                 return self._count(cast("int", operation.attributes.get("axis", -1)))
             case "select":
@@ -192,6 +215,12 @@ class _Trace:
             return 0
         return self.lane // prod(self.group[axis + 1 :]) % self.group[axis]
 
+    def _group_index(self, axis: int) -> int:
+        groups = self.launch.groups
+        if axis >= len(groups):
+            return 0
+        return self.launch.group // prod(groups[axis + 1 :]) % groups[axis]
+
     def _count(self, axis: int) -> int:
         groups = self.launch.groups
         return prod(groups) if axis < 0 else groups[axis] if axis < len(groups) else 1
@@ -199,8 +228,10 @@ class _Trace:
     def skip(self, operation: Operation) -> None:
         """Leave out what depends on data, if the lane surely comes out behind it."""
         if any(o.name in ("tile.barrier", *_EXITS) for o in operation.walk()):
-            raise _Unknown
+            raise WayUnknown
         for inner in operation.walk():
+            if self.watch is not None:
+                self.watch.passed_over(inner)
             if inner.name in BUFFER_AT and KINDS[inner.name] != "read":
                 self.omitted.add(inner.operands[BUFFER_AT[inner.name]])
         self.put(operation.results, [None] * len(operation.results))
@@ -209,7 +240,7 @@ class _Trace:
 _Left = tuple[str, list[object]] | None
 
 
-def _if(trace: _Trace, operation: Operation) -> _Left:
+def _if(trace: Trace, operation: Operation) -> _Left:
     condition = trace.number(operation.operands[0])
     if condition is None:
         trace.skip(operation)
@@ -221,7 +252,7 @@ def _if(trace: _Trace, operation: Operation) -> _Left:
     return None
 
 
-def _scope(trace: _Trace, operation: Operation) -> _Left:
+def _scope(trace: Trace, operation: Operation) -> _Left:
     name, values = trace.region(operation.regions[0])
     if name != "tile.leave":
         return name, values
@@ -229,10 +260,10 @@ def _scope(trace: _Trace, operation: Operation) -> _Left:
     return None
 
 
-def _for(trace: _Trace, operation: Operation) -> _Left:
+def _for(trace: Trace, operation: Operation) -> _Left:
     lower, upper, step = (trace.number(o) for o in operation.operands[:3])
     carried = trace.numbers(operation.operands[3:])
-    if lower is None or upper is None or step is None or _is_plain(operation):
+    if lower is None or upper is None or step is None or _is_plain(operation, trace.watch):
         trace.skip(operation)
         return None
     region = operation.regions[0]
@@ -249,18 +280,22 @@ def _for(trace: _Trace, operation: Operation) -> _Left:
     return None
 
 
-def _is_plain(operation: Operation) -> bool:
+def _is_of_buffer(operation: Operation) -> bool:
+    return isinstance(operation.operands[BUFFER_AT[operation.name]].type, BufferType)
+
+
+def _is_plain(operation: Operation, watch: Watch | None) -> bool:
     """Whether a loop gives only floats and touches nothing of interest."""
     if any(cast("DType", v.type).is_integer for v in operation.results):
         return False
     return not any(
         o.name in ("tile.barrier", *_EXITS)
-        or (o.name in BUFFER_AT and isinstance(o.operands[BUFFER_AT[o.name]].type, BufferType))
+        or (watch.matters(o) if watch else o.name in BUFFER_AT and _is_of_buffer(o))
         for o in operation.walk()
     )
 
 
-def _while(trace: _Trace, operation: Operation) -> _Left:
+def _while(trace: Trace, operation: Operation) -> _Left:
     head, body = operation.regions
     carried = trace.numbers(operation.operands)
     j = 0
@@ -285,23 +320,24 @@ def _while(trace: _Trace, operation: Operation) -> _Left:
     return None
 
 
-_CONTROL: dict[str, Callable[[_Trace, Operation], _Left]] = {
+_CONTROL: dict[str, Callable[[Trace, Operation], _Left]] = {
     "tile.if": _if, "tile.scope": _scope, "tile.for": _for, "tile.while": _while,
 }  # fmt: skip
 
 
 def trace_lane(
-    kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR
-) -> Traced:
-    """What a lane of the first group does, up to the end of the interval ``until``."""
+    kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
+    watch: Watch | None = None,
+) -> Traced:  # fmt: skip
+    """What a lane of the launch's group does, up to the end of the interval ``until``."""
     group = cast("tuple[int, ...]", kernel.attributes["group"])
     steps = min(_STEPS, effort.left)
-    trace = _Trace(launch, group, lane, until=until, steps=steps)
+    trace = Trace(launch, group, lane, watch, until=until, steps=steps)
     trace.values.update(launch.arguments)
     whole = _FAR
     try:
         trace.region(kernel.regions[0])
-    except _Unknown:
+    except WayUnknown:
         whole = trace.interval
     effort.left -= steps - max(0, trace.steps)
     return Traced(trace.events, frozenset(trace.omitted), whole)

@@ -180,9 +180,13 @@ _RULES: dict[str, Callable[[LaneWalk, Operation], None]] = {
 }  # fmt: skip
 
 
-def walk_lanes(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> SharedMemory:
+def walk_lanes(
+    kernel: Operation, uniformity: Uniformity, ranges: Ranges,
+    untraced: frozenset[Operation] = frozenset(),
+) -> SharedMemory:  # fmt: skip
     """What a kernel without divergent barriers does in shared memory. Raises GivesUp."""
     walk = _start(kernel, uniformity, ranges)
+    walk.memory.untraced = untraced
     walk.block(kernel.regions[0])
     return walk.memory
 

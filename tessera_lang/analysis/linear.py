@@ -16,6 +16,7 @@ from tessera_lang.record import dataclass, field
 Interval: TypeAlias = tuple[int, int]
 
 _STEPS = 3000  # eliminations per question: bounds the time, never the soundness
+_NEAREST, _FIRST = 128, 64  # facts about an atom that a question looks at, where there are more
 _CASE_DEPTH = 2
 
 
@@ -183,11 +184,12 @@ class Knowledge:
         so that an atom disappears."""
         mine = dict(expression.terms)
         plain = self._plain(expression)
-        found_in = [
-            (number, k, c)
-            for atom, k in expression.terms
-            for number, c in self._of.get((atom, k > 0), ())
-        ]
+        found_in: list[tuple[int, int, int]] = []
+        for atom, k in expression.terms:
+            about = self._of.get((atom, k > 0), [])
+            if len(about) > _NEAREST + _FIRST:
+                about = about[:_FIRST] + about[-_NEAREST:]
+            found_in.extend((number, k, c) for number, c in about)
         found_in.sort(reverse=True)  # what is nearest says most
         for number, k, c in found_in:
             self._left -= 1
@@ -210,10 +212,10 @@ class Knowledge:
     def _see_facts(self) -> None:
         """Bring ``_of`` up to the facts as they are now: most of them are as they were."""
         seen, now = self._asked_under, self.facts
-        same = 0
-        for old, new in zip(seen, now, strict=False):
-            if old is not new:
-                break
+        same, most = 0, min(len(seen), len(now))
+        while same < most and seen[same : same + _NEAREST] == now[same : same + _NEAREST]:
+            same = min(most, same + _NEAREST)  # many at once, as nearly all are
+        while same < most and seen[same] is now[same]:
             same += 1
         while len(seen) > same:
             self._unsee()

@@ -21,7 +21,10 @@ from tessera_lang.record import dataclass, field
 
 _LOOPS = ("tile.for", "tile.while")
 _NOT_ELEMENT_WISE = frozenset(d.name for d in TILE_LEVEL_OPS)
-_MOVES = ("tile.splat", "tile.coordinate", "tile.expand_tile", "tile.load_tile", "tile.read_tile")
+_MOVES = (
+    "tile.splat", "tile.coordinate", "tile.expand_tile", "tile.load_tile", "tile.read_tile",
+    "tile.slice_tile",
+)  # fmt: skip
 _FREE = ("tile.constant", "tile.view", "tile.shared.alloc", "tile.mbarrier.alloc", "tile.splat")
 _SCALARS = 24  # registers for what a lane knows of itself, counters, and what is on the way
 _LINES = 5  # of the table of a refusal
@@ -79,7 +82,8 @@ class _Live:
 
     def add(self, value: Value) -> None:
         if value not in self.values:
-            size = self.values[value] = self._walk.size(value)
+            size = 0 if self._walk.is_part_of(value, self.values) else self._walk.size(value)
+            self.values[value] = size
             self._count(value, size)
 
     def drop(self, value: Value) -> None:
@@ -148,6 +152,15 @@ class _Walk:
             held = [v for v, n in live.values.items() if n and isinstance(v.type, TileType)]
             held.sort(key=lambda v: -live.values[v])
             self.found[self.role] = Pressure(live.tiles, total, operation, tuple(held), self.role)
+
+    def is_part_of(self, value: Value, alive: Mapping[Value, int]) -> bool:
+        """Whether the registers of a value are some of one that is alive."""
+        definition = self.definitions.get(value)
+        return (
+            definition is not None
+            and definition.name == "tile.slice_tile"
+            and definition.operands[0] in alive
+        )
 
     def size(self, value: Value) -> int:
         definition = self.definitions.get(value)

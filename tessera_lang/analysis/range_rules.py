@@ -416,10 +416,14 @@ _RULES: dict[str, _Rule] = {
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
+_LONGEST = 256  # of conditions that each hold the next one: the last ones of such a chain count
+
+
 def assume(state: State, condition: Value, truth: bool) -> None:
     """Push what follows from a condition being true, or false. Chains may be long: no
     recursion."""
     waiting = [(condition, truth)]
+    left = _LONGEST
     while waiting:
         value, holds = waiting.pop()
         operation = state.definitions.get(value)
@@ -434,7 +438,8 @@ def assume(state: State, condition: Value, truth: bool) -> None:
                 waiting.extend((operand, False) for operand in operation.operands)
             case "tile.not":
                 waiting.append((operation.operands[0], not holds))
-            case "tile.if":
+            case "tile.if" if left:
+                left -= 1
                 waiting.extend(_short_circuit(state, operation, holds))
             case _:
                 pass

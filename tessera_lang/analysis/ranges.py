@@ -39,6 +39,9 @@ ZERO_REPORTS = {"tile.floordiv": 1, "tile.mod": 1, "tile.for": 2}
 _LEVELS = (-1, 0, 1, 31, 127, 1023, 65535, (1 << 31) - 1, LARGEST_SIZE)
 _FAR = (0, (1 << 31) - 1, LARGEST_SIZE)
 """Bounds that widening stops at: first near ones, then few, then the limit of the type."""
+_NEAR_ROUNDS, _FAR_ROUNDS = 4, 8
+_PATIENCE = 2000
+"""Passes over bodies of loops before what still grows goes to the limit of its type at once."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,16 @@ class _Loop:
     failed_below: set[int] = field(default_factory=set[int])
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What held at a loop's head when it was run last. A loop around it only ever learns less, so
+    the next run goes on from here: from the start, nests would double the work with each loop."""
+
+    bounds: dict[int, Interval]
+    above: frozenset[int]
+    below: frozenset[int]
+
+
 _Snapshot = list[tuple[Linear | None, Interval]]
 
 
@@ -64,6 +77,8 @@ class _Walk(State):
 
     loops: list[_Loop] = field(default_factory=list[_Loop])
     leaves: list[list[_Snapshot]] = field(default_factory=list[list[_Snapshot]])
+    settled: dict[Operation, _Settled] = field(default_factory=dict[Operation, _Settled])
+    passes: int = 0
     observe: Callable[[State, Operation], None] | None = None
 
     def block(self, region: Region) -> None:
@@ -155,24 +170,42 @@ def _run_loop(
     bounds = {i: walk.range(starts[i]) for i in integers}
     symbolic = {i for i in integers if (f := forms[i]) is not None and f.terms}
     loop = _Loop(arguments, forms, set(symbolic), set(symbolic))
-    recording, walk.recording = walk.recording, False
+    before = walk.settled.get(operation)
+    if before is not None:
+        bounds = {i: join((interval, before.bounds[i])) for i, interval in bounds.items()}
+        loop.above &= before.above
+        loop.below &= before.below
     walk.loops.append(loop)
-    for round_number in count():  # ends: bounds reach limits, invariants run out
+    if before is None or not walk.recording:
+        _settle(walk, operation, loop, bounds, body)
+    if walk.recording:  # in a loop around it the last run, of which nothing grew, was this one
+        _iterate(walk, loop, bounds, body)
+    walk.loops.pop()
+    return loop
+
+
+def _settle(
+    walk: _Walk, operation: Operation, loop: _Loop, bounds: dict[int, Interval],
+    body: Callable[[], None],
+) -> None:  # fmt: skip
+    """Run a body until its bounds and invariants hold from one iteration to the next."""
+    recording, walk.recording = walk.recording, False
+    # It ends: bounds reach limits, invariants run out.
+    for round_number in count(0 if walk.passes < _PATIENCE else _FAR_ROUNDS):
         _iterate(walk, loop, bounds, body)
         grown = _grow(loop, bounds, round_number)
         if not grown and not _drop(loop):
             break
     walk.recording = recording
-    if recording:
-        _iterate(walk, loop, bounds, body)
-    walk.loops.pop()
-    return loop
+    kept = _Settled(dict(bounds), frozenset(loop.above), frozenset(loop.below))
+    walk.settled[operation] = kept
 
 
 def _iterate(
     walk: _Walk, loop: _Loop, bounds: dict[int, Interval], body: Callable[[], None]
 ) -> None:
     """One pass over the body with these bounds and the invariants still believed."""
+    walk.passes += 1
     loop.back.clear()
     loop.left.clear()
     loop.failed_above.clear()
@@ -202,7 +235,8 @@ def _grow(loop: _Loop, bounds: dict[int, Interval], round_number: int) -> bool:
         if new == (low, high):
             continue
         grown = True
-        levels = _LEVELS if round_number < 4 else _FAR if round_number < 8 else ()
+        near, far = round_number < _NEAR_ROUNDS, round_number < _FAR_ROUNDS
+        levels = _LEVELS if near else _FAR if far else ()
         bounds[i] = new if round_number == 0 else _widened((low, high), new, limits, levels)
     return grown
 

@@ -7,11 +7,12 @@ not know how the accesses are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Literal, cast
 
 from tessera_lang.analysis.lane_trace import Effort, Event, Launch, trace_lane
+from tessera_lang.analysis.lane_unknown import untraced
 from tessera_lang.analysis.lane_walk import GivesUp, walk_lanes
 from tessera_lang.analysis.launch_samples import sample_launches
 from tessera_lang.analysis.ranges import Ranges, ranges
@@ -57,13 +58,18 @@ def check_shared(
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")
+    launches = list(sample_launches(kernel, plan))
+    numbers = launches[0].arguments if launches else ()
     try:
-        memory = walk_lanes(kernel, uniform or uniformity(kernel), known or ranges(kernel))
+        memory = walk_lanes(
+            kernel, uniform or uniformity(kernel), known or ranges(kernel),
+            untraced(kernel, numbers),
+        )  # fmt: skip
     except GivesUp as stop:
         return SharedMemoryCheck("not proved", "not proved", [], [_gave_up(kernel, stop)])
     found = SharedMemoryCheck("proved", "proved")
-    _races(found, kernel, plan, memory)
-    _unwritten(found, kernel, plan, memory)
+    _races(found, kernel, launches, memory)
+    _unwritten(found, kernel, launches, memory)
     found.unproved.extend(_same_value(o) for o in memory.same_value)
     return found
 
@@ -103,14 +109,15 @@ def _by_tiles(operation: Operation) -> bool:
 
 
 def _races(
-    found: SharedMemoryCheck, kernel: Operation, plan: LaunchPlan, memory: SharedMemory
+    found: SharedMemoryCheck, kernel: Operation, launches: Sequence[Launch], memory: SharedMemory
 ) -> None:
     if not memory.suspicions:
         return
     found.races = "not proved"
     lanes = _lanes_to_try(memory)
     effort = Effort()
-    for launch in sample_launches(kernel, plan):
+    shown = [s for s in memory.suspicions if memory.can_show(s.first.operation, s.second.operation)]
+    for launch in launches if shown else ():
         traces = {lane: trace_lane(kernel, launch, lane, effort).events for lane in lanes}
         for first, second, pair in _meetings(traces):
             found.races = "witness"
@@ -213,12 +220,11 @@ def _cell(buffer: Value, cell: int) -> str:
 
 
 def _unwritten(
-    found: SharedMemoryCheck, kernel: Operation, plan: LaunchPlan, memory: SharedMemory
+    found: SharedMemoryCheck, kernel: Operation, launches: Sequence[Launch], memory: SharedMemory
 ) -> None:
     if not memory.uncertain_reads:
         return
     found.unwritten = "not proved"
-    launches = list(sample_launches(kernel, plan)) if memory.unwritten else []
     reported: set[Operation] = set()
     effort = Effort()
     for suspect in memory.unwritten[:_MAX_SUSPECTS]:

@@ -17,6 +17,7 @@ from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.record import dataclass, field
 
 Kind = Literal["read", "write", "atomic"]
+_MOST_PROOFS = 4000  # of two accesses that they are apart; what is left is not proved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,11 +115,13 @@ Write: TypeAlias = tuple[Value, int, int]
 class SharedMemory:
     """The state at a place of the program.
 
-    ``collected``: where a lane may be on either of two ways, what it writes on this one if it
-    is there; that counts as written once it is known of both ways.
+    ``untraced``: accesses of which ``lane_trace`` shows nothing. ``collected``: where a lane may be
+    on either of two ways, what it writes on this one if it is there; that counts as written once it
+    is known of both ways.
     """
 
     space: Space
+    untraced: frozenset[Operation] = frozenset()
     collected: set[Write] | None = None
     log: Log = field(default_factory=dict[Value, dict["Terms | None", _Table]])
     written: dict[Value, Written] = field(default_factory=dict[Value, Written])
@@ -134,6 +137,8 @@ class SharedMemory:
     _reported: set[tuple[Operation, Operation]] = field(
         default_factory=set[tuple[Operation, Operation]]
     )
+    _doubted: set[tuple[Operation, bool]] = field(default_factory=set[tuple[Operation, bool]])
+    proofs: int = 0
 
     # --- control ----------------------------------------------------------------------------
 
@@ -210,7 +215,7 @@ class SharedMemory:
             return (), [], None
         terms, values = self.space.split(record.place)
         lanes = self.space.members(record.mask.may)
-        if not terms and not all(0 <= values[i] < extent for i in lanes):
+        if not terms and (min(values) < 0 or max(values) >= extent):
             lanes = tuple(i for i in lanes if 0 <= values[i] < extent)
         return lanes, [values[i] for i in lanes], terms
 
@@ -231,12 +236,14 @@ class SharedMemory:
     def _compare_with_others(
         self, tables: dict[Terms | None, _Table], terms: Terms | None, record: Record
     ) -> None:
-        """With accesses whose places have other symbols."""
+        """With accesses whose places have other symbols; one that it may meet is enough."""
         for theirs, table in tables.items():
             if theirs == terms and terms is not None:
                 continue
             for other in table.records:
-                if other.kind in _CONFLICTING[record.kind]:
+                if other.kind not in _CONFLICTING[record.kind]:
+                    continue
+                if self._doubt(other, record) not in self._doubted:
                     self._suspect(other, record, None)
         if terms is None and record.kind == "write":
             self._suspect(record, record, None)
@@ -246,7 +253,7 @@ class SharedMemory:
             return
         apart = self._apart.get((first, second))
         if apart is None:
-            apart = first is not second and _apart(self.space, first, second)
+            apart = first is not second and self._is_apart(first, second)
             self._apart[first, second] = apart
         if apart:
             return
@@ -255,7 +262,21 @@ class SharedMemory:
                 self.same_value.setdefault(second.operation, second)
                 return
         self._reported.add((first.operation, second.operation))
+        if lanes is None:
+            self._doubted.add(self._doubt(first, second))
         self.suspicions.append(Suspicion(first, second, lanes))
+
+    def _doubt(self, first: Record, second: Record) -> tuple[Operation, bool]:
+        """What of a pair is said once: the later access, and whether lanes can show it."""
+        return second.operation, self.can_show(first.operation, second.operation)
+
+    def can_show(self, *operations: Operation) -> bool:
+        """Whether lanes that are followed may be seen to do all of these."""
+        return self.untraced.isdisjoint(operations)
+
+    def _is_apart(self, first: Record, second: Record) -> bool:
+        self.proofs += 1
+        return self.proofs <= _MOST_PROOFS and _apart(self.space, first, second)
 
     # --- what is written --------------------------------------------------------------------
 

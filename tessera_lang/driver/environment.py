@@ -39,31 +39,37 @@ class Environment:
         self._names: dict[ast.FunctionDef, tuple[str, ...]] = {}
 
     def key(self, function: ast.FunctionDef, scope: ModuleScope) -> Key:
-        """What the names of ``function`` mean in ``scope``."""
-        return self._key(function, scope, (function,))
+        """What the names of ``function`` mean in ``scope``, and those of the functions that it
+        calls: each of them once, however many ways lead to it."""
+        found: list[object] = []
+        seen = {function}
+        pending = [(function, scope)]
+        while pending:
+            called, where = pending.pop()
+            for name in self._names_of(called):
+                symbol = where.names.get(name)
+                found.append(self._meaning(name, symbol))
+                if isinstance(symbol, FunctionSymbol) and symbol.declaration not in seen:
+                    seen.add(symbol.declaration)
+                    own = symbol.module == where.path
+                    inner = where if own else self._scope_of(symbol.module)
+                    pending.append((symbol.declaration, inner))
+        return tuple(found)
 
     def keep_only(self, functions: set[ast.FunctionDef]) -> None:
         """Forget trees that are gone."""
         self._names = {f: names for f, names in self._names.items() if f in functions}
 
-    def _key(
-        self, function: ast.FunctionDef, scope: ModuleScope, active: tuple[object, ...]
-    ) -> Key:
+    def _names_of(self, function: ast.FunctionDef) -> tuple[str, ...]:
         names = self._names.get(function)
         if names is None:
             names = self._names[function] = names_in(function)
-        return tuple(self._symbol(name, scope.names.get(name), scope, active) for name in names)
+        return names
 
-    def _symbol(
-        self, name: str, symbol: Symbol | None, scope: ModuleScope, active: tuple[object, ...]
-    ) -> object:
+    def _meaning(self, name: str, symbol: Symbol | None) -> object:
         match symbol:
             case FunctionSymbol():
-                function = symbol.declaration
-                if function in active:
-                    return function
-                inner = scope if symbol.module == scope.path else self._scope_of(symbol.module)
-                return (function, self._key(function, inner, (*active, function)))
+                return symbol.declaration
             case Constant():
                 return (name, type(symbol.value), symbol.value)
             case ModuleSymbol():

@@ -198,8 +198,8 @@ class Session(Instances):
 
         launches = Launches(self.scope, self.instance, self.completed)
         found = list(SymbolicHost(SymbolicWorld(launches), self, path).check(given))
+        host = SymbolicHost(SymbolicWorld(launches), self, path)
         for function in self.tests(path):
-            host = SymbolicHost(SymbolicWorld(launches), self, path)
             found.extend(host.check_test(function))
         found.extend(launches.warnings)
         places = {(d.span.file, d.span.lo) for d in before if d.span and d.severity == "error"}

@@ -230,7 +230,7 @@ OF_ARRAYS = frozenset((
 """Functions whose first argument is an array; of an unknown value their result is unknown."""
 
 ARRAY_FUNCTIONS: dict[str, Function] = {
-    **{f"op.{k}": _fill(k) for k in ("zeros", "ones", "empty", "full")},
+    **{f"op.{k}": _fill(k) for k in ("zeros", "ones", "empty", "full", "workspace")},
     **{f"op.{k}_like": _fill_like(k) for k in ("zeros", "ones", "empty", "full")},
     "op.arange": _arange, "op.random": _random, "op.load": _load, "op.save": _save,
     "op.reshape": _reshape, "op.contiguous": _contiguous, "op.cast": _cast,

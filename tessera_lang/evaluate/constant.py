@@ -39,7 +39,7 @@ BUILTIN_CONSTANTS: dict[str, object] = {
     **DTYPES,
     "inf": math.inf,
     "nan": math.nan,
-    **{name: Intrinsic(name) for name in ("min", "max", "abs", "ceil_div")},
+    **{name: Intrinsic(name) for name in ("min", "max", "abs", "ceil_div", "len")},
 }
 """Names of the language with a constant value; any of them may be shadowed."""
 
@@ -175,8 +175,10 @@ class _Constant:
 
 
 def apply_intrinsic(function: Intrinsic | DType, values: tuple[object, ...]) -> object:
-    """A call of ``min max abs ceil_div`` or of a dtype. Raises ArithmeticFault."""
-    expected = {"abs": 1, "ceil_div": 2}.get(function.name, 1 if isinstance(function, DType) else 0)
+    """A call of ``min max abs ceil_div len`` or of a dtype. Raises ArithmeticFault."""
+    expected = {"abs": 1, "ceil_div": 2, "len": 1}.get(
+        function.name, 1 if isinstance(function, DType) else 0
+    )
     if expected and len(values) != expected:
         raise ArithmeticFault(
             f"`{function.name}` takes {expected} argument{'s' * (expected > 1)}, not {len(values)}"
@@ -186,6 +188,10 @@ def apply_intrinsic(function: Intrinsic | DType, values: tuple[object, ...]) -> 
     match function.name:
         case "abs":
             return arithmetic.absolute(values[0])
+        case "len":
+            if not isinstance(values[0], (tuple, str)):
+                raise ArithmeticFault(f"{arithmetic.kind_of(values[0])} has no length")
+            return len(cast("tuple[object, ...]", values[0]))
         case "ceil_div":
             return arithmetic.ceil_div(values[0], values[1])
         case _:

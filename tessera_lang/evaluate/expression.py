@@ -13,7 +13,7 @@ from typing import cast
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES
+from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, helps_for_member
 from tessera_lang.evaluate.language import (
     LANE_NAMES,
     LATER,
@@ -317,7 +317,8 @@ class Expressions(Operators):
                 case _:
                     raise fault(
                         "T0817", f"an array has no attribute `{e.name}`", e.name_span,
-                        helps=("it has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`",),
+                        helps=(*helps_for_member(e.name),
+                               "it has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`"),
                     )  # fmt: skip
 
     def _subscript(self, e: ast.Expr, scope: Scope) -> object:

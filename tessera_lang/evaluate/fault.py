@@ -56,7 +56,8 @@ def _at_call(diagnostic: Diagnostic, call: Span) -> Diagnostic:
 
 
 def with_call(diagnostic: Diagnostic, call: Span, text: str) -> Diagnostic:
-    """The diagnostic with one more call shown, as long as there are few."""
-    if len(diagnostic.labels) >= _CALL_LABELS:
+    """The diagnostic with one more call shown, as long as there are few; each place once."""
+    shown = Label(call, text)
+    if len(diagnostic.labels) >= _CALL_LABELS or shown in diagnostic.labels:
         return diagnostic
-    return replace(diagnostic, labels=(*diagnostic.labels, Label(call, text)))
+    return replace(diagnostic, labels=(*diagnostic.labels, shown))

@@ -40,3 +40,32 @@ FOREIGN_NAMES: dict[str, str] = {
     "cast": "write the type as a function: `f32(x)`",
 }
 """What to write, by the name that was written."""
+
+
+def _members() -> dict[str, str]:
+    reductions = ("sum", "max", "min", "mean", "prod", "var", "any", "all", "argmax", "argmin")
+    found = {name: f"write `op.{name}(x)`" for name in (*reductions, "cumsum", "softmax")}
+    of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "sin", "cos", "tanh")
+    found |= {n: f"write `math.{n}(x)` of a number, `op.{n}(x)` of a tile" for n in of_one}
+    found |= dict.fromkeys(("astype", "type", "float", "half", "int"), "write `x.to(f32)`")
+    found |= dict.fromkeys(("size", "numel"), "write `len(x)`, or `x.shape[0] * x.shape[1]`")
+    found |= dict.fromkeys(("transpose", "permute"), "write `x.T`, or `x.mT` of more axes")
+    found |= dict.fromkeys(("dot", "matmul"), "write `a @ b`")
+    return found | {
+        "abs": "write `abs(x)`",
+        "fill": "assign to what it has: `x[i] = value`, or `x[:] = value` of a tile",
+        "item": "write `x[0]`",
+        "clamp": "write `min(max(x, low), high)`",
+        "clip": "write `min(max(x, low), high)`",
+    }
+
+
+FOREIGN_MEMBERS: dict[str, str] = _members()
+"""What to write for an attribute of an array, a tile or a number, by its name."""
+
+
+def helps_for_member(name: str, close: str | None = None) -> tuple[str, ...]:
+    """What to write for an attribute that is not there; ``close``: one that is, and nearly so."""
+    if name in FOREIGN_MEMBERS:
+        return (FOREIGN_MEMBERS[name],)
+    return (f"did you mean `{close}`?",) if close else ()

@@ -67,6 +67,8 @@ class SymbolicHost(Host):
                 self.run_test(function)
             except HostFault as error:
                 self.found.extend(error.diagnostics)
+        if not self.found:
+            return ()
         ours = {f"`{name}` is not defined" for name in assigned(self._module.body)}
         return tuple(
             replace(d, notes=(*d.notes, _NOT_RUN)) if d.message in ours else d for d in self.found

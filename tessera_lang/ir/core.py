@@ -138,10 +138,12 @@ class Operation:
 
     def walk(self) -> Iterator[Operation]:
         """This operation and all nested ones, outermost first."""
-        yield self
-        for region in self.regions:
-            for operation in region.operations:
-                yield from operation.walk()
+        pending = [self]  # no recursion: nests may be deep
+        while pending:
+            operation = pending.pop()
+            yield operation
+            for region in reversed(operation.regions):
+                pending.extend(reversed(region.operations))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.analysis import (
+    check_arrays,
     check_barriers,
     check_bounds,
     check_shared,
@@ -110,8 +111,9 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     if barriers:
         return found
     shared = check_shared(kernel, plan, uniform, known).errors
+    arrays = check_arrays(kernel, plan, uniform)
     # A write that is always outside writes nothing: that is said once.
-    return (*found, *(d for d in shared if not (bounds and d.code == "T0411")))
+    return (*found, *(d for d in shared if not (bounds and d.code == "T0411")), *arrays)
 
 
 def finish_plan(program: Program, plan: LaunchPlan) -> LaunchPlan:

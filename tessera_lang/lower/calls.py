@@ -228,7 +228,8 @@ def allocate(lowering: Lowering, node: ast.Expr, name: str) -> Value:
     if not isinstance(t, Buffer):
         raise Unsupported(node.span, "this allocation")
     name = lowering.assigned_name or name
-    taken = {o.attributes["name"] for o in lowering.allocations}
+    # Tables stand there too, with what indexes them.
+    taken = {o.attributes["name"] for o in lowering.allocations if "name" in o.attributes}
     again = sum(1 for other in taken if str(other).partition(".")[0] == name)
     lanes = (_lanes(lowering),) if t.space == "local" else ()
     kind = BufferType(t.dtype, (*t.shape, *lanes), t.space)

@@ -53,7 +53,8 @@ class Frame:
     """A function that is being lowered; an inlined one has a frame of its own.
 
     ``style``: what ``return`` becomes: the end of the lane, the result of the frame (a
-    single trailing one), or ``tile.leave``. ``depth`` counts the loops opened in it.
+    single trailing one), or ``tile.leave``. ``depth`` counts the loops opened in it. ``uses``: how
+    often variables are named in statements that were asked about.
     """
 
     typed: TypedFunction
@@ -61,6 +62,9 @@ class Frame:
     variables: dict[Local, Bound] = field(default_factory=dict[Local, Bound])
     result: Bound = ()
     depth: int = 0
+    uses: dict[ast.Stmt, dict[Local, int]] = field(
+        default_factory=dict["ast.Stmt", "dict[Local, int]"]
+    )
 
 
 @dataclass(slots=True)

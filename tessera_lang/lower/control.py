@@ -76,14 +76,22 @@ def assigned(lowering: Lowering, statements: Sequence[ast.Stmt]) -> tuple[Local,
     return tuple(found)
 
 
-def _uses(lowering: Lowering, root: object, local: Local) -> int:
-    symbols = lowering.frame.typed.symbols
-    return sum(1 for n in nodes(root) if isinstance(n, ast.Name) and symbols.get(n) is local)
+def _uses(lowering: Lowering, root: ast.Stmt) -> dict[Local, int]:
+    """How often each variable is named in a function or a statement of it; counted once."""
+    kept = lowering.frame.uses
+    found = kept.get(root)
+    if found is None:
+        symbols, found = lowering.frame.typed.symbols, kept.setdefault(root, {})
+        for n in nodes(root.body if isinstance(root, ast.FunctionDef) else root):
+            symbol = symbols.get(n) if isinstance(n, ast.Name) else None
+            if isinstance(symbol, Local):
+                found[symbol] = found.get(symbol, 0) + 1
+    return found
 
 
 def _read_outside(lowering: Lowering, statement: ast.Stmt, local: Local) -> bool:
-    body = lowering.frame.typed.declaration.body
-    return _uses(lowering, body, local) > _uses(lowering, statement, local)
+    everywhere = _uses(lowering, lowering.frame.typed.declaration)
+    return everywhere.get(local, 0) > _uses(lowering, statement).get(local, 0)
 
 
 def carried(lowering: Lowering, statement: ast.For | ast.While) -> tuple[Local, ...]:

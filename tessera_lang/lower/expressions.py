@@ -163,10 +163,10 @@ def _compare_chain(lowering: Lowering, node: ast.Compare, at: int, left: Value) 
     )
 
 
-def _conditional(lowering: Lowering, node: ast.Conditional) -> Value:
+def _conditional(lowering: Lowering, node: ast.Conditional) -> Bound:
     test = _known(lowering, node.test)
-    if test is not None:
-        return _scalar(lowering, node.then if test else node.orelse)
+    if test is not None:  # of a compiled choice either side may be an array
+        return lower_expression(lowering, node.then if test else node.orelse)
     condition = operators.truth(lowering, _scalar(lowering, node.test))
     dtype = lowering.dtype_of(node)
     builder = lowering.builder

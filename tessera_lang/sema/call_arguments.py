@@ -133,8 +133,16 @@ def _constant_argument(
             "T0218", f"`{p.name}` of `{symbol.declaration.name}` takes {wanted}", argument.span,
             f"this is `{text_of(term)}`",
             labels=(Label(p.span, "declared here"),),
+            helps=(_of_the_run(p, kind),) if p.annotation is not None else (),
         )  # fmt: skip
     return None
+
+
+def _of_the_run(p: ast.Parameter, kind: str) -> str:
+    """How a parameter is declared whose values the lanes have."""
+    other = {"int": f"`{p.name}: index`, `{p.name}: i32`", "float": f"`{p.name}: f32`"}.get(kind)
+    without = f"`{p.name}` without an annotation takes what it is called with"
+    return f"{without}; {other} are numbers of the run" if other else without
 
 
 def _kind_of_value(value: object) -> DType:

@@ -5,12 +5,15 @@ Owns their reading as sizes. Must not know how a launch computes them.
 
 from __future__ import annotations
 
+from typing import cast
+
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.assigned import expressions
+from tessera_lang.sema.clauses import MOST_AXES
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.parameters import Parameters
 from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.typed import Local
+from tessera_lang.sema.typed import Constant, Local
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.types.shape import Dim
@@ -77,11 +80,28 @@ def read_grid(
     dims: list[Dim] = []
     for e in grid:
         try:
-            dims.append(head_size(c, e))
+            found = _constant_sizes(c, e) or (head_size(c, e),)
         except BadSize as bad:
             c.report("T0303", bad.reason, bad.span)
             return None
+        for dim in found:
+            if isinstance(dim, int) and dim < 0:
+                c.report("T0304", f"a grid cannot have {dim} groups along an axis", e.span)
+        dims.extend(found)
+    if len(dims) > MOST_AXES:
+        c.report("T0304", f"a grid has 1 to {MOST_AXES} axes, not {len(dims)}", grid[0].span)
     return tuple(dims)
+
+
+def _constant_sizes(c: Context, e: ast.Expr) -> tuple[int, ...]:
+    """The numbers of a constant of the module that is a tuple of them: ``grid[GRID]``."""
+    symbol = c.name_symbol(e.id) if isinstance(e, ast.Name) else None
+    value: object = symbol.value if isinstance(symbol, Constant) else None
+    if not isinstance(value, tuple):
+        return ()
+    numbers = cast("tuple[object, ...]", value)
+    found = tuple(n for n in numbers if type(n) is int)
+    return found if len(found) == len(numbers) else ()
 
 
 def check_conditions(c: Context) -> tuple[ast.Expr, ...]:

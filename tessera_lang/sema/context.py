@@ -208,7 +208,8 @@ class Context:
         variable = self.variables.get(name)
         if variable is not None:
             return variable.local
-        return self.scope.lookup(name)
+        found = self.scope.lookup(name)
+        return found if found is not None else self.scope.bare_function(name)
 
     def scope_of(self, symbol: FunctionSymbol) -> ModuleScope:
         """The scope that declares a function."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeGuard, cast
 
+from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.context import Context, text_of
@@ -222,6 +223,13 @@ def _conditional(c: Context, e: ast.Conditional) -> Term:
     a, b = Operand(e.then, c.infer(e.then)), Operand(e.orelse, c.infer(e.orelse))
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
+    for side in (a, b):
+        if isinstance(side.term, (Tensor, Buffer, OpenBuffer, TupleType)):
+            what = "a tuple" if isinstance(side.term, TupleType) else "an array"
+            return c.report(
+                "T0118", f"{what} cannot be chosen while lanes run", side.e.span,
+                helps=("choose numbers: `x[i] if condition else y[i]`",),
+            )  # fmt: skip
     if a.term == b.term and not isinstance(a.term, (Weak, Open)):
         return a.term
     return meet(c, e.span, a, b)
@@ -320,7 +328,7 @@ def _attribute(c: Context, e: ast.Attribute) -> Term:
     close = did_you_mean(e.name, ("shape", "dtype", "ndim", "to"))
     return c.report(
         "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
-        helps=(f"did you mean `{close}`?",) if close else (),
+        helps=helps_for_member(e.name, close),
     )  # fmt: skip
 
 

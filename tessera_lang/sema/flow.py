@@ -34,7 +34,7 @@ State = Gaps | None  # None: control does not come here
 class _Loop:
     """Where control leaves the innermost loop."""
 
-    breaks: list[Gaps]
+    breaks: list[tuple[Span, Gaps]]
 
 
 def check_flow(
@@ -105,7 +105,7 @@ class _Flow:
                 return None
             case ast.Break():
                 if self._loops:
-                    self._loops[-1].breaks.append(state)
+                    self._loops[-1].breaks.append((s.span, state))
                 return None
             case ast.Continue():
                 return None
@@ -140,8 +140,10 @@ class _Flow:
         orelse = self._block(s.orelse, state)
         if self._is_open(s.test):
             return self._either(then, orelse, state)
-        if then is None or orelse is None:
-            return orelse if then is None else then
+        if then is None:
+            return self._past(s.body, Gap(s.test.span, "is not set where this is false"), orelse)
+        if orelse is None:
+            return self._past(s.orelse, Gap(s.test.span, "is not set where this is true"), then)
         merged: Gaps = {}
         for name in (n for n in state if n in then or n in orelse):
             if name in then and name in orelse:
@@ -150,6 +152,14 @@ class _Flow:
                 side = "true" if name in then else "false"
                 merged[name] = Gap(s.test.span, f"`{name}` is not set where this is {side}")
         return merged
+
+    def _past(self, left: tuple[ast.Stmt, ...], why: Gap, state: State) -> State:
+        """What is unset beside a branch that control leaves from: said of what is set in there."""
+        inside = _set_in(left)
+        return state and {
+            n: Gap(why.span, f"`{n}` {why.text}") if n in inside and g.span == self._first[n] else g
+            for n, g in state.items()
+        }
 
     def _either(self, then: State, orelse: State, state: Gaps) -> State:
         """An open test: what one side sets counts as set; the instance looks again."""
@@ -166,12 +176,7 @@ class _Flow:
         return self._after_loop(s, s.iterable.span, state)
 
     def _after_loop(self, s: ast.For | ast.While, at: Span, state: Gaps) -> Gaps:
-        inside = {
-            t.id
-            for inner in (s, *statements(s.body))
-            for t in targets(inner)
-            if isinstance(t, ast.Name)
-        }
+        inside = _set_in((s,))
         return {
             n: Gap(at, f"this loop may not run, and then `{n}` is not set") if n in inside else g
             for n, g in state.items()
@@ -187,9 +192,12 @@ class _Flow:
             return self._after_loop(s, s.test.span, state)
         if not loop.breaks:
             return None
+        inside = _set_in(s.body)
         merged: Gaps = {}
-        for gaps in loop.breaks:
-            merged |= gaps
+        for at, gaps in loop.breaks:
+            for n, g in gaps.items():
+                told = n in inside and g.span == self._first[n]
+                merged[n] = Gap(at, f"`{n}` is not set where this leaves the loop") if told else g
         return {n: merged[n] for n in state if n in merged}
 
     # --- reads -------------------------------------------------------------------------
@@ -242,6 +250,12 @@ class _Flow:
                 labels=(*labels, Label(last.span, "the end is reached behind this")),
                 helps=("add a `return` with a value at the end",),
             ))  # fmt: skip
+
+
+def _set_in(body: tuple[ast.Stmt, ...]) -> set[str]:
+    """Variables that these statements, or those in them, set."""
+    every = statements(body)
+    return {t.id for s in every for t in targets(s) if isinstance(t, ast.Name)}
 
 
 def is_none(annotation: ast.TypeExpr) -> bool:

@@ -33,12 +33,14 @@ class NameChecker:
     """Checks the names of one function, or of the top level (``locals`` empty).
 
     ``place``: ``lane`` and ``tile`` for kernels, ``any`` for what may run on the host too.
+    ``bare``: whether a tile kernel may run it, which knows some functions without ``op.``.
     """
 
     scope: ModuleScope
     place: Literal["lane", "tile", "any"]
     locals: dict[str, Local] = field(default_factory=dict[str, Local])
     outer: Hidden = frozenset()
+    bare: bool = False
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
     _told: set[str] = field(default_factory=set[str])
 
@@ -74,7 +76,7 @@ class NameChecker:
             if e.id in hidden or e.id in self.outer:
                 return None
             found = self.locals.get(e.id) or self.scope.lookup(e.id)
-            if found is None and self.place == "tile":
+            if found is None and self.bare:
                 return self.scope.bare_function(e.id)
             return found
         if isinstance(e, ast.Attribute):

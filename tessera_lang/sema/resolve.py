@@ -200,13 +200,37 @@ class _Resolver:
             for n in s.names:
                 self._member(s, n, ModuleSymbol("math", None))
             return
-        relative = s.module.startswith(".")  # refused where it was parsed
-        scope = None if relative else self._load(s.module, s, s.module_span)
-        for n in s.names:
-            if scope is None:
+        if s.module.startswith("."):  # refused where it was parsed
+            for n in s.names:
                 self._lost(n)
+            return
+        self._from_file(s)
+
+    def _from_file(self, s: ast.FromImport) -> None:
+        """Names of a file, or files of a folder: ``from a import b`` finds ``a.b`` too."""
+        found = self._scope.load(s.module, s)
+        missing: Diagnostic | None = None
+        if isinstance(found, ModuleScope):
+            self._scope.modules[s.module] = found
+        for n in s.names:
+            if isinstance(found, ModuleScope) and n.name in found.names:
+                self._member(s, n, ModuleSymbol(s.module, found.path))
+                continue
+            name = f"{s.module}.{n.name}"
+            inner = self._scope.load(name, n)
+            if isinstance(inner, ModuleScope):
+                self._scope.modules[name] = inner
+                self._define(n.alias or n.name, ModuleSymbol(name, inner.path), n.span)
+            elif inner.code != "T0130":
+                self.problems.append(inner)
+                self._lost(n)
+            elif isinstance(found, ModuleScope):
+                self._member(s, n, ModuleSymbol(s.module, found.path))
             else:
-                self._member(s, n, ModuleSymbol(s.module, scope.path))
+                missing = found
+                self._lost(n)
+        if missing is not None:
+            self.problems.append(missing if missing.span else _at(missing, s.module_span))
 
     def _lost(self, n: ast.ImportedName) -> None:
         bound = n.alias or n.name

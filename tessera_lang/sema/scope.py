@@ -61,7 +61,8 @@ class ModuleScope:
         return builtin(name)
 
     def bare_function(self, name: str) -> Symbol | None:
-        """``exp`` in a tile kernel is ``op.exp``, where nothing else has the name."""
+        """``exp`` in a tile kernel and what it calls is ``op.exp``, where nothing else has the
+        name."""
         return Builtin(f"op.{name}") if name in builtins.BARE else None
 
     def scope_named(self, dotted: str) -> ModuleScope | None:
@@ -78,10 +79,11 @@ class ModuleScope:
 
     def member(self, module: ModuleSymbol, name: str) -> Symbol | None:
         """``module.name``: a name of an imported file, or of a builtin namespace."""
+        dotted = f"{module.name}.{name}"
         if module.path is not None:
             scope = self.scope_named(module.name)
-            return None if scope is None else scope.names.get(name)
-        dotted = f"{module.name}.{name}"
+            found = None if scope is None else scope.names.get(name)
+            return found or self._imported_below(dotted)
         if module.name == "std" or module.name.startswith("std."):
             scope = self.scope_named(dotted)
             if scope is not None:
@@ -94,7 +96,14 @@ class ModuleScope:
             return None if scope is None else scope.names.get(name)
         if module.name in builtins.NAMESPACES_LATER:
             return Builtin(dotted)
-        return None
+        return self._imported_below(dotted)
+
+    def _imported_below(self, dotted: str) -> ModuleSymbol | None:
+        """``a.b`` where `import a.b` or `import a.b.c` has named it."""
+        if dotted in self.modules:
+            return ModuleSymbol(dotted, self.modules[dotted].path)
+        below = any(name.startswith(f"{dotted}.") for name in self.modules)
+        return ModuleSymbol(dotted, None) if below else None
 
     def members(self, module: ModuleSymbol) -> tuple[str, ...]:
         """Names that ``module.`` could be followed by."""

@@ -85,7 +85,7 @@ def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic
     yield from _assignments(scope, function)
     variables = local_names(function)
     place = "lane" if kernel is not None else "tile" if tile is not None else "any"
-    names = NameChecker(scope, place, variables)
+    names = NameChecker(scope, place, variables, bare=kernel is None)
     check_names(names, function)
     yield from names.problems
     first = {n: span for n, (span, _) in _variables(function).items()}
@@ -162,8 +162,9 @@ def check_names(names: NameChecker, function: ast.FunctionDef) -> None:
                 names.scope.symbols[t] = names.locals[t.id]
         if isinstance(s, ast.FunctionDef):
             inner = NameChecker(
-                names.scope, names.place, local_names(s), names.outer | set(names.locals)
-            )
+                names.scope, names.place, local_names(s), names.outer | set(names.locals),
+                names.bare,
+            )  # fmt: skip
             check_names(inner, s)
             names.problems.extend(inner.problems)
 

@@ -88,8 +88,7 @@ class ExpressionActions:
             return ast.IntLit(span, int(text))
         value = literals.number(text)
         if isinstance(value, literals.Fault):
-            shown = text if len(text) <= 40 else text[:37] + "..."
-            self.diagnostics.append(faults.malformed_number(span, shown, value.help))
+            self.diagnostics.append(faults.malformed_number(span, text, value.help))
             return ast.ErrorExpr(span)
         if isinstance(value[0], float):
             return ast.FloatLit(span, value[0])

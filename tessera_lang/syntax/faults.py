@@ -33,7 +33,8 @@ def unterminated_string(span: Span, quote: str) -> Diagnostic:
 
 
 def malformed_number(span: Span, text: str, help_text: str) -> Diagnostic:
-    return Diagnostic("T0012", f"'{text}' is not a number", span, helps=(help_text,))
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return Diagnostic("T0012", f"'{shown}' is not a number", span, helps=(help_text,))
 
 
 def bad_escape(span: Span, message: str) -> Diagnostic:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from math import isinf
 
+from tessera_grammar.keywords import HARD_KEYWORDS
+
 from tessera_lang.record import dataclass
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -21,6 +23,7 @@ _FLOAT = re.compile(
     r"(?:[eE][+-]?[0-9]+(?:_[0-9]+)*)?"
 )
 _SIZED = re.compile(r"([0-9]+(?:_[0-9]+)*)_([A-Za-z]+)")
+_GLUED = re.compile(r"([0-9.]+)([A-Za-z]+)")
 _ESCAPE = re.compile(r"\\(\r?\n|[\s\S])")
 _SIMPLE = {
     "\n": "",
@@ -68,6 +71,9 @@ def number(text: str) -> tuple[int | float, str | None] | Fault:
     unit = next((u for u in UNITS if text.endswith(u) and _DECIMAL.fullmatch(text[: -len(u)])), "")
     if unit:
         return Fault("unit", f"a unit follows an underscore: {text[: -len(unit)]}_{unit}")
+    word = _GLUED.fullmatch(text)
+    if word is not None and word[2] in HARD_KEYWORDS:
+        return Fault("word", f"a blank stands between a number and a word: {word[1]} {word[2]}")
     return Fault("number", "write 10, 1_000, 0x1f, 0b101, 1.5, 1e-3 or a size like 16_KiB")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tessera_lang.diagnostics import Diagnostic, Edit, Fix
 from tessera_lang.source import Span
-from tessera_lang.syntax import ast, faults, parts
+from tessera_lang.syntax import ast, faults, literals, parts
 from tessera_lang.syntax.foreign import foreign_construct
 from tessera_lang.syntax.layout import Line
 from tessera_lang.syntax.lexer import CLOSERS, OPENERS, Token
@@ -39,6 +39,9 @@ def diagnose(
     foreign = foreign_construct(tokens, at.index, span)
     if foreign is not None:
         return foreign
+    number = _number_fault(tokens, at.index, span)
+    if number is not None:
+        return number
     accepted = machine.accepted(at.states)
     opened = _open_brackets(tokens, at.index)
     if line.unclosed is not None and (token.kind == END or not _opens_later(line, token)):
@@ -61,6 +64,23 @@ def diagnose(
                 span(previous.end, previous.end), f"this '{tokens[0].text}'"
             )
     return _unexpected(tokens, at, accepted, opened, span)
+
+
+def _number_fault(tokens: list[Token], index: int, span: SpanOf) -> Diagnostic | None:
+    """A word that is glued to the number in front of the token (``1if``), or its unit behind a
+    blank (``3 KiB``)."""
+    before, token = tokens[index - 1] if index else None, tokens[index]
+    if before is None or before.kind != "NUMBER":
+        return None
+    value = literals.number(before.text)
+    if isinstance(value, literals.Fault):
+        return faults.malformed_number(span(before.start, before.end), before.text, value.help)
+    if token.text in literals.UNITS:
+        written = f"{before.text} {token.text}"
+        value = literals.number(before.text + token.text)
+        if isinstance(value, literals.Fault):
+            return faults.malformed_number(span(before.start, token.end), written, value.help)
+    return None
 
 
 def _opens_later(line: Line, token: Token) -> bool:

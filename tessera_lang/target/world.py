@@ -14,7 +14,8 @@ from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.types.dtype import DType
 
-Filling = Literal["zeros", "ones", "empty", "full"]
+Filling = Literal["zeros", "ones", "empty", "full", "workspace"]
+"""``workspace``: zeros that each launch leaves as zeros, so that nobody has to fill them."""
 Reduction = Literal["sum", "min", "max", "mean", "all", "any", "argmin", "argmax"]
 Index = int | slice | None
 """One axis of an index: an element, a slice, or None for a new axis of size 1."""
@@ -72,7 +73,7 @@ class World(Protocol):
     def fill(
         self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
     ) -> object:
-        """``op.zeros ones empty full``; ``value`` for ``full`` only."""
+        """``op.zeros ones empty full workspace``; ``value`` for ``full`` only."""
         ...
 
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object: ...

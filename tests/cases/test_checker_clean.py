@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tessera_lang.analysis import check_barriers, check_bounds, check_shared, ranges, uniformity
+from tessera_lang.analysis import (
+    check_arrays,
+    check_barriers,
+    check_bounds,
+    check_shared,
+    ranges,
+    uniformity,
+)
 from tessera_lang.driver.pipeline import TILE, run_passes
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile import finish_plan
@@ -43,6 +50,7 @@ def test_every_pass_keeps_what_is_proved(path: Path) -> None:
             program = step.run(program)
             kernel = program.operations[0]
             assert check_barriers(kernel) == ()
+            assert check_arrays(kernel, plan, uniformity(kernel)) == ()
             verdict = check_shared(kernel, plan)
             assert verdict.races in OPEN.get(plan.kernel, PROVED), step.name
             assert verdict.unwritten != "witness", step.name
@@ -65,6 +73,7 @@ def analyse(program: Program, plan: LaunchPlan) -> None:
     check_barriers(kernel, uniform)
     check_bounds(kernel, known)
     check_shared(kernel, plan, uniform, known)
+    check_arrays(kernel, plan, uniform)
 
 
 def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:

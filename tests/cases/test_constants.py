@@ -334,3 +334,40 @@ def test_what_is_no_table(table: str, use: str, code: str) -> None:
     with pytest.raises(tessera.TesseraError) as caught:
         tessera.compile(source, target="cpu")
     assert code in {d.code for d in caught.value.diagnostics}, caught.value
+
+
+SHARED = """
+T = (10, -33, 76, 5)
+
+def turned(x):
+    s = tshared.alloc((64,), i32)
+    s[tile_linear_id()] = x + T[tile_linear_id() % 4]
+    tbarrier()
+    return s[63 - tile_linear_id()]
+
+@kernel tile[(64,)] grid[(1,)]
+def k(x: i32[64], out: mut i32[64]):
+    i = tile_linear_id()
+    a = x[i] + T[i % 4]
+    T2 = tshared.alloc((64,), i32)
+    c = tlocal.alloc((4,), i32)
+    for j in range(4): c[j] = T[3 - j]
+    T2[i] = turned(a)
+    tbarrier()
+    out[i] = turned(T2[i ^ 1]) + c[i % 4] + group_max(a) + i32(warp_match(u8(i % 8)) % 97)
+"""
+
+
+def test_tables_beside_memory_of_the_group_and_of_lanes(target: str) -> None:
+    """What is allocated behind a table: in the kernel, in a function, by an operation of the
+    group, by a match of 8 bits."""
+    x = np.random.default_rng(3).integers(-1000, 1000, 64).astype(np.int32)
+    out = np.zeros(64, np.int32)
+    tessera.compile(SHARED, target=target).k(x, out)
+    tessera.synchronize()
+    i, table = np.arange(64), np.array([10, -33, 76, 5])
+    a = x + table[i % 4]
+    two = (a + table[i % 4])[::-1]
+    three = (two[i ^ 1] + table[i % 4])[::-1]
+    match = np.array([sum(1 << k for k in range(32) if k % 8 == t % 8) for t in range(64)])
+    assert out.tolist() == (three + table[::-1][i % 4] + a.max() + match % 97).tolist()

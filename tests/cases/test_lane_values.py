@@ -64,3 +64,28 @@ def test_a_literal_that_would_be_zero_is_an_error(dtype: str) -> None:
 def test_constants_of_other_modules_are_named(name: str, instead: str) -> None:
     (fault,) = diagnostics(HEAD.format("f32") + f"    out[0] = -math.{name}\n")
     assert fault.code == "T0104" and f"write `{instead}" in fault.helps[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_constants_of_the_module_in_heads_and_bodies(target: str) -> None:
+    """A tuple as the grid, its length, an array that is chosen when the kernel is compiled."""
+    source = """
+WEIGHTS = (1, -3, 5, 7)
+COUNT = len(WEIGHTS)
+GRID = (2, COUNT // 2)
+
+def one_of(x, z): return x if x.dtype == f64 else z
+
+@kernel tile[(8,)] grid[GRID]
+def k(x: f32[n], z: f32[n], out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i >= n: return
+    y = z if len(WEIGHTS) == COUNT else x
+    t = f32(0)
+    for j in range(COUNT): t = t * 2.0 + f32(WEIGHTS[j])
+    out[i] = t + y[i] + one_of(x, y)[n - 1 - i] + f32(group_count(0) * 10 + group_count(1))
+"""
+    x, z, out = np.zeros(32, np.float32), np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    tessera.compile(source, target=target).k(x, z, out)
+    tessera.synchronize()
+    assert (out == 13 + 31 + 22).all()

@@ -12,6 +12,7 @@ import math
 import random
 from dataclasses import dataclass, field
 
+from tests.fuzz import collectives
 from tests.fuzz import program as p
 from tests.fuzz.numbers import BITS, FLOATS, INTEGERS, SIGNED, Number, limits, rounded, widens
 
@@ -59,11 +60,14 @@ class Frame:
     in_loop: bool = False
 
 
-class Generator:
+class Generator(collectives.Together):
     def __init__(self, seed: int, faults: bool = False) -> None:
         self.random = random.Random(seed)
         self.faults = faults
         self.reduces = seed % 4 == 3
+        self.collects = seed % 8 == 6  # warps and groups, arrays of a lane's own, tables
+        self.tables: list[tuple[str, tuple[int, ...]]] = []
+        self.cells: list[collectives.Cells] = []
         self.name = f"k{seed}"
         self.made = 0
         self.parameters: list[p.Parameter] = []
@@ -118,6 +122,8 @@ class Generator:
             return self.reduction(dtype, depth)
         if depth <= 0 or self.chance(0.12):
             return self.leaf(dtype)
+        if self.tables and self.chance(0.06):
+            return self.entry(dtype, depth)
         kinds = [self.binary, self.binary, self.binary, self.unary, self.cast, self.choice,
                  self.extreme, self.load, self.call_helper, self.leaf_at]  # fmt: skip
         if dtype in FLOATS:
@@ -268,6 +274,10 @@ class Generator:
     def load(self, dtype: str, depth: int) -> p.Expr:
         if self.in_helper and self.look == dtype:
             return p.Load("z", [self.first(depth)], dtype)
+        own = [] if self.in_helper else [c for c in self.cells if c.dtype == dtype]
+        if own and self.chance(0.7):
+            cells = self.random.choice(own)
+            return p.Load(cells.name, self.cell(cells, depth), dtype)
         arrays = [q for q in self.parameters if q.shape and not q.mut and q.dtype == dtype]
         if not arrays or self.in_helper:
             return self.constant(dtype)
@@ -453,6 +463,8 @@ class Generator:
             return [p.If([(self.condition(2), leave)], [])]
         if roll < 0.88 and not self.in_helper:
             return self.atomic()
+        if self.cells and not self.in_helper and self.chance(0.3):
+            return self.store_cell()
         if self.trips > 40:
             return self.change(*self.random.choice(writable))
         return self.loop(depth) if self.chance(0.6) else self.while_loop(depth)
@@ -711,6 +723,8 @@ class Generator:
                 p.Barrier(), read]  # fmt: skip
 
     def together(self, lanes: int) -> list[p.Stmt]:
+        if self.collects and self.chance(0.6):
+            return self.collective(lanes)
         if self.shared_bytes > 24 << 10:
             return []
         made = self.random.choice(
@@ -746,9 +760,13 @@ class Generator:
         i, t = p.Id("grid_tile_linear_id"), p.Id("tile_linear_id")
         body: list[p.Stmt] = [p.Assign("i", i, "index"), p.Assign("t", t, "index")]
         self.frames = [Frame([("i", "index"), ("t", "index")])]
+        for _ in range(self.random.randint(0, 2) if self.collects else 0):
+            self.new_table()
+        for _ in range(self.random.randint(0, 2) if self.collects else 0):
+            body += self.new_cells()
         for _ in range(self.random.randint(0, 3)):
             body += self.statement(2)
-        for _ in range(self.random.choice((0, 1, 1, 2, 3))):
+        for _ in range(self.random.choice((2, 3, 5) if self.collects else (0, 1, 1, 2, 3))):
             body += self.together(lanes)
             body += self.statement(2)
         body += self.results()
@@ -760,6 +778,7 @@ class Generator:
             _allocs_first(body),
             self.helpers,
             sizes,
+            self.tables,
         )
 
     def declare_parameters(self) -> None:

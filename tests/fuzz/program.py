@@ -74,9 +74,10 @@ class Lane:
     shared: dict[str, Array]
     names: dict[str, Number] = field(default_factory=dict[str, Number])
     active: bool = True
+    own: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def array(self, name: str) -> Array:
-        return self.shared.get(name) or self.launch.arrays[name]
+        return self.own.get(name) or self.shared.get(name) or self.launch.arrays[name]
 
     def fault(self) -> None:
         self.launch.faults += 1
@@ -909,9 +910,13 @@ class Kernel:
     body: list[Stmt]
     helpers: list[Helper]
     sizes: dict[str, int]
+    tables: list[tuple[str, tuple[int, ...]]] = field(
+        default_factory=list[tuple[str, tuple[int, ...]]]
+    )
 
     def text(self) -> str:
-        lines = [line for h in self.helpers for line in h.lines()]
+        lines = [f"{name} = {values}" for name, values in self.tables]
+        lines += [line for h in self.helpers for line in h.lines()]
         lines += [f"@kernel tile[{self.tile}] grid[{self.grid}] shared(32_KiB)",
                   f"def {self.name}({', '.join(p.text() for p in self.parameters)}):",
                   *suite(self.body)]  # fmt: skip

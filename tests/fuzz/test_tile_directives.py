@@ -58,6 +58,12 @@ def test_padding_is_a_pitch_or_reported(padding: int) -> None:
     assert plain.reported("padding") or any(pitch > panel for panel, pitch, _ in plain.layouts())
 
 
+def test_padding_of_whole_pieces_is_honoured_by_copies_of_lines() -> None:
+    said = code("product", "sm_80", "schedule.use_shared_memory(True, padding=8)")
+    assert not said.reported("padding") and said.async_copies
+    assert any(pitch == panel + 8 or pitch > panel for panel, pitch, _ in said.layouts())
+
+
 def test_swizzle() -> None:
     found = {
         n: {s for _, _, s in code("product", "sm_80", f"schedule.swizzle({n})").layouts()}
@@ -121,6 +127,22 @@ def test_each_directive_is_heard(arch: str, name: str, line: str) -> None:
     plain, said = code(name, arch), code(name, arch, line)
     word = line.removeprefix("schedule.").split("(")[0]
     assert said.ptx != plain.ptx or said.plan != plain.plan or said.reported(word)
+
+
+FIRST = ("schedule.async_copy(False)", "schedule.use_shared_memory(False)")
+SECOND = (
+    "schedule.pipeline_stages(3)", "schedule.swizzle(0)", "schedule.vectorize(1)",
+    "schedule.warps(16)", "schedule.use_shared_memory(True, padding=8)",
+)  # fmt: skip
+TWO = [(a, b) for a in FIRST for b in SECOND if b.split("(")[0] != a.split("(")[0]]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("first", "second"), TWO)
+def test_of_two_directives_the_second_is_heard(first: str, second: str, arch: str) -> None:
+    one, two = code("product", arch, first), code("product", arch, first, second)
+    word = "padding" if "padding" in second else second.removeprefix("schedule.").split("(")[0]
+    assert two.ptx != one.ptx or two.plan != one.plan or two.reported(word)
 
 
 LINES = (

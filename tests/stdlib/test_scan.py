@@ -117,8 +117,8 @@ def segments(x: Any, heads: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", some("i32", "f32"))
 def test_segments(std: Any, dtype: str) -> None:
-    for n in (0, 1, 5, 16384, 16385, 70_000):
-        for share in (0.0, 0.0002, 0.3, 1.0):
+    for n in (0, 1, 5, 8191, 8192, 8193, 16383, 16384, 16385, 70_000):
+        for share in (0.0, 0.0002, 0.01, 0.3, 1.0):
             heads = np.random.default_rng(n).random(n) < share
             x = (few if dtype in FLOATS else numbers)(dtype, n, seed=n)
             found = std.segmented(x, heads)
@@ -126,6 +126,19 @@ def test_segments(std: Any, dtype: str) -> None:
             if dtype in FLOATS:  # small integers: every sum is exact
                 exact = wide(x)
             same(found, segments(exact, heads).astype(found.dtype))
+
+
+def test_one_segment_begins_anywhere(std: Any) -> None:
+    """At and beside what a lane, a row, a warp and a group hold, in whole groups and in the last."""
+    n = 8192 * 9 + 77
+    x = few("i32", n, seed=3)
+    edges = (0, 4, 128, 512, 1024, 2048, 8192, 16384, 32768, 65536, 8192 * 9, n - 1)
+    for at in sorted({e + k for e in edges for k in (-1, 0, 1) if 0 <= e + k < n}):
+        heads = np.zeros(n, np.bool_)
+        heads[at] = True
+        same(std.segmented(x, heads), segments(x, heads))
+        heads[: at + 1] = True
+        same(std.segmented(x, heads), segments(x, heads))
 
 
 def test_a_head_for_each_element(std: Any) -> None:

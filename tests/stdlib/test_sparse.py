@@ -92,6 +92,44 @@ def test_a_column_outside_is_reported(std: Any, column: int) -> None:
     assert str(column) in str(caught.value)
 
 
+@pytest.mark.parametrize(("dtype", "index"), KINDS)
+@pytest.mark.parametrize("span", [1, 900, 4096, 4097, 50000])
+def test_columns_near_each_other_and_not(std: Any, dtype: str, index: str, span: int) -> None:
+    """Those of a group of rows may be near each other, beyond the reach of a window, or both."""
+    r: Any = np.random.default_rng(span)
+    lengths = r.integers(0, 11, 700)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(DTYPES[index])
+    first = 60000 - span - np.repeat(np.arange(700), lengths) // 300
+    columns = (first + r.integers(0, span, offsets[-1])).astype(DTYPES[index])
+    columns[columns.size // 2] = first[columns.size // 2] + span - 1  # both ends are there
+    columns[columns.size // 2 + 1] = first[columns.size // 2 + 1]
+    values = r.standard_normal(offsets[-1]).astype(DTYPES[dtype])
+    x = r.standard_normal(60000).astype(DTYPES[dtype])
+    check(std.matvec(offsets, columns, values, x), (offsets, columns, values), x, dtype)
+
+
+@pytest.mark.parametrize("each", [1, 5, 12, 40, 200])
+def test_rows_much_longer_than_most(std: Any, each: int) -> None:
+    """At the first and the last place of a matrix and beside each other, for every mean length."""
+    r: Any = np.random.default_rng(each)
+    lengths = r.integers(0, 2 * each, 300)
+    lengths[[0, 1, 150, 299]] = 17 * each + 300, 9000, 5000, 4097
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = r.integers(0, 700, offsets[-1]).astype(np.int32)
+    values = r.standard_normal(offsets[-1])
+    x = r.standard_normal(700)
+    check(std.matvec(offsets, columns, values, x), (offsets, columns, values), x, "f64")
+
+
+@pytest.mark.parametrize("place", [0, 4, 777, 1499])
+def test_one_column_outside_among_many_is_reported(std: Any, place: int) -> None:
+    columns, offsets = np.arange(1500, dtype=np.int32), np.arange(1501, dtype=np.int32)
+    columns[place] = 1500
+    with pytest.raises(tessera.TesseraError, match="outside") as caught:
+        np.asarray(std.matvec(offsets, columns, np.ones(1500), np.ones(1500)))
+    assert "1500" in str(caught.value)
+
+
 @pytest.mark.parametrize("offsets", [(0, 4, 3), (0, 3, 99), (-1, 2, 3), (0, 2**31 - 1, 3)])
 def test_wrong_offsets_are_reported(std: Any, offsets: tuple[int, ...]) -> None:
     with pytest.raises(tessera.TesseraError, match="offsets of a matrix"):

@@ -15,7 +15,7 @@ Numbers = dict[str, Array]
 DTYPES: dict[str, Any] = {
     "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8,
     "u8": np.uint8, "i32": np.int32, "u32": np.uint32, "f8e4m3": ml_dtypes.float8_e4m3fn,
-    "f8e5m2": ml_dtypes.float8_e5m2,
+    "f8e5m2": ml_dtypes.float8_e5m2, "bool": np.bool_, "i64": np.int64, "f64": np.float64,
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ class Program:
             shape = self.shape(name, sizes)
             if name in given:
                 value = given[name]
-            elif dtype in ("i8", "u8", "i32", "u32"):
+            elif dtype in ("i8", "u8", "i32", "u32", "i64"):
                 value = r.integers(-9 if dtype[0] == "i" else 0, 10, shape)
             else:
                 value = r.uniform(-1, 1, shape)

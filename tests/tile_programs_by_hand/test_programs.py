@@ -21,11 +21,17 @@ from tests.tile_programs_by_hand import (
     functions,
     layers,
     loops,
+    narrow,
     others,
+    scores,
+    sparse,
+    stacks,
 )
 from tests.tile_programs_by_hand.program import Program
 
-FILES = (attention, layers, algebra, others, functions, loops, chosen)
+FILES = (
+    attention, layers, algebra, others, functions, loops, chosen, sparse, narrow, scores, stacks,
+)  # fmt: skip
 PROGRAMS = {p.name: p for file in FILES for p in file.PROGRAMS}
 QUICK = (
     "paged decoding", "low rank adapter", "mixture of experts", "weights of four bits",
@@ -34,6 +40,8 @@ QUICK = (
     "a function of two results, a kernel of two results", "one of two products",
     "nothing to do", "weights looked up in a table", "blocks of zeros are left out",
     "a mask that a function of numbers makes", "a contraction in four parts",
+    "interleaved complex numbers", "scaled and added to what was there", "broadcast batches, whole",
+    "block tridiagonal",
 )  # fmt: skip
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS if name not in QUICK]
 
@@ -64,6 +72,10 @@ def test_results(name: str, target: str) -> None:
 NOT_IN_RINGS = {
     "one product by units, one exact": 1,  # of exact f32
     "a small matrix taken whole, again and again": 1,  # of a computed matrix with itself
+    "lora with a rank of eight in a second loop": 1,  # of a small matrix that is brought once
+    "rope on the fly, then scores": 2,  # of computed matrices, once a tile
+    "symmetric rank k, both triangles from one": 1,  # of a loop that runs in order
+    "trailing update of a factorization": 1,  # reads the array that it writes
 }
 
 

@@ -118,7 +118,10 @@ class GroupEmitter(LaneLoops):
                 case Meet() if node.operation.name == "tile.barrier":
                     self.met(node.operation)
                 case Meet():
-                    self.arrays[node.operation.result] = emit_warp(self, node.operation)
+                    result = node.operation.result
+                    self.arrays[result] = emit_warp(self, node.operation)
+                    if self.plan.scalars.is_scalar(result):  # the group is one warp
+                        self.e.bind(result, self.read(self.arrays[result]))
                 case Once():
                     self.once(node.operation)
                 case Keep():

@@ -250,14 +250,33 @@ def _gather(e: LaneEmitter, op: Operation) -> None:
     bind_at(e, op.result, values.__getitem__)
 
 
+def _scatter(e: LaneEmitter, op: Operation) -> None:
+    """As a store; a row that is outside the view is not written."""
+    tile = tile_type(op.operands[0])
+    layout, held = layout_of(tile), held_at(e, op.operands[0])
+    window, jumps = gathering(e, op, tile, op.operands[2:], op.operands[1])
+    once, pointer = first_copy(e, layout), e.dialect.pointer_type(window.place.space)
+
+    def path(w: Window, width: int, guarded: bool) -> Values:
+        for at in vectors(w, layout, width):
+            address, offset, valid = row_of(e, w, jumps, at, width if guarded else 0)
+            cell = words.Cell("global", pointer, address, offset, conjunction(e, [once, valid]))
+            words.store(e, cell, [held[n] for n in neighbours(at, w.unit, width)], tile.dtype)
+        return {}
+
+    by_paths(e, window, path)
+
+
 Jumps = dict[int, dict[Coordinates, tuple[Number, str]]]
 
 
 def gathering(
-    e: LaneEmitter, op: Operation, tile: TileType, numbers: Sequence[Value]
+    e: LaneEmitter, op: Operation, tile: TileType, numbers: Sequence[Value], of: Value | None = None
 ) -> tuple[Window, Jumps]:
-    """The window of a tile whose rows have numbers, as if all were 0; and how far each is."""
-    dims, place, view = ints(op, "dims"), e.places[op.operands[0]], op.operands[0]
+    """The window of a tile whose rows have numbers, as if all were 0; and how far each is. ``of``:
+    the view, where it is not the first operand."""
+    view = of or op.operands[0]
+    dims, place = ints(op, "dims"), e.places[view]
     rank, layout = len(place.sizes), layout_of(tile)
     of_view = strides_of(e, place)
     rows = {dims.index(d): held_at(e, v) for d, v in enumerate(numbers[:rank]) if v in e.tiles}
@@ -363,4 +382,5 @@ RULES: dict[str, Rule] = {
     "tile.load_tile": _load,
     "tile.store_tile": _store,
     "tile.gather_tile": _gather,
+    "tile.scatter_tile": _scatter,
 }

@@ -33,7 +33,7 @@ from tessera_lang.target.backend import (
 from tessera_lang.target.plan import LaunchPlan
 
 _MAX_SIGNATURES = 17
-_VARIANTS = (48, 72)
+_VARIANTS = (128, 152)
 """Signatures of a tile kernel that are told apart by every class of sizes, and by octaves; those
 behind them are compiled for any size."""
 _loaded_backends: dict[str, Backend] = {}

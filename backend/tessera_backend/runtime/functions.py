@@ -7,12 +7,14 @@ know how a file is parsed or checked.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tessera_backend.device.driver import device
 from tessera_backend.device.memory import zero_function
+from tessera_backend.device.workspace import workspace
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
 from tessera_backend.runtime.dlpack import row_major
@@ -64,7 +66,8 @@ class TracedWorld:
         self.pointers: list[int] = []
         self.owners: list[Any] = []
         self.read_only: list[bool] = []
-        self.tape = Tape(zero_function(device(ordinal)))
+        target = device(ordinal)
+        self.tape = Tape(zero_function(target), functools.partial(workspace, target))
 
     def input(self, view: ArrayView) -> Any:
         """A handle for an argument."""
@@ -94,12 +97,13 @@ class TracedWorld:
         if any(n < 0 for n in shape):
             raise WorldFault(f"an array cannot have the shape {shape}", code="T0846")
         zero = kind == "zeros" or (kind == "full" and value == 0 and not str(value).startswith("-"))
-        if kind not in ("empty", "zeros") and not zero:
+        if kind not in ("empty", "zeros", "workspace") and not zero:
             made = self.fill("empty", shape, dtype)
             flat = self.view("reshape", made, (-1,))
             self._library("elementwise", "fill", 1 if kind == "ones" else value, flat)
             return made
-        wanted = Allocation(dtype, shape, zero, len(self.tape.steps))
+        shared = kind == "workspace"
+        wanted = Allocation(dtype, shape, zero or shared, len(self.tape.steps), shared)
         owner, pointer = self._make(wanted, self._ordinal, self._stream)
         self.owners.append(owner)
         self.pointers.append(pointer)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from tessera_backend.device.driver import device
 from tessera_backend.device.memory import DeviceMemory, zero_function
-from tessera_backend.runtime.arena import Need, arena_of
+from tessera_backend.runtime.arena import ALIGNMENT, Need, arena_of
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.device_array import DeviceArray
 from tessera_backend.runtime.dlpack import row_major
@@ -49,12 +49,14 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory that the function asked for when it had done ``born`` steps."""
+    """Memory that the function asked for when it had done ``born`` steps; ``workspace``: zeros
+    that each launch leaves as zeros."""
 
     dtype: DType
     shape: tuple[int, ...]
     zeroed: bool
     born: int = 0
+    workspace: bool = False
 
     @property
     def bytes(self) -> int:
@@ -77,6 +79,9 @@ Maker = Callable[[Allocation, int, int], tuple[Any, int]]
 
 Zero = Callable[[int, int, int], None]
 """``zero(address, bytes, stream)``."""
+
+Space = Callable[[int, int], int]
+"""``space(stream, bytes)``: the address of zeros that what uses them leaves as zeros."""
 
 
 class _Rig:
@@ -106,12 +111,13 @@ class Tape:
     """The steps of one function for one layout.
 
     While it records, bases are the arguments and what is allocated, in order. A call later
-    has ``roots``: the arguments, the memory of results, and one block for all that no caller
-    sees. Nothing is kept from one call to the next, so memory is used as its library means it:
-    by stream, within a recording of a graph, given back when the call is over.
+    has ``roots``: the arguments, the memory of results, one block for all that no caller
+    sees, and the workspace of the stream. Nothing else is kept from one call to the next, so
+    memory is used as its library means it: by stream, within a recording of a graph, given back
+    when the call is over.
     """
 
-    def __init__(self, zero: Zero) -> None:
+    def __init__(self, zero: Zero, space: Space | None = None) -> None:
         self.inputs = 0
         self.allocations: list[Allocation] = []
         self.steps: list[Step] = []
@@ -119,6 +125,8 @@ class Tape:
         # The root that the result is, where it is all of memory in its own shape.
         self.whole = 0
         self._zero = zero
+        self._space = space
+        self._shared = 0
         self._rigs: list[_Rig] = []
         self._fresh: list[Allocation] = []
         self._block: Allocation | None = None
@@ -135,7 +143,12 @@ class Tape:
         self._places += [(-1, 0)] * len(self.allocations)
         last = {base: at for at, step in enumerate(self.steps) for _, base, _ in step.arrays}
         needs: list[Need] = []
+        shared: list[tuple[int, int]] = []
         for base, wanted in enumerate(self.allocations, self.inputs):
+            if base not in seen and wanted.workspace and self._space is not None:
+                shared.append((base, self._shared))
+                self._shared += -(-wanted.bytes // ALIGNMENT) * ALIGNMENT
+                continue
             if base not in seen:
                 until = max(last.get(base, 0), wanted.born)
                 needs.append(Need(base, wanted.bytes, wanted.zeroed, wanted.born, until))
@@ -152,6 +165,9 @@ class Tape:
         self._fills += [(step, root, offset, size) for step, offset, size in arena.fills]
         if arena.size:
             self._block = Allocation(U8, (arena.size,), False)
+            root += 1
+        for base, offset in shared:
+            self._places[base] = root, offset
         self.result = _moved(result, self._places)
         if isinstance(self.result, Handle) and self.result.base >= self.inputs:
             made = self._fresh[self.result.base - self.inputs]
@@ -182,6 +198,8 @@ class Tape:
         if self._block is not None:
             block, pointer = make(self._block, ordinal, stream)
             pointers.append(pointer)
+        if self._space is not None and self._shared:
+            pointers.append(self._space(stream, self._shared))
         try:
             rig = self._rigs.pop()
         except IndexError:
@@ -192,7 +210,8 @@ class Tape:
         return True
 
     def _rig(self) -> _Rig:
-        rig = _Rig(self.inputs + len(self._fresh) + (self._block is not None))
+        own = (self._block is not None) + (self._shared > 0)
+        rig = _Rig(self.inputs + len(self._fresh) + own)
         fills = sorted(self._fills)
         for at, step in enumerate(self.steps):
             while fills and fills[0][0] <= at:

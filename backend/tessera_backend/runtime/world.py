@@ -23,6 +23,7 @@ from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
+from tessera_backend.runtime.workspaces import Workspaces
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.counting import arange_count
@@ -54,6 +55,7 @@ class HostWorld:
         self._kernels: dict[tuple[str, str], tuple[Launcher, KernelInterface]] = {}
         self._providers: dict[str, SessionProvider] = {}
         self._in_flight = False
+        self._workspaces = Workspaces()
         reason = backend(target).available()
         if reason:
             raise error(diagnostic("T0814", f"the target `{target}` does not work here: {reason}",
@@ -120,6 +122,8 @@ class HostWorld:
         else:
             # Also for `empty`: a program gives the same values on every target.
             array[...] = 0
+        if kind == "workspace" and self._device == HOST:
+            self._workspaces.add(array)
         return array
 
     def _element(self, value: object, dtype: DType) -> Any:
@@ -289,6 +293,10 @@ class HostWorld:
             for array in results:
                 if (block := mirror.block_of(array)) is not None:
                     block.newer = "device"
+        elif not self._workspaces.hold_zeros():
+            raise WorldFault(f"{kernel.description} left other bits than zeros in an array of "
+                             "`op.workspace`", code="T0854",
+                             helps=("take `op.zeros`, which is filled anew",))  # fmt: skip
         return results[0] if len(results) == 1 else tuple(results) or None
 
     def _run(self, launcher: Launcher, given: list[object], named: dict[str, Any]) -> list[Array]:

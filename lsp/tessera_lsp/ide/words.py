@@ -44,6 +44,7 @@ _SIGNATURES: dict[str, str] = {
     "op.ones": "op.ones(shape, dtype=)",
     "op.full": "op.full(shape, value, dtype=)",
     "op.empty": "op.empty(shape, dtype=)",
+    "op.workspace": "op.workspace(shape, dtype=)",
     "op.arange": "op.arange(start, stop, step, dtype=)",
     "op.random": "op.random(shape, seed=, dtype=)",
     "op.load": "op.load(path)",

@@ -1,4 +1,4 @@
-"""T04, part: lanes that meet in shared memory."""
+"""T04, part: lanes that meet in memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ _ROWS = (
         "What lanes do in shared memory is neither proved nor refuted.",
     ),
     Code("T0413", "same-value-written", "Several lanes write one value to one element."),
+    Code(
+        "T0414",
+        "array-race",
+        "Two lanes touch one element of an array in any order, and one of them writes.",
+    ),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -32,6 +32,7 @@ _ROWS = (
     Code("T0851", "stale-binding", "An array of a bound launch has moved to another address."),
     Code("T0852", "unusable-stream", "A stream is not one that the launch can use."),
     Code("T0853", "checked-fault", "A checked run found a race or a read of nothing written."),
+    Code("T0854", "workspace-not-zero", "A kernel left a workspace as something else than zeros."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -119,6 +119,15 @@ class ScheduleBuilder(Builder):
         operands = (tile, view, *starts, *extents)
         return self.emit(f"{PREFIX}store", operands, (), {"dims": along, "steps": step})
 
+    def scatter(
+        self, tile: Value, view: Value, numbers: Sequence[Value], extents: Sequence[Value], *,
+        dims: Sequence[int] = (),
+    ) -> Operation:  # fmt: skip
+        """As ``store_tile``; a number may be a rank-1 tile of index, places that all differ."""
+        along, _ = _placed(view, len(tile_type(tile).shape), dims, ())
+        operands = (tile, view, *numbers, *extents)
+        return self.emit(f"{PREFIX}scatter", operands, (), {"dims": along})
+
     def accumulate(
         self, kind: str, tile: Value, view: Value, starts: Sequence[Value],
         extents: Sequence[Value], *, dims: Sequence[int] = (), steps: Sequence[int] = (),

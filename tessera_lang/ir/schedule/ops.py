@@ -82,6 +82,10 @@ _OPS = [
         effect="write",
     ),
     OpDef(
+        "scatter", ("tile", "view", "numbers..."), "schedule_scatter", results=0,
+        attributes=(AttributeDef("dims", "ints"),), effect="write",
+    ),
+    OpDef(
         "accumulate", ("tile", "view", "numbers..."), "schedule_store", results=0,
         attributes=(*_DIMS, AttributeDef("kind", "str", ("add", "mul", "max", "min"))),
         effect="update",

@@ -150,7 +150,18 @@ def _store(operation: Operation) -> None:
 
 def _gather(operation: Operation) -> None:
     view, *numbers = operation.operands
-    t = _tile(operation.result, operation)
+    _rows(operation, view, _tile(operation.result, operation), numbers)
+
+
+def _scatter(operation: Operation) -> None:
+    tile, view, *numbers = operation.operands
+    _rows(operation, view, _tile(tile, operation), numbers)
+    holds = isinstance(view.type, ViewType) and view.type.mut
+    _require(holds, "writes a view that is not mut", operation)
+
+
+def _rows(operation: Operation, view: Value, t: TileType, numbers: Sequence[Value]) -> None:
+    """A place of which one start may be a tile of numbers."""
     _place(operation, view, t, numbers)
     dims = _ints(operation, "dims")
     for axis, value in enumerate(numbers):
@@ -289,7 +300,8 @@ SCHEDULE_RULES: dict[str, Rule] = {
     "schedule_full": _full, "schedule_iota": _iota, "schedule_reduce": _reduce,
     "schedule_expand": _expand, "schedule_broadcast": _broadcast,
     "schedule_transpose": _transpose, "schedule_mask": _mask, "schedule_extract": _extract,
-    "schedule_insert": _insert, "schedule_gather": _gather, "schedule_dot": _dot,
+    "schedule_insert": _insert, "schedule_gather": _gather,
+    "schedule_scatter": _scatter, "schedule_dot": _dot,
     "schedule_combine": _combine,
 }  # fmt: skip
 assert set(SCHEDULE_RULES) == {d.rule for d in SCHEDULE_OPS.values()}

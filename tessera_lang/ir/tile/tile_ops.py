@@ -68,6 +68,10 @@ REGISTER_TILES = [
         "tile.gather_tile", ("view", "numbers..."), "gather_tile",
         attributes=(AttributeDef("dims", "ints"),), effect="read",
     ),
+    OpDef(
+        "tile.scatter_tile", ("tile", "view", "numbers..."), "scatter_tile", results=0,
+        attributes=(AttributeDef("dims", "ints"),), effect="write",
+    ),
     OpDef("tile.read_tile", ("buffer", "starts..."), "read_tile", effect="read"),
     OpDef("tile.write_tile", ("tile", "buffer", "starts..."), "write_tile", results=0,
           effect="write"),

@@ -303,11 +303,21 @@ def _take_up(operation: Operation) -> None:
 
 def _gather(operation: Operation) -> None:
     view, tile = _view(operation.operands[0], operation), tile_of(operation.result, operation)
+    _rows(operation, view, tile, operation.operands[1:])
+
+
+def _scatter(operation: Operation) -> None:
+    tile, view = tile_of(operation.operands[0], operation), _view(operation.operands[1], operation)
+    _rows(operation, view, tile, operation.operands[2:])
+    _require(view.mut, "writes a view that is not mut", operation)
+
+
+def _rows(operation: Operation, view: ViewType, tile: TileType, numbers: Sequence[Value]) -> None:
+    """A place of which one start may be a tile of numbers."""
     rank = len(view.shape)
     _require(view.dtype == tile.dtype, "view and tile have one dtype", operation)
     _dims(operation, len(tile.shape), view, steps=False)
     expected = rank + len(tile.shape)
-    numbers = operation.operands[1:]
     _require(len(numbers) == expected, f"takes {expected} starts and extents", operation)
     dims = _numbers(operation, "dims")
     for axis, value in enumerate(numbers):
@@ -451,7 +461,7 @@ RULES: dict[str, Rule] = {
     "splat": _splat, "coordinate": _coordinate, "reduce_tile": _reduce, "scan_tile": _scan,
     "expand_tile": _expand, "transpose_tile": _transpose, "convert": _convert,
     "slice_tile": _slice, "join_tiles": _join, "load_tile": _load, "store_tile": _store,
-    "put_down": _put_down, "take_up": _take_up, "gather_tile": _gather, "read_tile": _read,
-    "write_tile": _write, "dot": _dot,
+    "put_down": _put_down, "take_up": _take_up, "gather_tile": _gather, "scatter_tile": _scatter,
+    "read_tile": _read, "write_tile": _write, "dot": _dot,
     "memcpy_async": _memcpy, "memcpy_gather": _memcpy_gather,
 }  # fmt: skip

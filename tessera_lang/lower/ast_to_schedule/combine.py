@@ -60,11 +60,13 @@ def axes_of(s: State, operands: Sequence[Node], t: Type | None) -> tuple[Axis, .
     """The axes of an element-wise result: of each the operand's that says most."""
     rank = max((len(n.axes) for n in operands), default=0)
     shown = t.axes if isinstance(t, Tile) and len(t.axes) == rank else (None,) * rank
-    return tuple(_axis(s, operands, rank, i, shown[i]) for i in range(rank))
+    return tuple(_axis(s, [n.axes for n in operands], rank, i, shown[i]) for i in range(rank))
 
 
-def _axis(s: State, operands: Sequence[Node], rank: int, i: int, t: TileAxis | None) -> Axis:
-    found = [n.axes[i - rank + len(n.axes)] for n in operands if len(n.axes) >= rank - i]
+def _axis(
+    s: State, operands: Sequence[tuple[Axis, ...]], rank: int, i: int, t: TileAxis | None
+) -> Axis:
+    found = [axes[i - rank + len(axes)] for axes in operands if len(axes) >= rank - i]
     stretched = [a for a in found if a.capacity != 1] or found
     room = [a.capacity for a in stretched if a.capacity is not None]
     capacity = min(room) if room else None
@@ -152,7 +154,9 @@ def product(s: State, a: Node, b: Node, precision: str, span: Span) -> Node:
         a = with_axes(s, a, (one, *a.axes), (1,))
     if right:
         b = with_axes(s, b, (*b.axes, one), (0,))
-    batch = a.axes[:-2] if len(a.axes) >= len(b.axes) else b.axes[:-2]
+    stacks = a.axes[:-2], b.axes[:-2]
+    rank = max(map(len, stacks))
+    batch = (_axis(s, stacks, rank, i, None) for i in range(rank))
     axes = (*batch, a.axes[-2], b.axes[-1])
     made: Node = Product(a, b, dtype, axes, precision, s.stages, span)
     for axis in ([len(axes) - 1] if right else []) + ([len(axes) - 2] if left else []):

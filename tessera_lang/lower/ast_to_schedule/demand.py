@@ -110,7 +110,9 @@ class Demand:
         mine = list(windows[len(windows) - rank :]) if rank else []
         for i, axis in enumerate(node.axes):
             w = mine[i]
-            if axis.capacity == 1 and (isinstance(w, OpenWindow) or w.size != 1):
+            if axis.capacity == 1 and (
+                isinstance(w, OpenWindow) or w.size != 1 or self.b.known(w.start) != 0
+            ):
                 mine[i] = self.one()
         return tuple(mine)
 
@@ -201,6 +203,8 @@ class Demand:
                 continue
             offset = b.arithmetic("mul", w.start, b.number(step))
             numbers[dim] = b.add(starts[dim], offset)
+            if any(gathers) and step != 1:
+                numbers[dim] = self.places(numbers[dim], step, w.size)
         order = sorted(range(len(node.dims)), key=lambda i: node.dims[i])
         dims = [node.dims[i] for i in order]
         if not order:  # of an array of rank 0, which is always there
@@ -227,6 +231,12 @@ class Demand:
             self.clean[staged] = self.clean[tile]
             tile = staged
         return self.permute(tile, [order.index(i) for i in range(len(order))])
+
+    def places(self, start: Value, step: int, size: Size) -> Value:
+        """Every so many elements, as the numbers of rows."""
+        b, shape = self.b, (size,)
+        moved = b.binary("mul", b.iota(shape, 0), b.full(b.number(step), shape))
+        return b.binary("add", moved, b.full(start, shape))
 
     def _there(self, node: Read, axis: int, window: Window) -> Value:
         """How much of a window of an axis there is in the array."""

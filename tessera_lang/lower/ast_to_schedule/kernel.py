@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Attribute, PointerType, Program
+from tessera_lang.ir.core import Attribute, PointerType, Program, Value
 from tessera_lang.lower import conditions
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function
+from tessera_lang.lower.ast_to_schedule.nodes import Axis
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
 from tessera_lang.lower.ast_to_schedule.values import evaluate, hook, node_of
@@ -25,9 +26,11 @@ from tessera_lang.lower.frame import (
 )
 from tessera_lang.lower.sizes import size_value
 from tessera_lang.lower.statements import lower_block as lower_lane_block
+from tessera_lang.sema.assigned import statements
 from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
+from tessera_lang.target.facts import size_in_bucket
 from tessera_lang.target.plan import Condition, LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import Tensor
@@ -55,6 +58,7 @@ def lower_tile_kernel(
     frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info))
     with builder.region() as body:
         frame.open()
+        state.rooms = _rooms(typed, frame, builder)
         _open_results(state, frame, info)
         state.leaving.append(leaving_of_function(typed, typed.declaration.body))
         clear(state.leaving[-1].skipped, lowering.frame, builder)
@@ -110,18 +114,19 @@ def _open_results(state: State, frame: KernelFrame, info: TileInfo) -> None:
 
 def _returned(typed: TypedFunction, count: int) -> list[Local | None]:
     """The variables behind what is returned, that are bound to arrays made here."""
-    last = typed.declaration.body[-1]
-    value = last.value if isinstance(last, ast.Return) else None
-    items = value.items if isinstance(value, ast.TupleExpr) else (value,)
-    found: list[Local | None] = []
-    for item in items[:count]:
-        symbol = typed.symbols.get(item) if item is not None else None
-        if not isinstance(symbol, Local) or symbol in typed.parameters:
-            found.append(None)
-            continue
-        made_here = isinstance(typed.variables.get(symbol), Tensor) and _is_made(typed, symbol)
-        found.append(symbol if made_here else None)
-    return found + [None] * (count - len(found))
+    found: list[Local | None] = [None] * count
+    values = (s.value for s in statements(typed.declaration.body) if isinstance(s, ast.Return))
+    for value in values:
+        items = value.items if isinstance(value, ast.TupleExpr) else (value,)
+        for i, item in enumerate(items[:count]):
+            if item is None:
+                continue
+            symbol = typed.symbols.get(item)
+            if not isinstance(symbol, Local) or symbol in typed.parameters:
+                continue
+            made_here = isinstance(typed.variables.get(symbol), Tensor) and _is_made(typed, symbol)
+            found[i] = symbol if made_here else None
+    return found
 
 
 def _is_made(typed: TypedFunction, symbol: Local) -> bool:
@@ -171,6 +176,20 @@ def _axes(declared: tuple[DeclaredParameter, ...], slot: Slot) -> list[tuple[Ten
             same = slot.kind == "size" and (position, axis) == (slot.parameter, slot.axis)
             if same or (slot.kind == "symbol" and dim == Sym(slot.symbol)):
                 found.append((both[1], axis))
+    return found
+
+
+def _rooms(typed: TypedFunction, frame: KernelFrame, b: Emitter) -> dict[Value, Axis]:
+    """The axes that sizes with a bound have as tiles."""
+    declared = declared_parameters(typed)
+    found: dict[Value, Axis] = {}
+    for slot, size in zip(frame.slots, frame.arguments, strict=True):
+        for fact, axis in _axes(declared, slot):
+            bound = fact.buckets[axis] if fact.buckets else None
+            if bound is not None:
+                exact = size_in_bucket(bound, fact.divisors[axis] if fact.divisors else 1)
+                extent = b.number(exact) if exact else size
+                found[size] = found[extent] = Axis(extent, bound)
     return found
 
 

@@ -58,6 +58,7 @@ class State:
     double_buffer: bool | None = None
     leaving: list[Leaving] = field(default_factory=list[Leaving])  # the innermost is the last
     made: Nests | None = None
+    rooms: dict[Value, Axis] = field(default_factory=dict[Value, Axis])  # of sizes with a bound
 
     def node(self, e: ast.Expr) -> Node:
         """An expression as a node; a number has rank 0."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value, ViewType
 from tessera_lang.lower.ast_to_schedule import combine, slices
+from tessera_lang.lower.ast_to_schedule.by_rows import Row, row_of
 from tessera_lang.lower.ast_to_schedule.nodes import (
     Axis,
     Mapped,
@@ -24,11 +25,12 @@ from tessera_lang.lower.ast_to_schedule.nodes import (
     Windows,
     operands_of,
 )
+from tessera_lang.lower.ast_to_schedule.scatters import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
 from tessera_lang.lower.context import Unsupported
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, I32, DType
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
 
 Emit = Callable[[Value, list[Value], list[Value], list[int], list[int]], None]
 _KINDS = {"+": "add", "-": "add", "*": "mul"}
@@ -130,11 +132,19 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
     b = s.b
     axes = tuple(_axis(place, value, i) for i in range(len(place.axes)))
     root = Mapped(lambda v, w: v[0], (value,), dtype, axes, span)
+    if any(n is not None for n in place.numbers):
+        if any(a.capacity is None for a in axes):
+            _check_own_reads(s, root, place, span)
+        scatter(s, place, root, span)
+        return
     windows: list[Window | None] = [
         None if a.capacity is None else Window(b.number(0), a.capacity, a.extent) for a in axes
     ]
     if any(w is None for w in windows):
         _check_own_reads(s, root, place, span)
+        row = row_of(s, place, root)
+        if row is not None and _write_rows(s, place, row, emit):
+            return
 
     def body(found: Windows) -> None:
         tile = s.demand(root, found)
@@ -148,6 +158,27 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         emit(tile, starts, extents, dims, [place.steps[i] for i in order])
 
     s.nests.over(root, windows, body)
+
+
+def _write_rows(s: State, place: Read, row: Row, emit: Emit) -> bool:
+    """A loop over the rows of a place; False where the value is not made of rows."""
+    b, last = s.b, len(place.axes) - 1
+    outer = place.axes[:last] if row.stored else place.axes
+    names = ["i" if n == 1 else f"b{i}" for i, n in enumerate(range(len(outer), 0, -1))]
+    with b.region(*((name, INDEX) for name in names)) as inside:
+        at, windows = inside.arguments, row.windows()
+        value = row.value(at)
+        if value is None:
+            return False
+        tile, extents = s.demand(value, windows), [w.extent for w in windows]
+        if not windows:
+            tile, extents = b.full(tile, (1,)), [b.number(1)]
+        starts = [b.add(start, i) for start, i in zip(place.starts, at, strict=False)]
+        emit(tile, [*starts, *place.starts[len(at) :]], extents, [last], [1])
+        b.yield_()
+    zeros, ones = [b.number(0)] * len(outer), [b.number(1)] * len(outer)
+    b.loops(zeros, [a.extent for a in outer], ones, (), inside.region, names)
+    return True
 
 
 def _axis(place: Read, value: Node, i: int) -> Axis:

@@ -287,7 +287,8 @@ _RULES: dict[str, Callable[[Lowering, Operation], None]] = {
     FOR: _for, "tile.for": _for, "tile.while": _while, "tile.if": _if, "tile.scope": _scope,
     **{f"tile.{name}": _exit
        for name in ("yield", "condition", "break", "continue", "leave", "return")},
-    f"{PREFIX}store": memory.store, f"{PREFIX}accumulate": memory.accumulate,
+    f"{PREFIX}store": memory.store, f"{PREFIX}scatter": memory.scatter,
+    f"{PREFIX}accumulate": memory.accumulate,
     f"{PREFIX}insert": memory.insert, f"{PREFIX}reduce": reductions.reduce,
     f"{PREFIX}scan": scans.scan, f"{PREFIX}dot": products.dot,
 }  # fmt: skip

@@ -132,21 +132,26 @@ def _gather(s: Lowering, op: Operation, index: Index) -> Value:
     view = s.scalar(op.operands[0])
     s.touched[s.root(view)] = None
     inside = _all_below(s, list(zip(index, extents, strict=True)))
-    dims = dims_of(op)
 
     def read() -> Value:
-        places: list[Value] = []
-        for axis, number in enumerate(numbers):
-            at = index[dims.index(axis)] if axis in dims else None
-            if is_tile(number):
-                assert at is not None
-                places.append(s.b.cast(element(s, number, (at,)), INDEX))
-            else:
-                start = s.scalar(number)
-                places.append(start if at is None else s.add(start, at))
-        return s.b.load(view, places, "guarded")
+        return s.b.load(view, row_index(s, op, numbers, index), "guarded")
 
     return guarded(s, inside, read, view_type(op.operands[0]).dtype)
+
+
+def row_index(s: Lowering, op: Operation, numbers: tuple[Value, ...], index: Index) -> list[Value]:
+    """The index into the array of a gather or scatter."""
+    dims = dims_of(op)
+    places: list[Value] = []
+    for axis, number in enumerate(numbers):
+        at = index[dims.index(axis)] if axis in dims else None
+        if is_tile(number):
+            assert at is not None
+            places.append(s.b.cast(element(s, number, (at,)), INDEX))
+        else:
+            start = s.scalar(number)
+            places.append(start if at is None else s.add(start, at))
+    return places
 
 
 def view_index(s: Lowering, op: Operation, starts: tuple[Value, ...], index: Index) -> list[Value]:

@@ -21,6 +21,7 @@ from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.placement import Placement
 from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
+from tessera_lang.opt.schedule.accesses import WRITES
 from tessera_lang.opt.tile import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
@@ -29,8 +30,8 @@ from tessera_lang.types.shape import Dim, dim_op
 
 _LANES = 256  # of a group on a GPU
 _MOST_AXES = 3
-_WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
-           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
+_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas",
+           "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.schedule_to_lanes.elements import element, view_index
+from tessera_lang.lower.schedule_to_lanes.elements import element, row_index, view_index
 from tessera_lang.lower.schedule_to_lanes.nests import first_lane, nest, phase
 from tessera_lang.lower.schedule_to_lanes.source import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering, view_type
@@ -14,6 +14,21 @@ from tessera_lang.lower.schedule_to_lanes.tiles import destination, sources_of, 
 def store(s: Lowering, op: Operation) -> None:
     """Every element of the extent into the array."""
     _write(s, op, "")
+
+
+def scatter(s: Lowering, op: Operation) -> None:
+    """Every element of the extent whose row there is."""
+    value, view = op.operands[0], s.scalar(op.operands[1])
+    sizes = tile_type(value).sizes
+    numbers = op.operands[2:]
+    starts, extents = numbers[: len(numbers) - len(sizes)], numbers[len(numbers) - len(sizes) :]
+    dtype = view_type(op.operands[1]).dtype
+
+    def one(index: Index) -> None:
+        places = row_index(s, op, starts, index)
+        s.b.store(s.b.cast(element(s, value, index), dtype), view, places, "guarded")
+
+    phase(s, [s.root(view)], lambda: nest(s, sizes, _constants(s, extents), one))
 
 
 def accumulate(s: Lowering, op: Operation) -> None:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.source import Source, is_tile, tile_type
+from tessera_lang.opt.schedule.accesses import WRITES
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.
 _EVALUATE = frozenset(
-    (*(PREFIX + name for name in ("store", "accumulate", "reduce", "scan", "insert", "dot", "for")),
+    (*WRITES, *(PREFIX + name for name in ("reduce", "scan", "insert", "dot", "for")),
      *(f"tile.{name}" for name in ("for", "while", "yield", "condition", "break", "continue",
                                    "leave")))
 )  # fmt: skip
 _STORED = frozenset(PREFIX + name for name in ("reduce", "scan", "insert", "dot"))
-_WRITES = frozenset((f"{PREFIX}store", f"{PREFIX}accumulate", "tile.store", "tile.atomic",
-                     "tile.atomic_cas", "tile.atomic_store"))  # fmt: skip
+_WRITES = frozenset((*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas",
+                     "tile.atomic_store"))  # fmt: skip
 _READS = (f"{PREFIX}load", f"{PREFIX}gather")
 _FREE = (f"{PREFIX}full", f"{PREFIX}iota")
 # Operations whose element comes from another place of the operand.

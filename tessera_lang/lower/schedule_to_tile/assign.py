@@ -37,6 +37,7 @@ from tessera_lang.lower.schedule_to_tile.product import Product
 from tessera_lang.record import dataclass
 
 _PREFIX = "tessera.schedule."
+_ACCESSES = tuple(_PREFIX + name for name in ("load", "store", "gather", "scatter"))
 _LOOP_FACTOR = 8
 _SMALL = 2048  # bytes of a tile whose access is not worth a change of layout
 _SECTOR = 32
@@ -146,7 +147,7 @@ class Layouts:
                 continue
             for value in operation.results:
                 self._add(value)
-            if operation.name in (_PREFIX + "load", _PREFIX + "store", _PREFIX + "gather"):
+            if operation.name in _ACCESSES:
                 held = operation.results[0] if operation.results else operation.operands[0]
                 self._accesses[held].append(operation)
             self._relate(operation)
@@ -187,8 +188,8 @@ class Layouts:
                 self._broadcast(operation)
             case "dot":
                 self._edge(operation.operands[2], operation.result, operation)
-            case "gather":
-                self._gather(operation)
+            case "gather" | "scatter":
+                self._rows(operation)
             case "load" | "store" | "extract" | "full" | "iota" | "expand":
                 pass
             case "insert":
@@ -215,13 +216,14 @@ class Layouts:
         if is_tile(small):
             self._slices.append((self._weight(big, by), big, small, axis))
 
-    def _gather(self, operation: Operation) -> None:
-        """The numbers of a gather lie as the rows they are of."""
-        result, dims = operation.result, ints(operation, "dims")
+    def _rows(self, operation: Operation) -> None:
+        """The numbers of a gather or scatter lie as the rows they are of."""
+        *_, tile = (*operation.operands[:1], *operation.results)
+        dims = ints(operation, "dims")
         if len(dims) == 2:
-            for dim, value in enumerate(operation.operands[1:]):
+            for dim, value in enumerate(access_of(operation).starts):
                 if is_tile(value):
-                    self._slice(result, value, 1 - dims.index(dim), operation)
+                    self._slice(tile, value, 1 - dims.index(dim), operation)
 
     def _control(self, operation: Operation) -> None:
         loop = operation.name in (FOR, "tile.while")

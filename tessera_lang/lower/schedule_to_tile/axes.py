@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import lcm
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
-from tessera_lang.lower.schedule_to_tile.facts import FOR, axes_of, is_tile
+from tessera_lang.lower.schedule_to_tile.facts import FOR, access_of, axes_of, is_tile
 
 Axis = tuple[Value, int]
 
@@ -102,8 +102,8 @@ class Axes:
                     self._same(total, part)
             case "insert":
                 self._same(operation.operands[0], operation.result)
-            case "gather":
-                self._gather(operation)
+            case "gather" | "scatter":
+                self._rows(operation)
             case _:
                 for value in operation.operands:
                     if operation.results:
@@ -131,12 +131,13 @@ class Axes:
             self.unite((a, axis), (accumulator, axis))
             self.unite((b, axis), (accumulator, axis))
 
-    def _gather(self, operation: Operation) -> None:
+    def _rows(self, operation: Operation) -> None:
         dims = operation.attributes["dims"]
         assert isinstance(dims, tuple)
-        for dim, value in enumerate(operation.operands[1:]):
+        *_, tile = (*operation.operands[:1], *operation.results)
+        for dim, value in enumerate(access_of(operation).starts):
             if is_tile(value):
-                self.unite((value, 0), (operation.result, dims.index(dim)))
+                self.unite((value, 0), (tile, dims.index(dim)))
 
     def _control(self, operation: Operation) -> None:
         skipped = 3 * axes_of(operation) if operation.name == FOR else 0

@@ -218,7 +218,7 @@ def _write_lines(
     read = b.emit("tile.read_tile", (leaving.buffer, slot, zero, zero), (lines,)).result
     starts, extents = body.scalars(access.starts), body.scalars(access.extents)
     along = access.dims[1]
-    starts[along] = b.binary("add", starts[along], b.index(column))
+    starts[along] = b.binary("add", starts[along], b.index(column * access.steps[1]))
     rest = b.binary("max", b.binary("sub", extents[1], b.index(column)), zero)
     extents[1] = b.binary("min", rest, b.index(leaving.columns))
     attributes = {

@@ -17,12 +17,13 @@ from tessera_lang.lower.schedule_to_tile.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.facts import FOR, axes_of, strings
 from tessera_lang.lower.schedule_to_tile.multistage import is_grid
 from tessera_lang.lower.schedule_to_tile.places import places
+from tessera_lang.opt.schedule.accesses import WRITES
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 
-_WRITES = ("tessera.schedule.store", "tessera.schedule.accumulate", "tile.store", "tile.atomic",
-           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
+_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store",
+           "tile.assert", "tile.print")  # fmt: skip
 _GROUPS_PER_UNIT = 4
 
 

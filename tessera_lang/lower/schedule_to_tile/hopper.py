@@ -21,6 +21,7 @@ from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.lower.schedule_to_tile import epilogue
 from tessera_lang.lower.schedule_to_tile.assign import Layouts
 from tessera_lang.lower.schedule_to_tile.body import Body
+from tessera_lang.lower.schedule_to_tile.by_parts import work_by_parts
 from tessera_lang.lower.schedule_to_tile.chains import chains_of
 from tessera_lang.lower.schedule_to_tile.consumer import Consumer
 from tessera_lang.lower.schedule_to_tile.engine import Engine, Product
@@ -48,6 +49,7 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.grid import cluster_variables
+from tessera_lang.opt.schedule.legality import crowding
 from tessera_lang.opt.schedule.pipeline import one_stage_less
 from tessera_lang.opt.schedule.rings import rings_of, tile_bytes
 from tessera_lang.opt.schedule.slices import depends_on
@@ -58,8 +60,8 @@ from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import Dim, dim_op
 
 _GROUP = 4  # warps of a warp group
-_WRITES = ("tile.store", "tessera.schedule.store", "tile.atomic", "tile.atomic_cas",
-           "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
+_WRITES = ("tile.store", "tessera.schedule.store", "tessera.schedule.scatter", "tile.atomic",
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 _BYTES_DEEP = 32  # of the contraction, one instruction
 
 
@@ -328,7 +330,31 @@ class _Lowering:
         if self.cluster.size > 1:
             attributes["cluster"] = (self.cluster.size,)
         whole = Operation("tile.kernel", (), (), attributes, (body,), kernel.span)
-        return Program("tile", (whole,)), self._plan(lanes)
+        return Program("tile", (self._by_parts(whole, region),)), self._plan(lanes)
+
+    def _by_parts(self, whole: Operation, region: Region) -> Operation:
+        """The kernel with work on results at their parts, as far as lanes have room for it."""
+        written, best, least = self._written(region), whole, 0
+        for ahead in (True, False):
+            made = work_by_parts(whole, written, ahead)
+            if made is whole:
+                break
+            over = crowding(made, self.threaded.kernel)[0]
+            if over == 0:
+                return made
+            least = least or crowding(whole, self.threaded.kernel)[0]
+            if over < least:
+                best, least = made, over
+        return best
+
+    def _written(self, region: Region) -> frozenset[Value]:
+        """The pointers of the arrays that the kernel does not only read."""
+        views = {v: o.operands[0] for v, o in self.schedule.definitions.items()
+                 if o.name == "tile.view"}  # fmt: skip
+        used = {views[v] for o in self.threaded.kernel.walk() if o.name not in (LOAD, GATHER)
+                for v in o.operands if v in views}  # fmt: skip
+        own = self.threaded.kernel.regions[0].arguments
+        return frozenset(made for v, made in zip(own, region.arguments, strict=True) if v in used)
 
     def _plan(self, lanes: int) -> LaunchPlan:
         size = self.cluster.size

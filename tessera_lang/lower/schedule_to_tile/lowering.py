@@ -211,10 +211,11 @@ def warps_of(kernel: Operation) -> int:
 
 def _too_much(kernel: Operation, total: int, machine: Machine, table: list[Taken]) -> Diagnostic:
     rows = tuple(f"`{row.name}`: {row.bytes} bytes, {row.what}" for row in table)
+    padded = "`padding`, " if kernel.attributes.get("padding") else ""
     return Diagnostic(
         "T0740",
         f"the schedule takes {total} bytes of shared memory, and {machine.arch} has "
         f"{machine.shared_limit} for a group",
         kernel.span, notes=rows,
-        helps=("lower `schedule.pipeline_stages` or the sizes of `schedule.tile`",),
+        helps=(f"lower {padded}`schedule.pipeline_stages` or the sizes of `schedule.tile`",),
     )  # fmt: skip

@@ -18,10 +18,11 @@ from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.lower.schedule_to_tile.body import Body
 from tessera_lang.lower.schedule_to_tile.facts import FOR, Facts, access_of, axes_of
 from tessera_lang.lower.schedule_to_tile.staging import Staged, Staging
+from tessera_lang.opt.schedule.rings import PLAIN_STAGES
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, DType
 
-_DEPTH, _PLAIN_DEPTH = 3, 2
+_DEPTH = 3
 _MOST_DEPTH = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
 
 
@@ -135,7 +136,7 @@ class Multistage:
         for one in ahead.copies:
             one.stages = ahead.stages
         for one in ahead.fetches:
-            one.stages = _PLAIN_DEPTH
+            one.stages = PLAIN_STAGES
 
     def innermost(
         self, bounds: tuple[Value, Value, Value], carried: Sequence[Value],

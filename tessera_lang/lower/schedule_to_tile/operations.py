@@ -13,7 +13,7 @@ from tessera_lang.analysis.layouts import canonical, reduce_scratch, scan_scratc
 from tessera_lang.ir.core import IRType, Operation, TileType, Value, ViewType
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.facts import access_of, ints, is_tile
+from tessera_lang.lower.schedule_to_tile.facts import Access, access_of, ints, is_tile
 from tessera_lang.lower.schedule_to_tile.lowered import Lowered
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, I32, DType, integer_range
@@ -367,18 +367,32 @@ def _inside(body: Lowered, part: Value, old: Value, extents: Sequence[Value]) ->
 def _gather(body: Lowered, operation: Operation) -> None:
     access = access_of(operation)
     t = body.layouts.type_of(operation.result)
+    body.read(access.view, operation)
+    operands = _rows(body, access, t)
+    made = body.builder.emit("tile.gather_tile", operands, (t,), {"dims": access.dims})
+    body.bind(operation.result, made.result)
+
+
+def _scatter(body: Lowered, operation: Operation) -> None:
+    access = access_of(operation)
+    tile = body.demand(operation.operands[0], body.layouts.memory_layout(operation))
+    assert isinstance(tile.type, TileType)
+    operands = _rows(body, access, tile.type)
+    body.write(access.view, operation)
+    body.builder.emit("tile.scatter_tile", (tile, *operands), (), {"dims": access.dims})
+
+
+def _rows(body: Lowered, access: Access, t: TileType) -> list[Value]:
+    """View, starts and extents of a gather or scatter; numbers lie as the rows they are of."""
     assert t.layout is not None
     operands = [body.scalar(access.view)]
-    body.read(access.view, operation)
     for axis, start in enumerate(access.starts):
         if not is_tile(start):
             operands.append(body.scalar(start))
             continue
         along = _only(t.layout, len(t.shape), access.dims.index(axis))
         operands.append(body.demand(start, along))
-    operands += body.scalars(access.extents)
-    made = body.builder.emit("tile.gather_tile", operands, (t,), {"dims": access.dims})
-    body.bind(operation.result, made.result)
+    return [*operands, *body.scalars(access.extents)]
 
 
 def _only(layout: RegisterLayout, rank: int, axis: int) -> RegisterLayout:
@@ -399,6 +413,6 @@ def _accumulate(body: Lowered, operation: Operation) -> None:
 _BY_NAME = {
     "full": _full, "iota": _iota, "prefetch": _pass, "mask": _mask, "reduce": _reduce,
     "scan": _scan, "expand": _expand, "broadcast": _broadcast, "transpose": _transpose,
-    "extract": _extract, "insert": _insert, "gather": _gather, "parameter": _parameter,
-    "accumulate": _accumulate,
+    "extract": _extract, "insert": _insert, "gather": _gather, "scatter": _scatter,
+    "parameter": _parameter, "accumulate": _accumulate,
 }  # fmt: skip

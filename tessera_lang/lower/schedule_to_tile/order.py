@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Value, ViewType
 from tessera_lang.lower.schedule_to_tile.facts import Facts
 
 _READS = ("tessera.schedule.load", "tessera.schedule.gather", "tile.load")
-_WRITES = ("tessera.schedule.store", "tile.store", "tile.atomic")
+_WRITES = ("tessera.schedule.store", "tessera.schedule.scatter", "tile.store", "tile.atomic")
 
 
 Places = dict[Value, set[Hashable]]

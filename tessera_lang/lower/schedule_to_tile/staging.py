@@ -23,6 +23,7 @@ from tessera_lang.lower.schedule_to_tile.operands import (
     operand_of,
     products_of,
 )
+from tessera_lang.opt.schedule.accesses import WRITES
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.machine import Machine
 
@@ -142,7 +143,7 @@ class Staging:
         made = self.facts.operation(view)
         pointer = made.operands[0] if made is not None and made.operands else view
         for operation in self.facts.kernel.walk():
-            if operation.name not in ("tessera.schedule.store", "tile.store", "tile.atomic"):
+            if operation.name not in (*WRITES, "tile.store", "tile.atomic"):
                 continue
             for value in operation.operands:
                 source = self.facts.operation(value)

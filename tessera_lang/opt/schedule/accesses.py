@@ -17,6 +17,8 @@ from tessera_lang.record import dataclass, field
 
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
+SCATTER = PREFIX + "scatter"
+WRITES = (STORE, SCATTER, ACCUMULATE)
 _FAR = 1 << 62  # no index is further from 0
 
 
@@ -33,7 +35,12 @@ class Access:
 
     @property
     def writes(self) -> bool:
-        return self.operation.name in (STORE, ACCUMULATE)
+        return self.operation.name in WRITES
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What is touched of the array."""
+        return self.starts, self.sizes, self.steps
 
     @property
     def kind(self) -> str:
@@ -58,7 +65,7 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
         case _ if operation.name in (LOAD, GATHER):
             view, *numbers = operation.operands
             tile = operation.result.type
-        case _ if operation.name in (STORE, ACCUMULATE):
+        case _ if operation.name in WRITES:
             value, view, *numbers = operation.operands
             tile = value.type
         case _:
@@ -105,8 +112,14 @@ class Nest:
     shared: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
     names: dict[str, Linear] = field(default_factory=dict[str, Linear])
     inside: frozenset[Value] = frozenset()
+    loops: tuple[Operation, ...] = ()
+    proved: dict[tuple[object, ...], bool] = field(default_factory=dict["tuple[object, ...]", bool])
 
     def __post_init__(self) -> None:
+        self.loops = (
+            self.loop,
+            *(o for o in self.loop.walk() if o.name == FOR and o is not self.loop),
+        )
         found: set[Value] = set()
         for region in self.loop.regions:
             found.update(region.arguments)
@@ -166,10 +179,8 @@ class Nest:
     def _begin(self) -> tuple[_Side, _Side]:
         sides = _Side(), _Side()
         for side in sides:
-            self._bounds(self.loop, side)
-            for o in self.loop.walk():
-                if o.name == FOR and o is not self.loop:
-                    self._bounds(o, side)
+            for loop in self.loops:
+                self._bounds(loop, side)
         return sides
 
     def _bounds(self, loop: Operation, side: _Side) -> None:
@@ -187,10 +198,18 @@ class Nest:
         along ``axis``, whatever the other variables are."""
         if a.array is not b.array:
             return True
-        return self._apart(axis, a, b) and (a is b or self._apart(axis, b, a))
+        return self._apart(axis, a, b) and (a.place == b.place or self._apart(axis, b, a))
 
     def _apart(self, axis: int, later: Access, earlier: Access) -> bool:
-        """The same where the iteration of ``later`` is the one further along the axis."""
+        """The same where the iteration of ``later`` is the one further along the axis; many
+        accesses of a long body are of the same places."""
+        key = (axis, later.place, earlier.place)
+        found = self.proved.get(key)
+        if found is None:
+            found = self.proved[key] = self._are_apart(axis, later, earlier)
+        return found
+
+    def _are_apart(self, axis: int, later: Access, earlier: Access) -> bool:
         mark = len(self.known.facts)
         x, y = self._begin()
         count = len(cast("tuple[str, ...]", self.loop.attributes["axes"]))
@@ -206,6 +225,15 @@ class Nest:
             )
         finally:
             del self.known.facts[mark:]
+
+    def elsewhere(self, a: Access, b: Access) -> bool:
+        """Whether two accesses whose places are the same in all iterations touch other elements."""
+        if a.array is not b.array:
+            return True
+        x, _ = self._begin()
+        return any(
+            self._beyond(a, b, d, x, x) or self._beyond(b, a, d, x, x) for d in range(len(a.starts))
+        )
 
     def _beyond(self, a: Access, b: Access, dim: int, x: _Side, y: _Side) -> bool:
         """Whether ``a`` begins behind the end of ``b`` along an axis of the array."""

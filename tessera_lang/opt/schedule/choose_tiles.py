@@ -8,6 +8,7 @@ launch. Afterwards no size is a name.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
@@ -56,6 +57,9 @@ _WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
 """Elements along an axis: of an array of one, of rows (so that what a column needs is read once
 for several of them), of a square."""
 
+_MOST_COMBINATIONS = 5000
+"""Sizes of tiles that are compared, unless there are more of them that have nothing in common."""
+
 _RELIEF = (8, 5, 3)
 """Eighths of the registers that products may take, by how often they were too many."""
 
@@ -94,7 +98,7 @@ def _by_loops(kernel: Operation, context: Context) -> Operation:
     if not found or any(shape[: len(said)] == said for shape in (*found, *turned)):
         return kernel
     actual = tuple(n for n in found[0][: len(said)] if isinstance(n, int))
-    reason = f"the steps and slices of the kernel say {actual}"
+    reason = f"the steps and slices of the kernel say {actual[0] if len(actual) == 1 else actual}"
     return overruled(kernel, "tile", actual, context, reason)
 
 
@@ -159,23 +163,38 @@ def _best(
         return _element_wise(facts, names, said, machine)
     parts = _parts(facts)
     bits = max(element_bits(d) for d in facts.dots)
-    options = [
-        (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
+    options = {
+        n: (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
         for n in names
-    ]
+    }
     splits = sums_of(facts).loop is not None
     best: tuple[float, dict[str, int]] | None = None
-    for combination in itertools.product(*options):
-        sizes = dict(zip(names, combination, strict=True))
-        if best is not None and not _fits(facts, sizes, machine, most):
+    for sizes in _combinations(options, parts):
+        fits = _fits(facts, sizes, machine, most)
+        if not fits and best is not None:
             continue
-        price = price_of(facts, sizes, machine, splits)
-        if not _fits(facts, sizes, machine, most):
-            price += 1e18  # what the user said may not fit: refused later, with the reason
+        # What the user said may not fit: refused later, with the reason.
+        price = price_of(facts, sizes, machine, splits) + (0 if fits else 1e18)
         if best is None or price < best[0]:
             best = (price, sizes)
     assert best is not None
     return best[1]
+
+
+def _combinations(
+    options: Mapping[str, tuple[int, ...]], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[dict[str, int]]:
+    """The choices of a number for each size. Where they are many, sizes that are the same to the
+    products, and may be the same, are one choice: with each product there were more by a factor."""
+    together = {name: name for name in options}
+    if math.prod(map(len, options.values())) > _MOST_COMBINATIONS:
+        first: dict[object, str] = {}
+        for name, choices in options.items():
+            together[name] = first.setdefault((parts.get(name), choices), name)
+    chosen = tuple(dict.fromkeys(together.values()))
+    for combination in itertools.product(*(options[n] for n in chosen)):
+        sizes = dict(zip(chosen, combination, strict=True))
+        yield {name: sizes[other] for name, other in together.items()}
 
 
 def _parts(facts: Facts) -> dict[str, tuple[str, ...]]:

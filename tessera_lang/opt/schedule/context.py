@@ -85,8 +85,8 @@ def overruled(
 ) -> Operation:
     """The kernel with another value than the user said, which is reported with the reason."""
     said = kernel.attributes.get(name)
-    context.note("T0742", f"`schedule.{name}({_shown(said)})` is not honoured: {reason}",
-                 kernel.span)  # fmt: skip
+    text = f"padding={said}" if name == "padding" else f"schedule.{name}({_shown(said)})"
+    context.note("T0742", f"`{text}` is not honoured: {reason}", kernel.span)
     attributes, origins = dict(kernel.attributes), origins_of(kernel)
     attributes[name] = value
     origins[name] = LEGALITY
@@ -95,7 +95,9 @@ def overruled(
 
 
 def _shown(value: Attribute | None) -> str:
-    return str(value) if not isinstance(value, tuple) else f"({', '.join(map(str, value))})"
+    if not isinstance(value, tuple):
+        return str(value)
+    return str(value[0]) if len(value) == 1 else f"({', '.join(map(str, value))})"
 
 
 def with_kernel(program: Program, kernel: Operation) -> Program:

@@ -113,7 +113,7 @@ def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) 
     if any(isinstance(v.type, TileType) for v in access.starts):
         return f"the rows of `{what}` are taken one by one"
     if any(s != 1 for s in access.steps):
-        return f"the tile of `{what}` takes every {max(access.steps)}th element"
+        return f"the tile of `{what}` takes one element of {max(access.steps)}"
     if axis < 0:
         return f"the elements of `{what}` are not contiguous along an axis of the tile"
     if len(tile.shape) < 2:

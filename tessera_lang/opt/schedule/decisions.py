@@ -13,6 +13,7 @@ from tessera_lang.opt.schedule.ahead import read_ahead
 from tessera_lang.opt.schedule.choose_tiles import choose_tiles
 from tessera_lang.opt.schedule.context import Context, Decide
 from tessera_lang.opt.schedule.early import load_early
+from tessera_lang.opt.schedule.expand_late import expand_late
 from tessera_lang.opt.schedule.grid import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.in_vain import settle_staging
 from tessera_lang.opt.schedule.legality import check_fit
@@ -39,8 +40,11 @@ from tessera_lang.target.machine import Machine
 
 
 def normalise(program: Program, context: Context) -> Program:
-    """Stacks as one matrix after the other, groups apart from loops; on a CPU neither matters."""
-    return program if context.machine.target == "cpu" else separate(squeeze(narrow(program)))
+    """Stacks as one matrix after the other, groups apart from loops, work on rows before they are
+    stretched; on a CPU none of it matters."""
+    if context.machine.target == "cpu":
+        return program
+    return expand_late(separate(squeeze(narrow(program))))
 
 
 _DECISIONS: tuple[Decide, ...] = (

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.accesses import WRITES
 from tessera_lang.opt.schedule.facts import (
     DOT,
     GATHER,
@@ -25,7 +26,7 @@ from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.record import dataclass
 
 _CHANGES = ("tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store", "tile.print",
-            "tile.fence", PREFIX + "store", PREFIX + "accumulate")  # fmt: skip
+            "tile.fence", *WRITES)  # fmt: skip
 _EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
 _MOVED = (LOAD, GATHER, PREFETCH, TRANSPOSE, PREFIX + "expand", PREFIX + "broadcast")
 _MADE = (PREFIX + "full", PREFIX + "iota")

@@ -14,7 +14,7 @@ from tessera_lang.record import dataclass, field
 
 KERNEL, FOR, LOAD, STORE, DOT = (PREFIX + n for n in ("kernel", "for", "load", "store", "dot"))
 PREFETCH, TRANSPOSE, PARAMETER = (PREFIX + n for n in ("prefetch", "transpose", "parameter"))
-MASK, GATHER = PREFIX + "mask", PREFIX + "gather"
+MASK, GATHER, SCATTER = PREFIX + "mask", PREFIX + "gather", PREFIX + "scatter"
 LOOPS = (FOR, "tile.for", "tile.while")
 
 
@@ -178,7 +178,7 @@ def _walk(region: Region, inside: tuple[Operation, ...], facts: Facts) -> None:
             facts.reads.append(read)
             if operation.name == LOAD:
                 facts.loads.append(read)
-        elif operation.name in (STORE, PREFIX + "accumulate"):
+        elif operation.name in (STORE, SCATTER, PREFIX + "accumulate"):
             facts.stores.append((operation, around))
         elif operation.name in LOOPS:
             facts.loops.append((operation, around))

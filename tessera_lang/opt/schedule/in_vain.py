@@ -7,10 +7,16 @@ swizzle serves than the one that was said. Must not know who moves tiles.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program
-from tessera_lang.opt.schedule.context import Context, overruled, said_by_user, with_kernel
+from tessera_lang.opt.schedule.context import (
+    Context,
+    overruled,
+    said_by_user,
+    with_attributes,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.copies import access_of, contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.facts import FOR, Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.rings import is_staged
+from tessera_lang.opt.schedule.rings import PLAIN_STAGES, is_staged
 
 _OF_STAGED: dict[str, Attribute] = {
     "use_shared_memory": False, "async_copy": False, "pipeline_stages": 1, "swizzle": 0,
@@ -34,6 +40,7 @@ def settle_staging(program: Program, context: Context) -> Program:
         kernel = _padded(kernel, facts, context)
         if said_by_user(kernel, "swizzle"):
             kernel = _swizzled(kernel, facts, context)
+        kernel = _by_lanes(kernel, facts, context)
     if "roles" in kernel.attributes and said_by_user(kernel, "vectorize"):
         context.note("T0742", f"`schedule.vectorize({kernel.attributes['vectorize']})` is not"
                      " honoured: the copy engine moves the tiles", kernel.span)  # fmt: skip
@@ -42,6 +49,20 @@ def settle_staging(program: Program, context: Context) -> Program:
             reason = f"`schedule.pipeline` has nothing to do: {_NONE} under it"
             context.note("T0742", reason, loop.span)
     return with_kernel(program, kernel)
+
+
+def _by_lanes(kernel: Operation, facts: Facts, context: Context) -> Operation:
+    """Lanes that copy tiles themselves write one place while they read the other."""
+    said = kernel.attributes.get("pipeline_stages")
+    staged = [x for x in facts.reads if is_staged(x) and x.loop is not None]
+    plain = bool(staged) and all(x.operation.attributes.get("copy") == "plain" for x in staged)
+    if not plain or not said_by_user(kernel, "pipeline_stages") or not isinstance(said, int):
+        return kernel
+    if said <= PLAIN_STAGES or "roles" in kernel.attributes:
+        return kernel
+    reason = f"tiles that lanes copy themselves have {PLAIN_STAGES} places"
+    kernel = overruled(kernel, "pipeline_stages", PLAIN_STAGES, context, reason)
+    return with_attributes(kernel, {x.operation: {"stages": PLAIN_STAGES} for x in staged})
 
 
 def _padded(kernel: Operation, facts: Facts, context: Context) -> Operation:

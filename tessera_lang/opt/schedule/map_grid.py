@@ -1,40 +1,29 @@
 """Which loops become the grid: axes whose iterations are proved independent.
 
-Owns the order of the steps: perfect nests are joined, neighbouring nests fused where that is
-safe, axes proved and moved outwards. ``accesses.py`` proves; ``privatize.py`` takes the sums
-out. Must not know a machine.
+Owns the order of the steps: perfect nests are joined, turned where they sum, neighbouring nests
+fused where that is safe, axes proved and moved outwards. ``independence.py`` judges an axis;
+``privatize.py`` takes the sums out. Must not know a machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.accesses import (
-    ACCUMULATE,
     FOR,
+    SCATTER,
     Access,
-    Nest,
     accesses_in,
     arrays_of,
     definitions_of,
 )
-from tessera_lang.opt.schedule.copies import is_result
-from tessera_lang.opt.schedule.nests import fused, joined, split, sunk
+from tessera_lang.opt.schedule.independence import Verdict, array_name, verdicts
+from tessera_lang.opt.schedule.nests import fused, joined, split
 from tessera_lang.opt.schedule.sink import sink_conditions
-from tessera_lang.record import dataclass, replace
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found of an axis: ``grid``, or why not; ``pair`` are accesses that may meet."""
-
-    name: str
-    grid: bool
-    reason: str = ""
-    pair: tuple[Access, Access] | None = None
+from tessera_lang.opt.schedule.turn import Turning
+from tessera_lang.record import replace
 
 
 def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
@@ -45,14 +34,15 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
     arrays = arrays_of(kernel)
     at = _candidate(region, arrays)
     definitions = definitions_of(kernel)
+    turning = Turning(definitions, arrays)
     operations: list[Operation] = []
     for i, o in enumerate(region.operations):
         if i == at:
-            operations.extend(_mapped(o, definitions, arrays, remarks))
+            operations.append(_mapped(o, turning, remarks))
         else:
             if at is None and o.name == FOR and _writes(o, arrays):
                 remarks.extend(_warnings(o, verdicts(o, definitions, arrays)))
-            operations.append(_in_order(o))
+            operations.extend(turning.inside(o))
     made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
     return replace(program, operations=(made,))
 
@@ -64,19 +54,10 @@ def arranged(kernel: Operation) -> Operation:
 
 
 def _turned(kernel: Operation) -> Operation:
-    """The kernel whose sums over loops around parts of their place are loops in each part: the
-    parts are independent, the terms of a sum are not."""
-    arrays, definitions = arrays_of(kernel), definitions_of(kernel)
     region = kernel.regions[0]
-    out: list[Operation] = []
-    for o in region.operations:
-        made = sunk(o, arrays)
-        if made is None or any(v.grid for v in verdicts(o, definitions, arrays)):
-            out.append(o)
-            continue
-        found = verdicts(made, {**definitions, **definitions_of(made)}, arrays)
-        out.append(made if any(v.grid for v in found) else o)
-    return replace(kernel, regions=(Region(region.arguments, tuple(out)),))
+    turning = Turning(definitions_of(kernel), arrays_of(kernel))
+    operations = tuple(x for o in region.operations for x in turning.turned(o))
+    return replace(kernel, regions=(Region(region.arguments, operations),))
 
 
 # --- which loop --------------------------------------------------------------------------------
@@ -100,21 +81,6 @@ def _candidate(region: Region, arrays: Mapping[Value, Value]) -> int | None:
         if i != writing[0] and any(a.array is w for a in accesses_in(o, arrays) for w in written):
             return None
     return writing[0]
-
-
-def _in_order(o: Operation) -> Operation:
-    """The operation with every open axis of loops in it run in order."""
-    regions = tuple(
-        Region(r.arguments, tuple(_in_order(inner) for inner in r.operations)) for r in o.regions
-    )
-    attributes = o.attributes
-    if o.name == FOR:
-        mapping = cast("tuple[str, ...]", attributes["mapping"])
-        made = tuple("loop" if m == "open" else m for m in mapping)
-        attributes = {**attributes, "mapping": made}
-    elif not o.regions:
-        return o
-    return replace(o, regions=regions, attributes=attributes)
 
 
 def _joined(region: Region) -> Region:
@@ -159,69 +125,20 @@ def _fused_pair(
     return [*operations[:i], *between, made, *operations[j + 1 :]]
 
 
-# --- what is independent -------------------------------------------------------------------------
-
-
-def verdicts(
-    loop: Operation, definitions: Mapping[Value, Operation], arrays: Mapping[Value, Value]
-) -> list[Verdict]:
-    """For each axis of a loop whether its iterations are independent."""
-    names = cast("tuple[str, ...]", loop.attributes["axes"])
-    promised = cast("tuple[str, ...]", loop.attributes.get("independent", ()))
-    if loop.results:
-        return [Verdict(n, False, "an iteration takes a value from the one before") for n in names]
-    accesses = accesses_in(loop, arrays)
-    pairs = [
-        (a, b)
-        for i, a in enumerate(accesses)
-        for b in accesses[i:]
-        if a.array is b.array and (a.writes or b.writes)
-    ]
-    nest = Nest(loop, definitions)
-    return [_verdict(nest, axis, name, name in promised, pairs) for axis, name in enumerate(names)]
-
-
-def _verdict(
-    nest: Nest, axis: int, name: str, promised: bool, pairs: Sequence[tuple[Access, Access]]
-) -> Verdict:
-    summed = False
-    for a, b in pairs:
-        if nest.disjoint(axis, a, b):
-            continue
-        if a.operation.name == b.operation.name == ACCUMULATE and a.kind == b.kind:
-            summed = True
-            continue
-        if not promised:
-            what = f"`{_array_name(a)}` may be {a.verb} and {b.verb} in two of its iterations"
-            if a is b:
-                what = f"two of its iterations may write the same elements of `{_array_name(a)}`"
-            return Verdict(name, False, what, (a, b))
-    if summed:
-        return Verdict(name, False, f"a sum over {name}")
-    return Verdict(name, True)
-
-
-def _array_name(access: Access) -> str:
-    name = access.array.name
-    return "return" if is_result(name) else name or "an array"
-
-
 # --- the new nest --------------------------------------------------------------------------------
 
 
-def _mapped(
-    loop: Operation, definitions: Mapping[Value, Operation], arrays: Mapping[Value, Value],
-    remarks: list[Diagnostic],
-) -> list[Operation]:  # fmt: skip
+def _mapped(loop: Operation, turning: Turning, remarks: list[Diagnostic]) -> Operation:
     """The loop as a grid of the independent axes around loops over the others."""
-    found = verdicts(loop, definitions, arrays)
+    found = verdicts(loop, turning.definitions, turning.arrays)
     remarks.extend(_warnings(loop, found))
     grid = [i for i, v in enumerate(found) if v.grid]
     rest = [i for i, v in enumerate(found) if not v.grid]
     reasons = {i: found[i].reason for i in rest}
-    inner = _in_order(loop)
-    body = Region(inner.regions[0].arguments, inner.regions[0].operations)
-    return [split(replace(loop, regions=(body,)), grid, rest, reasons)]
+    (region,) = loop.regions
+    inner = (x for o in region.operations for x in turning.inside(o))
+    body = Region(region.arguments, tuple(inner))
+    return split(replace(loop, regions=(body,)), grid, rest, reasons)
 
 
 def _warnings(loop: Operation, found: Sequence[Verdict]) -> list[Diagnostic]:
@@ -233,8 +150,10 @@ def _warnings(loop: Operation, found: Sequence[Verdict]) -> list[Diagnostic]:
 def _warning(loop: Operation, v: Verdict) -> Diagnostic:
     assert v.pair is not None
     a, b = v.pair
+    chosen = any(x.operation.name == SCATTER for x in v.pair)
+    whose = "no row is written in two of them" if chosen else "its iterations are independent"
     labels = [
-        Label(x.operation.span, f"`{_array_name(x)}` is {x.verb} here")
+        Label(x.operation.span, f"`{array_name(x)}` is {x.verb} here")
         for x in ((a,) if a is b else (a, b))
         if x.operation.span is not None
     ]
@@ -246,9 +165,14 @@ def _warning(loop: Operation, v: Verdict) -> Diagnostic:
         severity="warning",
         labels=tuple(labels),
         notes=(_missing(v),),
-        helps=(f'if its iterations are independent, say so: `independent=("{v.name}",)`',),
+        helps=(f"if {whose}, say so: `{_promise(v, chosen)}`",),
         certainty="estimated",
     )
+
+
+def _promise(v: Verdict, chosen: bool) -> str:
+    said = f'independent=("{v.name}",)'
+    return f"for {v.name} in op.tile_range(n, step=64, {said}):" if chosen else said
 
 
 def _missing(v: Verdict) -> str:

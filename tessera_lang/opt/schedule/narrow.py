@@ -96,7 +96,7 @@ class _Class:
         if name == "iota":
             return self.axis_of(o.result) != o.attributes["axis"]
         if name not in _ACCESSES:
-            return name != "gather"
+            return name not in ("gather", "scatter")
         at, _ = self.access(o)
         start = o.operands[at]
         if self.variable is None:

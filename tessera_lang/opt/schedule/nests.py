@@ -76,12 +76,12 @@ def sunk(outer: Operation, arrays: Mapping[Value, Value]) -> Operation | None:
     own.update(outer.regions[0].arguments)
     written = {a.array for a in accesses_in(inner, arrays) if a.writes}
     read = {a.array for x in rest for a in accesses_in(x, arrays)}
-    if own.intersection(inner.operands) or written & read or not all(map(_is_quiet, rest)):
+    if own.intersection(inner.operands) or written & read or not all(map(is_quiet, rest)):
         return None
     return joined(_one_loop(outer, inner, rest))
 
 
-def _is_quiet(o: Operation) -> bool:
+def is_quiet(o: Operation) -> bool:
     """Whether an operation may be done again, and what stands behind it may stand in front."""
     return o.name == "tile.load" or is_silent(o)
 

@@ -137,13 +137,14 @@ class _Growing(Axes):
 
     def _relate(self, operation: Operation) -> None:
         match operation.name.removeprefix(PREFIX):
-            case "gather":
-                view, *rest = operation.operands
+            case "gather" | "scatter":
+                tile = operation.results[0] if operation.results else operation.operands[0]
+                view, *rest = operation.operands[not operation.results :]
                 assert isinstance(view.type, ViewType)
                 dims = numbers(operation, "dims")
                 for axis, value in enumerate(rest[: len(view.type.shape)]):
                     if isinstance(value.type, TileType):
-                        self.unite((value, 0), (operation.result, dims.index(axis)))
+                        self.unite((value, 0), (tile, dims.index(axis)))
             case "extract" | "insert":
                 for value in (*operation.operands, *operation.results):
                     self._fixed += [(value, i) for i in range(_rank(value))]

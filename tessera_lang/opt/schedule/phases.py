@@ -20,13 +20,14 @@ from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.schedule.accesses import (
     ACCUMULATE,
     FOR,
-    STORE,
+    WRITES,
     accesses_in,
     arrays_of,
     definitions_of,
 )
+from tessera_lang.opt.schedule.independence import verdicts
 from tessera_lang.opt.schedule.kept import Launch, launches
-from tessera_lang.opt.schedule.map_grid import arranged, verdicts
+from tessera_lang.opt.schedule.map_grid import arranged
 from tessera_lang.opt.schedule.parts import in_parts, reduced_by
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
@@ -120,8 +121,7 @@ class _Body:
     def can_be_cut(self) -> bool:
         """Whether anything is spread, and all writes are of kinds that are known here."""
         return bool(self.spread) and not any(
-            _effect(o) in ("write", "update") and o.name not in (STORE, ACCUMULATE)
-            for o in self.kernel.walk()
+            _effect(o) in ("write", "update") and o.name not in WRITES for o in self.kernel.walk()
         )
 
     def in_order(self) -> list[Diagnostic]:

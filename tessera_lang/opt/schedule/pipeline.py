@@ -63,8 +63,11 @@ def _note_unfed(facts: Facts, context: Context) -> None:
         found = [fed[v] for v in (dot.a.value, dot.b.value) if v in fed]
         if dot.operation.attributes.get("unit") != "wgmma" or any(found):
             continue
+        one = facts.kernel.attributes.get("pipeline_stages") == 1
         why = (
-            "its factors are brought once" if found
+            "`schedule.pipeline_stages(1)` has one place for each tile"
+            if found and one and said_by_user(facts.kernel, "pipeline_stages")
+            else "its factors are brought once" if found
             else "both of its factors are computed here or loaded once"
         )  # fmt: skip
         context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)

@@ -21,6 +21,7 @@ from tessera_lang.opt.schedule.accesses import (
     FOR,
     LOAD,
     Access,
+    Nest,
     access_of,
     arrays_of,
     definitions_of,
@@ -107,11 +108,14 @@ class _Work:
             else:
                 group.append(o)
         touched = [a.array for a in others]
-        arrays = [self.arrays[g[0].operands[1]] for g in found]
+        places = [access_of(g[0], self.arrays) for g in found]
+        nest = Nest(loop, self.definitions)
         return [
             g
-            for g, array in zip(found, arrays, strict=True)
-            if not any(array is t for t in touched) and arrays.count(array) == 1
+            for g, place in zip(found, places, strict=True)
+            if place is not None
+            and not any(place.array is t for t in touched)
+            and all(p is place or (p is not None and nest.elsewhere(place, p)) for p in places)
         ]
 
     def _depends(self, value: Value, inside: frozenset[Value]) -> bool:
@@ -202,8 +206,11 @@ class _Work:
         for loop in around:
             if loop.attributes.get("mapping") and _all_grid(loop):
                 continue
-            variables = _own_variables(loop)
-            if not any(depends(v, variables, self.definitions) for v in _numbers(o)):
+            if any(
+                variable is None
+                or not any(depends(v, (variable,), self.definitions) for v in _numbers(o))
+                for variable in _own_variables(loop)
+            ):
                 name = view.name or "the array"
                 self.remarks.append(
                     Diagnostic(
@@ -215,7 +222,7 @@ class _Work:
                         labels=(Label(loop.span, "over this loop"),) if loop.span else (),
                         helps=(
                             "sum into a tile made by `op.zeros` in front of the loop, and store it"
-                            " behind the loop",
+                            " behind the loop; a loop over parts of the place goes outside of it",
                         ),
                     )
                 )
@@ -226,8 +233,11 @@ def _all_grid(loop: Operation) -> bool:
     return set(cast("tuple[str, ...]", loop.attributes["mapping"])) == {"grid"}
 
 
-def _own_variables(loop: Operation) -> tuple[Value, ...]:
-    return tuple(v for region in loop.regions for v in region.arguments)
+def _own_variables(loop: Operation) -> tuple[Value | None, ...]:
+    """The variables of a loop; None for one that has none."""
+    if loop.name != FOR:
+        return (None,)
+    return loop.regions[0].arguments[: len(cast("tuple[str, ...]", loop.attributes["axes"]))]
 
 
 def _numbers(o: Operation) -> tuple[Value, ...]:

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.opt.schedule.copies import access_of, array_name
-from tessera_lang.opt.schedule.facts import DOT, FOR, Facts, Load
+from tessera_lang.opt.schedule.facts import DOT, FOR, SCATTER, Facts, Load
 from tessera_lang.opt.schedule.units import through_shared
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 
 SLOT_BARRIERS = 16
 STORE_BUFFERS = 2
-_LINE = 128  # bytes of a line of a subtile
+PLAIN_STAGES = 2  # of tiles that go through registers: one is read while the next is written
+_LINES = (128,)  # bytes of a line of a subtile, the best first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,8 +157,8 @@ def subtile_columns(tile: TileType) -> int:
     """Columns of a subtile of a store: a line of 128 bytes; 0 where the tile has no such."""
     if len(tile.sizes) < 2:
         return 0
-    columns = _LINE // tile.dtype.bytes
-    return columns if tile.sizes[-1] % columns == 0 else 0
+    lines = (line // tile.dtype.bytes for line in _LINES)
+    return next((n for n in lines if tile.sizes[-1] % n == 0), 0)
 
 
 def shared_use(facts: Facts) -> list[SharedUse]:
@@ -174,14 +175,14 @@ def shared_use(facts: Facts) -> list[SharedUse]:
     columns = facts.kernel.attributes.get("subtile", 0)
     for store, _ in facts.stores:
         tile = access_of(store).tile
-        if not columns or tile in seen or not subtile_columns(tile):
+        if store.name == SCATTER or not columns or tile in seen or not subtile_columns(tile):
             continue
         seen.add(tile)
         rows, width = tile.sizes[-2], subtile_columns(tile)
         name = array_name(facts, store.operands[1])
         uses.append(
             SharedUse(f"stores to `{name}`: {STORE_BUFFERS} x {rows} x {width} {tile.dtype}",
-                      rows * _LINE, STORE_BUFFERS, store.span)
+                      rows * width * tile.dtype.bytes, STORE_BUFFERS, store.span)
         )  # fmt: skip
     slots = sum(r.stages for r in rings_of(facts))
     if slots:

@@ -118,7 +118,7 @@ class Axes:
                 pass
             case "gather":
                 self._kept.update((operation.result, i) for i in range(_rank(operation.result)))
-            case "extract" | "insert" | "scan":
+            case "extract" | "insert" | "scan" | "scatter":
                 for value in (*operation.operands, *operation.results):
                     self._kept.update((value, i) for i in range(_rank(value)))
             case "reduce":

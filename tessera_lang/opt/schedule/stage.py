@@ -58,6 +58,11 @@ def stage(program: Program, context: Context) -> Program:
         else:
             decisions[load.operation] = {"stage": "registers"}
     decisions.update(_gathers(facts, context))
+    if kernel.attributes.get("use_shared_memory") is False:
+        for load in (x for x in facts.loads if _is_second(x, facts)):
+            context.note("T0742", "`schedule.use_shared_memory(False)` is not honoured for the tile"
+                         f" of `{array_name(facts, load.view)}`: a second factor gets to the lanes"
+                         " of a matrix unit by shared memory", load.operation.span)  # fmt: skip
     return with_kernel(program, _without_padding(with_attributes(kernel, decisions), context))
 
 
@@ -87,7 +92,7 @@ def _pointer_of(facts: Facts, view: Value) -> Value:
 
 def _wants_shared(load: Load, facts: Facts) -> bool:
     if facts.kernel.attributes.get("use_shared_memory") is False:
-        return any(_reads(load, dot.b.load) for dot in facts.dots if _unit(dot.operation) != "fma")
+        return _is_second(load, facts)
     if _is_operand(load, facts):
         return True
     users = facts.users.get(load.operation.result, [])
@@ -141,6 +146,11 @@ def _is_operand(load: Load, facts: Facts) -> bool:
     return any(_reads(load, x.load) for dot in facts.dots for x in (dot.a, dot.b))
 
 
+def _is_second(load: Load, facts: Facts) -> bool:
+    """Whether a matrix unit takes a tile as a second factor."""
+    return any(_reads(load, dot.b.load) for dot in facts.dots if _unit(dot.operation) != "fma")
+
+
 def _reads(load: Load, operand: Load | None) -> bool:
     return operand is not None and operand.operation is load.operation
 
@@ -181,14 +191,18 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
 
 
 def _without_padding(kernel: Operation, context: Context) -> Operation:
-    """Padding of a buffer that the hardware swizzles has nothing to do."""
+    """Padding of a buffer that the hardware swizzles has nothing to do, nor has one that breaks
+    the pieces of a copy."""
     padding = kernel.attributes.get("padding")
     if not padding or not said_by_user(kernel, "padding"):
         return kernel
     staged = [o for o in kernel.walk() if o.attributes.get("stage") == "shared"]
     if not staged:
         return overruled(kernel, "padding", 0, context, "no tile is staged in shared memory")
-    if any(o.attributes.get("copy") in ("tma", "async") for o in staged):
+    assert isinstance(padding, int)
+    types = [o.result.type for o in staged if o.attributes.get("copy") in ("tma", "async")]
+    whole = all(isinstance(t, TileType) and padding * t.dtype.bytes % 16 == 0 for t in types)
+    if types and (context.machine.has("tma") or not whole):
         reason = "asynchronous copies need lines of 16 bytes, so a swizzle avoids the conflicts"
         return overruled(kernel, "padding", 0, context, reason)
     return kernel

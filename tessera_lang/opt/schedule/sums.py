@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
-from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.facts import DOT, FOR, LOOPS, STORE, Facts, numbers_or_names
+from tessera_lang.opt.schedule.accesses import WRITES
+from tessera_lang.opt.schedule.facts import DOT, FOR, LOOPS, Facts, numbers_or_names
 from tessera_lang.opt.schedule.nests import is_number
 from tessera_lang.opt.schedule.rings import is_staged
 from tessera_lang.record import dataclass, replace
 
-_WRITES = (STORE, PREFIX + "accumulate", "tile.store", "tile.atomic", "tile.atomic_cas",
-           "tile.atomic_store")  # fmt: skip
+_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store")
 _EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope", "tile.return")
 _DTYPES = ("f32", "f64", "i32", "i64")
 

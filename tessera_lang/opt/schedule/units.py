@@ -75,7 +75,7 @@ def mma_reason(dot: Dot) -> str:
 def wgmma_reason(dot: Dot, facts: Facts) -> str:
     """Why the asynchronous matrix unit cannot do a product that ``mma`` can."""
     if facts.kernel.attributes.get("use_shared_memory") is False:
-        return "`schedule.use_shared_memory(False)` keeps its operands out of shared memory"
+        return "`schedule.use_shared_memory(False)` keeps its first operand out of shared memory"
     a, _ = _dtypes(dot)
     m, n, k = (int(s) for s in dot.shape)
     if m % 64:

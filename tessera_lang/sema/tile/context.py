@@ -88,6 +88,10 @@ class Kernel:
     fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
     needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
     whole: dict[tuple[str, int], None] = field(default_factory=dict[tuple[str, int], None])
+    # Sizes of the last axes of whole arrays that are reduced, and that one element is stretched
+    # along: what is both has rows that are needed several times.
+    reduced: set[str] = field(default_factory=set[str])
+    stretched: set[str] = field(default_factory=set[str])
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     changed: bool = False
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
@@ -132,6 +136,7 @@ class TileContext(Context):
     products: int = 0
     ranks: list[int] = field(default_factory=list[int])
     returns_declared: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
+    returned: tuple[tuple[DType, tuple[Dim, ...]] | None, ...] | None = None  # at the first place
     branches: int = 0  # run-time branches around the statement
     told: tuple[Dim, ...] = ()  # at least 0, say the tests of those branches
     worth: Callable[[TileContext, ast.Expr], Dim] = lambda c, e: 0  # set with ``infer``
@@ -229,10 +234,6 @@ class TileContext(Context):
             if e is not None and (integer or (isinstance(term, Weak) and term.kind == "int")):
                 self.given[name] = self.worth(self, e)
         return tuple(self.given.items())
-
-    def name_symbol(self, name: str) -> object:
-        found = Context.name_symbol(self, name)
-        return found if found is not None else self.scope.bare_function(name)
 
 
 def variable_type(c: TileContext, v: Variable, term: Term) -> Term:

@@ -35,6 +35,8 @@ _NUMBERS: dict[str, tuple[Callable[[int], bool], str]] = {
     "padding": (lambda n: 0 <= n <= 1024, "a number of elements from 0 to 1024"),
 }
 
+_SHAPES = {"tile": "(128, 128)", "cluster": "(2, 1)"}  # for example
+
 
 def directive_name(c: TileContext, e: ast.Expr) -> str | None:
     """The directive that a call says, if it says one."""
@@ -99,9 +101,9 @@ def _checked(
 def _shape(c: TileContext, name: str, e: ast.Expr, value: object) -> tuple[int, ...] | None:
     items: tuple[object, ...] = value if isinstance(value, tuple) else (value,)  # type: ignore[assignment]
     sizes = tuple(v for v in items if isinstance(v, int) and not isinstance(v, bool) and v > 0)
-    if len(sizes) != len(items):
+    if not items or len(sizes) != len(items):
         c.report("T0610", f"`schedule.{name}` takes positive numbers known at compile time", e.span,
-                 helps=(f"write `schedule.{name}((128, 128))`",))  # fmt: skip
+                 helps=(f"write `schedule.{name}({_SHAPES[name]})`",))  # fmt: skip
         return None
     if name == "cluster" and (len(sizes) > 3 or prod(sizes) > MOST_CLUSTER):
         c.report("T0610", f"a cluster has at most 3 axes and {MOST_CLUSTER} groups", e.span)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.record import replace
 from tessera_lang.sema import expressions as lanes
 from tessera_lang.sema.context import text_of
@@ -270,7 +271,7 @@ def _attribute(c: TileContext, e: ast.Attribute) -> Term:
     close = did_you_mean(e.name, ("shape", "dtype", "ndim", "to", "T", "mT"))
     return c.report(
         "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
-        helps=(f"did you mean `{close}`?",) if close else (),
+        helps=helps_for_member(e.name, close),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tessera_lang.sema.tile.forms import (
     factors_of,
     form_of,
     items_of,
+    multiply,
     normal,
     number,
     scale,
@@ -47,6 +48,7 @@ class Facts:
     least: dict[str, int] = field(default_factory=dict[str, int])
     bound: dict[str, int] = field(default_factory=dict[str, int])
     fits: dict[Dim, None] = field(default_factory=dict[Dim, None])  # what is left from a start on
+    told: tuple[Dim, ...] = ()  # at least 0 while `equals_where` looks
     changed: bool = False
 
     # --- values ------------------------------------------------------------------------
@@ -97,13 +99,28 @@ class Facts:
         return self._holds(form_of(self.resolve(dim)), FUEL)
 
     def follows(self, dim: Dim, told: Dim) -> bool:
-        """Whether a number is never negative where another one is not: of this all multiples of
-        what divides its parts are at least 0, and it is one of them plus less than that."""
-        form = form_of(self.resolve(told))
-        by = self._divisor(replace(form, constant=0))
+        """Whether a number is never negative where another one is not."""
+        return self._follows(form_of(self.resolve(dim)), told)
+
+    def _follows(self, form: Form, told: Dim) -> bool:
+        """The form is a multiple of what is told, and more. Of that all multiples of what divides
+        its parts are at least 0, and it is one of them plus less than that."""
+        known = form_of(self.resolve(told))
+        by = self._divisor(replace(known, constant=0))
         if by > 1:
-            form = replace(form, constant=form.constant // by * by)
-        return self._holds(add(form_of(self.resolve(dim)), form, -1), FUEL)
+            known = replace(known, constant=known.constant // by * by)
+        factors = dict(known.terms)
+        both = [(k, factors[atom]) for atom, k in form.terms if atom in factors]
+        times = {k // factor for k, factor in both if k % factor == 0}
+        tries = sorted({1, *(n for n in times if n > 0)})
+        return any(self._holds(add(form, known, -n), FUEL) for n in tries)
+
+    def equals_where(self, a: Dim, b: Dim, told: tuple[Dim, ...]) -> bool:
+        """Whether two are equal where some numbers are not negative."""
+        self.told = told
+        found = bool(told) and self.equals(a, b)
+        self.told = ()
+        return found
 
     def less(self, a: Dim, b: Dim) -> bool:
         """``a < b``."""
@@ -150,22 +167,68 @@ class Facts:
                 return all(tests) if (atom.operator == "min") == (k > 0) else any(tests)
         chosen = self._innermost(form)
         if chosen is not None:
-            atom, k, bound = chosen
+            atom, k, bounds = chosen
             rest = add(form, Form(((atom, 1),)), -k)
-            return self._holds(add(rest, form_of(self.resolve(bound)), k), fuel - 1)
+            fuel = fuel - 1 if len(bounds) == 1 else fuel // 2
+            return any(self._holds(add(rest, b), fuel) for b in bounds)
         return self._plain(form)
 
-    def _innermost(self, form: Form) -> tuple[Dim, int, Dim] | None:
-        """The part whose bound to put in first: names with ranges, the latest first."""
+    def _innermost(self, form: Form) -> tuple[Dim, int, list[Form]] | None:
+        """The part whose bounds to put in first, for it times its factor: names with ranges, the
+        latest first."""
         order = list(self.ranges)
-        best: tuple[int, Dim, int, Dim] | None = None
+        best: tuple[int, Dim, int, list[Form]] | None = None
         for atom, k in form.terms:
-            bound, rank = self._bound(atom, k)
+            bounds, rank = self._bounds(atom, k)
             if isinstance(atom, Sym) and atom.name in self.ranges:
                 rank = order.index(atom.name)
-            if bound is not None and (best is None or rank > best[0]):
-                best = rank, atom, k, bound
+            if bounds and (best is None or rank > best[0]):
+                best = rank, atom, k, bounds
         return None if best is None else best[1:]
+
+    def _bounds(self, atom: Dim, k: int) -> tuple[list[Form], int]:
+        """What ``k`` times ``atom`` is never less than."""
+        if isinstance(atom, DimOp) and atom.operator in ("//", "ceil_div"):
+            by = atom.right
+            if isinstance(by, int) and by > 0:
+                return self._of_quotient(atom, by, k), -1
+        if isinstance(atom, DimOp) and atom.operator == "*":
+            return self._of_product(atom, k), -1
+        bound, rank = self._bound(atom, k)
+        return ([] if bound is None else [scale(form_of(self.resolve(bound)), k)]), rank
+
+    def _of_quotient(self, atom: DimOp, by: int, k: int) -> list[Form]:
+        """``by`` times a quotient is its dividend, but for less than ``by``; a quotient of what is
+        at least 0 is between 0 and that."""
+        whole, left = divmod(abs(k), by)
+        below = atom.operator == "//"
+        inner = form_of(self.resolve(atom.left))
+        positive = self.not_negative(atom.left)
+        found: list[Form] = []
+        if whole and (positive or not left):
+            gap = 0 if below == (k < 0) else by - 1
+            near = add(scale(inner, whole if k > 0 else -whole), number(-gap * whole))
+            found.append(near if k > 0 else add(near, inner, -left))
+        if positive and k > 0:
+            found.append(number(0))
+        elif positive and not whole:
+            found.append(scale(inner, k))
+        return found
+
+    def _of_product(self, atom: DimOp, k: int) -> list[Form]:
+        """A variable of a loop times what is at least 0."""
+        factors = factors_of(atom)
+        found: list[Form] = []
+        for i, factor in enumerate(factors):
+            known = self.ranges.get(factor.name) if isinstance(factor, Sym) else None
+            bound = None if known is None else known.lower if k > 0 else known.last
+            others = factors[:i] + factors[i + 1 :]
+            if bound is not None and all(self._is_factor(f, alone=False) for f in others):
+                form = scale(form_of(self.resolve(bound)), k)
+                for other in others:
+                    form = multiply(form, form_of(other))
+                found.append(form)
+        return found
 
     def _bound(self, atom: Dim, k: int) -> tuple[Dim | None, int]:
         if isinstance(atom, Sym):
@@ -177,9 +240,6 @@ class Facts:
             by = atom.right
             if atom.operator == "%" and isinstance(by, int) and by > 0:
                 return (0 if k > 0 else by - 1), -1
-            if atom.operator in ("//", "ceil_div") and isinstance(by, int) and by > 0:
-                if self.not_negative(atom.left):
-                    return (0 if k > 0 else atom.left), -1
             if isinstance(by, int) or k < 0 or not self.not_negative(by):
                 return None, -1
             # Of what is at least 0; by 0 all of them are 0.
@@ -231,7 +291,8 @@ class Facts:
 
     def _makes_needless(self, other: Form, item: Form, sign: int) -> bool:
         """Whether ``item`` is never less (in a ``max``: greater) than ``other``."""
-        if self._holds(add(scale(item, sign), scale(other, sign), -1), FUEL):
+        form = add(scale(item, sign), scale(other, sign), -1)
+        if self._holds(form, FUEL) or any(self._follows(form, d) for d in self.told):
             return True
         by = other.known
         if sign < 0 or by is None or by <= 0:

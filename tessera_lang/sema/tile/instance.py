@@ -246,7 +246,7 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
     c.ranks.clear()
     c.env = dict(start)
     c.branches = c.products = 0
-    c.returns.type = None
+    c.returns.type = c.returns.since = c.returned = None
     if not c.inlined:
         c.shared.memo.clear()
     for v in c.variables.values():
@@ -287,7 +287,9 @@ def _finish(c: TileContext, parameters: Parameters, conditions: tuple[ast.Expr, 
         if _is_given(c, typed, p.name, axis)
     ]
     needed = tuple(dict.fromkeys((*c.kernel.needed, *given)))
-    whole = tuple(axis for axis in c.kernel.whole if axis not in needed)
+    several = sorted(c.kernel.reduced & c.kernel.stretched)
+    rows = [c.kernel.origins[name] for name in several if name in c.kernel.origins]
+    whole = tuple(dict.fromkeys(a for a in (*c.kernel.whole, *rows) if a not in needed))
     typed.tile = TileInfo(
         tuple(parameters.sizes), tuple(c.directives), tuple(c.kernel.agreements.values()),
         c.kernel.results, needed, whole, conditions,

@@ -22,6 +22,7 @@ from tessera_lang.sema.tile.operators import (
     is_waiting,
     value_of_operand,
 )
+from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.slices import read
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F64, INDEX
@@ -85,6 +86,8 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         return ERROR if c.final else Unknown()
     if kind in ("argmax", "argmin"):
         _has_elements(c, e, name, tile.axes[axis or 0] if tile.axes else TileAxis(1, 1))
+    if axis is not None:
+        is_walked(c, tile, axis, again=kind == "var")
     axes = () if axis is None else (*tile.axes[:axis], *tile.axes[axis + 1 :])
     wide = is_narrow(dtype) and dtype == tile.dtype
     if axes or wide:
@@ -129,11 +132,11 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     tile = _operand(c, bound["x"], "op.softmax")
     if not isinstance(tile, Tile):
         return tile
-    given = bound.get("axis")
-    if not tile.axes or (
-        given is not None and axis_argument(c, given, len(tile.axes), "op.softmax") is None
-    ):
+    given, rank = bound.get("axis"), len(tile.axes)
+    axis = rank - 1 if given is None else axis_argument(c, given, rank, "op.softmax")
+    if not tile.axes or axis is None:
         return ERROR if c.final else Unknown()
+    is_walked(c, tile, axis, again=True)
     if is_waiting(tile):
         return tile
     if not tile.dtype.is_float:

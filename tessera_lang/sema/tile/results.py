@@ -21,7 +21,6 @@ from tessera_lang.sema.assigned import (
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
-from tessera_lang.sema.lanes import not_built
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand, source_of
 from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
@@ -46,29 +45,48 @@ MAKERS = tuple(
 
 
 def result_names(c: TileContext) -> frozenset[str]:
-    """Variables that are returned, made once by ``op.empty`` or the like, outside of loops."""
+    """Variables that are returned, made once by ``op.empty`` or the like, outside of loops. Where
+    there are several ways out, each of them returns the variable at the same place."""
     body = c.declaration.body
-    returned: set[str] = set()
-    for s in statements(body):
-        if isinstance(s, ast.Return) and s.value is not None:
-            items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
-            returned |= {e.id for e in items if isinstance(e, ast.Name)}
+    returned = {n for names in returned_names(body) for n in names if len(names) == 1}
     counts: dict[str, int] = {}
     for s in statements(body):
         for t in targets(s):
             if isinstance(t, ast.Name):
                 counts[t.id] = counts.get(t.id, 0) + 1
-    made = {
+    return frozenset(n for n in returned & _made_here(c) if counts.get(n) == 1)
+
+
+def _made_here(c: TileContext) -> set[str]:
+    """Variables that ``op.empty`` or the like makes outside of loops and conditions."""
+    return {
         s.target.id
-        for s in body
+        for s in c.declaration.body
         if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and _is_maker(c, s.value)
     }
-    return frozenset(n for n in returned & made if counts.get(n) == 1)
+
+
+def returned_names(body: tuple[ast.Stmt, ...]) -> list[set[str]]:
+    """For each thing that is returned the names of variables that are, "" for what has none."""
+    found: list[set[str]] = []
+    for s in statements(body):
+        if isinstance(s, ast.Return) and s.value is not None:
+            items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
+            found += [set() for _ in range(len(items) - len(found))]
+            for names, e in zip(found, items, strict=False):
+                names.add(e.id if isinstance(e, ast.Name) else "")
+    return found
 
 
 def _is_maker(c: TileContext, e: ast.Expr) -> bool:
     symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
     return isinstance(symbol, Builtin) and symbol.name in MAKERS
+
+
+def is_returned_somewhere(c: TileContext, name: str) -> bool:
+    """Whether a variable would be a result, if all ways out returned it."""
+    every = returned_names(c.declaration.body)
+    return not c.inlined and name in _made_here(c) and any(name in names for names in every)
 
 
 def is_result(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
@@ -167,13 +185,6 @@ def tuple_term(c: TileContext, e: ast.TupleExpr) -> Term:
 
 
 def check_return(c: TileContext, s: ast.Return) -> None:
-    if (c.branches or c.loops) and s.value is not None and not c.inlined:
-        c.add(not_built(
-            "`return` of a value in a loop, or a branch that the run decides, in tile kernels",
-            s.span,
-            "return at the end, and choose the value with `op.where` or in a variable",
-        ))  # fmt: skip
-        return
     if s.value is None:
         return
     items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
@@ -193,12 +204,51 @@ def check_return(c: TileContext, s: ast.Return) -> None:
         _other_count(c, s.value, len(wanted), len(items))
         wanted = [None] * len(items)
     found = [_result(c, e, t, w) for e, t, w in zip(items, terms, wanted, strict=True)]
+    _same_as_elsewhere(c, s.value, items, found)
     if c.final:
         c.kernel.results = tuple(f for f in found if f is not None)
     for e, made, one in zip(items, found, wanted, strict=True):
         if made is not None and one is not None:
             _declared(c, e, made, one)
     c.returns.type = terms[0] if len(terms) == 1 else TupleType(tuple(terms))
+
+
+def _same_as_elsewhere(
+    c: TileContext, value: ast.Expr, items: Sequence[ast.Expr], found: Sequence[_Declared | None]
+) -> None:
+    """What a kernel returns at several places has one number, dtype and shape."""
+    before, at = c.returned, c.returns.since
+    if before is None or at is None or at == value.span:
+        c.returned, c.returns.since = tuple(found), value.span
+        return
+    name = c.declaration.name
+    label = (Label(at, "returned here"),)
+    if len(before) != len(found):
+        c.report(
+            "T0208", f"`{name}` returns {_arrays(len(found))} here and {len(before)} elsewhere",
+            value.span, labels=label,
+        )  # fmt: skip
+        return
+    for e, now, old in zip(items, found, before, strict=True):
+        if now is None or old is None:
+            continue
+        if now[0] != old[0]:
+            c.report(
+                "T0208", f"`{name}` returns `{now[0]}` here and `{old[0]}` elsewhere", e.span,
+                labels=label, helps=(f"convert it: `({source_of(e)}).to({old[0]})`",),
+            )  # fmt: skip
+        elif len(now[1]) != len(old[1]):
+            c.report(
+                "T0604", f"`{name}` returns {len(now[1])} axes here and {len(old[1])} elsewhere",
+                e.span, labels=label,
+            )  # fmt: skip
+            continue
+        for i, (x, y) in enumerate(zip(old[1], now[1], strict=False)):
+            if not agree(c, x, y, e.span):
+                c.report(
+                    "T0601", f"axis {i} of the result is {_shown(c, y)} here and {_shown(c, x)}"
+                    " elsewhere", e.span, labels=label,
+                )  # fmt: skip
 
 
 def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:

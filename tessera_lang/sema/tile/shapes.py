@@ -23,7 +23,7 @@ from tessera_lang.sema.typed import Agreement
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
-from tessera_lang.types.type import TileAxis
+from tessera_lang.types.type import Tile, TileAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,30 @@ def broadcast(
     for i, (x, y) in enumerate(zip(a.axes, b.axes, strict=True)):
         if _stretches(c, x, y):
             axes.append(y)
+            _goes_along(y, c.kernel.stretched)
         elif _stretches(c, y, x):
             axes.append(x)
+            _goes_along(x, c.kernel.stretched)
         else:
             axis = meet_axes(c, span, (a, i), (b, i), what)
             if axis is None:
                 return None
             axes.append(axis)
     return tuple(axes)
+
+
+def _goes_along(axis: TileAxis, names: set[str]) -> None:
+    """Remember an axis without a capacity by the name of its size."""
+    if axis.capacity is None and isinstance(axis.extent, Sym):
+        names.add(axis.extent.name)
+
+
+def is_walked(c: TileContext, tile: Tile, axis: int, *, again: bool = False) -> None:
+    """Remember that rows of a whole array are reduced; ``again``: and then needed once more."""
+    if len(tile.axes) > 1 and axis == len(tile.axes) - 1:
+        _goes_along(tile.axes[axis], c.kernel.reduced)
+        if again:
+            _goes_along(tile.axes[axis], c.kernel.stretched)
 
 
 def _stretches(c: TileContext, one: TileAxis, other: TileAxis) -> bool:
@@ -161,7 +177,9 @@ def agree(c: TileContext, a: Dim | None, b: Dim | None, span: Span) -> bool:
     if isinstance(b, Sym) and c.is_open(b):
         return _settle(c, b.name, a, span)
     a, b = facts.simplify(a), facts.simplify(b)
-    if a == b or _agree_clipped(c, a, b, span) or _agree_sizes(c, a, b, span):
+    if a == b or facts.equals_where(a, b, c.told):
+        return True
+    if _agree_clipped(c, a, b, span) or _agree_sizes(c, a, b, span):
         return True
     return _agree_at_launch(c, a, b, span) or _agree_at_run(c, a, b)
 

@@ -37,7 +37,7 @@ def whole_axis(c: TileContext, size: Dim, *, room: bool = True) -> TileAxis:
     facts = c.kernel.facts
     now = facts.resolve(size)
     if not room:
-        return TileAxis(None, now)
+        return TileAxis(1 if size == 1 else None, now)  # which stretches
     names = [n.name for n in (size, now) if isinstance(n, Sym)]
     for name in names:
         if name in c.kernel.origins:
@@ -164,6 +164,8 @@ def _of_array(
         for i, x in zip(e.items, terms, strict=True)
     )
     room = not whole or has_room(c, base.shape)
+    if _chosen_twice(c, e, terms):
+        return ERROR if c.final else Unknown()
     for item, term in zip(e.items, terms, strict=True):
         if isinstance(item, ast.NoneLit):
             axes.append(TileAxis(1, 1))
@@ -178,7 +180,7 @@ def _of_array(
             if axis is not None:
                 axes.append(axis)
         elif isinstance(term, Tile):
-            axis = _gather(c, item, term, target)
+            axis = _gather(c, item, term)
             good = good and axis is not None
             if axis is not None:
                 axes.append(axis)
@@ -195,6 +197,20 @@ def _of_array(
     if not axes:
         return element(c, e, base)
     return Tile(base.dtype, tuple(axes))
+
+
+def _chosen_twice(c: TileContext, e: ast.Subscript, terms: list[Term]) -> bool:
+    """Reports two tiles that choose rows; one axis at a time has them."""
+    places = [i for i, t in zip(e.items, terms, strict=True) if isinstance(t, Tile) and t.axes]
+    if len(places) < 2:
+        return False
+    a, b = (source_of(p) for p in places[:2])
+    c.report(
+        "T0215", "a tile chooses rows along one axis of an array, and here two do", places[1].span,
+        notes=("NumPy would take the elements whose places stand side by side in the two",),
+        helps=(f"of an array of one axis take `flat[({a}) * columns + {b}]`",),
+    )  # fmt: skip
+    return True
 
 
 def _is_open(term: Term) -> bool:
@@ -216,13 +232,7 @@ def _check_index(c: TileContext, e: ast.Subscript, item: ast.Expr, size: Dim, ax
         )  # fmt: skip
 
 
-def _gather(c: TileContext, item: ast.Expr, term: Tile, target: bool) -> TileAxis | None:
-    if target:
-        c.report(
-            "T0114", "not built yet: stores to gathered rows", item.span,
-            helps=("write a loop over the rows: `for r in range(n): A[idx[r], :] = ...`",),
-        )  # fmt: skip
-        return None
+def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
     if not term.dtype.is_integer or len(term.axes) != 1:
         c.report(
             "T0215", f"rows are chosen by a tile of integers with one axis, not `{term}`",

@@ -23,6 +23,7 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
+from tessera_lang.sema.tile.results import is_returned_somewhere
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
 from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
@@ -128,11 +129,14 @@ def into_buffer(
 ) -> None:
     """A store into a buffer: whole, or a part of it."""
     if not base.buffer:
+        helps = ("make a buffer: `op.shared(shape, dtype=...)`",
+                 f"or give the name a new value: `{source_of(target.value)} = ...`")  # fmt: skip
+        if isinstance(target.value, ast.Name) and is_returned_somewhere(c, target.value.id):
+            name = target.value.id
+            helps = (f"return `{name}`, at the same place, on all ways: then it is an array",)
         c.report(
             "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
-            "only buffers and arrays are stored into",
-            helps=("make a buffer: `op.shared(shape, dtype=...)`",
-                   f"or give the name a new value: `{source_of(target.value)} = ...`"),
+            "only buffers and arrays are stored into", helps=helps,
         )  # fmt: skip
         return
     if not isinstance(target.value, ast.Name):
@@ -228,6 +232,8 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
     if not isinstance(place, (Tile, Scalar)):
         return
     writable(c, target, base)
+    if _chooses_rows(c, target):
+        return
     outermost = _outermost_unused(c, target)
     if s.operator not in ACCUMULATING and outermost is not None:
         c.report(
@@ -259,6 +265,27 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
         fit_dtype(c, target, place.dtype, o)
     if c.final:
         c.typed.coercions.pop(target, None)
+
+
+def _chooses_rows(c: TileContext, target: ast.Subscript) -> bool:
+    """Reports a sum into rows that a tile of numbers chooses, of which two may be one."""
+    for item in target.items:
+        if not isinstance(item, (ast.SliceExpr, ast.NoneLit)) and isinstance(
+            c.infer(item), (Tile, Tensor)
+        ):
+            name, rows = source_of(target.value), source_of(item)
+            c.report(
+                "T0622", "rows that a tile chooses are not accumulated into", target.span,
+                f"a row may stand twice in `{rows}`",
+                notes=("NumPy would add only one of the values to such a row",),
+                helps=(
+                    f"a loop over them adds all: `for r in range(n): {name}[rows[r], :] += ...`",
+                    f"if each stands there once: `old = {name}[rows, :]`,"
+                    f" then `{name}[rows, :] = old + ...`",
+                ),
+            )  # fmt: skip
+            return True
+    return False
 
 
 def accumulator(dtype: DType) -> tuple[DType, bool]:

@@ -232,8 +232,8 @@ def _plain(c: TileContext, e: ast.Expr) -> Dim | None:
         return value
     if not isinstance(e, ast.Name) and c.infer(e) == Scalar(INDEX):
         return dim_of(c, e)
-    worth = c.env.get(e.id) if isinstance(e, ast.Name) else None
-    if worth is None or isinstance(worth, tuple):
+    worth = _name(c, e) if isinstance(e, ast.Name) else None
+    if worth is None:
         return None
     return worth if c.kernel.wraps.isdisjoint(symbols_of(worth)) else None
 

@@ -295,3 +295,50 @@ def test_divergent_control_is_an_error(body: str) -> None:
     (found,) = diagnostics
     assert found.code == ("T0401" if "tbarrier" in body else "T0403")
     assert found.labels
+
+
+ONE_WARP_TEXT = """\
+@kernel tile[({lanes},)] grid[(1,)]
+def k(x: i32[n], out: mut i32[n]):
+    s = tshared.alloc(({lanes},), i32)
+    i = tile_linear_id()
+    v = {made}
+    w = x[i]
+    s[i] = w
+    if v > 3:
+        tbarrier()
+        w += s[(i + 1) % {lanes}]
+    if x[i] > 2:
+        for k in range(v + 1): w += k.to(i32)
+    else: w -= v * 3
+    for k in range(v % 3):
+        tbarrier()
+        w += v
+    left = v
+    while left > 0:
+        tbarrier()
+        left -= 7
+    out[i] = w + left
+"""
+OF_ALL: dict[str, Any] = {
+    "warp_sum(x[i])": np.sum, "warp_max(x[i])": np.max, "group_sum(x[i])": np.sum,
+    "group_min(x[i]) + 4": lambda x: np.min(x) + 4, "i32(warp_any(x[i] > 7))": lambda x: 1,
+    "i32(warp_ballot(x[i] > 7))": lambda x: sum(1 << int(k) for k in np.flatnonzero(x > 7)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("made", "lanes"), [
+    *((m, n) for m in OF_ALL for n in (12, 32) if not ("ballot" in m and n == 32)),
+    ("group_sum(x[i])", 40), ("group_min(x[i]) + 4", 40),
+])  # fmt: skip
+def test_a_group_decides_by_what_its_lanes_made(target: str, made: str, lanes: int) -> None:
+    """Where the group is one warp, the result is one value for it, which control may need."""
+    x = (np.arange(lanes) % 9).astype(np.int32)
+    out = np.zeros(lanes, np.int32)
+    tessera.compile(ONE_WARP_TEXT.format(made=made, lanes=lanes), target=target).k(x, out)
+    tessera.synchronize()
+    v = int(OF_ALL[made](x))
+    want = x + (np.roll(x, -1) if v > 3 else 0)
+    want += np.where(x > 2, v * (v + 1) // 2, -3 * v) + v % 3 * v
+    assert out.tolist() == (want + v - 7 * -(-v // 7)).tolist()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tessera_lang.evaluate.fault import HostFault
+
 Output = Callable[..., str]
 Failure = Callable[..., tuple[str, str, int]]
 
@@ -94,6 +96,17 @@ def test_prints(output: Output, program: str, expected: str) -> None:
 def test_faults(failure: Failure, program: str, code: str, line: int) -> None:
     found = failure(program + "\n")
     assert (found[0], found[2]) == (code, line), found
+
+
+@pytest.mark.parametrize("calls", ["f(9)", "g(9)"])
+def test_each_call_is_shown_once(run: Callable[..., object], calls: str) -> None:
+    """Of calls within calls of the same place the places are shown, the outermost too."""
+    text = "def f(n): return 1 // n if n == 0 else f(n - 1)\ndef g(n): return f(n)\n"
+    with pytest.raises(HostFault) as caught:
+        run(text + calls + "\n")
+    (found,) = caught.value.diagnostics
+    places = [text.count("\n", 0, label.span.lo) + 1 for label in found.labels]
+    assert places == ([1, 3] if calls[0] == "f" else [1, 2, 3])
 
 
 @pytest.mark.parametrize(("rest", "takes"), [("b", "2"), ("b=1", "1 to 2"), ("b=1, c=2", "1 to 3")])

@@ -55,6 +55,22 @@ def into(x, out):
 
 def scaled_zero(x, a):
     return op.full((1,), a)
+
+@kernel tile[(128,)] grid[(1,)]
+def draw(x: i32[128], seen: mut u32[5], out: mut i32[128]):
+    i = tile_linear_id()
+    out[i] = x[i] + i32(atomic_add(seen[3], 1))
+    tbarrier()
+    if i == 0: seen[3] = 0
+
+def drawn(x):
+    out = op.empty((128,), i32)
+    again = op.empty((128,), i32)
+    seen = op.workspace((5,), u32)
+    draw(x, seen, out)
+    draw(out, seen, again)
+    draw(again, op.workspace((5,), u32), out)
+    return out
 """
 
 
@@ -245,3 +261,26 @@ def test_products_in_a_recorded_graph(m: int, n: int, k: int) -> None:
         beside = matmul(a, b)
         torch.cuda.synchronize()
         assert torch.equal(found, beside)
+
+
+def test_a_workspace_is_zeros_for_every_launch_of_a_stream_and_of_a_graph(m: Any) -> None:
+    x = torch.arange(128, dtype=torch.int32, device="cuda") * 1000
+    wanted = sum(range(128)) * 1003
+
+    def right(found: Any) -> bool:
+        return int(found.sum()) == wanted and bool((found - x < 3 * 128).all())
+
+    side = torch.cuda.Stream()
+    for _ in range(5):
+        assert right(m.drawn(x))
+        with torch.cuda.stream(side):
+            other = m.drawn(x)
+        side.synchronize()
+        assert right(other)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = m.drawn(x)
+    for _ in range(3):
+        recorded.zero_()
+        graph.replay()
+        assert right(recorded) and right(m.drawn(x))

@@ -13,7 +13,7 @@ from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.quick import Quick, constant_key
 from tessera_backend.runtime.tape import Allocation, Handle, Step, Tape
 
-from tessera_lang.types.dtype import F32, I64
+from tessera_lang.types.dtype import F32, I64, U8
 
 COUNT = 40
 """Elements (i64) of every array of these programs."""
@@ -235,3 +235,32 @@ def test_calls_without_tensors_are_not_looked_up() -> None:
     quick: Quick[int] = Quick()
     assert quick.find((np.zeros(3), 1)) is None
     assert quick.find(()) is None
+
+
+def test_workspaces_lie_apart_in_the_memory_of_the_stream_and_are_not_filled() -> None:
+    memory, asked = Memory(), list[tuple[int, int]]()
+    _, shared = memory.make(Allocation(U8, (1 << 12,), True), 0, 0)
+
+    def space(stream: int, size: int) -> int:
+        asked.append((stream, size))
+        return shared
+
+    tape = Tape(memory.zero, space)
+    tape.inputs = 1
+    ours = Allocation(I64, (COUNT,), True, workspace=True)
+    tape.allocations = [ours, Allocation(I64, (COUNT,), False), ours, ours]
+    tape.steps = [
+        Step(cast("Any", Kernel(memory)), ((0, base, 0), (1, 0, 0)), ((2, base),), ())
+        for base in (1, 2, 3)
+    ]
+    # One that is handed back is memory of its own.
+    tape.close(Handle(4, 0, I64, (COUNT,), row_major((COUNT,))))
+    _, x = memory.make(Allocation(I64, (COUNT,), False), 0, 0)
+    memory.at(x)[:] = 1
+    pointers = [x]
+    assert tape.play(pointers, [None], 0, 7, memory.make)
+    padded = -(-BYTES // ALIGNMENT) * ALIGNMENT
+    assert asked == [(7, 2 * padded)]
+    assert (memory.at(shared) == 2).all() and (memory.at(shared + padded) == 4).all()
+    assert [size for _, size in memory.zeros] == [BYTES]  # of the one that is handed back
+    assert (memory.at(pointers[1]) == 0).all()

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import files, host_arithmetic, random_numbers, scalars
+from tessera_backend.runtime.dtypes import TO_NUMPY
+from tessera_backend.runtime.results import aligned_empty
+from tessera_backend.runtime.workspaces import Workspaces
 from tessera_backend.runtime.world import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
@@ -25,6 +28,23 @@ def fault(call: Any, *words: str) -> str:
     for word in words:
         assert word in caught.value.message
     return caught.value.code
+
+
+def test_a_workspace_is_watched_as_long_as_a_view_of_it_is_there() -> None:
+    held = Workspaces()
+    whole, other = aligned_empty((4, 3), np.dtype(np.float32)), aligned_empty((2,), TO_NUMPY["i8"])
+    for array in (whole, other):
+        array[...] = 0
+        held.add(array)
+    part = whole[1:, :2]
+    del whole
+    assert held.hold_zeros()
+    part[2, 1] = -0.0  # zeros are bits
+    assert not held.hold_zeros()
+    del part
+    assert held.hold_zeros()
+    other[1] = 1
+    assert not held.hold_zeros()
 
 
 # --- random numbers ----------------------------------------------------------------------------

@@ -79,6 +79,13 @@ def poisoned(data: Array, state: Array) -> Tile:
     return Tile(np.where(state == POISON, garbage(data.dtype), data).astype(data.dtype), state)
 
 
+def _rows(n: Any) -> list[Any]:
+    """A start, or the place of each row; None where there is none."""
+    if not isinstance(n, Tile):
+        return [int(n)]
+    return [int(x) if s == VALID else None for x, s in zip(n.data, n.state, strict=True)]
+
+
 @dataclass
 class Run:
     """``faults``: sites of what was reported. ``shuffle``: run grid iterations in a random
@@ -333,14 +340,7 @@ class _Evaluator:
 
     def _op_gather(self, o: Operation) -> tuple[Any, ...]:
         view, *numbers = self.get(o.operands)
-        starts: list[Any] = []
-        for n in numbers[: view.ndim]:
-            if not isinstance(n, Tile):
-                starts.append([int(n)])
-                continue
-            starts.append(
-                [int(x) if s == VALID else None for x, s in zip(n.data, n.state, strict=True)]
-            )
+        starts = [_rows(n) for n in numbers[: view.ndim]]
         return (self._read(o, view, starts, o.result),)
 
     def _read(self, o: Operation, view: Array, starts: list[Any], result: Value) -> Tile:
@@ -362,7 +362,7 @@ class _Evaluator:
         """Every coordinate of the extent with its place in the view; None where outside."""
         dims: Any = o.attributes["dims"]
         steps: Any = o.attributes.get("steps", (1,) * len(dims))
-        gathered = o.name == f"{PREFIX}gather"
+        gathered = o.name in (f"{PREFIX}gather", f"{PREFIX}scatter")
         for e, n in zip(extents, shape, strict=True):
             if not 0 <= e <= n:
                 raise Fault(f"an extent of {e} in a tile of {shape}: {o}")
@@ -382,6 +382,22 @@ class _Evaluator:
 
     def _op_store(self, o: Operation) -> tuple[Any, ...]:
         return self._write(o, lambda old, new, dtype: new)
+
+    def _op_scatter(self, o: Operation) -> tuple[Any, ...]:
+        tile, view, *numbers = self.get(o.operands)
+        starts = [_rows(n) for n in numbers[: view.ndim]]
+        extents = [int(n) for n in numbers[view.ndim :]]
+        written: set[tuple[int, ...]] = set()
+        for at, place in self._places(o, view, starts, extents, tile.data.shape):
+            if tile.state[at] == POISON:
+                raise Leak(f"element {at} is beyond the extent of what is stored: {o}")
+            if place in written:
+                raise Fault(f"{place} is written twice: {o}")
+            if place is not None:
+                written.add(place)
+                view[place] = tile.data[at]
+                self._touch(o, view, place)
+        return ()
 
     def _op_accumulate(self, o: Operation) -> tuple[Any, ...]:
         """Each step is rounded here: exact only where the sums are; ``map_grid`` removes it."""

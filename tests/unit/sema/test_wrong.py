@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.sema.program import check, kernel
+from tests.unit.sema.tile import programs as tiles
 
 X = "x: f32[n], out: mut f32[n]"
 U = "x: u32[n], out: mut i32[n]"
@@ -33,6 +34,11 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "const": ("x: f32[n], out: const f32[n]", "out[i] = x[i]", ["T0111"]),
     "fixed": (X + ", K: int = 4", "K = 5", ["T0112"]),
     "size assigned": (X, "n = 5", ["T0112"]),
+    "array chosen": (X, "y = x if i > 3 else out\nout[0] = y[0]", ["T0118"]),
+    "buffer chosen": (
+        X, "s = tshared.alloc((4,), f32)\ns[0] = 1.0\nout[0] = (s if i > 3 else s)[0]", ["T0118"],
+    ),
+    "tuple chosen": (X, "a, b = (x[0], x[1]) if i > 3 else (x[1], x[0])\nout[i] = a", ["T0118"]),
     "warp of a bool": (X, "out[i] = f32(warp_sum(i > 0))", ["T0206"]),
     "vote of a number": (X, "a = warp_any(x[i])", ["T0207"]),
     "shuffle by a float": (X, "out[i] = warp_shuffle(x[i], 1.0)", ["T0215"]),
@@ -260,6 +266,9 @@ FILES: dict[str, tuple[str, list[str]]] = {
     ),
     "tile kernel": ("@op.kernel\ndef k(x):\n    y = z\n", ["T0101"]),
     "autotunable": ("@op.autotunable(params={})\ndef k(x):\n    y = z\n", ["T0114"]),
+    "fewer groups than none": (
+        "N = 3\n@kernel tile[8] grid[(2, N - 4)]\ndef k(x: f32[n]):\n    a = x[0]\n", ["T0304"],
+    ),
     "bare never stored": (
         "@kernel tile[8] shared(64)\ndef k(x: f32[n]):\n    a = tshared.alloc\n", ["T0219"],
     ),
@@ -290,3 +299,49 @@ def test_wrong_file(name: str) -> None:
     text, codes = FILES[name]
     program = check(text)
     assert program.codes == codes, program.diagnostics
+
+
+UNSET = {
+    "a break": "while True:\n    if x[i] > 3: break\n    a = x[i]\nout[i] = a",
+    "a break beside one that sets": (
+        "while True:\n    if x[i] > 3:\n        a = x[i]\n        break\n"
+        "    if i > 5: break\nout[i] = a"
+    ),
+    "a branch that returns": "if x[i] > 1:\n    a = 1.0\n    return\nout[i] = a",
+    "a branch that goes on": (
+        "for k in range(9):\n    if x[i] > 1:\n        a = 1.0\n        continue\n    out[i] = a"
+    ),
+    "the other branch returns": (
+        "if x[i] > 1: out[i] = 2.0\nelse:\n    a = 1.0\n    return\nout[i] = a"
+    ),
+    "a loop that may not run": "for k in range(i):\n    a = x[k]\nout[i] = a",
+}
+
+
+@pytest.mark.parametrize("name", UNSET)
+def test_a_path_that_sets_nothing_is_shown(name: str) -> None:
+    """Where the variable is set on another path, it is not said to be set later on."""
+    (found,) = check(kernel(UNSET[name], X)).diagnostics
+    assert found.code == "T0109" and "may have no value" in found.message
+    assert len(found.labels) == 2 and "not set" in found.labels[1].text
+
+
+@pytest.mark.parametrize(("written", "right"), [
+    ("x.sum()", "`op.sum(x)`"), ("x[i].abs()", "`abs(x)`"), ("x.size", "`len(x)`"),
+    ("x[i].astype(f32)", "`x.to(f32)`"), ("x[i].exp()", "`math.exp(x)`"), ("x.shap[0]", "`shape`"),
+])  # fmt: skip
+def test_what_arrays_have_elsewhere(written: str, right: str) -> None:
+    """Methods of NumPy and others, in lanes and in tile kernels: what is written instead."""
+    in_tiles = tiles.kernel(f"v = {written.replace('[i]', '[0]')}", "x")
+    for found in (
+        check(kernel(f"v = {written}", X)).diagnostics, tiles.check(in_tiles, "f32 n").diagnostics
+    ):  # fmt: skip
+        assert [d.code for d in found] == ["T0213"]
+        assert any(right in h for h in found[0].helps)
+
+
+def test_a_number_of_the_run_for_a_compile_time_parameter() -> None:
+    for kind, given in (("bool", "i > 3"), ("int", "i"), ("float", "x[i]")):
+        text = f"def f(a: {kind}):\n    return a\n" + kernel("v = f(" + given + ")", X)
+        (found,) = check(text).diagnostics
+        assert found.code == "T0218" and "without an annotation" in found.helps[0]

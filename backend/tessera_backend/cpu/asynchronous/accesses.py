@@ -190,10 +190,41 @@ def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
     return (gathered(s, o, memory, numbers, t.sizes),)
 
 
+def _scatter_tile(s: Strand, o: Operation) -> Sequence[Any]:
+    """As a store of rows; no two of them may be one."""
+    tile, memory, *numbers = s.get(o.operands)
+    extents, places = _places(o, memory, numbers)
+    if not all(extents):
+        return ()
+    inside = _inside(memory, places)
+    count = int(inside.sum())
+    written = np.zeros(memory.data.shape, np.int64)
+    np.add.at(written, tuple(p[inside] for p in places), 1)
+    if int((written > 0).sum()) != count:
+        raise AsynchronousFault(f"{o.name} writes an element twice", o)
+    touch(s, o, memory, "write", _box(places), ("scatter", s.anew()))
+    within = tile[tuple(slice(0, e) for e in extents)]
+    memory.data[tuple(p[inside] for p in places)] = within[inside]
+    return ()
+
+
 def gathered(
     s: Strand, o: Operation, memory: Memory, numbers: Sequence[Any], shape: Sequence[int]
 ) -> Array:
     """Rows with numbers (starts, then extents), with zeros beyond."""
+    extents, places = _places(o, memory, numbers)
+    out = np.zeros(shape, memory.data.dtype)
+    if all(extents):
+        inside = _inside(memory, places)
+        found = np.zeros(extents, memory.data.dtype)
+        found[inside] = memory.data[tuple(p[inside] for p in places)]
+        out[tuple(slice(0, e) for e in extents)] = found
+        touch(s, o, memory, "read", _box(places), ("gather", s.anew()))
+    return out
+
+
+def _places(o: Operation, memory: Memory, numbers: Sequence[Any]) -> tuple[list[int], list[Array]]:
+    """The extents of a tile of rows, and of each element its place along each axis."""
     dims = o.attributes["dims"]
     assert isinstance(dims, tuple)
     axes = memory.data.ndim
@@ -209,18 +240,17 @@ def gathered(
         else:
             along += int(start)
         places.append(along)
-    out = np.zeros(shape, memory.data.dtype)
-    if all(extents):
-        inside = np.logical_and.reduce(
-            [(p >= 0) & (p < n) for p, n in zip(places, memory.data.shape, strict=True)]
-        )
-        found = np.zeros(extents, memory.data.dtype)
-        found[inside] = memory.data[tuple(p[inside] for p in places)]
-        out[tuple(slice(0, e) for e in extents)] = found
-        lows = [int(p.min()) for p in places]
-        box = box_of(lows, [int(p.max()) + 1 - low for p, low in zip(places, lows, strict=True)])
-        touch(s, o, memory, "read", box, ("gather", s.anew()))
-    return out
+    return extents, places
+
+
+def _inside(memory: Memory, places: Sequence[Array]) -> Array:
+    shape = memory.data.shape
+    return np.logical_and.reduce([(p >= 0) & (p < n) for p, n in zip(places, shape, strict=True)])
+
+
+def _box(places: Sequence[Array]) -> Any:
+    lows = [int(p.min()) for p in places]
+    return box_of(lows, [int(p.max()) + 1 - low for p, low in zip(places, lows, strict=True)])
 
 
 # --- shared buffers ----------------------------------------------------------------------------
@@ -292,6 +322,7 @@ RULES: dict[str, Rule] = {
     "tile.put_down": _put_down,
     "tile.take_up": _take_up,
     "tile.gather_tile": _gather_tile,
+    "tile.scatter_tile": _scatter_tile,
     "tile.shared.alloc": _shared_alloc,
     "tile.read_tile": _read_tile,
     "tile.write_tile": _write_tile,

@@ -169,7 +169,7 @@ def _note_written(
         agent = ("into memory", reduces, 0 if reduces else s.anew(), s.clock.key)
         m.memory.history.add(Access(
             "write", o, s.clock, m.place(coordinates), m.memory.frame, leader=s.leader,
-            agent=agent, count=-1 if reduces else _NEVER, proxy="async",
+            agent=agent, count=-1 if reduces else _NEVER, owners=s.leader, proxy="async",
         ))  # fmt: skip
 
 
