@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tessera_backend.nvptx.toolchain import find_tool
 
 os.environ["CUPY_ACCELERATORS"] = "cub"
 
@@ -71,11 +72,15 @@ def sum_by_key(x: Any, heads: Any) -> tuple[Callable[[], None], Any] | None:
 
 @functools.cache
 def _sum_by_key() -> Any:
-    compiler = shutil.which("nvcc")
+    compiler = find_tool("nvcc")
     if compiler is None:
         return None
     source = Path(__file__).with_name("cub_by_key.cu")
     library = Path(tempfile.mkdtemp()) / "cub_by_key.so"
     options = ["-O3", "-arch=native", "-std=c++17", "-shared", "-Xcompiler", "-fPIC"]
-    subprocess.run([compiler, *options, str(source), "-o", str(library)], check=True)
+    command = [compiler.path, *options, str(source), "-o", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"CUB by key was not compiled: {done.stderr.strip().splitlines()[:1]}")
+        return None
     return ctypes.CDLL(str(library)).sum_by_key

@@ -101,8 +101,8 @@ def main() -> None:
                 _measure(report, _case(how, work, size))
             except Exception as error:  # one row that fails must not end the others
                 print(f"{how} {work} {size} FAILED: {str(error)[:300]}", flush=True)
-    if report.rows:
-        report.save("gemm_sweep")
+        if report.rows:
+            report.save("gemm_sweep")  # what is measured is kept if the rest is cut off
     print()
     for row in sorted(report.rows, key=lambda r: r.ratio("tessera", "cublas")):
         print(f"{row.ratio('tessera', 'cublas'):.3f} {row.name:<40} {row.notes}")

@@ -147,6 +147,8 @@ def check_arrays(
             events.extend(watch.events)
         for pair in _meetings(events, uniform):
             severity = "error" if pair.inside else in_groups
+            if severity and not pair.sure:
+                severity = "warning"
             before = found.get(pair.a.pointer)
             if severity and (before is None or severity == "error" != before.severity):
                 found[pair.a.pointer] = _race(launch, pair, severity, uniform.definitions)
@@ -157,7 +159,7 @@ def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozen
     """Arrays that are stored into, unless all accesses of each lane are at a place of its own."""
     own = own_places(kernel)
     stored: set[Value] = set()
-    places: dict[Value, list[frozenset[tuple[int, Value]]]] = {}
+    places: dict[Value, set[tuple[int, Value]]] = {}
     for o in kernel.walk():
         if o.name not in BUFFER_AT or o.operands[BUFFER_AT[o.name]] not in views:
             continue
@@ -166,8 +168,9 @@ def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozen
         if o.name == "tile.store":
             stored.add(pointer)
         indices = enumerate(o.operands[at + 1 :])
-        places.setdefault(pointer, []).append(frozenset((i, v) for i, v in indices if v in own))
-    return frozenset(p for p in stored if not frozenset.intersection(*places[p]))
+        mine = {(i, v) for i, v in indices if v in own}
+        places[pointer] = places.get(pointer, mine) & mine
+    return frozenset(p for p in stored if not places[p])
 
 
 def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
@@ -200,6 +203,11 @@ class _Pair:
     a: _Event
     b: _Event
     update: bool
+
+    @property
+    def sure(self) -> bool:
+        """Whether it matters who comes first, whatever is in the arrays."""
+        return not self.b.writes or all(isinstance(e.value, int | str) for e in (self.a, self.b))
 
     @property
     def inside(self) -> bool:
@@ -258,14 +266,16 @@ def _race(
     else:
         who = f"{_lane(first, pair)} and {_lane(second, pair)}"
         order, where = "in any order", f"groups {first.group} and {second.group}"
-    does = f"write different values to {place} {order}"
+    does = f"write values that may differ to {place} {order}"
+    if pair.sure:
+        does = f"write different values to {place} {order}"
     if not b.writes:
         does = f"touch {place} {order}, and one of them writes"
     labels: tuple[Label, ...] = ()
     if a.operation.span is not None and a.operation.span != b.operation.span:
         labels = (Label(a.operation.span, f"{_lane(a, pair)} writes {place} here"),)
     known = [launch.text] if launch.text else []
-    if severity == "warning" or not known:
+    if not (pair.inside and known):
         known.insert(0, f"{prod(launch.groups)} groups")
     return Diagnostic(
         "T0414", f"{who} {does}", b.operation.span,

@@ -45,7 +45,7 @@ class Values:
         if known is not None:
             return known
         if value in self._arguments:
-            return id(value)
+            return ("argument", id(value))
         operation = self._definitions.get(value)
         self._left -= 1
         if operation is None or self._left < 0:

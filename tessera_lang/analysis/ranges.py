@@ -39,7 +39,7 @@ ZERO_REPORTS = {"tile.floordiv": 1, "tile.mod": 1, "tile.for": 2}
 _LEVELS = (-1, 0, 1, 31, 127, 1023, 65535, (1 << 31) - 1, LARGEST_SIZE)
 _FAR = (0, (1 << 31) - 1, LARGEST_SIZE)
 """Bounds that widening stops at: first near ones, then few, then the limit of the type."""
-_NEAR_ROUNDS, _FAR_ROUNDS = 4, 8
+_NEAR_ROUNDS, _FAR_ROUNDS, _MOST_ROUNDS = 4, 8, 40
 _PATIENCE = 2000
 """Passes over bodies of loops before what still grows goes to the limit of its type at once."""
 
@@ -196,6 +196,8 @@ def _settle(
         grown = _grow(loop, bounds, round_number)
         if not grown and not _drop(loop):
             break
+        if round_number > _MOST_ROUNDS:
+            _give_up(loop, bounds)
     walk.recording = recording
     kept = _Settled(dict(bounds), frozenset(loop.above), frozenset(loop.below))
     walk.settled[operation] = kept
@@ -249,6 +251,14 @@ def _widened(old: Interval, new: Interval, limits: Interval, levels: tuple[int, 
     if new[1] > old[1]:
         high = min((v for v in levels if v >= new[1]), default=limits[1])
     return within((low, high), limits)
+
+
+def _give_up(loop: _Loop, bounds: dict[int, Interval]) -> None:
+    """Nothing is believed any more: values that variables hand on come round one by one."""
+    loop.above.clear()
+    loop.below.clear()
+    for i in bounds:
+        bounds[i] = integer_range(cast("DType", loop.arguments[i].type))
 
 
 def _drop(loop: _Loop) -> bool:

@@ -206,7 +206,7 @@ class Instances(Scopes):
         files = {p: self.source(p) for p in self.closure(path)}
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
-            with _faults_of_lowering(typed):
+            with self._faults_of_lowering(typed):
                 known = LoweredTile(*lower_kernel(typed, files), tuple(files.values()))
             instance.tile = known
         return known
@@ -222,7 +222,7 @@ class Instances(Scopes):
         files = {p: self.source(p) for p in self.closure(path)}
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
-            with _faults_of_lowering(typed):
+            with self._faults_of_lowering(typed):
                 program, plan, found = lower_tile_kernel(typed, files)
             plan = plan_with_facts(plan, typed.signature)
             parts: tuple[tuple[Program, LaunchPlan], ...] = ((program, plan),)
@@ -246,6 +246,25 @@ class Instances(Scopes):
             raise self.error(instance.diagnostics)
         return instance
 
+    @contextmanager
+    def _faults_of_lowering(self, typed: TypedFunction) -> Generator[None]:
+        try:
+            yield
+        except TesseraError:
+            raise
+        except RecursionError:
+            name = typed.declaration.name
+            raise self.error((Diagnostic(
+                "T0316", f"an expression of `{name}` is too long to be computed as one",
+                typed.declaration.name_span,
+                helps=("give its parts names in a loop over tiles, or store them into an array",),
+            ),)) from None  # fmt: skip
+        except Exception as error:
+            raise InternalFault(
+                "T0901", f"lowering failed: {type(error).__name__}: {error}",
+                stage="lower", span=typed.declaration.name_span,
+            ) from error  # fmt: skip
+
     def _forget_old(self, path: str, module: ast.Module) -> None:
         """Drop what is kept for declarations that are gone."""
         now = set(module.functions)
@@ -258,19 +277,6 @@ class Instances(Scopes):
 
 def kernels_of(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
     return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
-
-
-@contextmanager
-def _faults_of_lowering(typed: TypedFunction) -> Generator[None]:
-    try:
-        yield
-    except TesseraError:
-        raise
-    except Exception as error:
-        raise InternalFault(
-            "T0901", f"lowering failed: {type(error).__name__}: {error}",
-            stage="lower", span=typed.declaration.name_span,
-        ) from error  # fmt: skip
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

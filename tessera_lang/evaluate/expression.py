@@ -22,7 +22,7 @@ from tessera_lang.evaluate.language import (
     builtin,
     member,
 )
-from tessera_lang.evaluate.library import Modules
+from tessera_lang.evaluate.library import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.names import targets
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
@@ -107,6 +107,8 @@ class Expressions(Operators):
         names: list[str] = [*NAMESPACES, *PLAIN_BUILTINS, *BUILTIN_CONSTANTS]
         at: Scope | None = scope
         while at is not None:
+            if name in at.at_run:
+                return fault("T0101", f"`{name}` {ONLY_AT_RUN}", span, helps=GIVE_A_CONSTANT)
             names.extend(at.values)
             at = at.parent
         few = names if len(names) <= MAX_CANDIDATES else []
@@ -282,7 +284,7 @@ class Expressions(Operators):
             inner = self.modules.find(f"{owner.name}.{e.name}", scope.path)
             if inner is not None:
                 return inner
-            raise fault("T0817", f"the module `{owner.name}` defines no `{e.name}`", e.name_span)
+            raise no_member(owner, e.name, e.name_span)
         if self.world.is_array(owner):
             return self._array_member(owner, e)
         raise fault(

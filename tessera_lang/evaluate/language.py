@@ -22,7 +22,7 @@ LANE_NAMES = (
 LATER = {"autotune": "tuning", "grad": "differentiation"}
 """Names of the language that this version lacks, with what they belong to."""
 
-_MATH_NUMBERS = {
+MATH_NUMBERS = {
     "pi": 3.141592653589793, "e": 2.718281828459045,
     "inf": BUILTIN_CONSTANTS["inf"], "nan": BUILTIN_CONSTANTS["nan"],
 }  # fmt: skip
@@ -30,8 +30,8 @@ _MATH_NUMBERS = {
 
 def member(namespace: str, name: str) -> object:
     """``namespace.name`` for a namespace that no file makes: ``op``, ``math``."""
-    if namespace == "math" and name in _MATH_NUMBERS:
-        return _MATH_NUMBERS[name]
+    if namespace == "math" and name in MATH_NUMBERS:
+        return MATH_NUMBERS[name]
     return BuiltinFunction(f"{namespace}.{name}")
 
 

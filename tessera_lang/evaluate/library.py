@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.fault import fault
-from tessera_lang.evaluate.language import NAMESPACES, builtin, member
-from tessera_lang.evaluate.names import assignment_counts
+from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
+from tessera_lang.evaluate.names import assigned, assignment_counts
 from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -91,6 +91,7 @@ class Modules:
                     _bind_constant(name, value, scope, counts)
                 case _:
                     pass
+        scope.at_run = frozenset(assigned(module.body)) - scope.values.keys()
         return scope
 
     def define(self, module: ast.Module, scope: Scope) -> None:
@@ -139,7 +140,7 @@ class Modules:
             return FileModule(inner, self.imported(inner, scope.path, item.span))
         if path is None:
             raise _missing(statement.module, statement.module_span)
-        raise fault("T0817", f"the module `{statement.module}` defines no `{item.name}`", item.span)
+        raise no_member(FileModule(statement.module, self.scope(path)), item.name, item.span)
 
     def imported(self, name: str, path: str, span: Span) -> Scope:
         """The scope of the module ``name`` as the file ``path`` imports it."""
@@ -152,6 +153,19 @@ class Modules:
         """The module ``name``, where there is one."""
         found = self._library.imported(path, name)
         return None if found is None else FileModule(name, self.scope(found))
+
+
+def no_member(module: FileModule, name: str, span: Span) -> Exception:
+    """The fault of a name that an imported file does not give."""
+    if name in module.scope.at_run:
+        return fault("T0817", f"`{module.name}.{name}` {ONLY_AT_RUN}", span, helps=GIVE_A_CONSTANT)
+    return fault("T0817", f"the module `{module.name}` defines no `{name}`", span)
+
+
+ONLY_AT_RUN = "has a value only while that file is run"
+GIVE_A_CONSTANT = (
+    "importing takes definitions and compile-time constants: write a function that returns it",
+)
 
 
 def _missing(name: str, span: Span) -> Exception:
@@ -169,7 +183,23 @@ def _bind_constant(name: str, value: ast.Expr, scope: Scope, counts: dict[str, i
     if counts[name] > 1:
         return
     with suppress(NotConstant):  # others get their value when the file itself is run
-        scope.values[name] = evaluate_constant(value, lookup)
+        scope.values[name] = evaluate_constant(value, lookup, lambda e: _constant_of(e, scope))
+
+
+def _constant_of(e: ast.Attribute, scope: Scope) -> object:
+    """``util.K`` of an imported file, ``math.pi``. Raises LookupError."""
+    match e.value:
+        case ast.Name(id=name):
+            owner = scope.values.get(name) or builtin(name)
+        case ast.Attribute():
+            owner = _constant_of(e.value, scope)
+        case _:
+            owner = None
+    if isinstance(owner, FileModule):
+        return owner.scope.values[e.name]
+    if owner == Namespace("math") and e.name in MATH_NUMBERS:
+        return MATH_NUMBERS[e.name]
+    raise LookupError(e.name)
 
 
 def _bind_dotted(scope: Scope, name: str, module: FileModule) -> None:

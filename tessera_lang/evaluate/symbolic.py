@@ -13,6 +13,7 @@ from typing import Literal, cast
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.evaluate.host import CALL_DEPTH, Host, Left, Outcome, Returned, room_for_calls
+from tessera_lang.evaluate.library import ONLY_AT_RUN
 from tessera_lang.evaluate.names import assigned
 from tessera_lang.evaluate.symbolic_world import Size, SymbolicArray
 from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
@@ -69,9 +70,10 @@ class SymbolicHost(Host):
                 self.found.extend(error.diagnostics)
         if not self.found:
             return ()
-        ours = {f"`{name}` is not defined" for name in assigned(self._module.body)}
+        ours = {f"`{name}` {ONLY_AT_RUN}" for name in assigned(self._module.body)}
         return tuple(
-            replace(d, notes=(*d.notes, _NOT_RUN)) if d.message in ours else d for d in self.found
+            replace(d, notes=(*d.notes, _NOT_RUN), helps=()) if d.message in ours else d
+            for d in self.found
         )
 
     def test_body(self, function: ast.FunctionDef, scope: Scope) -> None:

@@ -18,13 +18,15 @@ class Scope:
     """Names and values of one function call or module; ``parent`` encloses it.
 
     ``locals`` are the names that the function assigns: reading one before it has a value
-    is a fault, not a look into ``parent``.
+    is a fault, not a look into ``parent``. ``at_run``: names of an imported file that have a
+    value only while that file is run.
     """
 
     path: str
     values: dict[str, object] = field(default_factory=dict[str, object])
     parent: Scope | None = None
     locals: frozenset[str] = frozenset()
+    at_run: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,7 +54,8 @@ class Frame:
 
     ``style``: what ``return`` becomes: the end of the lane, the result of the frame (a
     single trailing one), or ``tile.leave``. ``depth`` counts the loops opened in it. ``uses``: how
-    often variables are named in statements that were asked about.
+    often variables are named in statements that were asked about. ``loose``: tiles whose extents
+    change in a loop.
     """
 
     typed: TypedFunction
@@ -64,6 +65,9 @@ class Frame:
     depth: int = 0
     uses: dict[ast.Stmt, dict[Local, int]] = field(
         default_factory=dict["ast.Stmt", "dict[Local, int]"]
+    )
+    loose: dict[ast.Stmt, frozenset[Local]] = field(
+        default_factory=dict["ast.Stmt", "frozenset[Local]"]
     )
 
 

@@ -1,12 +1,13 @@
 """Reductions that the lanes of a group would all run alike, dealt out to them.
 
 Where all lanes get to a loop over elements, with the same bounds and places, each takes its share
-of the elements; the parts meet in shared memory, and every lane gets the result. Others stay as
-they are: each lane for itself. Must not know the source, nor what the elements are.
+of the elements; the parts meet in their warps and then in shared memory, and every lane gets the
+result. Others stay as they are: each lane for itself. Must not know the source, nor what the
+elements are.
 
-**The order.** Lane l takes elements l, l + lanes, ... of one axis, in order. With more than 64
-lanes, a multiple of 32, part l then takes in parts l + 32, l + 64, ...; what is left is combined in
-the order of lanes.
+**The order.** Lane l takes elements l, l + lanes, ... of one axis, in order. In each warp lane l
+takes in lane l + 16, then l + 8, 4, 2, 1, where that lane exists; what the first lanes have then is
+combined in the order of warps.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.context import ElementLoop
 from tessera_lang.lower.slice_reductions import met
+from tessera_lang.lower.warps import (
+    WARP,
+    WARP_KINDS,
+    reduced_in_warp,
+    shuffled_in_warp,
+)
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import INDEX, DType
 
 _SHORT = 32
 """Elements that each lane goes through sooner than lanes meet."""
-_MOST_PARTS, _PARTS = 64, 32
 
 
 def share_loops(program: Program, loops: Sequence[ElementLoop]) -> Program:
@@ -59,12 +65,16 @@ def _is_long(most: tuple[int | None, ...]) -> bool:
 
 def _is_common(loop: Operation, known: Uniformity) -> bool:
     """Whether all lanes get there, with the same bounds and places: the elements themselves are
-    read behind a barrier, where memory is the same for all."""
+    read behind a barrier, where memory is the same for all. What a lane has of its own is not."""
     return (
         loop in known.definitions.values()
         and loop not in known.divergent
-        and all(known.is_uniform(v) for v in _outside(loop))
+        and all(known.is_uniform(v) and not _is_own(v) for v in _outside(loop))
     )
+
+
+def _is_own(value: Value) -> bool:
+    return isinstance(value.type, BufferType) and value.type.space == "local"
 
 
 def _outside(loop: Operation) -> Iterator[Value]:
@@ -101,44 +111,59 @@ class _Sharing:
             dealt = _dealt(b, loop.operation, _longest(loop.most), lane, self.lanes)
             parts = b.append(dealt).results
             buffers = [self._buffer(v, i, b.span) for i, v in enumerate(parts)]
-            for value, buffer in zip(parts, buffers, strict=True):
-                b.store(value, buffer, [lane], "proved")
+            self._in_warps(b, loop.kind, lane, parts, buffers)
             b.barrier()
-            count = self._fewer(b, loop.kind, lane, parts, buffers)
-            b.append(_together(b, loop, buffers, count))
+            b.append(_together(b, loop, buffers, -(-self.lanes // WARP)))
         return tuple(made.operations)
 
-    def _fewer(
+    def _in_warps(
         self, b: Builder, kind: str, lane: Value, parts: Sequence[Value], buffers: Sequence[Value]
-    ) -> int:
-        """Fewer parts, where lanes are many: how many are left."""
-        if self.lanes <= _MOST_PARTS or self.lanes % _PARTS:
-            return self.lanes
-        with b.region() as first:
+    ) -> None:
+        """The parts of each warp as one, in the buffers at its number."""
+        within = b.binary("and", lane, b.index(WARP - 1))
+        if kind in WARP_KINDS and not _saturates(cast("DType", parts[0].type)):
+            total = (reduced_in_warp(b, kind, parts[0]),)
+        else:
             total = tuple(parts)
-            for start in range(_PARTS, self.lanes, _PARTS):
-                at = b.binary("add", lane, b.index(start))
-                total = met(b, kind, total, [b.load(x, [at], "proved") for x in buffers])
+            for distance in (16, 8, 4, 2, 1):
+                total = self._taken_in(b, kind, lane, within, total, distance)
+        with b.region() as first:
+            warp = b.binary("shr", lane, b.index(5))
             for value, buffer in zip(total, buffers, strict=True):
-                b.store(value, buffer, [lane], "proved")
+                b.store(value, buffer, [warp], "proved")
             b.yield_()
         with b.region() as others:
             b.yield_()
-        b.if_(b.cmp("lt", lane, b.index(_PARTS)), first.region, others.region)
-        b.barrier()
-        return _PARTS
+        b.if_(b.cmp("eq", within, b.index(0)), first.region, others.region)
+
+    def _taken_in(
+        self, b: Builder, kind: str, lane: Value, within: Value, held: Sequence[Value],
+        distance: int,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        """What a lane has, with that of the lane so far behind it in the warp where it exists."""
+        other = b.binary("add", lane, b.index(distance))
+        there = b.cmp("lt", b.binary("add", within, b.index(distance)), b.index(WARP))
+        if self.lanes % WARP:
+            there = b.binary("and", there, b.cmp("lt", other, b.index(self.lanes)))
+        both = met(b, kind, held, [shuffled_in_warp(b, v, other) for v in held])
+        return tuple(b.select(there, new, old) for new, old in zip(both, held, strict=True))
 
     def _buffer(self, part: Value, number: int, span: Span | None) -> Value:
         """One for each dtype, and one more for the places of a loop that looks for them."""
         dtype = cast("DType", part.type)
         if (dtype, number) not in self.buffers:
             name = f"{'places' if number else 'parts'}_{dtype.name}"
-            made = Value(BufferType(dtype, (self.lanes,)), name)
+            made = Value(BufferType(dtype, (-(-self.lanes // WARP),)), name)
             attributes: dict[str, Attribute] = {"name": name, "scratch": True}
             alloc = Operation("tile.shared.alloc", (), (made,), attributes, (), span)
             self.allocations.append(alloc)
             self.buffers[dtype, number] = made
         return self.buffers[dtype, number]
+
+
+def _saturates(dtype: DType) -> bool:
+    """Whether an infinity of the dtype does not come back from f32."""
+    return dtype.is_float and dtype.bits < 16
 
 
 def _longest(most: tuple[int | None, ...]) -> int:

@@ -23,6 +23,8 @@ PLACES = {"argmax": "max", "argmin": "min"}
 NAMES = (*KINDS, *PLACES, "mean", "var")
 
 _NEAR = 16
+_LONGEST = 1 << 48
+"""No axis has more elements: a longer step gives the first alone."""
 
 Element = Callable[[Value], Value]
 
@@ -30,12 +32,21 @@ Element = Callable[[Value], Value]
 @dataclass(frozen=True, slots=True)
 class Range:
     """Where a sliced axis begins and ends: clipped, so that an end may lie before its begin.
-    ``most``: elements at most, where that is seen."""
+    ``most``: elements at most, where that is seen. With a ``step`` it counts the elements from 0,
+    of which the first is at ``begin``."""
 
     axis: int
     lower: Value
     upper: Value
     most: int | None
+    begin: Value | None = None
+    step: int = 1
+
+    def place(self, b: Builder, at: Value) -> Value:
+        """Where in the axis the walk is at ``at``."""
+        if self.begin is None:
+            return at
+        return b.binary("add", self.begin, b.binary("mul", at, b.index(self.step)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,14 @@ def _range(lowering: Lowering, array: Value, axis: int, item: ast.SliceExpr | No
         width = _apart(lowering, said, end)
         most = min((n for n in (most, width) if n is not None), default=None)
         upper = b.binary("min", end, size)
-    return Range(axis, lower, upper, most)
+    step = lowering.frame.typed.constants.get(item.step) if item and item.step else 1
+    if not isinstance(step, int) or step == 1:
+        return Range(axis, lower, upper, most)
+    step = min(step, _LONGEST)
+    last = b.binary("add", b.binary("sub", upper, lower), b.index(step - 1))
+    count = b.binary("floordiv", last, b.index(step))
+    most = None if most is None else -(-most // step)
+    return Range(axis, b.index(0), count, most, lower, step)
 
 
 def _start(lowering: Lowering, array: Value, node: ast.Expr, at: Value) -> Value:
@@ -173,7 +191,8 @@ def _bound(lowering: Lowering, node: ast.Expr, size: Value) -> Value:
 
 
 def _element(lowering: Lowering, part: Part, along: dict[int, Value]) -> Value:
-    at = {**part.fixed, **along}
+    walked = {r.axis: r.place(lowering.builder, along[r.axis]) for r in part.ranges}
+    at = {**part.fixed, **walked}
     indices = [at[axis] for axis in range(access.rank_of(part.array))]
     return access.load(lowering, access.element(lowering, part.array, indices, part.node.span))
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from tessera_lang.ir.core import Attribute, BufferType, Operation, Value
+from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.arguments import needed, scalar
 from tessera_lang.lower.context import Lowering
 from tessera_lang.lower.operators import dtype_of, truth
@@ -16,6 +17,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U32, DType
 
 WARP = 32
+WARP_KINDS = ("add", "min", "max")
 
 
 def _word(dtype: DType) -> DType:
@@ -29,19 +31,26 @@ def _word(dtype: DType) -> DType:
 
 def reduction(kind: str) -> Callable[[Lowering, ast.Call], Value]:
     def lower(lowering: Lowering, node: ast.Call) -> Value:
-        builder = lowering.builder
-        value = scalar(lowering, needed(node, 0, "value"))
-        dtype = dtype_of(value)
-        total = builder.warp_reduce(kind, builder.cast(value, _word(dtype)))
-        return builder.cast(total, dtype)
+        return reduced_in_warp(lowering.builder, kind, scalar(lowering, needed(node, 0, "value")))
 
     return lower
 
 
+def reduced_in_warp(builder: Builder, kind: str, value: Value) -> Value:
+    """A number of any type, over the lanes of the warp."""
+    dtype = dtype_of(value)
+    total = builder.warp_reduce(kind, builder.cast(value, _word(dtype)))
+    return builder.cast(total, dtype)
+
+
 def shuffle(lowering: Lowering, node: ast.Call) -> Value:
-    builder = lowering.builder
     value = scalar(lowering, needed(node, 0, "value"))
-    lane = builder.cast(scalar(lowering, needed(node, 1, "lane")), INDEX)
+    lane = lowering.builder.cast(scalar(lowering, needed(node, 1, "lane")), INDEX)
+    return shuffled_in_warp(lowering.builder, value, lane)
+
+
+def shuffled_in_warp(builder: Builder, value: Value, lane: Value) -> Value:
+    """A number of any type of another lane of the warp."""
     dtype = dtype_of(value)
     if dtype.bits >= 32:
         return builder.warp_shuffle(value, lane)

@@ -12,6 +12,7 @@ from tessera_lang.sema.arguments import Bound, bind
 from tessera_lang.sema.context import Binding, Context, Known, text_of
 from tessera_lang.sema.literals import give, misfit, settle
 from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.parameters import axes_counted
 from tessera_lang.sema.signature import (
     ParameterSpec,
     compile_time_kind,
@@ -229,7 +230,7 @@ def _wrong_rank(
     spec: ParameterSpec, declaration: ast.FunctionDef,
 ) -> None:  # fmt: skip
     c.report(
-        "T0307", f"`{p.name}` of `{declaration.name}` has {len(spec.dims)} axes, and"
+        "T0307", f"`{p.name}` of `{declaration.name}` has {axes_counted(len(spec.dims))}, and"
         f" `{source_of(argument)}` has {_rank(term)}", argument.span, f"this is `{term}`",
         labels=(Label(p.span, "declared here"),),
     )  # fmt: skip

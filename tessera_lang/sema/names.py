@@ -113,9 +113,11 @@ class NameChecker:
             helps = ("`grid_groups` is bound by a shape, as in `out: mut f32[grid_groups]`",)
         elif e.id in FOREIGN_NAMES:
             helps = (FOREIGN_NAMES[e.id],)
-        elif not spelled and e.id in self.scope.members(ModuleSymbol("math", None)):
-            helps = (f"did you mean `math.{e.id}`?",)
-            fixes = (Fix(f"write `math.{e.id}`", (Edit(e.span, f"math.{e.id}"),), "unsafe"),)
+        elif not spelled and (module := self._module_of(e.id)):
+            helps = (f"did you mean `{module}.{e.id}`?",)
+            fixes = (
+                Fix(f"write `{module}.{e.id}`", (Edit(e.span, f"{module}.{e.id}"),), "unsafe"),
+            )
         elif close is not None:
             helps = (f"did you mean `{close}`?",)
             fixes = (Fix(f"write `{close}`", (Edit(e.span, close),), "unsafe"),)
@@ -123,6 +125,12 @@ class NameChecker:
             "T0101", f"`{e.id}` is not defined", e.span, "not found in this scope", helps=helps,
             fixes=fixes,
         ))  # fmt: skip
+
+    def _module_of(self, name: str) -> str:
+        """The module of the language that has a function of this name; empty: none has."""
+        if self.place == "tile" and f"op.{name}" in builtins.TILE_FUNCTIONS:
+            return "op"
+        return "math" if name in self.scope.members(ModuleSymbol("math", None)) else ""
 
     def _builtin(self, name: str, span: Span) -> None:
         if name in self._told:

@@ -170,7 +170,7 @@ class _Binder:
             self._problem("T0207", f"`{p.name}` takes {wanted}, not `{binding}`", p)
         elif len(spec.dims) != len(binding.axes):
             self._problem(
-                "T0307", f"`{p.name}` has {len(spec.dims)} axes, and the argument has"
+                "T0307", f"`{p.name}` has {axes_counted(len(spec.dims))}, and the argument has"
                 f" {len(binding.axes)}", p,
             )  # fmt: skip
         else:
@@ -204,7 +204,7 @@ class _Binder:
             self._problem("T0207", f"`{p.name}` takes `{spec.dtype}`, not `{binding.dtype}`", p)
         if len(spec.dims) != len(binding.shape):
             self._problem(
-                "T0307", f"`{p.name}` has {len(spec.dims)} axes, and the argument has"
+                "T0307", f"`{p.name}` has {axes_counted(len(spec.dims))}, and the argument has"
                 f" {len(binding.shape)}", p,
             )  # fmt: skip
             return
@@ -330,3 +330,8 @@ class _Binder:
                 return
             found.append(Scalar(dtype))
         self._result.returns = TupleType(tuple(found)) if a.items else found[0]
+
+
+def axes_counted(count: int) -> str:
+    """``1 axis``, ``2 axes``."""
+    return f"{count} {'axis' if count == 1 else 'axes'}"

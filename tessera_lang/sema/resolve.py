@@ -10,6 +10,7 @@ from collections import Counter
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.evaluate.language import MATH_NUMBERS
 from tessera_lang.sema import builtins
 from tessera_lang.sema.assigned import statement_expressions, statements, targets
 from tessera_lang.sema.names import NameChecker
@@ -145,13 +146,22 @@ class _Resolver:
         raise NotConstant(e, f"`{e.id}` is not known at compile time")
 
     def _attribute(self, e: ast.Attribute) -> object:
-        if isinstance(e.value, ast.Name):
-            module = self._scope.lookup(e.value.id)
-            if isinstance(module, ModuleSymbol):
-                symbol = self._scope.member(module, e.name)
-                if isinstance(symbol, Constant):
-                    return symbol.value
+        module = self._module_of(e.value)
+        if module is not None:
+            if module.name == "math" and e.name in MATH_NUMBERS:
+                return MATH_NUMBERS[e.name]
+            symbol = self._scope.member(module, e.name)
+            if isinstance(symbol, Constant):
+                return symbol.value
         raise LookupError(e.name)
+
+    def _module_of(self, e: ast.Expr) -> ModuleSymbol | None:
+        symbol: Symbol | None = None
+        if isinstance(e, ast.Name):
+            symbol = self._scope.lookup(e.id)
+        elif isinstance(e, ast.Attribute) and (outer := self._module_of(e.value)) is not None:
+            symbol = self._scope.member(outer, e.name)
+        return symbol if isinstance(symbol, ModuleSymbol) else None
 
     # --- imports -----------------------------------------------------------------------
 

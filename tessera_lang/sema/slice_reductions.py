@@ -93,10 +93,11 @@ def _bounds(c: Context, item: ast.SliceExpr) -> None:
             index(c, at)
     if item.step is not None:
         index(c, item.step)
-        if c.try_value(item.step) != 1:
+        step = c.try_value(item.step)
+        if type(step) is not int or step < 1:
             c.report(
-                "T0114", "not built yet: a step in a slice that lanes reduce", item.step.span,
-                helps=("write a loop: `for k in range(start, stop, step):`",),
+                "T0606", "the step of a slice is a positive number known at compile time",
+                item.step.span, helps=("or write a loop: `for k in range(start, stop, step):`",),
             )  # fmt: skip
 
 

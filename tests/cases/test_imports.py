@@ -133,3 +133,66 @@ def test_an_edit_of_what_a_function_imports_is_seen(tmp_path: Path) -> None:
         other.write_text(KERNEL.format(factor))
         m: Any = tessera.load(str(main), target="cpu")
         assert np.array_equal(m.g(x), factor * x)
+
+
+FOLDERS = {
+    "a/b.tessera": "from c import z\nK = 3\ndef twice(x): return z.f(x) * 2\n",
+    "a/c/z.tessera": "import e.d\ndef f(x): return x + e.d.L\n",
+    "a/c/e/d.tessera": "L = len((1, 2)) - 1\n",
+}
+USES = {
+    "import a.b\nimport a.c.z": ("a.b.twice", "a.c.z.f", "a.b.K"),
+    "from a import b\nfrom a.c import z": ("b.twice", "z.f", "b.K"),
+    "import a.b as q\nfrom a.c.z import f": ("q.twice", "f", "q.K"),
+}
+
+
+@pytest.mark.parametrize("imports", USES, ids=range(len(USES)))
+def test_files_in_folders_mean_the_same_everywhere(imports: str, tmp_path: Path) -> None:
+    """In a kernel, in a function of the host, at the top level, as a constant."""
+    twice, f, k = USES[imports]
+    text = f"""{imports}
+HERE = {k} + 1
+@kernel tile[(4,)] grid[(1,)]
+def kernel_of(o: mut f32[4]):
+    i = tile_linear_id()
+    o[i] = {twice}(f32(i)) + {f}(1.0) + f32({k} + HERE)
+def plain(x): return {twice}(x) + {f}(x) + {k} + HERE
+"""
+    calls = "assert plain(2) == 16\n" + f"assert {twice}({k}) == 8\n"
+    assert found(tmp_path, {"main.tessera": text + calls, **FOLDERS}) == []
+    module: Any = tessera.load(tmp_path / "main.tessera", target="cpu")
+    out = np.zeros(4, np.float32)
+    module.kernel_of(out)
+    assert out.tolist() == [11, 13, 15, 17] and module.plain(2) == 16
+
+
+CONSTANTS = {
+    "other.K + 1": "5", "-other.K // 3 * len((1, 2))": "-4", "(other.K, 'a')[0]": "4",
+    "math.pi": "3.141592653589793", "min(other.K, 3) if other.K > 1 else 0": "3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("written", CONSTANTS)
+def test_constants_made_of_constants_of_other_files(written: str, tmp_path: Path) -> None:
+    """What is one for kernels is one for who imports the file, and for its functions."""
+    files = {
+        "other.tessera": "K = 4\n",
+        "consts.tessera": f"import other\nC = {written}\ndef get(): return C\n",
+        "main.tessera": "import consts\nfrom consts import C, get\n"
+        f"assert C == {CONSTANTS[written]} and get() == C and consts.C == C\n"
+        "@kernel tile[(4,)] grid[(1,)]\ndef k(o: mut f64[1]): o[0] = f64(consts.C)\n"
+        "o = op.zeros((1,), dtype=f64)\nk(o)\n",
+    }
+    assert found(tmp_path, files) == []
+    tessera.load(tmp_path / "main.tessera", target="cpu")
+
+
+def test_what_only_a_run_of_the_other_file_knows(tmp_path: Path) -> None:
+    files = {
+        "other.tessera": "V = op.zeros((3,))\ndef get(): return V\n",
+        "main.tessera": "import other\nprint(other.V)\nprint(other.get())\nprint(other.W)\n",
+    }
+    assert sorted(found(tmp_path, files)) == ["T0101", "T0817", "T0817"]
+    said = Session().check(str(tmp_path / "main.tessera"))
+    assert sum("only while that file is run" in d.message for d in said) == 2

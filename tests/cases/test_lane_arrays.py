@@ -130,3 +130,44 @@ def test_a_read_of_what_was_never_written(tmp_path: Path) -> None:
         loaded(tmp_path, text).turned[1](x, out)
     assert "[T0411]" in str(caught.value)
     assert "`kept[2, 3]`, and nothing has written it" in str(caught.value)
+
+
+REDUCED = """
+@kernel tile[(96,)] grid[(1,)]
+def reduced(x: i32[n], out: mut i32[n], of_rows: mut i32[n]):
+    own = tlocal.alloc(({size},), i32)
+    rows = tlocal.alloc((3, {size}), i32)
+    i = tile_linear_id()
+    for j in range({size}):
+        own[j] = x[i] ^ i32(j)
+        for r in range(3): rows[r, j] = x[i] * i32(r) - i32(j)
+    out[i] = op.sum(own) + op.max(own[1:]) * 3 + i32(op.argmin(own[::2])) - op.min(own[:n])
+    of_rows[i] = op.sum(rows) + op.max(rows[i % 3, :]) + op.sum(rows[:, 1])
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("size", [5, 32, 33, 100])
+def test_reductions_of_what_a_lane_has(tmp_path: Path, target: str, size: int) -> None:
+    """Of any length, by each lane for itself: a group shares what all its lanes see alone."""
+    x = np.random.default_rng(size).integers(-50, 50, 96).astype(np.int32)
+    out, of_rows = np.zeros(96, np.int32), np.zeros(96, np.int32)
+    loaded(tmp_path, REDUCED.format(size=size), target).reduced(x, out, of_rows)
+    own, lane = x[:, None] ^ np.arange(size), np.arange(96)
+    rows = x[:, None, None] * np.arange(3)[:, None] - np.arange(size)
+    least = own[:, ::2].argmin(1) - own[:, :96].min(1)
+    np.testing.assert_array_equal(out, own.sum(1) + own[:, 1:].max(1) * 3 + least)
+    wanted = rows.sum((1, 2)) + rows[lane, lane % 3].max(1) + rows[:, :, 1].sum(1)
+    np.testing.assert_array_equal(of_rows, wanted)
+
+
+def test_what_a_lane_has_is_not_the_same_for_all(tmp_path: Path) -> None:
+    """Nor what is read of it, so that no barrier depends on it."""
+    head = "@kernel tile[(64,)] grid[(1,)]\ndef k(x: i32[64], out: mut i32[64]):\n"
+    body = (
+        "    own = tlocal.alloc((40,), i32)\n    for j in range(40): own[j] = x[tile_linear_id()]\n"
+    )
+    for test in ("own[0] > 3", "op.sum(own) > 3", "op.sum(x[0:own[1]]) > 3"):
+        session = Session()
+        session.set_text("k.tessera", f"{head}{body}    if {test}: tbarrier()\n", 1)
+        assert [d.code for d in session.check("k.tessera")] == ["T0401"], test

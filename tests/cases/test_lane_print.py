@@ -66,6 +66,9 @@ def test_numbers_of_every_dtype(target: str, capsys: pytest.CaptureFixture[str])
     integers = "True -2 254 -2 65534 -2 4294967294 -2 18446744073709551614 -2\n"
     floats = "0.1 0.100098 0.1 0.1 0.101562 0.09375\n"
     assert capsys.readouterr().out == integers + floats
+    tessera.compile(DTYPES, target=target).k(np.int64(-2), np.float64(-448))
+    tessera.synchronize()
+    assert capsys.readouterr().out == integers + "-448.0 " * 5 + "-448.0\n"
 
 
 def test_uniform_lines_are_printed_by_every_lane(

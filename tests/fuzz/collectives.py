@@ -182,6 +182,29 @@ class Together:
         self.frames[-1].writable.append((name, dtype))
         return [Collective(kind, name, expr, dtype, lane)]
 
+    def collectives(self: Any, lanes: int) -> list[p.Stmt]:
+        """One or two, perhaps where the whole group decides or in a loop; what follows uses them
+        only where they are sure to be."""
+        if self.random.random() < 0.6:
+            return self.collective(lanes)
+        frame = type(self.frames[0])
+        self.frames.append(frame())
+        body = [*self.collective(lanes), *self.statement(1), *self.collective(lanes)]
+        self.frames.pop()
+        writable = self.frames[-1].writable
+        own = [n for n in writable if n[1] != "bool"]
+        if own:
+            body += self.change(*self.random.choice(own))
+        n = p.Scalar("n", "index")
+        if self.random.random() < 0.5:
+            most = p.Const(self.random.randint(2, 100), "index", True)
+            return [p.UniformIf(p.Compare([n, most], ["<"]), body, [])]
+        if self.random.random() < 0.5:
+            bounds: list[p.Expr] = [p.Const(self.random.randint(1, 3), "index", True)]
+        else:
+            bounds = [p.Binary("%", n, p.Const(4, "index", True), "index")]
+        return [p.UniformFor(self.fresh("r"), bounds, body)]
+
     def new_cells(self: Any) -> list[p.Stmt]:
         """An array of each lane's own, every element written in a loop."""
         dtype = self.random.choice([d for d in SUMMED if d != "index"])
@@ -212,6 +235,24 @@ class Together:
         if inner.dtype != "index" or isinstance(inner, p.Const):
             inner = p.Cast(self.id() if isinstance(inner, p.Const) else inner, "index")
         return p.Binary("%", inner, p.Const(size, "index", True), "index")
+
+    def reduced_cells(self: Any, dtype: str, depth: int) -> p.Expr:
+        """A reduction of what a lane has of its own, or of a part of it."""
+        fitting = [c for c in self.cells if c.dtype in INTEGERS
+                   and self.reductions_to(c.dtype, dtype)]  # fmt: skip
+        if not fitting or self.in_helper:
+            return self.leaf(dtype)
+        cells = self.random.choice(fitting)
+        *rows, size = cells.shape
+        bounds: list[p.Expr | None] = [
+            self.below(size, depth) if self.random.random() < 0.3 else None for _ in range(2)
+        ]
+        kind = self.random.choice(self.reductions_to(cells.dtype, dtype))
+        if kind == "argmax":
+            bounds = [None, None]
+        step = self.random.choice((1, 1, 2))
+        indices = [self.below(n, depth) for n in rows]
+        return p.Reduce(kind, cells.name, indices, *bounds, cells.dtype, dtype, step)
 
     def store_cell(self: Any) -> list[p.Stmt]:
         cells = self.random.choice(self.cells)

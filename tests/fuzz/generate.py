@@ -118,7 +118,10 @@ class Generator(collectives.Together):
     def expr(self, dtype: str, depth: int) -> p.Expr:
         if dtype == "bool":
             return self.condition(depth)
-        if self.reduces and depth > 0 and dtype in INTEGERS and self.chance(0.1):
+        slices = self.reduces or self.collects
+        if self.cells and depth > 0 and dtype in INTEGERS and self.chance(0.1):
+            return self.reduced_cells(dtype, depth)
+        if slices and depth > 0 and dtype in INTEGERS and self.chance(0.1):
             return self.reduction(dtype, depth)
         if depth <= 0 or self.chance(0.12):
             return self.leaf(dtype)
@@ -298,7 +301,8 @@ class Generator(collectives.Together):
         if kind == "argmax" and not self.faults:
             lower = upper = None  # of no elements it is a fault
         indices = [self.inside(s, depth) for s in rows]
-        return p.Reduce(kind, q.name, indices, lower, upper, q.dtype, dtype)
+        step = self.random.choice((1, 2, 3, 7)) if self.collects else 1
+        return p.Reduce(kind, q.name, indices, lower, upper, q.dtype, dtype, step)
 
     def reductions_to(self, element: str, dtype: str) -> list[str]:
         """What gives ``dtype``, of elements of a type."""
@@ -337,7 +341,7 @@ class Generator(collectives.Together):
         if self.faults and self.chance(0.15):
             e = self.expr("index", depth - 1)
             if _constant(e):
-                return self.id()
+                e = self.id()
             e.planted = True
             return e
         inner = self.random.choice([d for d in INTEGERS if d != "u64"])
@@ -370,6 +374,8 @@ class Generator(collectives.Together):
             return p.HelperCall(helper, arguments)
         named = [q.name for q in self.parameters if len(q.shape) == 1 and q.dtype == helper.array
                  and not q.mut]  # fmt: skip
+        if not self.in_helper:
+            named += [c.name for c in self.cells if c.dtype == helper.array and len(c.shape) == 1]
         return p.HelperCall(helper, arguments, self.random.choice(named))
 
     # --- conditions -------------------------------------------------------------------------
@@ -673,6 +679,7 @@ class Generator(collectives.Together):
         body: list[p.Stmt] = [
             p.Store(buffer.name, [t], v, dtype), p.Barrier(), *step,
             *(self.block(1, 1) if self.chance(0.5) else []), p.Barrier(),
+            *(self.collective(lanes) + self.change(name, dtype) if self.collects else []),
         ]  # fmt: skip
         self.frames.pop()
         bounds: list[p.Expr] = [p.Const(self.random.randint(1, 4), "index", True)]
@@ -724,7 +731,7 @@ class Generator(collectives.Together):
 
     def together(self, lanes: int) -> list[p.Stmt]:
         if self.collects and self.chance(0.6):
-            return self.collective(lanes)
+            return self.collectives(lanes)
         if self.shared_bytes > 24 << 10:
             return []
         made = self.random.choice(
@@ -787,6 +794,7 @@ class Generator(collectives.Together):
             shape = ("h", "w") if self.chance(0.2) else ("n",)
             dtype = self.random.choice(NARROW) if self.chance(0.1) else self.number_dtype()
             made.append(p.Parameter(self.fresh("x"), "i64" if dtype == "index" else dtype, shape))
+            made[-1].const = self.collects and self.chance(0.3)
         for _ in range(self.random.randint(0, 2)):
             made.append(p.Parameter(self.fresh("q"), self.number_dtype()))
         if self.chance(0.5):

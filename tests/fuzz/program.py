@@ -463,9 +463,11 @@ class Reduce(Expr):
     upper: Expr | None
     element: str
     dtype: str
+    step: int = 1
 
     def place(self) -> str:
         bounds = [e.text() if e else "" for e in (self.lower, self.upper)]
+        bounds += [str(self.step)] if self.step != 1 else []
         return f"{self.array}[{', '.join([*(e.text() for e in self.indices), ':'.join(bounds)])}]"
 
     def text(self) -> str:
@@ -481,7 +483,7 @@ class Reduce(Expr):
         if first < 0:
             lane.fault()
         found: list[Number] = []
-        for k in range(max(first, 0), last):
+        for k in range(max(first, 0), last, self.step):
             step(lane)
             at = array.place([*fixed, k])
             lane.judge(self, at is not None)
@@ -894,11 +896,13 @@ class Parameter:
     dtype: str
     shape: tuple[str, ...] = ()
     mut: bool = False
+    const: bool = False
 
     def text(self) -> str:
         if not self.shape:
             return f"{self.name}: {self.dtype}"
-        return f"{self.name}: {'mut ' if self.mut else ''}{self.dtype}[{', '.join(self.shape)}]"
+        word = "mut " if self.mut else "const " if self.const else ""
+        return f"{self.name}: {word}{self.dtype}[{', '.join(self.shape)}]"
 
 
 @dataclass

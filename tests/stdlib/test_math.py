@@ -301,3 +301,22 @@ def k(x: f32[n], y: mut f32[n]):
     sums = [o for o in program.walk() if o.name == "tile.add" and o.result.type == U32]
     shifts = [o for o in program.walk() if o.name == "tile.shl" and o.result.type == U32]
     assert shifts and not sums
+
+
+def test_a_sigmoid_without_a_branch_is_the_quotient() -> None:
+    """To the last bit: its division has no way around for what cannot happen."""
+    text = KERNEL.format(dtype="f32", name="sigmoid") + (
+        "@kernel tile[(128,)] grid[(64,)]\n"
+        "def divided(x: f32[n], out: mut f32[n]):\n"
+        "    for i in range(grid_tile_linear_id(), n, grid_tile_count()):\n"
+        "        e = math.exp(-abs(x[i]))\n"
+        "        out[i] = (1.0 if x[i] >= 0.0 else e) / (1.0 + e)\n"
+    )
+    module = tessera.compile(text, target="cpu")
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(0, 6, 50_000), rng.uniform(-110, 110, 50_000)])
+    x = np.append(x, [0.0, -0.0, np.inf, -np.inf, 1e-40, -1e-40]).astype(np.float32)
+    got, want = np.empty_like(x), np.empty_like(x)
+    module.k(x, got)
+    module.divided(x, want)
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))

@@ -487,4 +487,74 @@ def kernel(x: f16[m, 64], c: f16[64, 64]) -> (i32[m], f32[m]):
         of(m=8192),
         tolerance=2e-5,
     ),
+    Program(
+        "attention with relative bias table",
+        2,
+        """
+@op.kernel
+def kernel(q: bf16[h, m, 64], k: bf16[h, m, 64], v: bf16[h, m, 64], bias: f32[h, 63],
+           o: mut bf16[h, m, 64]):
+    for z, i in op.tile_range(h, m, step=(1, 64)):
+        qi = q[z, i:i+64, :]
+        mx = op.full((64,), -inf, f32)
+        dn = op.zeros((64,), f32)
+        acc = op.zeros((64, 64), f32)
+        for j in op.tile_range(m, step=64):
+            row = i32(i) + op.iota((64, 64), axis=0, dtype=i32)
+            d = row - i32(j) - op.iota((64, 64), axis=1, dtype=i32)
+            b = bias[z, op.clamp(d, -31, 31) + 31]
+            s = (qi @ k[z, j:j+64, :].T).to(f32) * 0.125 + b
+            nm = max(mx, op.max(s, axis=1))
+            e = exp(s - nm[:, None])
+            c = exp(mx - nm)
+            dn = dn * c + op.sum(e, axis=1)
+            acc = acc * c[:, None] + e.to(bf16) @ v[z, j:j+64, :]
+            mx = nm
+        o[z, i:i+64, :] = (acc / dn[:, None]).to(bf16)
+""",
+        of(
+            q=("bf16", "h m 64"),
+            k=("bf16", "h m 64"),
+            v=("bf16", "h m 64"),
+            bias=("f32", "h 63"),
+            o=("bf16", "h m 64"),
+        ),
+        lambda a: (
+            lambda D: of(
+                o=np.stack(
+                    [
+                        rows_softmax(q @ k.T * 0.125 + b[D]) @ v
+                        for q, k, v, b in zip(a["q"], a["k"], a["v"], a["bias"], strict=True)
+                    ]
+                )
+            )
+        )(
+            np.clip(
+                np.subtract.outer(np.arange(a["q"].shape[1]), np.arange(a["q"].shape[1])), -31, 31
+            )
+            + 31
+        ),
+        of(h=2, m=150),
+        of(h=16, m=1024),
+        tolerance=1e-2,
+    ),
+    Program(
+        "a table that a number chooses",
+        0,
+        """
+@op.kernel
+def kernel(table: f32[h, 7], which: i32[m], q: u8[m, n], y: mut f32[m, n]):
+    for i in op.tile_range(m):
+        for j in op.tile_range(n, step=32):
+            y[i:i+1, j:j+32] = table[which[i], q[i:i+1, j:j+32]]
+""",
+        of(table=("f32", "h 7"), which=("i32", "m"), q=("u8", "m n"), y=("f32", "m n")),
+        lambda a: of(y=a["table"][a["which"].astype(int)[:, None], a["q"].astype(int)]),
+        of(h=3, m=20, n=50),
+        of(h=3, m=200, n=500),
+        arguments=lambda r, s: of(
+            q=r.integers(0, 7, (s["m"], s["n"])), which=r.integers(0, s["h"], s["m"])
+        ),
+        tolerance=1e-6,
+    ),
 )

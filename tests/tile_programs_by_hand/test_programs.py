@@ -23,14 +23,17 @@ from tests.tile_programs_by_hand import (
     loops,
     narrow,
     others,
+    rows,
     scores,
     sparse,
     stacks,
+    steps,
 )
 from tests.tile_programs_by_hand.program import Program
 
 FILES = (
     attention, layers, algebra, others, functions, loops, chosen, sparse, narrow, scores, stacks,
+    rows, steps,
 )  # fmt: skip
 PROGRAMS = {p.name: p for file in FILES for p in file.PROGRAMS}
 QUICK = (
@@ -41,7 +44,7 @@ QUICK = (
     "nothing to do", "weights looked up in a table", "blocks of zeros are left out",
     "a mask that a function of numbers makes", "a contraction in four parts",
     "interleaved complex numbers", "scaled and added to what was there", "broadcast batches, whole",
-    "block tridiagonal",
+    "block tridiagonal", "layernorm of a whole array",
 )  # fmt: skip
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS if name not in QUICK]
 

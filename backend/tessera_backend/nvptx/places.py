@@ -104,6 +104,13 @@ def plus(e: LaneEmitter, base: str, constant: int) -> str:
     return e.f.value(f"add nsw i32 {base}, {constant}") if constant else base
 
 
+def below(e: LaneEmitter, constant: int, base: str, limit: str) -> str:
+    """Whether ``base + constant`` is less than a limit (i32). All registers of a lane ask for what
+    lies between its first one and the limit: a constant each, where sums would take a register."""
+    rest = e.f.value(f"sub i32 {limit}, {base}") if base else limit
+    return e.f.value(f"icmp slt i32 {constant}, {rest}")
+
+
 def first_copy(e: LaneEmitter, layout: RegisterLayout) -> str:
     """An i1 operand that is true in the one lane that holds the first copy of its elements; ""
     where there are no copies."""

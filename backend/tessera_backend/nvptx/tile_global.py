@@ -41,31 +41,40 @@ from tessera_lang.types.dtype import F32, DType
 
 Values = dict[Coordinates, str]
 _PIECE = 16  # bytes
+_SLABS = 4
+"""Registers of a lane from which on it pays to test only the last of them."""
 
 # --- paths ------------------------------------------------------------------------------------
 
-Path = Callable[[Window, int, bool], Values]
-"""An access of all registers: window, neighbours at once, whether with predicates."""
+Path = Callable[[Window, int, int], Values]
+"""An access of all registers: window, neighbours at once, the coordinate along them from which on
+registers have predicates."""
+
+_ALL, _NONE = 0, 1 << 30
 
 
 def by_paths(e: LaneEmitter, window: Window, path: Path) -> Values:
     """The access by the best path that holds, chosen when the kernel runs."""
     whole, vector, known = window.whole(e), window.vector, min(window.known, window.vector)
-    branches: list[tuple[str, int, bool]] = []
+    last = _last_slab(window) if whole and vector == 1 else 0
+    branches: list[tuple[str, int, int]] = []
     if known < vector:
-        branches.append((conjunction(e, [window.aligned, whole]), vector, False))
+        branches.append((conjunction(e, [window.aligned, whole]), vector, _NONE))
         if whole:
             cut = _cut(e, window, vector)
-            branches.append((conjunction(e, [window.aligned, cut]), vector, True))
-    elif whole:
-        branches.append((whole, known, False))
+            branches.append((conjunction(e, [window.aligned, cut]), vector, _ALL))
+    elif whole and not last:
+        branches.append((whole, known, _NONE))
     if not whole:
-        branches.append(("", known, False))
+        branches.append(("", known, _NONE))
+    elif last:
+        branches.append((_reaches(e, window, last), 1, last))
+        branches.append(("", 1, _ALL))
     else:
-        branches.append((_cut(e, window, known), known, True))
-        branches.append(("", 1, True))
+        branches.append((_cut(e, window, known), known, _ALL))
+        branches.append(("", 1, _ALL))
     dtype = window.place.dtype
-    values = _choose(e, branches, lambda w, guarded: path(window.fresh(), w, guarded), dtype)
+    values = _choose(e, branches, lambda w, tested: path(window.fresh(), w, tested), dtype)
     if branches[0][0] and values and is_accumulator(window.tile):
         return {at: _copied(e, value) for at, value in values.items()}
     return values
@@ -86,6 +95,25 @@ def is_accumulator(tile: TileType) -> bool:
     return any(wgmma_c(tile.sizes, g) == tile.layout for g in groups)
 
 
+def _last_slab(window: Window) -> int:
+    """Of a row that lanes access element by element: where its outermost registers begin, 0 if
+    there are no others. A row that ends behind that needs predicates only there."""
+    layout = layout_of(window.tile)
+    if len(window.tile.shape) != 1 or layout.register_count < _SLABS:
+        return 0
+    (size,) = window.tile.sizes
+    outermost = [m for m in layout.registers if m.axis == 0 and m.extent * m.stride == size]
+    return size - outermost[0].stride if outermost else 0
+
+
+def _reaches(e: LaneEmitter, window: Window, size: int) -> str:
+    """Whether the extent of a row is at least ``size``."""
+    (extent,) = window.extents
+    if isinstance(extent, int):
+        return "true" if extent >= size else "false"
+    return e.f.value(f"icmp sge i64 {extent}, {size}")
+
+
 def _cut(e: LaneEmitter, window: Window, width: int) -> str:
     """Whether the extent ends no vector of ``width`` in its middle ("" if surely)."""
     if width <= window.cut:
@@ -98,8 +126,8 @@ def _cut(e: LaneEmitter, window: Window, width: int) -> str:
 
 
 def _choose(
-    e: LaneEmitter, branches: Sequence[tuple[str, int, bool]],
-    path: Callable[[int, bool], Values], dtype: DType,
+    e: LaneEmitter, branches: Sequence[tuple[str, int, int]],
+    path: Callable[[int, int], Values], dtype: DType,
 ) -> Values:  # fmt: skip
     """The first branch whose condition holds; one without a condition always does. Narrow elements
     leave a branch in words, as they come, so that each is taken out of its word once."""
@@ -109,12 +137,12 @@ def _choose(
     ends: list[tuple[list[str], str]] = []
     order: list[Coordinates] = []
     each = max(1, 4 // dtype.bytes)
-    for condition, width, guarded in branches:
+    for condition, width, tested in branches:
         here, after = f.label("access"), f.label("otherwise")
         if condition:
             f.branch_if(condition, here, after)
             f.place(here)
-        values = path(width, guarded)
+        values = path(width, tested)
         order = order or list(values)
         ends.append((_joined(e, [values[at] for at in order], dtype, each), f.block))
         f.branch(join)
@@ -163,11 +191,11 @@ def _load(e: LaneEmitter, op: Operation) -> None:
     window = window_of(e, op, op.operands[0], op.operands[1:])
     layout, dtype = layout_of(window.tile), window.tile.dtype
 
-    def path(w: Window, width: int, guarded: bool) -> Values:
+    def path(w: Window, width: int, tested: int) -> Values:
         found: Values = {}
+        hint = ("" if w.place.mut else ".nc") + _LOAD_HINTS[w.hint]
         for at in vectors(w, layout, width):
-            predicate = w.inside(e, at, width) if guarded else ""
-            hint = ("" if w.place.mut else ".nc") + _LOAD_HINTS[w.hint]
+            predicate = w.inside(e, at, width) if at[w.unit] >= tested else ""
             values = words.load(e, w.cell(e, at, predicate), dtype, width, hint)
             found.update(zip(neighbours(at, w.unit, width), values, strict=True))
         return found
@@ -216,9 +244,9 @@ def _store(e: LaneEmitter, op: Operation) -> None:
     held = held_at(e, op.operands[0])
     once = first_copy(e, layout)
 
-    def path(w: Window, width: int, guarded: bool) -> Values:
+    def path(w: Window, width: int, tested: int) -> Values:
         for at in vectors(w, layout, width):
-            inside = w.inside(e, at, width) if guarded else ""
+            inside = w.inside(e, at, width) if at[w.unit] >= tested else ""
             values = [held[n] for n in neighbours(at, w.unit, width)]
             cell = w.cell(e, at, conjunction(e, [once, inside]))
             words.store(e, cell, values, dtype, _STORE_HINTS[w.hint])
@@ -235,10 +263,11 @@ def _gather(e: LaneEmitter, op: Operation) -> None:
     window, jumps = gathering(e, op, tile, op.operands[1:])
     place = window.place
 
-    def path(w: Window, width: int, guarded: bool) -> Values:
+    def path(w: Window, width: int, tested: int) -> Values:
         found: Values = {}
         for at in vectors(w, layout, width):
-            address, offset, valid = row_of(e, w, jumps, at, width if guarded else 0)
+            guarded = width if at[w.unit] >= tested else 0
+            address, offset, valid = row_of(e, w, jumps, at, guarded)
             pointer = e.dialect.pointer_type(place.space)
             cell = words.Cell("global", pointer, address, offset, valid)
             hint = "" if place.mut else ".nc"
@@ -257,9 +286,10 @@ def _scatter(e: LaneEmitter, op: Operation) -> None:
     window, jumps = gathering(e, op, tile, op.operands[2:], op.operands[1])
     once, pointer = first_copy(e, layout), e.dialect.pointer_type(window.place.space)
 
-    def path(w: Window, width: int, guarded: bool) -> Values:
+    def path(w: Window, width: int, tested: int) -> Values:
         for at in vectors(w, layout, width):
-            address, offset, valid = row_of(e, w, jumps, at, width if guarded else 0)
+            guarded = width if at[w.unit] >= tested else 0
+            address, offset, valid = row_of(e, w, jumps, at, guarded)
             cell = words.Cell("global", pointer, address, offset, conjunction(e, [once, valid]))
             words.store(e, cell, [held[n] for n in neighbours(at, w.unit, width)], tile.dtype)
         return {}

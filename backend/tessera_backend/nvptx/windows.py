@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tessera_backend.llvm.emitter import LaneEmitter, Place
 from tessera_backend.nvptx import words
 from tessera_backend.nvptx.numbers import Number, number, product, total, widened
-from tessera_backend.nvptx.places import bases, conjunction, dialect_of
+from tessera_backend.nvptx.places import bases, below, conjunction, dialect_of
 from tessera_backend.nvptx.tile_values import Coordinates, layout_of, tile_type
 from tessera_lang.analysis.layouts import VECTOR_BYTES, vector_width
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
@@ -97,12 +97,7 @@ class Window:
 
     def _below(self, e: LaneEmitter, axis: int, last: int, extent: Number) -> str:
         limit = str(extent) if isinstance(extent, int) else e.f.value(f"trunc i64 {extent} to i32")
-        position = self.bases[axis]
-        if not position:
-            return e.f.value(f"icmp slt i32 {last}, {limit}")
-        if last:
-            position = e.f.value(f"add nuw nsw i32 {position}, {last}")
-        return e.f.value(f"icmp slt i32 {position}, {limit}")
+        return below(e, last, self.bases[axis], limit)
 
     def whole(self, e: LaneEmitter) -> str:
         """Whether the whole tile lies in the extents: an i1 operand, "" if surely."""

@@ -64,11 +64,14 @@ def line_text(line: PrintText, values: list[int]) -> str:
 
 
 def _shown(word: int, dtype: str, form: str) -> str:
-    """A number as the host program prints it: the shortest text that gives it back."""
+    """A number as Python shows one: a short text that gives it back, and a float looks like one."""
     kind = TO_NUMPY[dtype]
     raw = (word & ((1 << 64) - 1)).to_bytes(8, "little")
     value = np.frombuffer(raw[: kind.itemsize], kind)[0]
-    return format(value.item() if kind.kind != "V" else float(value), form) if form else str(value)
+    if form:
+        return format(float(value) if kind.kind == "V" else value.item(), form)
+    text = str(value)
+    return f"{text}.0" if dtype.startswith(("f", "bf")) and text.lstrip("-").isdigit() else text
 
 
 def printing(

@@ -19,6 +19,7 @@ from tessera_lang.driver.commands.output import show
 
 if TYPE_CHECKING:
     from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.driver.session import Session
 
 
 @click.command(
@@ -54,8 +55,8 @@ def command(
     """Report everything that is wrong with FILES; `-` is standard input."""
     session = session_for(search)
     found: list[Diagnostic] = []
-    for name in dict.fromkeys(files):
-        path = source_path(session, name)
+    paths = [source_path(session, name) for name in dict.fromkeys(files)]
+    for path in paths:
         found.extend(session.check(path, signatures))
         if strict or lints or guards:
             from tessera_lang.driver.advice import Questions, advice
@@ -67,4 +68,24 @@ def command(
 
             machine = machine_for(session, target or ("" if arch else "cuda"), arch)
             found.extend(remarks_of(session, path, machine))
+    if not any(d.severity == "error" for d in found):
+        found.extend(_unmet(session, paths, signatures))
     return show(session, found, format_, color)
+
+
+def _unmet(session: Session, paths: list[str], signatures: tuple[str, ...]) -> list[Diagnostic]:
+    """Signatures that were looked at for no kernel."""
+    from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.driver.signatures import read_names
+
+    kernels = [k for path in paths for k in session.kernels(path)]
+    names = [{p.name for p in (*k.brackets, *k.parameters)} for k in kernels]
+    return [
+        Diagnostic(
+            "T0815", f"no kernel has all the parameters of the signature `{text}`",
+            helps=tuple(f"`{k.name}` has {', '.join(f'`{p.name}`' for p in k.parameters)}"
+                        for k in kernels[:3]),
+        )
+        for text in signatures
+        if not any(read_names(text) <= own for own in names)
+    ]  # fmt: skip

@@ -93,12 +93,13 @@ def _says_loops(typed: TypedFunction) -> bool:
 
 @dataclass(slots=True)
 class _Rows:
-    """``axis``: the row's own. ``reads``: of rows, each one for all that name it."""
+    """``axis``: the row's own. ``once``: rows of arrays and what they are converted to, one for
+    all that name it."""
 
     s: State
     axis: Axis
     made: dict[tuple[int, Fixed], Node] = field(default_factory=dict[tuple[int, Fixed], Node])
-    reads: dict[tuple[object, ...], Read] = field(default_factory=dict[tuple[object, ...], Read])
+    once: dict[tuple[object, ...], Node] = field(default_factory=dict[tuple[object, ...], Node])
 
     def row(self, node: Node, at: Fixed) -> Node:
         key = (id(node), at)
@@ -126,7 +127,9 @@ class _Rows:
                 return self._read(node, at, axes)
             case Mapped():
                 operands = tuple([self.row(x, _aligned(self.s, x, at)) for x in node.operands])
-                return replace(node, operands=operands, axes=axes)
+                made = replace(node, operands=operands, axes=axes)
+                cast = ("cast", *map(id, operands), node.dtype)
+                return self.once.setdefault(cast, made) if node.kind == "cast" else made
             case Reduced():
                 inner = (*at[: node.along], None, *at[node.along :])
                 if not at or len(inner) != 1 + inner.index(None):
@@ -158,7 +161,7 @@ class _Rows:
             raise _NoRow  # it lies across memory: tiles of several rows touch whole lines
         steps = tuple([node.steps[i] for i in kept])
         key = (node.view, *starts, steps, node.version, node.inside, node.staging)
-        return self.reads.setdefault(key, replace(
+        return self.once.setdefault(key, replace(
             node, starts=tuple(starts), dims=tuple([node.dims[i] for i in kept]), steps=steps,
             axes=axes,
         ))  # fmt: skip

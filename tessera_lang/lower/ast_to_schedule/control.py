@@ -331,18 +331,19 @@ def _needed(s: State, node: ast.For | ast.While) -> frozenset[Local]:
 
 
 def _attempts(
-    s: State, locals_: tuple[Local, ...],
-    emit: Callable[[frozenset[Local]], frozenset[Local]],
-) -> None:  # fmt: skip
-    """Lower a body with the extents of tiles fixed; again with those carried that change."""
-    loose: frozenset[Local] = frozenset()
+    s: State, node: ast.For | ast.While, emit: Callable[[frozenset[Local]], frozenset[Local]]
+) -> None:
+    """Lower a body with the extents of tiles fixed; again with those carried that change. Where a
+    loop around it is lowered again, it begins with what was found: else nests would double."""
+    known = s.low.frame.loose
+    loose = known.get(node, frozenset())
     while True:
         sites, items = len(s.low.sites), len(s.low.sink.items)
         before, writes = snapshot(s), dict(s.writes)
         more = emit(loose)
         if more <= loose:
             return
-        loose |= more
+        loose = known[node] = loose | more
         del s.low.sites[sites:]
         del s.low.sink.items[items:]
         restore(s, before)
@@ -421,7 +422,7 @@ def _emit(
         _bind_all(s, locals_, loose, found)
         return loose
 
-    _attempts(s, locals_, attempt)
+    _attempts(s, node, attempt)
 
 
 def _over(s: State, leaving: Leaving) -> tuple[Local, ...]:
@@ -535,7 +536,7 @@ def _while(
         _bind_all(s, locals_, loose, found)
         return loose
 
-    _attempts(s, locals_, attempt)
+    _attempts(s, node, attempt)
 
 
 def _goes_on(s: State, leaving: Leaving, test: Callable[[], Value]) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import TileType, Value
 from tessera_lang.ir.schedule.builder import Size, tile_type
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter, Key
@@ -41,6 +42,19 @@ def sizes_of(windows: Sequence[Window]) -> tuple[Size, ...]:
 
 def _key(windows: Sequence[Window]) -> Key:
     return tuple(x for w in windows for x in (w.start, w.size, w.extent))
+
+
+MOST_PARTS = 50_000
+"""Parts that a kernel computes: what has no capacity is computed as often as it is used."""
+
+
+def _too_large(node: Node) -> TesseraError:
+    return TesseraError((Diagnostic(
+        "T0316", f"the kernel computes more than {MOST_PARTS} parts of tiles",
+        getattr(node, "span", None), "this is one of them, again",
+        notes=("a tile without a capacity is computed part by part, as often as it is used",),
+        helps=("store it into an array, or give it a capacity: `x[i, 0:4096]`",),
+    ),))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -136,6 +150,8 @@ class Demand:
         found = self.b.recall(key)
         if found is None:
             self.kept.append(node)
+            if len(self.kept) > MOST_PARTS:
+                raise _too_large(node)
             with self.b.at(getattr(node, "span", None)):
                 found = self._evaluate(node, windows)
             self.b.remember(key, found)

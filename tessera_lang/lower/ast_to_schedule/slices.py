@@ -14,7 +14,7 @@ from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Node, Part, R
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.context import Unsupported
 from tessera_lang.lower.expressions import lower_expression
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
@@ -230,8 +230,8 @@ def part_of_array(
     A part of one element has no axes: the caller takes it as it needs it.
     """
     t = s.typed.types.get(e)
-    if _rank(s, e.items[0]) > 1:
-        return _looked_up(s, e, base), None
+    if _rank(s, e.items[-1]) > 1:
+        return _looked_up(s, e, _row(s, e, base)), None
     shown = list(t.axes) if isinstance(t, Tile) else []
     work = _Slice(s, base, list(base.starts), shown, write, e.span)
     position = 0
@@ -268,21 +268,46 @@ def _rank(s: State, item: ast.Expr) -> int:
     return len(t.axes) if isinstance(t, Tile) else len(t.shape) if isinstance(t, Tensor) else 0
 
 
+def _row(s: State, e: ast.Subscript, base: Read) -> Read:
+    """The table of an array of tables that the items before the last say."""
+    if len(e.items) == 1:
+        return base
+    work = _Slice(s, base, list(base.starts), [], False, e.span)
+    for position, item in enumerate(e.items[:-1]):
+        work.item(position, item)
+    work.whole(len(e.items) - 1)
+    inside = _guarded(s, work, e, False)
+    return Read(
+        base.view, tuple(work.starts), tuple(work.dims), tuple(work.steps), base.dtype,
+        tuple(work.axes), base.version, span=e.span, inside=inside,
+    )  # fmt: skip
+
+
 def _looked_up(s: State, e: ast.Subscript, base: Read) -> Node:
     """``table[places]`` of a small table: each element is compared with every place of it, and is
     0 where there is none."""
-    places = s.node(e.items[0])
-    count, step = s.b.known(base.axes[0].extent), s.b.number(base.steps[0])
+    places = s.node(e.items[-1])
+    (dim,), (by,) = base.dims, base.steps
+    count, step = s.b.known(base.axes[0].extent), s.b.number(by)
     if not isinstance(count, int):
         raise Unsupported(e.span, "a look-up in a table whose size is not known")
     found: Node = combine.constant(s, 0, base.dtype)
     for i in range(count):
-        at = s.b.add(base.starts[base.dims[0]], s.b.arithmetic("mul", s.b.number(i), step))
-        starts = tuple(at if d == base.dims[0] else v for d, v in enumerate(base.starts))
-        element = Read(base.view, starts, (), (), base.dtype, (), base.version, span=e.span)
+        at = s.b.add(base.starts[dim], s.b.arithmetic("mul", s.b.number(i), step))
+        starts = (*base.starts[:dim], at, *base.starts[dim + 1 :])
+        element = _first(s, replace(base, starts=starts), len(places.axes))
         here = combine.compared(s, "eq", places, combine.constant(s, i, places.dtype))
         found = combine.select(s, here, element, found, s.typed.types.get(e))
     return found
+
+
+def _first(s: State, at: Read, rank: int) -> Node:
+    """What stands where a read begins: a number, or where the table may not be there a tile of
+    one, which is 0 then."""
+    if at.inside is None:
+        return replace(at, dims=(), steps=(), axes=())
+    one = Axis(s.b.number(1), 1)
+    return combine.with_axes(s, replace(at, axes=(one,)), (one,) * rank, (rank - 1,))
 
 
 def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value | None:

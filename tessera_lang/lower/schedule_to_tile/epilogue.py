@@ -157,8 +157,8 @@ def _in_lines(store: Operation, facts: Facts) -> bool:
     """Whether lanes write lines: the rows of the tile are those of the array, next to each
     other, and no tensor map shows them."""
     access = access_of(store)
-    tile = access.tile
-    if store.name != STORE or len(tile.shape) != 2 or not subtile_columns(tile):
+    tile, width = access.tile, subtile_columns(access.tile)
+    if store.name != STORE or len(tile.shape) != 2 or width == 0 or width % _WARP:
         return False
     if tile.sizes[0] % _LEAST_ROWS or contiguous_axis(access, facts) != 1:
         return False

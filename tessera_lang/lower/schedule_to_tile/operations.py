@@ -13,7 +13,7 @@ from tessera_lang.analysis.layouts import canonical, reduce_scratch, scan_scratc
 from tessera_lang.ir.core import IRType, Operation, TileType, Value, ViewType
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.facts import Access, access_of, ints, is_tile
+from tessera_lang.lower.schedule_to_tile.facts import Access, Facts, access_of, ints, is_tile
 from tessera_lang.lower.schedule_to_tile.lowered import Lowered
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, I32, DType, integer_range
@@ -170,7 +170,8 @@ def _reduce(body: Lowered, operation: Operation) -> None:
     tile = body.tile(value)
     t = tile.type
     assert isinstance(t, TileType) and t.layout is not None
-    if not body.facts.is_full(extent, t.sizes[axis]):
+    done = kind == "add" and _is_zero_beyond(body.facts, value, axis, extent)
+    if not done and not body.facts.is_full(extent, t.sizes[axis]):
         fill = body.builder.constant(_identity(kind, t.dtype), t.dtype)
         tile = masked(body, tile, fill, [(axis, body.scalar(extent))])
     made = _reduced(body, tile, kind, axis, operation.result.type)
@@ -180,6 +181,19 @@ def _reduce(body: Lowered, operation: Operation) -> None:
     if is_tile(operation.result):
         made = body.convert(made, body.layouts.of(operation.result))
     body.bind(operation.result, made)
+
+
+def _is_zero_beyond(facts: Facts, value: Value, axis: int, extent: Value) -> bool:
+    """Whether a tile surely has zeros behind so many elements of an axis, as loads give them."""
+    made = facts.operation(value)
+    match made.name if made is not None else "":
+        case "tessera.schedule.load" if made is not None:
+            access = access_of(made)
+            return axis < len(access.extents) and access.extents[axis] is extent
+        case "tile.cast" | "tile.mul" if made is not None:
+            return all(_is_zero_beyond(facts, v, axis, extent) for v in made.operands)
+        case _:
+            return False
 
 
 def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -> Value:

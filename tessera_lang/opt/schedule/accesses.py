@@ -8,18 +8,24 @@ know what is done with an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 from typing import cast
 
 from tessera_lang.analysis.linear import Knowledge, Linear
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import INDEX
 
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
 SCATTER = PREFIX + "scatter"
 WRITES = (STORE, SCATTER, ACCUMULATE)
 _FAR = 1 << 62  # no index is further from 0
+_ACCESSES = ("tile.load", LOAD, GATHER, *WRITES)
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+_Around = tuple[Operation | tuple[Value, bool], ...]
+"""Loops, and conditions with whether each holds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,14 +118,10 @@ class Nest:
     shared: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
     names: dict[str, Linear] = field(default_factory=dict[str, Linear])
     inside: frozenset[Value] = frozenset()
-    loops: tuple[Operation, ...] = ()
+    around: dict[Operation, _Around] = field(default_factory=dict[Operation, "_Around"])
     proved: dict[tuple[object, ...], bool] = field(default_factory=dict["tuple[object, ...]", bool])
 
     def __post_init__(self) -> None:
-        self.loops = (
-            self.loop,
-            *(o for o in self.loop.walk() if o.name == FOR and o is not self.loop),
-        )
         found: set[Value] = set()
         for region in self.loop.regions:
             found.update(region.arguments)
@@ -128,6 +130,20 @@ class Nest:
                     found.update(inner.results)
                     found.update(v for r in inner.regions for v in r.arguments)
         self.inside = frozenset(found)
+        self._note_around(self.loop, ())
+
+    def _note_around(self, o: Operation, around: _Around) -> None:
+        """The loops and conditions inside the loop in which each access is made."""
+        if around and o.name in _ACCESSES:
+            self.around[o] = around
+        for number, region in enumerate(o.regions):
+            more: _Around = ()
+            if o.name == "tile.if":
+                more = ((o.operands[0], number == 0),)
+            elif o.name == FOR and o is not self.loop:
+                more = (o,)
+            for inner in region.operations:
+                self._note_around(inner, (*around, *more))
 
     # --- forms ----------------------------------------------------------------------------------
 
@@ -179,31 +195,75 @@ class Nest:
     def _begin(self) -> tuple[_Side, _Side]:
         sides = _Side(), _Side()
         for side in sides:
-            for loop in self.loops:
-                self._bounds(loop, side)
+            self._bounds(self.loop, side)
         return sides
 
+    def _enter(self, access: Access, side: _Side) -> None:
+        """What holds where an access is made: a loop that it does not stand in may be empty."""
+        for o in self._around(access):
+            if isinstance(o, Operation):
+                self._bounds(o, side)
+            else:
+                self._told(*o, side)
+
     def _bounds(self, loop: Operation, side: _Side) -> None:
-        """``lower <= variable < upper`` for the variables of a loop."""
+        """``lower <= variable < upper`` for the variables of a loop, each some steps behind its
+        lower bound."""
         count = len(cast("tuple[str, ...]", loop.attributes["axes"]))
-        lowers, uppers = loop.operands[:count], loop.operands[count : 2 * count]
-        variables = loop.regions[0].arguments[:count]
-        for variable, lower, upper in zip(variables, lowers, uppers, strict=True):
-            at = self.form(variable, side)
-            self.known.holds(at - self.form(lower, side))
-            self.known.holds((self.form(upper, side) - at).shifted(-1))
+        variables, bounds = loop.regions[0].arguments[:count], loop.operands
+        for i, variable in enumerate(variables):
+            lower, upper, step = (self.form(bounds[i + k * count], side) for k in range(3))
+            if step.terms or step.constant < 1:
+                at = self.form(variable, side)
+                self.known.holds(at - lower)
+            else:
+                turns = Linear(((self.known.atom((0, _FAR)), 1),))
+                at = side.atoms[variable] = lower + turns.scaled(step.constant)
+            self._holds((upper - at).shifted(-1))
+
+    def _holds(self, fact: Linear) -> None:
+        """Takes ``fact >= 0`` as known; of multiples of a number only what is a multiple."""
+        common = gcd(*(k for _, k in fact.terms))
+        if common > 1:
+            terms = tuple((atom, k // common) for atom, k in fact.terms)
+            fact = Linear(terms, fact.constant // common)
+        self.known.holds(fact)
+
+    def _told(self, condition: Value, truth: bool, side: _Side) -> None:
+        """What a condition says of numbers, where it is true or false."""
+        o = self.definitions.get(condition)
+        if o is None:
+            return
+        if o.name == "tile.not":
+            self._told(o.operands[0], not truth, side)
+        elif o.name == ("tile.and" if truth else "tile.or"):
+            for v in o.operands:
+                self._told(v, truth, side)
+        elif o.name == "tile.cmp" and o.operands[0].type == INDEX:
+            a, b = (self.form(v, side) for v in o.operands)
+            word = str(o.attributes["predicate"])
+            word = word if truth else _OPPOSITE[word]
+            if word in ("lt", "le", "eq"):
+                self._holds((b - a).shifted(-1 if word == "lt" else 0))
+            if word in ("gt", "ge", "eq"):
+                self._holds((a - b).shifted(-1 if word == "gt" else 0))
 
     def disjoint(self, axis: int, a: Access, b: Access) -> bool:
         """Whether ``a`` and ``b`` surely touch other elements in any two iterations that differ
         along ``axis``, whatever the other variables are."""
         if a.array is not b.array:
             return True
-        return self._apart(axis, a, b) and (a.place == b.place or self._apart(axis, b, a))
+        alike = a.place == b.place and self._around(a) == self._around(b)
+        return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
+
+    def _around(self, a: Access) -> _Around:
+        return self.around.get(a.operation, ())
 
     def _apart(self, axis: int, later: Access, earlier: Access) -> bool:
         """The same where the iteration of ``later`` is the one further along the axis; many
         accesses of a long body are of the same places."""
-        key = (axis, later.place, earlier.place)
+        around = self._around(later), self._around(earlier)
+        key = (axis, later.place, earlier.place, *around)
         found = self.proved.get(key)
         if found is None:
             found = self.proved[key] = self._are_apart(axis, later, earlier)
@@ -218,6 +278,8 @@ class Nest:
         # Steps are positive, and two values of the variable are at least one step apart.
         self.known.holds(step.shifted(-1))
         self.known.holds(self.form(variable, x) - self.form(variable, y) - step)
+        self._enter(later, x)
+        self._enter(earlier, y)
         try:
             return any(
                 self._beyond(later, earlier, d, x, y) or self._beyond(earlier, later, d, y, x)
@@ -230,10 +292,15 @@ class Nest:
         """Whether two accesses whose places are the same in all iterations touch other elements."""
         if a.array is not b.array:
             return True
+        mark = len(self.known.facts)
         x, _ = self._begin()
-        return any(
-            self._beyond(a, b, d, x, x) or self._beyond(b, a, d, x, x) for d in range(len(a.starts))
-        )
+        try:
+            return any(
+                self._beyond(a, b, d, x, x) or self._beyond(b, a, d, x, x)
+                for d in range(len(a.starts))
+            )
+        finally:
+            del self.known.facts[mark:]
 
     def _beyond(self, a: Access, b: Access, dim: int, x: _Side, y: _Side) -> bool:
         """Whether ``a`` begins behind the end of ``b`` along an axis of the array."""

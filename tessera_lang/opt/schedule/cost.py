@@ -38,8 +38,8 @@ _RATES = {
     "sm_86": Rates(512, 128, 128, 24, (24, 16), 520),
     "sm_87": Rates(512, 128, 128, 24, (24, 16), 150),
     "sm_89": Rates(512, 128, 128, 32, (32, 20), 400),
-    "sm_90": Rates(2048, 128, 128, 64, (48, 31), 1714),
-    "sm_90a": Rates(2048, 128, 128, 64, (48, 31), 1714),
+    "sm_90": Rates(2048, 128, 128, 64, (48, 26), 2300),
+    "sm_90a": Rates(2048, 128, 128, 64, (48, 26), 2300),
     "sm_100": Rates(4096, 128, 128, 64, (48, 31), 4000),
     "sm_120": Rates(512, 128, 128, 32, (32, 20), 900),
 }
@@ -49,19 +49,21 @@ _HANDED, _COMPUTED = 250.0, 0.06
 them: as measured, little of it runs beside products."""
 _IN_TURN = 0.95  # of a unit whose sums are added outside it, one part after the other
 _TILE = 1200.0  # cycles between two tiles of a group that stays
-_TURN = 60.0  # cycles of one turn of a pipeline: barriers, and the edges of the matrix unit
-_ISSUE = 300.0  # cycles in which one lane waits for a buffer, and asks for its next content
+_TURN, _ASYNCHRONOUS_TURN = 60.0, 20.0  # cycles of one turn of a pipeline: barriers
+_EDGE, _EDGE_DEPTH = 4.0, 256
+"""Cycles of an asynchronous product of 64 rows besides its work, and how many bits deep it is."""
+_PASSED = 0.85  # of the rate of shared memory: what is read, and what arrives, go one after another
+_ISSUE = 340.0  # cycles in which one lane waits for a buffer, and asks for its next content
 _MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another, and meet
 _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
 _CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
-_ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
+_ARRIVING = 2500.0  # cycles until the sums of a part are known to all, counted, and found
 _COMBINED = 32.0  # bytes a cycle at which sums are put down and taken up again
 _PART = 512.0  # cycles of those of a part, as many more as it takes, that nothing hides
 _FULL, _REST, _GAIN, _SHORT = 0.97, 0.25, 0.13, 30000.0  # see ``_unhindered``
 _WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
-_READING = 0.06  # of what is read beside what takes longest, that can be seen in a turn
-_HIDDEN = 0.1  # of what is done beside what takes longest, that can be seen in the whole
+_HIDDEN = 0.3  # of what is done beside what takes longest, that can be seen in the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +169,12 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     one, all_ = rates.split if work.split else (rates.cache, rates.cache)
     alone = product.bytes() / one
     together = product.bytes(work.cluster) * busy / all_
-    reading = product.read() / rates.shared
-    parts = (computing, reading, alone, together)
-    longest = max(parts)
+    passed, meeting = product.read() / rates.shared, _TURN
+    if product.unit == "wgmma":
+        passed, meeting = _PASSED * (passed + product.bytes() / rates.shared), _ASYNCHRONOUS_TURN
+        computing += _EDGE * (product.rows // 64) * (product.k * product.bits / _EDGE_DEPTH)
     asked = {"wgmma": _ISSUE, "mma": _MEETING}.get(product.unit, 0.0)
-    seen = longest + _TURN + _READING * (reading if reading < longest else 0.0)
+    seen = max(computing, passed, alone, together) + meeting
     turn = max(seen, asked) * _waiting(product, work)
     if product.unit == "wgmma" and product.computed:
         turn += _HANDED + product.computed * _COMPUTED

@@ -56,7 +56,7 @@ def _verdict(
             continue
         if not promised:
             what = f"`{array_name(a)}` may be {a.verb} and {b.verb} in two of its iterations"
-            if a is b:
+            if a is b or (a.verb == b.verb and a.writes):
                 what = f"two of its iterations may write the same elements of `{array_name(a)}`"
             return Verdict(name, False, what, (a, b))
     if summed:

@@ -63,7 +63,16 @@ def _loop_and_rest(outer: Operation) -> tuple[Operation, list[Operation]] | None
     loops = [x for x in operations if x.name == FOR and not x.results]
     if len(loops) != 1 or outer.results or end.operands:
         return None
+    if loops[0].attributes.get("independent") and not _is_promised(outer):
+        return None  # that is a promise for one iteration of the outer loop
     return loops[0], [x for x in operations if x is not loops[0]]
+
+
+def _is_promised(loop: Operation) -> bool:
+    """Whether no two iterations of a loop meet, as its program says."""
+    return set(cast("tuple[str, ...]", loop.attributes.get("independent", ()))) == set(
+        names_of(loop)
+    )
 
 
 def sunk(outer: Operation, arrays: Mapping[Value, Value]) -> Operation | None:
@@ -150,6 +159,11 @@ def fused(
     attributes = dict(first.attributes)
     if not second.attributes.get("plain"):
         attributes.pop("plain", None)
+    promised = cast("tuple[str, ...]", attributes.pop("independent", ()))
+    too = cast("tuple[str, ...]", second.attributes.get("independent", ()))
+    pairs = zip(names_of(first), names_of(second), strict=True)
+    if kept := tuple(a for a, b in pairs if a in promised and b in too):
+        attributes["independent"] = kept  # what is promised of one says nothing of the other
     return replace(first, attributes=attributes, regions=(body,))
 
 

@@ -26,8 +26,8 @@ from tessera_lang.target.machine import Machine
 
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _LEAST_TURNS = 4  # of a part
-WORTH = 0.85  # of the cycles without parts
-STREAM_WORTH = 0.98  # where only tiles that make no wave have parts
+WORTH = 0.94  # of the cycles without parts
+STREAM_WORTH = 1.0  # where only tiles that make no wave have parts
 _MOST_WHOLE = 4
 """Whole tiles of a group beside which parts are worth it: longer launches run at the limit of
 power, where multiprocessors that rest let the others run faster."""

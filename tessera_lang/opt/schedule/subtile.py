@@ -27,7 +27,7 @@ def subtile(program: Program, context: Context) -> Program:
         name = array_name(facts, access.view)
         reason = tma_reason(access, facts, name)
         if not reason and not subtile_columns(access.tile):
-            reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 128 bytes"
+            reason = f"{access.tile.sizes[-1]} columns of `{name}` are no multiple of 64 bytes"
         if reason:
             context.note("T0743", f"not stored by TMA: {reason}", store.span)
         if reason and contiguous_axis(access, facts) != len(access.tile.shape) - 1:

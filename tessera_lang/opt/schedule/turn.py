@@ -36,7 +36,10 @@ class Turning:
     arrays: Mapping[Value, Value]
 
     def with_(self, o: Operation) -> Turning:
-        return Turning({**self.definitions, **definitions_of(o)}, self.arrays)
+        own = definitions_of(o)
+        if all(self.definitions.get(v) is made for v, made in own.items()):
+            return self
+        return Turning({**self.definitions, **own}, self.arrays)
 
     # --- loops at the top of a kernel -----------------------------------------------------------
 
@@ -192,14 +195,14 @@ class Turning:
 
     def _ordered(self, o: Operation) -> Operation:
         """The operation with all its axes in order, those that are summed over behind others."""
+        if not o.regions:
+            return o
         own = self.with_(o)
         if _is_summing(o) and not o.results and len(names_of(o)) > 1:
             found = verdicts(o, own.definitions, self.arrays)
             first, rest = own._parted(o)
             if rest:
                 o = split(o, first, rest, {i: found[i].reason for i in rest})
-        if not o.regions:
-            return o
         regions = tuple(
             Region(r.arguments, tuple(x for inner in r.operations for x in own.inside(inner)))
             for r in o.regions

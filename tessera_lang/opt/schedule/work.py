@@ -13,7 +13,7 @@ from tessera_lang.ir.core import TileType, Value, ViewType
 from tessera_lang.opt.schedule.copies import SWIZZLES, access_of, contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.cost import Product, Work, clustered
 from tessera_lang.opt.schedule.facts import FOR, Dot, Estimate, Facts, Load, Operand
-from tessera_lang.opt.schedule.rings import STORE_BUFFERS
+from tessera_lang.opt.schedule.rings import STORE_BUFFERS, STORE_LINES
 from tessera_lang.opt.schedule.sources import source_axis
 from tessera_lang.opt.schedule.stage import feeds
 from tessera_lang.opt.schedule.sums import sums_of
@@ -27,6 +27,7 @@ from tessera_lang.target.machine import Machine
 
 _LINE = 128  # bytes of the second-level cache that are fetched together
 _UNKNOWN_TRIPS = 16
+_SLOWER = (1, 1.5)
 
 
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
@@ -159,12 +160,13 @@ def _is_split(load: Load | None, facts: Facts) -> bool:
 
 
 def _leaving(t: object, sizes: Mapping[str, int]) -> int:
-    """Bytes of a result; those that are no whole lines leave by lanes, which takes twice as
-    long."""
+    """Bytes of a result; those that are no lines of a subtile leave by lanes, which takes twice
+    as long, and shorter lines take longer too."""
     assert isinstance(t, TileType)
     last = t.shape[-1] if t.shape else 1
-    columns = sizes.get(last, 64) if isinstance(last, str) else last
-    return _bytes(t, sizes) * (2 if columns * t.dtype.bytes % _LINE else 1)
+    line = (sizes.get(last, 64) if isinstance(last, str) else last) * t.dtype.bytes
+    slower = next((s for s, n in zip(_SLOWER, STORE_LINES, strict=True) if line % n == 0), 2)
+    return int(_bytes(t, sizes) * slower)
 
 
 def _bytes(t: object, sizes: Mapping[str, int]) -> int:

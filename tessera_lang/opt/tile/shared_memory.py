@@ -135,7 +135,7 @@ def check_shared_budget(
         found.append(
             _over(
                 kernel, used, "T0502", f"a group has {limit} bytes on {target or 'the target'}",
-                "allocate less",
+                "allocate less, or make the tiles of a tile kernel smaller",
             )
         )  # fmt: skip
     return tuple(found)

@@ -7,8 +7,6 @@ division that may report stays. Hoisting out of loops is left to the target's co
 from __future__ import annotations
 
 import math
-from collections import ChainMap
-from collections.abc import MutableMapping
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import substitute
@@ -24,30 +22,29 @@ _ROUNDS = 8
 
 @dataclass(slots=True)
 class _Folder:
-    """One walk from top to bottom. ``seen``: pure operations in sight, by what they are."""
+    """One walk from top to bottom. ``seen``: pure operations in sight, by what they are; those of
+    the regions that are open stand in ``added``, in order."""
 
+    seen: dict[object, Value] = field(default_factory=dict[object, Value])
+    added: list[object] = field(default_factory=list[object])
     replaced: dict[Value, Value] = field(default_factory=dict[Value, Value])
     constants: dict[Value, Number] = field(default_factory=dict[Value, Number])
 
-    def operations(
-        self, operations: tuple[Operation, ...], seen: MutableMapping[object, Value]
-    ) -> tuple[Operation, ...]:
+    def operations(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
         out: list[Operation] = []
         for operation in operations:
-            self._operation(operation, seen, out)
+            self._operation(operation, out)
         same = len(out) == len(operations) and all(
             a is b for a, b in zip(out, operations, strict=True)
         )
         return operations if same else tuple(out)
 
-    def _operation(
-        self, operation: Operation, seen: MutableMapping[object, Value], out: list[Operation]
-    ) -> None:
+    def _operation(self, operation: Operation, out: list[Operation]) -> None:
         operands = substitute(operation.operands, self.replaced)
         if operands is not operation.operands:
             operation = replace(operation, operands=operands)
         if operation.regions:
-            self._nested(operation, seen, out)
+            self._nested(operation, out)
             return
         operation = self._without_site(operation)
         if len(operation.results) != 1 or not _repeatable(operation):
@@ -62,10 +59,11 @@ class _Folder:
         if operation.name == "tile.constant":
             self.constants[operation.result] = held(operation)
         key = _key(operation)
-        if key in seen:
-            self.replaced[operation.result] = seen[key]
+        if key in self.seen:
+            self.replaced[operation.result] = self.seen[key]
             return
-        seen[key] = operation.result
+        self.seen[key] = operation.result
+        self.added.append(key)
         out.append(operation)
 
     def _without_site(self, operation: Operation) -> Operation:
@@ -76,26 +74,27 @@ class _Folder:
             return operation
         return replace(operation, attributes={**operation.attributes, "site": -1})
 
-    def _nested(
-        self, operation: Operation, seen: MutableMapping[object, Value], out: list[Operation]
-    ) -> None:
+    def _nested(self, operation: Operation, out: list[Operation]) -> None:
         known = self.constants.get(operation.operands[0]) if operation.name == "tile.if" else None
         if known is not None:
             taken = operation.regions[0 if known else 1]
             if taken.terminator.name == "tile.yield":
                 for inner in taken.operations[:-1]:
-                    self._operation(inner, seen, out)
+                    self._operation(inner, out)
                 values = substitute(taken.terminator.operands, self.replaced)
                 self.replaced.update(zip(operation.results, values, strict=True))
                 return
-        regions = tuple(self._region(region, seen) for region in operation.regions)
+        regions = tuple(self._region(region) for region in operation.regions)
         if any(a is not b for a, b in zip(regions, operation.regions, strict=True)):
             operation = replace(operation, regions=regions)
         out.append(operation)
 
-    def _region(self, region: Region, seen: MutableMapping[object, Value]) -> Region:
-        inner: MutableMapping[object, Value] = ChainMap({}, seen)
-        operations = self.operations(region.operations, inner)
+    def _region(self, region: Region) -> Region:
+        open_ = len(self.added)
+        operations = self.operations(region.operations)
+        for key in self.added[open_:]:
+            del self.seen[key]  # nothing behind the region sees it
+        del self.added[open_:]
         return region if operations is region.operations else replace(region, operations=operations)
 
 
@@ -130,7 +129,7 @@ def simplify(program: Program) -> Program:
     """The program without what can be known now or is never read."""
     for _ in range(_ROUNDS):
         folder = _Folder()
-        operations = folder.operations(program.operations, {})
+        operations = folder.operations(program.operations)
         operations = tuple(drop_unused(operation) for operation in operations)
         if all(a is b for a, b in zip(operations, program.operations, strict=True)):
             return program

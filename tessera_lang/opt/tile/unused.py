@@ -23,22 +23,39 @@ _READS = (
 _LEADING = {"tile.for": 3, "tile.while": 0}  # operands before the carried ones
 
 
-def removable(operation: Operation) -> bool:
-    """Whether an operation does nothing but give its results."""
+class Removable:
+    """Whether an operation does nothing but give its results, of each operation found once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Operation, bool] = {}
+
+    def __call__(self, operation: Operation) -> bool:
+        if not operation.regions:
+            return _is_removable(operation)
+        known = self._known.get(operation)
+        if known is None:
+            known = self._known[operation] = self._with_regions(operation)
+        return known
+
+    def _with_regions(self, operation: Operation) -> bool:
+        if operation.name == "tile.for" and operation.attributes["site"] != -1:
+            return False
+        if operation.name in ("tile.if", "tile.for", "tile.scope"):
+            return all(
+                self(inner) or inner.name in _quiet(operation)
+                for region in operation.regions
+                for inner in region.operations
+            )
+        return _is_removable(operation)
+
+
+def _is_removable(operation: Operation) -> bool:
     if operation.name in ("tile.floordiv", "tile.mod"):
         return operation.attributes["site"] == -1
     if operation.name == "tile.load":
         return operation.attributes["bounds"] != "guarded"
     if operation.name in _READS:
         return True
-    if operation.name == "tile.for" and operation.attributes["site"] != -1:
-        return False
-    if operation.name in ("tile.if", "tile.for", "tile.scope"):
-        return all(
-            removable(inner) or inner.name in _quiet(operation)
-            for region in operation.regions
-            for inner in region.operations
-        )
     return TILE_OPS[operation.name].pure
 
 
@@ -49,6 +66,7 @@ def _quiet(operation: Operation) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Marks:
+    removable: Removable
     live: set[Value] = field(default_factory=set[Value])
     changed: bool = True
 
@@ -67,7 +85,7 @@ class _Marks:
         if definition.is_terminator:
             self._terminator(operation, enclosing)
             return
-        if removable(operation) and not any(v in self.live for v in operation.results):
+        if self.removable(operation) and not any(v in self.live for v in operation.results):
             return
         if operation.name in _LOOPS:
             self._loop(operation)
@@ -131,6 +149,7 @@ def exit_target(operation: Operation, enclosing: tuple[Operation, ...]) -> Opera
 
 @dataclass(slots=True)
 class _Rebuild:
+    removable: Removable
     live: set[Value]
 
     def region(self, region: Region, enclosing: tuple[Operation, ...]) -> Region:
@@ -152,7 +171,7 @@ class _Rebuild:
     def operation(self, o: Operation, enclosing: tuple[Operation, ...]) -> Operation | None:
         if TILE_OPS[o.name].is_terminator:
             return self._terminator(o, enclosing)
-        if removable(o) and not any(v in self.live for v in o.results):
+        if self.removable(o) and not any(v in self.live for v in o.results):
             return None
         if not o.regions:
             return o
@@ -184,12 +203,13 @@ class _Rebuild:
 
 def drop_unused(kernel: Operation) -> Operation:
     """A kernel without operations and carried values that nothing reads."""
-    marks = _Marks()
+    removable = Removable()
+    marks = _Marks(removable)
     while marks.changed:
         marks.changed = False
         for region in kernel.regions:
             marks.region(region, ())
-    rebuild = _Rebuild(marks.live)
+    rebuild = _Rebuild(removable, marks.live)
     regions = tuple(rebuild.region(region, ()) for region in kernel.regions)
     if all(a is b for a, b in zip(regions, kernel.regions, strict=True)):
         return kernel

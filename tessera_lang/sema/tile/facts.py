@@ -307,7 +307,24 @@ class Facts:
         width = self.simplify(width)
         if not self.not_negative(width):
             width = self.simplify(DimOp("max", 0, width))
-        return width if step == 1 else normal(DimOp("ceil_div", width, step))
+        return width if step == 1 else self._rounded(normal(DimOp("ceil_div", width, step)))
+
+    def _rounded(self, dim: Dim) -> Dim:
+        """Quotients rounded up without what makes no difference: ``ceil_div(8 * n - e, 8)`` is
+        ``n`` where ``e`` is less than 8."""
+        atom = form_of(dim).alone
+        if isinstance(atom, DimOp) and atom.operator in ("min", "max"):
+            items = [form_of(self._rounded(dim_of_form(i))) for i in items_of(atom)]
+            return dim_of_form(extreme("min" if atom.operator == "min" else "max", items))
+        by = atom.right if isinstance(atom, DimOp) and atom.operator == "ceil_div" else None
+        if not isinstance(atom, DimOp) or not isinstance(by, int) or by <= 0:
+            return dim
+        form = form_of(atom.left)
+        most = -(-form.constant // by)
+        whole = Form(tuple((x, k // by) for x, k in form.terms if k % by == 0), most)
+        rest = add(form, scale(whole, by), -1)
+        above = self._holds(add(rest, number(by - 1)), FUEL)
+        return dim_of_form(whole) if above and self._holds(scale(rest, -1), FUEL) else dim
 
     def most(self, dim: Dim) -> int | None:
         """A number it never passes, where its form shows one."""

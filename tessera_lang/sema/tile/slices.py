@@ -20,7 +20,7 @@ from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
-from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 MOST_BUCKET = 8192
 MOST_LOOKED_UP = 64
@@ -237,8 +237,9 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
         c.report(
             "T0215", f"rows are chosen by a tile of integers with one axis, not `{term}`",
             item.span,
-            helps=(f"only an array of one axis with at most {MOST_LOOKED_UP} elements, a number"
-                   " that is known, takes places of more axes",) if term.dtype.is_integer else (),
+            helps=(f"only a last axis of at most {MOST_LOOKED_UP} elements, a number that is known,"
+                   " takes places of more axes, behind one index for each axis before it",)
+            if term.dtype.is_integer else (),
         )  # fmt: skip
         return None
     return term.axes[0]
@@ -246,16 +247,24 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
 
 def _looked_up(c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]) -> Tile | None:
     """``table[places]``, where the places are a tile of two axes or more: an element of a small
-    table for each of them."""
-    term = terms[0]
-    if len(terms) != 1 or len(base.shape) != 1 or not isinstance(term, Tile):
+    table for each of them. ``tables[i, places]`` is of the table with a number."""
+    *numbers, term = terms
+    if len(terms) != len(base.shape) or not isinstance(term, Tile):
         return None
-    size = c.kernel.facts.value(base.shape[0])
+    size = c.kernel.facts.value(base.shape[-1])
     if len(term.axes) < 2 or not term.dtype.is_integer or size is None or size > MOST_LOOKED_UP:
         return None
+    if not all(_is_number(i, t) for i, t in zip(e.items, numbers, strict=False)):
+        return None
+    for axis, item in enumerate(e.items[:-1]):
+        _check_index(c, e, item, base.shape[axis], axis)
     takes_parts(c)
     read(c, e)
     return Tile(base.dtype, term.axes)
+
+
+def _is_number(item: ast.Expr, term: Term) -> bool:
+    return isinstance(term, Scalar | Weak) and not isinstance(item, ast.SliceExpr | ast.NoneLit)
 
 
 def slice_axis(

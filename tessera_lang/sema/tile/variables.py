@@ -141,10 +141,13 @@ def _other_capacity(
 ) -> None:
     name = v.local.name
     shown = ["no fixed room" if n is None else f"room for {n}" for n in (new, old)]
+    helps = ["a variable keeps one capacity: use another name, or one tile size"]
+    if old is None and new is not None:
+        helps.append(f"an array taken whole has none outside of a loop: `[0:{new}]` gives it room")
     c.report(
         "T0603", f"axis {axis} of `{name}` takes {shown[0]} here and had {shown[1]}", at,
         labels=(Label(v.since, "first here"),) if v.since else (),
-        helps=("a variable keeps one capacity: use another name, or one tile size",),
+        helps=tuple(helps),
     )  # fmt: skip
 
 

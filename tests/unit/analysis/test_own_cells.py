@@ -32,7 +32,7 @@ OWN = [
 SHARED = [
     "if tile_linear_id() < 2: out[group_linear_id()] = 1.0",
     "if tile_linear_id() == 0: out[group_linear_id()] = 1.0\n"
-    "if tile_linear_id() == 1: out[group_linear_id()] = 2.0",
+    "if tile_linear_id() == 1: out[group_linear_id()] = x[1]",
     "if tile_linear_id() == 0: out[0] = 1.0",
     "i = grid_tile_linear_id()\nif i < n: out[i // 2] = x[i]",
     "i = grid_tile_linear_id()\nfor k in range(2):\n    if i + k < n: out[i + k] = 1.0",

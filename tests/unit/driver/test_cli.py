@@ -170,6 +170,17 @@ def test_emit(tesserac: Tesserac, child: Tesserac, folder: Folder) -> None:
     assert broken.returncode == 1 and not broken.stdout
 
 
+def test_a_signature_that_fits_no_kernel_is_said(tesserac: Tesserac, folder: Folder) -> None:
+    """Of one file or of several; what fits one of them is used there."""
+    other = "@kernel tile[(4,)] grid[(1,)]\ndef k(y: f32[n]):\n    a = y[0]\n"
+    folder({"a.tessera": CLEAN, "b.tessera": other})
+    one = tesserac("check", "a.tessera", "--signature", "x: f32[n], z: f32", "--format=short")
+    assert one.returncode == 1 and "no kernel has all the parameters" in one.stdout
+    assert tesserac("check", "a.tessera", "--signature", "y: f32[n]").returncode == 1
+    both = ("check", "a.tessera", "b.tessera", "--signature", "y: f32[n]")
+    assert tesserac(*both, "--signature", "x: f32[n]").returncode == 0
+
+
 def test_kernels_whose_signature_is_open_are_left_out(tesserac: Tesserac, folder: Folder) -> None:
     generic = "@kernel tile[(1,)] grid[(1,)]\ndef g(x, out: mut f32[n]): out[0] = x[0]\n\n\n"
     folder({"a.tessera": generic + CLEAN, "b.tessera": generic})

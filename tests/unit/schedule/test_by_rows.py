@@ -179,6 +179,14 @@ def test_rows_that_have_no_room_are_cut() -> None:
     assert shapes(program, STORE) == [("$0", "$1")]
 
 
+def test_a_conversion_that_is_written_twice_is_one() -> None:
+    (x,) = arrays_of(X, 3, 2000)
+    text = "return x.to(f64) - op.mean(x.to(f64), axis=1)[:, None]"
+    program = lowered(X, text, x)[0]
+    casts = [o for o in program.operations[0].walk() if o.name == "tile.cast"]
+    assert sum(isinstance(o.result.type, TileType) for o in casts) == 1
+
+
 def test_it_is_the_loop_over_rows() -> None:
     """The same operations as by hand, so that all decisions are the same."""
     (x,) = arrays_of(X, 3, 2000)

@@ -41,6 +41,9 @@ class Case(NamedTuple):
     steps: tuple[int, ...]
     touches: tuple[Touch, ...]
     nested: bool  # the last axis as a loop of its own
+    test: str = ""  # how the last variable compares to the first where something is touched
+    triangle: int = 0  # the last axis begins (1) or ends (2, 3) at the first variable
+    outside: int = 0  # touches in front of the last axis, at places that it does not move
 
 
 @st.composite
@@ -60,7 +63,11 @@ def cases(draw: st.DrawFn) -> Case:
 
     count = draw(st.integers(1, 3))
     touches = tuple(touch() for _ in range(count))
-    return Case(trips, steps, touches, draw(st.booleans()) and axes > 1)
+    nested = draw(st.booleans()) and axes > 1
+    test = draw(st.sampled_from(["", "", "lt", "le", "gt", "ge", "eq", "ne"])) if axes > 1 else ""
+    triangle = draw(st.integers(0, 3)) if nested else 0
+    outside = draw(st.integers(0, len(touches) - 1)) if nested else 0
+    return Case(trips, steps, touches, nested, test, triangle, outside)
 
 
 def program_of(case: Case) -> Program:
@@ -77,17 +84,39 @@ def program_of(case: Case) -> Program:
         outer = len(names) - 1 if case.nested else len(names)
         with b.region(*((n, INDEX) for n in names[:outer])) as region:
             if case.nested:
+                first = region.arguments[0]
+                lower = first if case.triangle == 1 else zero
+                upper = b.binary("add", first, steps[-1]) if case.triangle == 2 else uppers[-1]
+                upper = first if case.triangle == 3 else upper
+                front = case._replace(touches=case.touches[: case.outside], test="")
+                touch_where(b, front, views, region.arguments)
                 with b.region((names[-1], INDEX)) as inner:
-                    touch_all(b, case, views, (*region.arguments, *inner.arguments))
+                    rest = case._replace(touches=case.touches[case.outside :])
+                    touch_where(b, rest, views, (*region.arguments, *inner.arguments))
                     b.yield_()
-                b.loops([zero], uppers[outer:], steps[outer:], (), inner.region, names[outer:])
+                b.loops([lower], [upper], steps[outer:], (), inner.region, names[outer:])
             else:
-                touch_all(b, case, views, region.arguments)
+                touch_where(b, case, views, region.arguments)
             b.yield_()
         b.loops([zero] * outer, uppers[:outer], steps[:outer], (), region.region, names[:outer])
         b.return_()
     b.schedule_kernel("k", body.region, ["p", "q"])
     return verify(b.program())
+
+
+def touch_where(
+    b: ScheduleBuilder, case: Case, views: list[Value], variables: tuple[Value, ...]
+) -> None:
+    """Under a condition, where the case has one."""
+    if not case.test:
+        touch_all(b, case, views, variables)
+        return
+    with b.region() as then:
+        touch_all(b, case, views, variables)
+        b.yield_()
+    with b.region() as otherwise:
+        b.yield_()
+    b.if_(b.cmp(case.test, variables[-1], variables[0]), then.region, otherwise.region)
 
 
 def touch_all(
@@ -98,7 +127,7 @@ def touch_all(
         starts, extents = [], []
         for place, size in zip(t.places, t.sizes, strict=True):
             start = b.index(place.constant)
-            for c, v in zip(place.coefficients, variables, strict=True):
+            for c, v in zip(place.coefficients, variables, strict=False):
                 start = b.binary("add", start, b.binary("mul", b.index(c), v))
             start = b.binary("max", start, b.index(0)) if min(place.coefficients) < 0 else start
             rest = b.binary("sub", b.index(SIZE), start)
@@ -147,7 +176,7 @@ def touched_by(program: Program) -> list[tuple[dict[str, int], str, int, tuple[i
 
     def touched(o: Operation, view: Any, place: tuple[int, ...]) -> None:
         at = {
-            name: int(run.values[v])
+            name: int(run.values.get(v, 0))
             for loop in loops
             for name, v in zip(loop.attributes["axes"], loop.regions[0].arguments, strict=False)  # type: ignore[arg-type]
         }
@@ -179,7 +208,7 @@ def test_no_two_groups_meet(case: Case) -> None:
     mapped = verify(map_grid(program, []))
     grid = grid_axes(mapped)
     if grid:
-        assert not conflicts(program, grid)
+        assert not conflicts(mapped, grid)
 
 
 @settings(max_examples=200, deadline=None)
@@ -196,6 +225,20 @@ def test_the_passes_keep_the_values(case: Case, seed: int) -> None:
     evaluate(made, found, Run(shuffle=np.random.default_rng(seed)))
     for a, b in itertools.zip_longest(expected, found):
         np.testing.assert_array_equal(a, b)
+
+
+def test_triangles_are_apart() -> None:
+    """Both triangles of a result, from one of them."""
+    rows, columns = Place((1, 0), 0), Place((0, 1), 0)
+    both = tuple(Touch("store", 0, p, (2, 2)) for p in ((rows, columns), (columns, rows)))
+    for steps in ((2, 2), (4, 4)):
+        for test in ("le", "ge"):
+            case = Case((4, 4), steps, both, False, test)
+            assert grid_axes(map_grid(program_of(case), [])) == ["i", "j"]
+        for triangle in (1, 2):
+            case = Case((4, 4), steps, both, True, "", triangle)
+            assert grid_axes(map_grid(program_of(case), [])) == ["i"]
+    assert grid_axes(map_grid(program_of(Case((4, 4), (2, 2), both, False, "ne")), [])) == []
 
 
 def test_proofs_are_found() -> None:

@@ -11,7 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tessera_lang.opt.schedule.accesses import FOR
+from tessera_lang.opt.schedule.map_grid import arranged, map_grid
+from tests.unit.schedule.lowering import lower_source
 from tests.unit.schedule.test_exits import GPU, loaded
+from tests.unit.schedule.test_map_grid import grid_axes
 
 ROWS = """
 @op.kernel
@@ -51,7 +55,7 @@ def whole(x: bf16[n], idx: i64[n], out: mut bf16[m]):
     out[idx] = x
 """
 TARGETS = ["cpu", pytest.param("sm_90a", marks=pytest.mark.slow), GPU]
-SIZES = [(0, 5), (1, 1), (15, 7), (16, 40), (33, 20), (150, 70)]
+SIZES = [(0, 5), (1, 1), (16, 40), (33, 20)]
 
 
 def scattered(out: Any, places: Any, x: Any) -> Any:
@@ -142,3 +146,64 @@ def test_what_is_written_is_computed(target: str) -> None:
         want = scattered(got, once, x @ factor.astype(np.float32))
         module.product(x.astype(ml_dtypes.bfloat16), factor, once, got)
         assert np.array_equal(got, want)
+
+
+PROMISES = """
+@op.kernel
+def next_loop(x: f32[n], idx: i32[n], a: mut f32[n], b: mut f32[n]):
+    for i in op.tile_range(n, step=16, independent=("i",)):
+        a[idx[i:i+16]] = x[i:i+16]
+    for i in op.tile_range(n, step=16):
+        b[idx[i:i+16]] = x[i:i+16]
+"""
+INNER = """
+@op.kernel
+def inner(x: f32[m, n], idx: i32[m, n], a: mut f32[n]):
+    for r in op.tile_range(m):
+        for i in op.tile_range(n, step=16, independent=("i",)):
+            a[idx[r, i:i+16]] = x[r, i:i+16]
+"""
+
+
+def test_a_promise_is_of_its_loop() -> None:
+    """Not of a loop behind it that could be one with it, nor of iterations of the one around."""
+    x = np.zeros(100, np.float32)
+    program, _, _ = lower_source(PROMISES, x, x.astype(np.int32), x, x)
+    made = arranged(program.operations[0])
+    assert sum(o.name == FOR for o in made.regions[0].operations) == 2
+    rows = np.zeros((5, 100), np.float32)
+    program, _, _ = lower_source(INNER, rows, rows.astype(np.int32), x)
+    assert grid_axes(map_grid(program, [])) == []
+
+
+OTHERS = """
+@op.kernel
+def stepped(x: f32[n, 40], idx: i32[m], out: mut f32[m, 16]):
+    for i in op.tile_range(m, step=16):
+        out[i:i+16, :] = x[idx[i:i+16], 1:33:2]
+
+@op.kernel
+def lanes(x: f64[b, n, 8], w: f64[b, 8, 12], idx: i32[n], out: mut f64[b, m, 12]):
+    for i in op.tile_range(n, step=16):
+        out[0:2, idx[i:i+16], :] = x[0:2, i:i+16, :] @ w[0:2, :, :]
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_steps_and_lanes(target: str) -> None:
+    """A step beside chosen rows; and what goes to loops of lanes on a GPU."""
+    module, r = loaded(OTHERS, target), np.random.default_rng(3)
+    for n, m in ((9, 0), (9, 17), (40, 50)):
+        x = r.standard_normal((n, 40)).astype(np.float32)
+        places = r.integers(-1, n + 1, m).astype(np.int32)
+        got = np.ones((m, 16), np.float32)
+        module.stepped(x, places, got)
+        there = ((places >= 0) & (places < n))[:, None]
+        assert np.array_equal(got, np.where(there, x[np.clip(places, 0, n - 1), 1:33:2], 0))
+    for n, m in ((0, 5), (15, 5), (33, 20)):
+        x, w = (r.integers(-3, 4, s).astype(np.float64) for s in ((2, n, 8), (2, 8, 12)))
+        places = r.integers(-1, m + 1, n).astype(np.int32)
+        got = np.zeros((2, m, 12))
+        module.lanes(x, w, places, got)
+        want = [scattered(np.zeros((m, 12)), places, rows) for rows in x @ w]
+        assert np.array_equal(got, np.stack(want))

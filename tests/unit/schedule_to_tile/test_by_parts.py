@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.record import replace
 
 HEAD = "@op.kernel\ndef kernel(a, b, c, r):\n    schedule.tile((128, 128, 64))\n"
-RETURNED: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
+Array = np.ndarray[Any, Any]
+RETURNED: dict[str, tuple[str, Callable[[Array, Array, Array], Array]]] = {
     "a bias and a residual": (
         "op.relu(p + c[None, :]) + r", lambda p, c, r: np.maximum(p + c[None, :], 0) + r
     ),
@@ -43,7 +45,7 @@ def kernel(a, b, r: mut f32[n, n]):
 """
 
 
-def on_the_machine(text: str, *arrays: np.ndarray) -> np.ndarray:
+def on_the_machine(text: str, *arrays: Array) -> Array:
     options = replace(options_from_environment(), target="cpu", arch_as="sm_90a")
     module = Module("<source>", SessionProvider("<source>", options, text=text), "cpu")
     return np.asarray(module.kernel(*arrays))
@@ -58,7 +60,7 @@ def tile_ir(text: str, signature: str) -> Operation:
     return made.lowered[0].operations[0]
 
 
-def numbers(*shape: int) -> np.ndarray:
+def numbers(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).integers(-4, 5, shape).astype(np.float16)
 
 

@@ -4,6 +4,7 @@ replaced by one that checks its alignment, for sizes and strides of all kinds.""
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -226,6 +227,46 @@ def test_elements_beyond_the_extents_are_zero(
         rows, columns = max(0, rows), max(0, columns)
         wanted[:rows, :columns] = x[:rows, :columns]
         assert np.array_equal(y, wanted)
+
+
+def row(dtype: DType, size: int, vector: int) -> Made:
+    """y[i, :] = x[i, :] for the row of each group, as far as it goes."""
+
+    def body(t: Tiles, views: Sequence[Value]) -> None:
+        x, y = views
+        kind = TileType(dtype, (size,), blocked((size,), vector, 4))
+        starts, extent = (t.b.group_index(0), t.n(0)), t.sizes[0][1]
+        made = t.load(x, starts, (extent,), kind, dims=(1,))
+        t.store(made, y, starts, (extent,), dims=(1,))
+
+    return kernel([("x", dtype, 2, False), ("y", dtype, 2, True)], body)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "vector"), [(I16, 1024, 1), (I16, 1024, 2), (I8, 512, 1), (F32, 1024, 2)]
+)
+def test_rows_of_any_length_move_exactly_their_elements(
+    dtype: DType, size: int, vector: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(row(dtype, size, vector), monkeypatch)
+    slab = 128 * vector
+    for columns in {0, 1, slab + 1, size - slab - 1, size - slab, size - slab + 1, size - 1, size}:
+        x, y = placed((3, columns), NUMPY[dtype.name]), placed((4, columns), NUMPY[dtype.name], 7)
+        run([x, y], [3, columns, 4, columns], 3)
+        assert np.array_equal(y[:3], x)
+        assert (y[3:] == 7).all()
+
+
+def test_of_a_long_row_only_the_last_registers_are_tested() -> None:
+    """A row that ends in its last registers goes by accesses without predicates; the fallback alone
+    tests each. What lies between a lane and the end is found once, no sum for each register."""
+    text, registers = text_of(row(I16, 1024, 1)), 1024 // 128
+    accesses = re.findall(r'asm sideeffect "[^"]*(?:ld|st)\.global[^"]*"', text)
+    assert sum("@" in a for a in accesses) == 2 * (1 + registers)
+    assert len(accesses) == 2 * (registers + registers)
+    tests = re.findall(r"icmp slt i32 (.*)", text)
+    assert len(tests) == 2 * (1 + registers)
+    assert all(re.match(r"\d+, %", test) for test in tests)
 
 
 @pytest.mark.parametrize("columns", [64, 48, 33])

@@ -26,6 +26,12 @@ PROVED = {
     "a variable times a size": (PARTS, PARTED, OF_PARTS.format("4", PART)),
     "the block before": (BLOCKS, BLOCKED, OF_BLOCKS.format("b > 0", "x[b*8-8:b*8]")),
     "the block behind": (BLOCKS, BLOCKED, OF_BLOCKS.format("b < q - 1", "x[b*8+8:b*8+16]")),
+    "every eighth of a block": (
+        "x: f32[8*q], y: mut f32[q]", ("f32 8*q", "f32 q"),
+        "for e in range(8):\n    y[:] = x[e::8] + x[0::8]"),
+    "every eighth from a start": (
+        "x: f32[8*q], y: mut f32[q]", ("f32 8*q", "f32 q"), "for p in op.tile_range(q, step=4):\n"
+        "    for e in range(8):\n        y[p:p+4] = x[p*8+e:min(p*8+e+32, 8*q):8]"),
     "both": (BLOCKS, BLOCKED, OF_BLOCKS.format(
         "b >= 1 and b + 2 <= q", "(x[b*8-8:b*8] + x[b*8+8:b*8+16])")),
 }  # fmt: skip
@@ -33,6 +39,9 @@ REFUSED = {
     "one group more": (
         GROUPS, GROUPED, OF_GROUPS.format("k // 8 + 1", "x[g*8:g*8+4] * q[g*4:g*4+4]")),
     "one part more": (PARTS, PARTED, OF_PARTS.format("5", PART)),
+    "every eighth, one more": (
+        "x: f32[8*q], y: mut f32[q]", ("f32 8*q", "f32 q"), "for p in op.tile_range(q, step=4):\n"
+        "    for e in range(9):\n        y[p:p+4] = x[p*8+e:min(p*8+e+32, 8*q):8]"),
     "two blocks behind": (BLOCKS, BLOCKED, OF_BLOCKS.format("b < q - 1", "x[b*8+16:b*8+24]")),
     "the wrong test": (BLOCKS, BLOCKED, OF_BLOCKS.format("b > 0", "x[b*8+8:b*8+16]")),
 }  # fmt: skip
@@ -60,32 +69,3 @@ def test_a_block_two_before_is_not_shown_by_one() -> None:
 def test_what_a_test_says_holds_in_its_branch_only() -> None:
     body = OF_BLOCKS.format("b < q - 1", "x[b*8+8:b*8+16]") + "\n    y[b, :] = x[b*8+8:b*8+16]"
     assert check(kernel(body, BLOCKS), *BLOCKED).codes == ["T0601"]
-
-
-BARE = """
-def shaped(v, scale):
-    return exp(v * scale) + sqrt(abs(v))
-
-@op.kernel
-def k(x: f32[n], y: mut f32[n]):
-    for i in op.tile_range(n, step=8):
-        y[i:i+8] = shaped(x[i:i+8], 0.5)
-"""
-
-
-def test_functions_know_the_bare_names_of_the_kernels_that_call_them() -> None:
-    found = check(BARE, "f32 n", "f32 n")
-    assert found.codes == [], found.diagnostics
-    assert check(BARE.replace("exp(", "exq("), "f32 n", "f32 n").codes == ["T0101"]
-    own = check("def exp(v):\n    return v + 1.0\n" + BARE, "f32 n", "f32 n")
-    assert own.codes == [], own.diagnostics
-
-
-SHAPES = {"schedule.tile(())": "(128, 128)", "schedule.cluster((0, 1))": "(2, 1)"}
-
-
-@pytest.mark.parametrize("line", SHAPES)
-def test_sizes_of_a_directive(line: str) -> None:
-    body = f"{line}\ny[:] = x"
-    (found,) = check(kernel(body, "x: f32[n], y: mut f32[n]"), "f32 n", "f32 n").diagnostics
-    assert found.code == "T0610" and SHAPES[line] in found.helps[0]

@@ -57,6 +57,35 @@ def test_arrays_taken_whole() -> None:
     assert np.array_equal(ran(text, PLACES, TABLE), RIGHT["table"][1])
 
 
+TABLES = R.uniform(-1, 1, (3, 2, 7)).astype(np.float32)
+WHICH = np.array([2, 0, 1, 5, -1], np.int32)
+OF_TABLES = """
+@op.kernel
+def k(tables: f32[h, 2, 7], which: i32[m], q: u8[21, n], y: mut f32[m, 21, n]):
+    for i in op.tile_range(m):
+        y[i, :, :] = tables[{}, 1, q[:, :]]
+"""
+
+
+def test_one_table_of_several() -> None:
+    def given(which: Any, line: str) -> tuple[Any, list[str]]:
+        y = np.zeros((len(which), *PLACES.shape), np.float32)
+        module = tessera.compile(OF_TABLES.format(line), target="cpu")
+        try:
+            module.k(TABLES, which, PLACES, y)
+        except tessera.TesseraError as error:
+            return y, [d.code for d in error.diagnostics]
+        return y, []
+
+    right = np.where(PLACES < 7, TABLES[WHICH[:3], 1][:, PLACES % 7], 0)
+    found, codes = given(WHICH[:3], "which[i]")
+    assert not codes and np.array_equal(found, right)
+    found, codes = given(WHICH, "which[i]")
+    assert codes == ["T0845"] and np.array_equal(found[:3], right) and not found[3:].any()
+    found, codes = given(WHICH, "0")
+    assert not codes and np.array_equal(found[4], np.where(PLACES < 7, TABLES[0, 1][PLACES % 7], 0))
+
+
 def test_functions_of_numbers_that_make_tiles() -> None:
     text = """
 def places(i, N: int):
