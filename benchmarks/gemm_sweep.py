@@ -95,6 +95,7 @@ class Case:
 def main() -> None:
     names = sys.argv[1:] or list(CLASSES)
     report = Report("products of matrices of many shapes")
+    _wake()
     for name in names:
         for how, work, size in CLASSES[name]:
             try:
@@ -106,6 +107,16 @@ def main() -> None:
     print()
     for row in sorted(report.rows, key=lambda r: r.ratio("tessera", "cublas")):
         print(f"{row.ratio('tessera', 'cublas'):.3f} {row.name:<40} {row.notes}")
+
+
+def _wake() -> None:
+    """A card that has rested is slow for a while, and so are the first calls of cuBLAS."""
+    import torch
+
+    x = torch.randn(4096, 4096, dtype=torch.bfloat16, device="cuda")
+    for _ in range(300):
+        x @ x
+    torch.cuda.synchronize()
 
 
 def _case(how: str, work: str, size: Size) -> Case:

@@ -57,6 +57,7 @@ class Scopes:
         self._parsed: dict[str, _Parsed] = {}
         self._scopes: dict[str, _Scoped] = {}
         self._resolving: list[str] = []
+        self._circles = 0  # how often an import led to a file that is being resolved
         self._held: _Held | None = None
         for path, text in (overlay or {}).items():
             self.set_text(path, text)
@@ -124,10 +125,15 @@ class Scopes:
     def scope(self, path: str) -> ModuleScope:
         """The names of a file. Raises TesseraError where it cannot be read."""
         held = self._held
-        if held is not None and path in held.scopes:
+        if held is None:
+            with self.hold():
+                return self.scope(path)
+        if path in held.scopes:
             return held.scopes[path]
+        circles = self._circles
         scope = self._scope_now(self.files.spelling(path))
-        if held is not None and not self._resolving:
+        # One that is met on the way around a circle depends on where the way began.
+        if not self._resolving or self._circles == circles:
             held.scopes[path] = scope
         return scope
 
@@ -156,6 +162,7 @@ class Scopes:
     def _current(self, path: str, known: _Scoped) -> bool:
         """Whether all imports of a scope still are what they were."""
         if path in self._resolving:
+            self._circles += 1
             return True
         self._resolving.append(path)
         try:
@@ -176,6 +183,7 @@ class Scopes:
                               helps=found.helps)  # fmt: skip
         found = self.files.spelling(found)
         if found in self._resolving:
+            self._circles += 1
             circle = [*self._resolving[self._resolving.index(found) :], found]
             message = f"files import each other in a circle: {' -> '.join(circle)}"
             return Diagnostic("T0131", message, span)

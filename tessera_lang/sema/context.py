@@ -209,7 +209,9 @@ class Context:
         if variable is not None:
             return variable.local
         found = self.scope.lookup(name)
-        return found if found is not None else self.scope.bare_function(name)
+        if found is None and self.typed.kernel is None:  # no kernel of lanes, which says so by name
+            return self.scope.bare_function(name)
+        return found
 
     def scope_of(self, symbol: FunctionSymbol) -> ModuleScope:
         """The scope that declares a function."""

@@ -114,7 +114,9 @@ class ModuleScope:
         if module.name in _IN_LIBRARY and (scope := self.scope_named(f"std.{module.name}")):
             named = (n for n, s in scope.names.items() if is_public(s) and n[0] != "_")
             return (*known, *named)
-        return known
+        within = f"{module.name}."
+        below = [m[len(within) :].partition(".")[0] for m in self.modules if m.startswith(within)]
+        return (*known, *dict.fromkeys(below))
 
     def candidates(self) -> tuple[str, ...]:
         """Names in sight, for suggestions; those of the language only where there are very many."""

@@ -132,7 +132,7 @@ class Blocks:
         if branches and branches[-1].header.keyword != "else":
             if len(branches) >= BLOCK_LIMIT and not top.full:
                 top.full = True
-                self._diagnostics.append(faults.nested_too_deep(header.span, BLOCK_LIMIT))
+                self._diagnostics.append(faults.too_many_branches(header.span, BLOCK_LIMIT))
             return
         word = header.keyword
         previous = top.statements[-1] if top.statements and not branches else None

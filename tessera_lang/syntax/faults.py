@@ -195,6 +195,15 @@ def nested_too_deep(span: Span, limit: int) -> Diagnostic:
     )
 
 
+def too_many_branches(span: Span, limit: int) -> Diagnostic:
+    return Diagnostic(
+        "T0004",
+        f"an `if` with more than {limit} branches",
+        span,
+        helps=("look the value up in an array or a table, or return from a function",),
+    )
+
+
 def too_many_errors(span: Span | None, limit: int) -> Diagnostic:
     return Diagnostic(
         "T0005",

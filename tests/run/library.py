@@ -229,7 +229,7 @@ def sparse(m: Any, target: str) -> dict[str, Call]:
         return (offsets, columns, values, x), terms[offsets[1:]] - terms[offsets[:-1]]
 
     def whole() -> None:
-        for stored in (0, 100, 700, 1500, 5000):
+        for stored in (0, 100, 700, 1500, 5000, 20000):
             given, right = products(stored, 101)
             near(m.matvec(*(on(target, x) for x in given)), right, 1e-9)
 

@@ -20,7 +20,7 @@ SIGNATURES = {
     ),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""
-DATA = {("sparse", "matvec_into"): {"x"}, ("sparse", "_matvec_rows"): {"x"}}
+DATA = {("sparse", k): {"x"} for k in ("matvec_into", "_matvec_stream", "_matvec_warps")}
 """Arrays whose indices are read from memory, so that nothing can prove them."""
 
 

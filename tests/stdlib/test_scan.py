@@ -129,7 +129,7 @@ def test_segments(std: Any, dtype: str) -> None:
 
 
 def test_one_segment_begins_anywhere(std: Any) -> None:
-    """At and beside what a lane, a row, a warp and a group hold, in whole groups and in the last."""
+    """At and beside what a lane, a row, a warp and a group hold, in whole groups and the last."""
     n = 8192 * 9 + 77
     x = few("i32", n, seed=3)
     edges = (0, 4, 128, 512, 1024, 2048, 8192, 16384, 32768, 65536, 8192 * 9, n - 1)
@@ -149,10 +149,10 @@ def test_a_head_for_each_element(std: Any) -> None:
 
 
 def test_many_blocks_of_groups(std: Any) -> None:
-    """More than 256 groups of 16384, so that what whole blocks come to is passed on."""
-    n = 16384 * 300 + 17
+    """More than 288 groups of up to 32768, so that what whole blocks come to is passed on."""
+    n = 32768 * 300 + 17
     x = numbers("i32", n, seed=9)
     same(std.inclusive(x), np.cumsum(x, dtype=np.int64).astype(np.int32))
     heads = np.zeros(n, np.bool_)
-    heads[[16384 * 50 + 3, 16384 * 150, 16384 * 278 + 16383]] = True
+    heads[[32768 * 50 + 3, 32768 * 150, 32768 * 278 + 16383]] = True
     same(std.segmented(x, heads), segments(x.astype(np.int64), heads).astype(np.int32))

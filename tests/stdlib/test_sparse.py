@@ -76,6 +76,22 @@ def test_one_long_row(std: Any) -> None:
     check(std.matvec(*parts, x), parts, x, "f64")
 
 
+@pytest.mark.parametrize("longest", [60, 3000, 9000])
+@pytest.mark.parametrize("name", ["_matvec_stream", "_matvec_warps"])
+def test_the_kernels_of_a_gpu_on_any_target(std: Any, name: str, longest: int) -> None:
+    """Rows that begin anywhere, a last unit that is not full, and one long row."""
+    r: Any = np.random.default_rng(longest)
+    lengths = r.integers(0, 40, 333)
+    lengths[[3, 200]] = longest
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = r.integers(0, 900, offsets[-1]).astype(np.int32)
+    values, x = (r.standard_normal(n).astype(np.float32) for n in (offsets[-1], 900))
+    sizes = {"LANES": 2, "EACH": 8, "ROWS": 64} if name == "_matvec_stream" else {}
+    found = np.full(333, 9, np.float32)
+    getattr(std, name)(offsets, columns, values, x, found, **sizes)
+    check(found, (offsets, columns, values), x, "f32")
+
+
 def test_indices_of_two_dtypes_and_strided_inputs(std: Any) -> None:
     offsets, columns, values = matrix(40, 60, 5, "f32", "i64")
     x = np.random.default_rng(1).standard_normal(120).astype(np.float32)[::2]

@@ -167,8 +167,8 @@ def kernel(x: bf16[b, t, c], w: bf16[4, c, o], y: mut bf16[b, t, o]):
         acc = op.zeros((64, 64), f32)
         for s in range(4):
             for p in op.tile_range(c, step=64):
-                rows = op.window(x, (z, i - 3 + s, p), (1, 64, 64), fill=0)
-                rows = rows[0, 0:min(64, t-i), 0:min(64, c-p)]
+                seen = op.window(x, (z, i - 3 + s, p), (1, 64, 64), fill=0)
+                rows = seen[0, 0:min(64, t-i), 0:min(64, c-p)]
                 acc += rows @ w[s, p:p+64, j:j+64]
         y[z, i:i+64, j:j+64] = acc.to(bf16)
 """,

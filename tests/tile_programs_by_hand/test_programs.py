@@ -77,7 +77,6 @@ NOT_IN_RINGS = {
     "a small matrix taken whole, again and again": 1,  # of a computed matrix with itself
     "lora with a rank of eight in a second loop": 1,  # of a small matrix that is brought once
     "rope on the fly, then scores": 2,  # of computed matrices, once a tile
-    "symmetric rank k, both triangles from one": 1,  # of a loop that runs in order
     "trailing update of a factorization": 1,  # reads the array that it writes
 }
 

@@ -19,10 +19,10 @@ from tessera_lang.opt.schedule.slices import depends_on
 from tessera_lang.opt.schedule.still import is_shared
 
 _OTHER_REGISTERS = 32  # of a lane, beside its part of the largest tile
-_ENOUGH = 3
+_ENOUGH = 4
 """Groups on a multiprocessor from which on a cluster does not ask. A softmax of 131072 bf16 (three)
-took 135 us on an H200 if it asked and 133.5 if it asked for what it had loaded, an rmsnorm (two)
-148 and 167."""
+took 132 us on an H200 if it asked and 138 if not, an rmsnorm (two) 136 and 150; a softmax of 32768
+in groups of 4 warps (six) 150 and 134."""
 WAVES = 1.0
 """How many times the groups that are there at once a group looks ahead. Half as far was as good in
 one run (docs/performance.md), twice as far was not."""

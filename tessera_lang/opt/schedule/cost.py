@@ -58,7 +58,7 @@ _MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another
 _LATENCY = 900.0  # cycles of one access to main memory
 _FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
 _CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
-_ARRIVING = 2500.0  # cycles until the sums of a part are known to all, counted, and found
+_ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
 _COMBINED = 32.0  # bytes a cycle at which sums are put down and taken up again
 _PART = 512.0  # cycles of those of a part, as many more as it takes, that nothing hides
 _FULL, _REST, _GAIN, _SHORT = 0.97, 0.25, 0.13, 30000.0  # see ``_unhindered``
@@ -144,14 +144,14 @@ def in_parts(work: Work, parts: int) -> Work:
 
 def clustered(work: Work, machine: Machine) -> Work:
     """The same with clusters where they are worth it: neighbours that take tile after tile share
-    copies, and so do those of one wave if the cache is what holds them up."""
+    copies, and so do those of one wave, or of lines across its own, if the cache holds them up."""
     if not machine.has("cluster") or work.tiles < 2:
         return work
     shared = replace(work, cluster=2)
     if work.tiles >= 2 * machine.units:
         return shared
-    few = work.tiles <= machine.units
-    return shared if few and cycles(shared, machine) < cycles(work, machine) else work
+    may = work.split or work.tiles <= machine.units
+    return shared if may and cycles(shared, machine) < cycles(work, machine) else work
 
 
 def turn_cycles(product: Product, work: Work, machine: Machine) -> float:

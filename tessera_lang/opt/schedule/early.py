@@ -86,14 +86,24 @@ def _kept(
 def _groups(
     kernel: Operation, rows: Sequence[Load], still: Sequence[Load], context: Context
 ) -> int:
-    """How many groups share a multiprocessor: a row of each as it is computed in is in registers,
-    its ring in shared memory, and what stands still too if that leaves room for two; 0 where there
-    is no room for one."""
+    """How many groups share a multiprocessor, 0 where there is no room for one: a row of each as it
+    is computed in is in registers, its ring in shared memory. What stands still too, if that leaves
+    room for two; else as many as leave room for it in registers, and where that is never so, as
+    many as rows leave room for."""
     machine = context.machine
     needed = held_bytes(kernel) // 4 + _OTHERS * WARP * _warps(kernel)
-    groups = max(1, machine.registers // needed)
-    shared = machine.shared_limit // (_taken(rows) + sum(map(bytes_of, still)))
-    return min(groups, shared if shared > 1 else machine.shared_limit // _taken(rows))
+    most = max(1, machine.registers // needed)
+    whole = machine.shared_limit // (_taken(rows) + sum(map(bytes_of, still)))
+    if whole > 1:
+        return min(most, whole)
+    most = min(most, machine.shared_limit // _taken(rows))
+    for groups in range(most, 0, -1):
+        kept = _kept(kernel, still, machine.shared_limit // groups - _taken(rows))
+        held = [x for x in still if "stage" not in kept.get(x.operation, _SHARED)]
+        registers = needed + sum(map(bytes_of, held)) // 4
+        if len(kept) == len(still) and groups * registers <= machine.registers:
+            return groups
+    return most
 
 
 def _taken(rows: Sequence[Load]) -> int:

@@ -33,16 +33,21 @@ MOST_WARPS = 16
 LANE_BYTES = 128
 """What a lane holds of a tile, in registers of 32 bits: five groups of 8 warps a multiprocessor,
 each with four vectors a lane in flight. Half of it where lanes read element by element, which
-takes more registers."""
+takes more registers, and where a row has little beside it, so that a multiprocessor is full of
+lanes: 0.99 of a copy with 8192 bf16 on an H200 for 0.96 (softmax, rmsnorm), but 0.92 for 0.96 of a
+layernorm, whose two weights take the registers. Twice as much where groups share rows."""
+_LITTLE = 2
+"""Loads of a row with which it has little beside it: itself, and one weight."""
 _MOST_BYTES, _BUSY_BYTES = 131072, 65536
 """The largest tile of one group, 64 registers of a lane in 16 warps; it fills a multiprocessor, so
 that nothing is loaded while it computes. Where that takes long, half of it."""
-_PART_BYTES, _PART_WARPS = 16384, 8
+_PART_BYTES, _PART_WARPS, _KEPT_WARPS = 32768, 8, 4
 """What a group of a cluster holds at most if there may be so many, and its warps, of which each
 has more of the row then: small groups are many on a multiprocessor, and few lanes have little that
-is done once a row. Measured on an H200 with a softmax of bf16, in shares of a copy: 1.00 of 32768
-columns in eight groups of 4 warps, 0.97 in two of 8, 0.94 in four of 8; 0.96 of 131072 in eight
-of 8, 0.89 in eight of 16. Groups that stay and keep weights have all warps."""
+is done once a row. Measured on an H200 with rows of bf16, in shares of a copy: a softmax of 32768
+0.97 in four groups of 4 warps, 0.96 in eight, 0.93 in four of 8; of 65536 in eight of 4 warps 0.97,
+of 8 0.91 (an rmsnorm 0.94 and 0.84); of 131072 in eight of 8, an rmsnorm 0.96, of 4 0.85. Groups
+that stay and keep weights: a layernorm of 131072 0.93 in groups of 4 warps, 0.91 of 8 or 16."""
 _BUSY = 1 / 8
 """Time of computing, as a share of that of memory, from which on the two are to overlap. Measured
 with rows of 32768 bf16: a softmax (0.15) reaches 0.88 of a copy in one group and 1.00 in eight; an
@@ -64,9 +69,13 @@ def row_warps(facts: Facts) -> int:
     warps = 1 if _reduces(facts) else 4
     accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
-    lane = LANE_BYTES // 2 if narrow else LANE_BYTES
-    few = is_shared(facts.kernel) and not bound_by_cache(facts)
-    while warps < (_PART_WARPS if few else MOST_WARPS) and held > WARP * warps * lane:
+    most, lane = MOST_WARPS, LANE_BYTES
+    if is_shared(facts.kernel):
+        most, lane = _KEPT_WARPS if bound_by_cache(facts) else _PART_WARPS, 2 * LANE_BYTES
+    elif _reduces(facts) and len(facts.loads) <= _LITTLE:
+        lane //= 2
+    lane = min(lane, LANE_BYTES // 2) if narrow else lane
+    while warps < most and held > WARP * warps * lane:
         warps *= 2
     return warps
 

@@ -27,7 +27,7 @@ from tessera_lang.target.machine import Machine
 
 _LINE = 128  # bytes of the second-level cache that are fetched together
 _UNKNOWN_TRIPS = 16
-_SLOWER = (1, 1.5)
+_SLOWER = (1, 2)  # so many times as long results take to leave, by the lines of their subtiles
 
 
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
@@ -166,7 +166,7 @@ def _leaving(t: object, sizes: Mapping[str, int]) -> int:
     last = t.shape[-1] if t.shape else 1
     line = (sizes.get(last, 64) if isinstance(last, str) else last) * t.dtype.bytes
     slower = next((s for s, n in zip(_SLOWER, STORE_LINES, strict=True) if line % n == 0), 2)
-    return int(_bytes(t, sizes) * slower)
+    return _bytes(t, sizes) * slower
 
 
 def _bytes(t: object, sizes: Mapping[str, int]) -> int:

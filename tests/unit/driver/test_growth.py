@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +86,20 @@ def test_more_products_are_no_more_choices_of_tiles() -> None:
         calls(lambda n=n: lowered(checked(TILE["products"](n)), "cuda", "sm_90")) for n in (4, 12)
     )
     assert many < 8 * few
+
+
+def test_files_that_import_two_others(tmp_path: Path) -> None:
+    """Twice as many files are twice as much work, though the ways to each are as many as its
+    Fibonacci number."""
+    for j in range(32):
+        lines = [f"from m{k} import g{k}" for k in (j - 1, j - 2) if k >= 0]
+        lines += [f"def g{j}(v):", f"    return {f'g{j - 1}(v)' if j else 'v'} * 1.5"]
+        (tmp_path / f"m{j}.tessera").write_text("\n".join(lines) + "\n")
+    session = Session()
+    session.check(str(tmp_path / "m1.tessera"))
+    few = calls(lambda: Session().check(str(tmp_path / "m15.tessera")))
+    many = calls(lambda: Session().check(str(tmp_path / "m31.tessera")))
+    assert many < 3 * few
 
 
 def test_a_chain_of_reductions_without_capacity_is_refused(

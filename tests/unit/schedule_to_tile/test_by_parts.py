@@ -101,3 +101,14 @@ def test_lanes_hold_a_part_beside_the_accumulators() -> None:
     assert dots == {(128, 256)}
     assert read and all(isinstance(t, TileType) and t.sizes[-1] == 64 for t in read)
     assert not any(o.name == "tile.convert" for o in kernel.walk())
+
+
+@pytest.mark.parametrize("tile", [(64, 32, 64), (128, 160, 64), (64, 96, 64)])
+def test_results_of_half_lines_leave_by_tma(tile: tuple[int, int, int]) -> None:
+    """Columns that are no multiple of 128 bytes, but of 64."""
+    text = f"@op.kernel\ndef kernel(a, b):\n    schedule.tile({tile})\n    return (a @ b).to(f16)\n"
+    sent = [o for o in tile_ir(text, "a: f16[512,256], b: f16[256,512]").walk()
+            if o.name == "tma.store"]  # fmt: skip
+    assert len(sent) == tile[1] // 32
+    a, b = numbers(200, 72), numbers(72, 200)
+    np.testing.assert_array_equal(on_the_machine(text, a, b), a.astype(np.float32) @ b)

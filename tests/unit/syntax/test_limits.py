@@ -51,6 +51,11 @@ def test_one_diagnostic(text: str, code: str) -> None:
     dump(parsed.module)
 
 
+def test_many_branches_are_not_called_nested() -> None:
+    parsed = parse_module(SourceFile("m", "if x:\n    y = 1\n" + "elif z:\n    y = 2\n" * 300))
+    assert "more than 200 branches" in parsed.diagnostics[0].message
+
+
 def test_the_rest_of_the_file_is_kept() -> None:
     text = "def f():\n    x = " + "(" * 1000 + "\n\ndef g():\n    return 1\n"
     assert [f.name for f in parse_module(SourceFile("m", text)).module.functions][-1] == "g"

@@ -59,7 +59,7 @@ def schedule_of(made: ForMachine) -> Operation:
     return found
 
 
-@pytest.mark.parametrize(("n", "warps"), [(128, 1), (1024, 1), (8192, 8), (32768, 16)])
+@pytest.mark.parametrize(("n", "warps"), [(128, 1), (1024, 2), (8192, 16), (32768, 16)])
 def test_warps_of_a_row(n: int, warps: int) -> None:
     made = schedule_of(decided(rows(n)))
     assert made.attributes["warps"] == warps
@@ -115,7 +115,7 @@ def asked(made: Kernel, arch: str = "sm_90a") -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("n", "rows_ahead"), [(8192, None), (32768, 132), (65536, None), (4095, 660)]
+    ("n", "rows_ahead"), [(4096, None), (32768, 132), (65536, None), (4095, 660)]
 )
 def test_groups_with_little_on_its_way_ask_for_the_row_behind(
     n: int, rows_ahead: int | None
@@ -144,6 +144,11 @@ def test_groups_of_a_cluster_are_small(n: int, registers: tuple[int] | None) -> 
     assert isinstance(warps, int)
     assert warps <= 8
     assert schedule.attributes.get("registers") == registers
+
+
+@pytest.mark.parametrize(("n", "warps"), [(40000, 4), (65536, 4), (131072, 8)])
+def test_a_lane_of_a_shared_row_has_64_elements_at_most(n: int, warps: int) -> None:
+    assert schedule_of(on(rows(n, 4096))).attributes["warps"] == warps
 
 
 def test_groups_meet_without_fences() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.cost import Product, Work, cycles, turn_cycles
+from tessera_lang.opt.schedule.cost import Product, Work, clustered, cycles, turn_cycles
 from tessera_lang.opt.schedule.decisions import decide
 from tessera_lang.opt.schedule.facts import kernel_of
 from tessera_lang.target.machine import machine_named
@@ -110,3 +110,10 @@ def test_main_memory_is_a_floor() -> None:
     product = Product(64, 16, 128, 16, 64, "wgmma")
     moved = 8192 * 8192 * 2
     assert cycles(Work(128, (product,), 0, moved), HOPPER) >= moved / 2300
+
+
+def test_lines_across_lines_are_shared_from_two_waves_on() -> None:
+    product = Product(192, 192, 64, 16, 47, "wgmma")
+    across = Work(256, (product,), 192 * 192 * 2, 0, split=True)
+    assert clustered(across, HOPPER).cluster == 2
+    assert clustered(Work(256, (product,), 192 * 192 * 2, 0), HOPPER).cluster == 1
