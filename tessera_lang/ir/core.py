@@ -138,7 +138,7 @@ class Operation:
 
     def walk(self) -> Iterator[Operation]:
         """This operation and all nested ones, outermost first."""
-        pending = [self]  # no recursion: nests may be deep
+        pending: list[Operation] = [self]  # no recursion: nests may be deep
         while pending:
             operation = pending.pop()
             yield operation

@@ -170,8 +170,8 @@ LATER: dict[str, str] = {
 
 OP_BUILT = (
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
-    "workspace", "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min", "max",
-    "mean", "all", "any", "argmin", "argmax", "abs",
+    "workspace", "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min",
+    "max", "mean", "all", "any", "argmin", "argmax", "abs",
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
