@@ -316,6 +316,42 @@ def test_products_of_any_layout(target: str, dtype: Any) -> None:
             )
 
 
+@pytest.mark.parametrize(
+    "sizes", [(1, 32, 2, 64), (1, 128, 128, 64), (2, 1, 64, 64), (2, 64, 1, 8)]
+)
+def test_axes_of_one_element_have_strides_of_any_kind(
+    target: str, sizes: tuple[int, int, int, int]
+) -> None:
+    """What is never stepped along has a stride that means nothing, odd ones included."""
+    m = load(
+        """
+@op.kernel
+def f(a: bf16[g, m, k], b: bf16[g, n, k]):
+    out = op.empty((g, m, n), f32)
+    for z, i, j in op.tile_range(g, m, n, step=(1, 64, 64)):
+        acc = op.zeros((64, 64), f32)
+        for p in op.tile_range(k, step=64):
+            acc += a[z, i:i+64, p:p+64] @ b[z, j:j+64, p:p+64].T
+        out[z, i:i+64, j:j+64] = acc
+    return out
+""",
+        target,
+    )
+    g, rows, columns, k = sizes
+    r = np.random.default_rng(0)
+    a = r.integers(-4, 5, (g, rows, k)).astype(BF16)
+    b = r.integers(-4, 5, (g, columns, k)).astype(BF16)
+    want = f64(a) @ f64(b).transpose(0, 2, 1)
+    for turn in (lambda x: x, lambda x: np.ascontiguousarray(x.T).T, odd_where_one):
+        assert np.array_equal(m.f(turn(a), turn(b)), want)
+
+
+def odd_where_one(x: Any) -> Any:
+    """The same elements, with an odd stride where an axis has one element."""
+    strides = [3 * x.itemsize if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)]
+    return np.lib.stride_tricks.as_strided(x, strides=strides)
+
+
 # --- integers and floats in tiles ------------------------------------------------------------
 
 

@@ -107,7 +107,12 @@ def _layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:
     axes = tuple(reversed(slot.axes)) or tuple(reversed(range(len(array.shape))))
     rank = len(axes)
     sizes = [array.shape[axis] for axis in axes]
-    strides = [abs(array.strides[axis]) * array.dtype.bytes for axis in axes[1:]]
+    # An axis of one element is never stepped along: its stride may be anything, and the driver
+    # takes no stride that is not a multiple of 16 bytes.
+    strides = [
+        abs(array.strides[axis]) * array.dtype.bytes if array.shape[axis] > 1 else _ALIGNED_STRIDE
+        for axis in axes[1:]
+    ]
     if 0 in sizes:  # the driver takes no 0, and what strides such an array has means nothing
         sizes, strides = [1] * rank, [_ALIGNED_STRIDE] * (rank - 1)
     return (

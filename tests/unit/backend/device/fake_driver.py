@@ -225,6 +225,8 @@ class FakeApi:
         numbers = (ctypes.c_uint32 * rank).from_address(box)
         ctypes.c_int64.from_address(target).value = 1000 + len(self.maps)
         self.maps.append((kind, address, *words, *steps[: rank - 1], *numbers, *modes))
+        if 0 in words or any(step % 16 for step in steps[: rank - 1]):
+            return CUresult.CUDA_ERROR_INVALID_VALUE
         return self.fail.get("encode", 0)
 
     def _on_launch(self, config: int, function: int, pointers: int, extra: int) -> int:

@@ -80,6 +80,16 @@ def test_an_array_without_elements_has_a_map_that_nobody_reads(api: FakeApi) -> 
     assert api.maps[0][2:4] == (1, 1)
 
 
+@pytest.mark.parametrize("strides", [(2, 1, 64), (1, 1, 64), (0, 1, 64), (1 << 42, 1, 64)])
+def test_the_stride_of_an_axis_of_one_element_may_be_anything(
+    api: FakeApi, strides: tuple[int, ...]
+) -> None:
+    slot = Slot("tensor_map", 0, dtype="bf16", box=(1, 64, 64), axes=(0, 2, 1), swizzle=128)
+    code = kernel(slot, NUMBER)
+    code.launcher(code.buffer(), 1, 1, 1, {0: Array(BF16, (1, 32, 64), strides)})(0)
+    assert api.maps[0][2:7] == (32, 64, 1, 128, 16)
+
+
 def test_an_array_that_has_no_map_is_named(api: FakeApi) -> None:
     api.fail["encode"] = CUresult.CUDA_ERROR_INVALID_VALUE
     code = kernel(MAP, NUMBER)
