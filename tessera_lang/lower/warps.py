@@ -14,7 +14,7 @@ from tessera_lang.lower.arguments import needed, scalar
 from tessera_lang.lower.context import Lowering
 from tessera_lang.lower.operators import dtype_of, truth
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U32, DType
+from tessera_lang.types.dtype import DTYPES, F8E5M2, F32, I32, INDEX, U8, U32, DType
 
 WARP = 32
 WARP_KINDS = ("add", "min", "max")
@@ -40,7 +40,14 @@ def reduced_in_warp(builder: Builder, kind: str, value: Value) -> Value:
     """A number of any type, over the lanes of the warp."""
     dtype = dtype_of(value)
     total = builder.warp_reduce(kind, builder.cast(value, _word(dtype)))
-    return builder.cast(total, dtype)
+    found = builder.cast(total, dtype)
+    if dtype == F8E5M2 and kind != "add":
+        # It is one of the lanes' numbers, and a cast would make a finite one of an infinity.
+        for infinity, bits in ((math.inf, 0x7C), (-math.inf, 0xFC)):
+            same = builder.cmp("eq", total, builder.constant(infinity, F32))
+            kept = builder.bitcast(builder.constant(bits, U8), dtype)
+            found = builder.select(same, kept, found)
+    return found
 
 
 def shuffle(lowering: Lowering, node: ast.Call) -> Value:

@@ -159,6 +159,40 @@ def test_votes(group: tuple[int, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["f8e5m2", "f8e4m3", "bf16", "f16", "f32", "f64"])
+def test_the_greatest_and_least_of_every_float(dtype: str, target: str) -> None:
+    """Infinities, NaN and the largest finite number come back as they are."""
+    kind = np.dtype({"f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3": ml_dtypes.float8_e4m3fn}.get(
+        dtype, NUMBERS.get(dtype)))  # fmt: skip
+    top = ml_dtypes.finfo(kind).max
+    text = f"""\
+@kernel tile[(32,)] grid[(1,)]
+def k(x: {dtype}[n], out: mut {dtype}[2, n]):
+    i = tile_linear_id()
+    out[0, i] = warp_max(x[i])
+    out[1, i] = warp_min(x[i])
+"""
+    k = tessera.compile(text, target=target).k
+    for least, most in (
+        (-np.inf, np.inf),
+        (-top, top),
+        (-np.inf, top),
+        (np.inf, np.inf),
+        (0, np.nan),
+    ):
+        x = np.full(32, most, kind)
+        x[7] = least
+        if dtype == "f8e4m3" and np.isinf(float(least) + float(most)):
+            continue
+        out = np.zeros((2, 32), kind)
+        k(x, out)
+        tessera.synchronize()
+        wide = x.astype(np.float64)
+        want = np.stack([np.full(32, wide.max()), np.full(32, wide.min())])
+        assert np.array_equal(out.astype(np.float64), want, equal_nan=True), (least, most)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", ["bool", "i8", "u8", "u16", "i32", "u64"])
 def test_matches(dtype: str, group: tuple[int, ...], target: str) -> None:
