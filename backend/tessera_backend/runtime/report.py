@@ -41,13 +41,15 @@ def remember_source(path: str, text: str) -> None:
 
 
 def span_of(place: Place, length: int = 1) -> Span | None:
-    """The span at a plan's place, or None where the source is not at hand."""
+    """The span at a plan's place, within its line, or None where the source is not at hand."""
     path, line, column = place
     source = source_of(path) if path and line > 0 else None
     if source is None:
         return None
     start = source.offset_at(line - 1, column - 1)
-    return Span(Anchor(path), start, min(start + max(1, length), len(source.text)))
+    line_end = source.text.find("\n", start)
+    most = len(source.text) if line_end < 0 else max(line_end, start + 1)
+    return Span(Anchor(path), start, min(start + max(1, length), most))
 
 
 def diagnostic(

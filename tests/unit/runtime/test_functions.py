@@ -68,3 +68,45 @@ def test_standard_library_by_name(module: Any) -> None:
     x = np.random.default_rng(2).random((30, 40), np.float32)
     assert np.allclose(reduce.sum(x), x.sum(), rtol=1e-5)
     assert reduce.max(x, axis=1).tolist() == x.max(1).tolist()
+
+
+def test_a_workspace_that_is_left_dirty_is_reported() -> None:
+    """At the launch that did it, each time; the next call has zeros again."""
+    module = tessera.compile(
+        """\
+@kernel tile[(32,)] grid[(1,)]
+def leave(w: mut i32[4], value: i32, out: mut i32[1]):
+    if tile_linear_id() == 0:
+        out[0] = w[1]
+        w[1] = value
+
+def run(value):
+    out = op.zeros((1,), i32)
+    leave(op.workspace((4,), dtype=i32), value, out)
+    return out
+""",
+        target="cpu",
+    )
+    for value in (0, 7, 0, -1, 0):
+        if not value:
+            assert module.run(np.int32(0)).tolist() == [0]
+            continue
+        with pytest.raises(TesseraError) as caught:
+            module.run(np.int32(value))
+        (found,) = caught.value.diagnostics
+        assert found.code == "T0854"
+        assert "leave" in found.message and found.span is not None
+
+
+def test_what_a_call_shows_ends_with_its_line() -> None:
+    """The text of a condition may be longer than what stands in the source."""
+    text = (
+        "@op.kernel\ndef f(x: f32[m, n], out: mut f32[m, k]):\n    out[:, 0:4:2] = x\n\n\n# more\n"
+    )
+    with pytest.raises(TesseraError) as caught:
+        tessera.compile(text, target="cpu").f(
+            np.ones((3, 4), np.float32), np.ones((3, 4), np.float32)
+        )
+    (found,) = caught.value.diagnostics
+    assert found.code == "T0838" and found.span is not None
+    assert "\n" not in text[found.span.start : found.span.end]
