@@ -202,13 +202,6 @@ def devices() -> tuple[Device, ...]:
     return tuple(device(n) for n in range(driver().device_count))
 
 
-def device_of_pointer(pointer: int) -> int:
-    """Ordinal of the device that an address belongs to. Raises TesseraError for host memory."""
-    opened = driver()
-    kind = opened.api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return int(opened.call("cuPointerGetAttribute", kind, pointer, action="looking up an address"))
-
-
 def _bindings() -> Any:
     """The low-level module of cuda-python, with libcuda loaded behind it."""
     try:

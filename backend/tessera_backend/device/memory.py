@@ -86,14 +86,6 @@ def _has_pool(device: Device) -> bool:
     return supported
 
 
-def trim(device: Device) -> None:
-    """Give memory that nobody uses back to the driver, before a second try to allocate."""
-    if _has_pool(device):
-        device.synchronize()
-        pool = device.driver.call("cuDeviceGetDefaultMemPool", device.handle)
-        device.driver.call("cuMemPoolTrimTo", pool, 0)
-
-
 def copy_to_device(device: Device, target: int, source: int, size: int, stream: int = 0) -> None:
     """Copy from host memory; the source may change as soon as this returns."""
     if size:

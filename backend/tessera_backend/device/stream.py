@@ -55,11 +55,6 @@ class Event:
         with self.device.current():
             self.device.driver.call("cuStreamWaitEvent", stream, self._event, 0)
 
-    def milliseconds_since(self, start: Event) -> float:
-        """Time between two recorded events that have both been reached."""
-        with self.device.current():
-            return float(self.device.driver.call("cuEventElapsedTime", start._event, self._event))
-
     def __del__(self) -> None:
         event, self._event = getattr(self, "_event", None), None
         if event is not None and not sys.is_finalizing():

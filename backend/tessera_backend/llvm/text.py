@@ -93,7 +93,6 @@ class ModuleText:
         self._functions: list[str] = []
         self._metadata: list[str] = []
         self._known: dict[str, str] = {}
-        self._named: list[str] = []
 
     def declare(self, prototype: str) -> None:
         """``void @llvm.x(i32)``: a declaration, once however often asked for."""
@@ -115,10 +114,6 @@ class ModuleText:
 
     def add_function(self, definition: str) -> None:
         self._functions.append(definition)
-
-    def add_named_metadata(self, line: str) -> None:
-        """``!nvvm.annotations = !{!0}`` and the like."""
-        self._named.append(line)
 
     def metadata(self, body: str) -> str:
         """``!{...}`` as a node; equal bodies share one."""
@@ -142,7 +137,6 @@ class ModuleText:
             *self._functions,
             *(f"declare {d}" for d in self._declarations),
             footer,
-            *self._named,
             *self._metadata,
         ]
         return "\n".join(p for p in parts if p) + "\n"

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous.launch import lone_strand
+from tessera_backend.cpu.asynchronous.rules import RULES
+from tessera_backend.cpu.asynchronous.scheduler import Scheduler
+from tessera_backend.cpu.asynchronous.strand import Group, Strand
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BufferType, Operation
@@ -30,6 +32,13 @@ def lowered(arch: str = "sm_80", **said: Any) -> tuple[Operation, Any, list[Diag
     remarks: list[Diagnostic] = []
     program, plan = lower_to_tile(kernel.program, kernel.plan, MACHINES[arch], remarks)
     return program.operations[0], plan, remarks
+
+
+def lone_strand(number: int, count: int) -> Strand:
+    """A group of which nothing is asked but what it computes."""
+    group = Group(number, count, 32, Scheduler(), [], RULES)
+    group.peers.append(group)
+    return Strand(group, "all lanes", 1)
 
 
 def count(kernel: Operation, name: str) -> int:

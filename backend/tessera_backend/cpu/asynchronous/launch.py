@@ -131,13 +131,6 @@ def _of_lanes(kernel: Operation) -> frozenset[Value]:
     return frozenset(found)
 
 
-def lone_strand(number: int, count: int) -> Strand:
-    """A group of which nothing is asked but what it computes."""
-    group = Group(number, count, _WARP, Scheduler(), [], RULES)
-    group.peers.append(group)
-    return Strand(group, "all lanes", 1)
-
-
 def _whole(s: Strand, group: Group, region: Region) -> None:
     """Barriers are initialised first, and then known to the whole cluster."""
     if any(o.name == "tile.mbarrier.alloc" for o in region.operations):
