@@ -20,7 +20,7 @@ from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.orders import ORDERS, Order
-from tessera_backend.runtime.binding import MappedArray
+from tessera_backend.runtime.bound import MappedArray
 
 from tessera_lang.analysis.shared_check import ALLOCATIONS, Unproved
 from tessera_lang.ir.core import Operation

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.runtime import scalars, signature
+from tessera_backend.runtime.array_checks import check_array
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_numpy, is_torch
-from tessera_backend.runtime.binding import check_array
 from tessera_backend.runtime.dtypes import TO_NUMPY, dtype_name
 from tessera_backend.runtime.interface import KernelInterface, ParameterInfo
 from tessera_backend.runtime.report import diagnostic, error

@@ -12,7 +12,7 @@ from math import prod
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, shown
 from tessera_backend.cpu.asynchronous.kernel import AsynchronousKernel, Finding
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.report import diagnostic, error, source_of
@@ -58,11 +58,11 @@ class AsynchronousCode:
 
     def frame(self, bound: Bound, block: Block | None = None) -> Frame:
         values = (ctypes.c_int64 * self.words)() if block is None else block
-        for at, value in enumerate(bound.values):
+        for at, value in enumerate(bound.slots.values):
             values[at] = value
         groups = prod(bound.axes)
-        arrays = {**bound.arrays, **bound.maps}
-        spaces = dict(s for s in (bound.workspace, bound.scratch) if s is not None)
+        arrays = {**bound.slots.arrays, **bound.slots.maps}
+        spaces = dict(s for s in (bound.memory.workspace, bound.memory.scratch) if s is not None)
 
         def fire(_: int) -> None:
             _launches[self.plan.kernel] += 1

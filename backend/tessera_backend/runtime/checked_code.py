@@ -15,7 +15,7 @@ from tessera_backend.cpu.asynchronous.kernel import array_at
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.orders import Setting, setting_of
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.checked_report import note_launch
 from tessera_backend.runtime.faults import WORDS
 from tessera_backend.runtime.host_code import HostCode
@@ -40,14 +40,14 @@ class CheckedCode(HostCode):
         def run() -> None:
             setting = _current_setting()
             note_launch(self.plan, self._checked.facts, bound, setting)
-            self._checked.poison(block, bound.arrays)
+            self._checked.poison(block, bound.slots.arrays)
             written = self._written(block, bound)
             before = [a.copy() for a in written] if len(setting.orders) > 1 else []
             for number, order in enumerate(setting.orders):
                 if number:
                     self._back(written, before, block)
                 try:
-                    self._checked.launch(block, bound.axes, bound.arrays, order, setting.seed)
+                    self._checked.launch(block, bound.axes, bound.slots.arrays, order, setting.seed)
                 except CheckedFault as fault:
                     block[self._count : self._count + WORDS] = [0] * WORDS
                     note = f"lanes in {order} order"
@@ -61,10 +61,10 @@ class CheckedCode(HostCode):
         found: list[Array] = []
         parameters = self.plan.parameters
         for at, slot in enumerate(self.plan.slots):
-            if slot.kind != "data" or at not in bound.arrays:
+            if slot.kind != "data" or at not in bound.slots.arrays:
                 continue
             if slot.parameter >= len(parameters) or parameters[slot.parameter].mut:
-                found.append(array_at(block[at], bound.arrays[at]))
+                found.append(array_at(block[at], bound.slots.arrays[at]))
         return found
 
     def _back(self, written: list[Array], before: list[Array], block: Block) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_backend.cpu.checked.code import Facts
 from tessera_backend.cpu.checked.orders import Setting
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 
@@ -48,8 +48,9 @@ def note_launch(plan: LaunchPlan, facts: Facts, bound: Bound, setting: Setting) 
 def _shapes(plan: LaunchPlan, bound: Bound) -> str:
     parts: list[str] = []
     for at, slot in enumerate(plan.slots):
-        if slot.kind == "data" and at in bound.arrays and slot.parameter < len(plan.parameters):
-            shape = "x".join(map(str, bound.arrays[at].shape))
+        array = bound.slots.arrays.get(at)
+        if array is not None and slot.parameter < len(plan.parameters):
+            shape = "x".join(map(str, array.shape))
             parts.append(f"{plan.parameters[slot.parameter].name} {shape}")
     return " ".join(parts)
 

@@ -10,7 +10,7 @@ from typing import Any
 from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
 from tessera_backend.device.memory import PinnedMemory
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
 from tessera_backend.runtime.printing import printing
@@ -47,18 +47,19 @@ class CudaCode:
         return max(1, self._kernel.slot_count)
 
     def frame(self, bound: Bound, block: Block | None = None) -> Frame:
+        slots, memory = bound.slots, bound.memory
         buffer = self._kernel.buffer(block)
-        for at, value in enumerate(bound.values):
+        for at, value in enumerate(slots.values):
             buffer.block[at] = value
-        if bound.fault_slot >= 0:
-            buffer.block[bound.fault_slot] = self.fault.address
+        if slots.fault >= 0:
+            buffer.block[slots.fault] = self.fault.address
         fire = self._kernel.launcher(
-            buffer, *axes_to_xyz(bound.axes), bound.maps, bound.workspace, bound.copies,
-            bound.scratch, bound.by_value,
+            buffer, *axes_to_xyz(bound.axes), slots.maps, memory.workspace, memory.copies,
+            memory.scratch, slots.by_value,
         )  # fmt: skip
-        if bound.print_slot >= 0:
-            memory = PinnedMemory(self._device, 8 * PRINT_WORDS)
-            buffer.block[bound.print_slot] = memory.pointer
-            words = memory.view().cast("q")
+        if slots.print >= 0:
+            pinned = PinnedMemory(self._device, 8 * PRINT_WORDS)
+            buffer.block[slots.print] = pinned.pointer
+            words = pinned.view().cast("q")
             fire = printing(self.plan, words, fire, self._device.synchronize)
         return buffer.block, fire

@@ -12,7 +12,7 @@ from typing import Any
 from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.run import CpuKernel
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.printing import printing
@@ -67,13 +67,13 @@ class HostCode:
     def frame(self, bound: Bound, block: Block | None = None) -> Frame:
         count, plan = self._count, self.plan
         block = (ctypes.c_int64 * self.words)() if block is None else block
-        for at, value in enumerate(bound.values):
+        for at, value in enumerate(bound.slots.values):
             block[at] = value
-        if bound.fault_slot >= 0:
-            block[bound.fault_slot] = ctypes.addressof(block) + 8 * count
+        if bound.slots.fault >= 0:
+            block[bound.slots.fault] = ctypes.addressof(block) + 8 * count
         workspace: Any = None
-        if bound.workspace is not None:
-            slot, size = bound.workspace
+        if bound.memory.workspace is not None:
+            slot, size = bound.memory.workspace
             workspace = (ctypes.c_char * (size + _ALIGNMENT))()
             block[slot] = -(-ctypes.addressof(workspace) // _ALIGNMENT) * _ALIGNMENT
 
@@ -86,10 +86,10 @@ class HostCode:
                 block[count : count + WORDS] = [0] * WORDS
                 raise error(fault_diagnostic(plan, words))
 
-        if bound.print_slot < 0:
+        if bound.slots.print < 0:
             return block, fire
         words = (ctypes.c_int64 * PRINT_WORDS)()
-        block[bound.print_slot] = ctypes.addressof(words)
+        block[bound.slots.print] = ctypes.addressof(words)
         return block, printing(plan, memoryview(words).cast("B").cast("q"), fire, _no_wait)
 
     def report(self) -> None:

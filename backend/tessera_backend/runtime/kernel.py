@@ -16,12 +16,12 @@ from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import fast
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.binding import check_sharing
 from tessera_backend.runtime.code import Code, Fire
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
+from tessera_backend.runtime.sharing import check_sharing
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact

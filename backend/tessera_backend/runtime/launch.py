@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.binding import Argument, Bound, bind, check_overlap
+from tessera_backend.runtime.binding import bind
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.code import Code, Frame
 from tessera_backend.runtime.report import error
 from tessera_backend.runtime.scalars import encoder
+from tessera_backend.runtime.sharing import check_overlap
+from tessera_backend.runtime.size_checks import Argument
 from tessera_backend.runtime.zeros import zeros_first
 from tessera_lang.target.plan import LaunchPlan
 
@@ -23,26 +26,25 @@ class Prepared:
     """A launch of one layout: shapes, strides, dtypes, device and grid are decided."""
 
     __slots__ = (
-        "axes", "bound", "code", "empty", "encoders", "flags", "grid", "pairs",
+        "axes", "bound", "code", "empty", "encoders", "flags", "pairs",
         "plan", "pool", "quiet", "results", "slots",
     )  # fmt: skip
 
     def __init__(self, code: Code, bound: Bound, arguments: Sequence[Argument]) -> None:
         self.code = code
         self.plan = code.plan
-        self.grid = bound.grid
         self.axes = bound.axes
         self.bound = bound
         self.empty = all(part.empty for part in (bound, *bound.then))
-        self.results = bound.results
+        self.results = bound.memory.results
         self.flags, self.quiet = code.flags, code.quiet
         self.pool: list[Frame] = []
         parts = list(zip(code.offsets, (bound, *bound.then), strict=True))
-        self.slots = tuple((i, first + at) for first, part in parts for at, i in part.data)
+        self.slots = tuple((i, first + at) for first, part in parts for at, i in part.slots.data)
         self.encoders: list[tuple[int, int, Callable[[object], int]]] = [
             (first + at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
             for first, part in parts
-            for at, i in part.scalars
+            for at, i in part.slots.scalars
         ]
         extents = [a.extent() if isinstance(a, ArrayView) else (0, 0) for a in arguments]
         self.pairs = [(i, j, *extents[i], *extents[j]) for i, j in bound.pairs]
@@ -53,7 +55,7 @@ class Prepared:
             frame: Frame = [0] * self.code.words, _launch_nothing
         else:
             frame = self.code.frame(self.bound)
-        zeroed = self.bound.zeroed
+        zeroed = self.bound.memory.zeroed
         return zeros_first(frame, zeroed, self.code.device) if zeroed else frame
 
     def run(self, arguments: Sequence[Argument], stream: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.binding import Bound
+from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.code import Block, Code, Fire, Frame
 
 _ALIGNMENT = 128
@@ -60,12 +60,12 @@ class CodeSequence:
                 continue
             own = (ctypes.c_int64 * code.words).from_buffer(whole, 8 * first)
             fires.append(code.frame(part, own)[1])
-            places += [(own, at, byte) for at, byte in part.kept]
+            places += [(own, at, byte) for at, byte in part.memory.kept]
         if not places:
             return whole, _in_order(fires)
         if self.device == HOST:
-            return whole, _with_own_memory(fires, places, bound.kept_bytes)
-        return whole, _with_memory_of_stream(fires, places, bound.kept_bytes, self.device)
+            return whole, _with_own_memory(fires, places, bound.memory.kept_bytes)
+        return whole, _with_memory_of_stream(fires, places, bound.memory.kept_bytes, self.device)
 
 
 def _in_order(fires: Sequence[Fire]) -> Fire:

@@ -81,9 +81,9 @@ class FakeCode:
 
     def frame(self, bound: Any, block: Any = None) -> Any:
         assert block is None
-        block = list(bound.values)
-        if bound.fault_slot >= 0:
-            block[bound.fault_slot] = self._slot.address
+        block = list(bound.slots.values)
+        if bound.slots.fault >= 0:
+            block[bound.slots.fault] = self._slot.address
         x, y, z = (*reversed(bound.axes), 1, 1)[:3]
         return block, lambda stream: self.launch(block, (x, y, z), stream)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.binding import BoundCopy, bind
+from tessera_backend.runtime.binding import bind
+from tessera_backend.runtime.bound import BoundCopy
 
 import tessera_lang as tessera
 from tessera_lang.target.plan import CopyPlan, LaunchPlan, ParameterPlan, ResultPlan, Slot
@@ -37,14 +38,14 @@ def test_a_call_binds_its_copies() -> None:
     a = ArrayView(BF16, (5, 65), (67, 1), 4096, 0, True, None)
     b = ArrayView(BF16, (65, 9), (1, 65), 8192, 0, True, None)
     bound = bind(plan(), (a, b), None)
-    assert bound.copies == (
+    assert bound.memory.copies == (
         BoundCopy(0, (4,), 2, (5, 65), (67, 1), 256, 0),
         BoundCopy(1, (7,), 2, (9, 65), (65, 1), 256, 5 * 256),
     )
-    assert bound.data == [(0, 0), (1, 1), (2, 2)]
-    assert (bound.values[5], bound.values[6]) == (128, 128)
-    assert (bound.maps[7].shape, bound.maps[7].strides) == ((65, 9), (1, 128))
-    assert [shape for _, shape in bound.results] == [(5, 9)]
+    assert bound.slots.data == [(0, 0), (1, 1), (2, 2)]
+    assert (bound.slots.values[5], bound.slots.values[6]) == (128, 128)
+    assert (bound.slots.maps[7].shape, bound.slots.maps[7].strides) == ((65, 9), (1, 128))
+    assert [shape for _, shape in bound.memory.results] == [(5, 9)]
 
 
 def test_a_plan_with_copies_survives_as_json() -> None:

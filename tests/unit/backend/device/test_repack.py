@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tessera_backend.device import repack
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
-from tessera_backend.runtime.binding import BoundCopy
+from tessera_backend.runtime.bound import BoundCopy
 
 
 def copied(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

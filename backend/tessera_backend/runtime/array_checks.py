@@ -1,0 +1,60 @@
+"""An array against what its parameter declares: element type, rank, whether it may be written.
+
+Must not know sizes or other arguments.
+"""
+
+from __future__ import annotations
+
+from tessera_backend.runtime.arrays import ArrayView
+from tessera_backend.runtime.report import Place, diagnostic
+from tessera_lang.diagnostics.diagnostic import Diagnostic
+from tessera_lang.target.plan import LARGEST_SIZE, ParameterPlan, reach
+
+
+def label_of(p: ParameterPlan) -> tuple[Place, int]:
+    return p.span, len(p.name)
+
+
+def declared_text(p: ParameterPlan) -> str:
+    head = "mut " if p.mut else ""
+    if p.rank and not p.dims:
+        return f"{head}{p.dtype} array of rank {p.rank}"
+    return f"{head}{p.dtype}[{', '.join(map(str, p.dims))}]" if p.rank else f"{head}{p.dtype}"
+
+
+def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -> list[Diagnostic]:
+    """Element type, rank and whether it may be written; ``declared`` is shown.
+
+    A rank of -1 and an empty dtype are not known and agree with everything.
+    """
+    found: list[Diagnostic] = []
+    place, length = label_of(p)
+    label = f"declared `{declared}`" if declared else ""
+    as_index = p.dtype == "index" and view.dtype.name == "i64"
+    if p.dtype and view.dtype.name != p.dtype and not as_index:
+        found.append(diagnostic(
+            "T0832", f"argument `{p.name}` of `{kernel}` has {view.dtype} elements, and "
+            f"{p.dtype} is expected", place, length, label,
+            helps=(f"convert it before the call to {p.dtype}",),
+        ))  # fmt: skip
+    if len(view.shape) != p.rank >= 0:
+        wanted = f"{_axes(p.rank)} {'is' if p.rank == 1 else 'are'}"
+        found.append(diagnostic(
+            "T0833", f"argument `{p.name}` of `{kernel}` has {_axes(len(view.shape))} "
+            f"(shape {view.shape}), and {wanted} expected", place, length, label,
+        ))  # fmt: skip
+    if reach(view.shape) > LARGEST_SIZE:
+        found.append(diagnostic(
+            "T0846", f"argument `{p.name}` of `{kernel}` has the shape {view.shape}, and there may "
+            f"be {LARGEST_SIZE} elements along its axes", place, length, label,
+        ))  # fmt: skip
+    if p.mut and view.read_only:
+        found.append(diagnostic(
+            "T0835", f"argument `{p.name}` of `{kernel}` is written, and the array given "
+            "for it is read-only", place, length, label, helps=("pass a copy of it",),
+        ))  # fmt: skip
+    return found
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
