@@ -50,7 +50,8 @@ class Artifact:
 
     ``kind``: ``object`` (ELF, CPU), ``tile`` (Tile IR, CPU), ``ptx`` or ``cubin``. ``texts``:
     stages asked for by name (``llvm``, ``asm``, ``ptx``, ``sass``). ``diagnostics``: warnings of
-    the tools. ``then``: the code of the launches that follow this one in each call.
+    the tools. ``then``: the code of the launches that follow this one in each call. ``needs``: the
+    instructions that a CPU must have, by LLVM's names, for it to run.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Artifact:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     diagnostics: tuple[Diagnostic, ...] = ()
     then: tuple[Artifact, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 def one_call(launches: Sequence[Artifact]) -> Artifact:

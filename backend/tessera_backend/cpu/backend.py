@@ -12,11 +12,12 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.plan import LaunchPlan
 
-# Processors with fused multiply-add, by machine: what code can be made for by name.
+# What code can be made for by name, by machine. Before x86-64-v3 nothing fuses a multiply-add.
 PROCESSORS: dict[str, tuple[str, ...]] = {
     "x86_64": (
-        "x86-64-v3", "x86-64-v4", "haswell", "skylake", "skylake-avx512", "cascadelake",
-        "icelake-server", "sapphirerapids", "znver1", "znver2", "znver3", "znver4", "znver5",
+        "x86-64-v2", "x86-64-v3", "x86-64-v4", "haswell", "skylake", "skylake-avx512",
+        "cascadelake", "icelake-server", "sapphirerapids", "znver1", "znver2", "znver3",
+        "znver4", "znver5",
     ),
     "aarch64": (
         "generic", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-n2", "neoverse-v1",
@@ -88,7 +89,9 @@ class CpuBackend:
             from tessera_backend.cpu.checked.code import KIND, encode, facts_of
 
             kind, code = KIND, encode(facts_of(kernel, form, roots), code)
-        return Artifact(kind, code, plan.entry, plan, options, resources, texts)
+        return Artifact(
+            kind, code, plan.entry, plan, options, resources, texts, needs=target.needs
+        )  # fmt: skip
 
 
 def _kernel_of(program: Program) -> Operation:

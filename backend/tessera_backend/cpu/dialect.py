@@ -10,25 +10,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, NotLowered, Place
+from tessera_backend.llvm.narrow import narrow_f16, widen_f16
 from tessera_backend.llvm.text import ModuleText
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import F16, DType
 from tessera_lang.types.type import Space
 
 
 class CpuDialect(Dialect):
     """``has_fma``: whether the CPU fuses; without it f64 does not lower. ``saturates``: whether
-    its conversions to integers do; else LLVM would convert vectors element by element."""
+    its conversions to integers do; else LLVM would convert vectors element by element.
+    ``has_f16c``: whether it converts f16; else that is integer code, where LLVM would call a
+    library."""
 
     name = "cpu"
 
     def __init__(
-        self, group: tuple[int, ...], grid_rank: int, has_fma: bool, saturates: bool = False
-    ) -> None:
+        self, group: tuple[int, ...], grid_rank: int, has_fma: bool, saturates: bool = False,
+        has_f16c: bool = True,
+    ) -> None:  # fmt: skip
         self.group = group
         self.grid_rank = grid_rank
         self.has_fma = has_fma
         self.saturates = saturates
+        self.has_f16c = has_f16c
         self.group_id = "0"
         self.group_ids: tuple[str, ...] = ("0", "0", "0")
         self.group_counts: tuple[str, ...] = ("1", "1", "1")
@@ -95,3 +100,9 @@ class CpuDialect(Dialect):
         if intrinsic in ("fptosi.sat", "fptoui.sat"):
             return self.saturates
         return self.has_fma or intrinsic != "fma"
+
+    def widen(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
+        return None if dtype != F16 or self.has_f16c else widen_f16(e, value)
+
+    def narrow(self, e: LaneEmitter, value: str, dtype: DType) -> str | None:
+        return None if dtype != F16 or self.has_f16c else narrow_f16(e, value)

@@ -75,10 +75,11 @@ class Form:
 
 def dialect_arguments(
     kernel: Operation, target: CodeTarget
-) -> tuple[tuple[int, ...], int, bool, bool]:
+) -> tuple[tuple[int, ...], int, bool, bool, bool]:
     group = cast("tuple[int, ...]", kernel.attributes["group"])
     rank = cast("int", kernel.attributes["grid_rank"])
-    return group, rank, target.has_fma, not target.triple.startswith("x86_64")
+    arm = not target.triple.startswith("x86_64")
+    return group, rank, target.has_fma, arm, target.has_f16c
 
 
 _ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc")

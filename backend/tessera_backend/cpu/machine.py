@@ -10,6 +10,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from tessera_backend.cpu.features import enabled, known_features
 from tessera_backend.cpu.host import host_machine
 from tessera_backend.cpu.target import CodeTarget
 from tessera_backend.llvm.library import forks_wait
@@ -55,8 +56,33 @@ def code_target(arch: str) -> CodeTarget:
     if machine == "aarch64" and sys.platform in ("darwin", "win32"):
         features = ",".join(x for x in (features, "+reserve-x18") if x)
     windows = sys.platform == "win32" and machine == "x86_64"
-    has_fma = machine == "aarch64" or "+fma" in features.split(",") or arch != "native"
-    return CodeTarget(triple, cpu, features, has_fma, "win64cc" if windows else "", not windows)
+    needs = enabled(machine, features) if arch == "native" else _features_of(triple, cpu, features)
+    has_fma = machine == "aarch64" or "fma" in needs
+    convention = "win64cc" if windows else ""
+    return CodeTarget(triple, cpu, features, has_fma, convention, not windows, needs)
+
+
+def _features_of(triple: str, cpu: str, features: str) -> tuple[str, ...]:
+    """What LLVM takes a processor of that name to have. LLVM has a table of it and lends it to
+    nobody, but a function is put into another only where that one has its features: so each
+    feature gets a function, and those that are still called afterwards are lacking."""
+    binding, machine = _binding(), host_machine()
+    names = known_features(machine)
+    base = "x86-64" if machine == "x86_64" else "generic"
+    asked = [f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{features}" }}']
+    for at, name in enumerate(names, 1):
+        asked += (
+            f"define internal i32 @f{at}(i32 %x) #{at} {{\n %y = mul i32 %x, {at}\n ret i32 %y\n}}",
+            f"define i32 @g{at}(i32 %x) #0 {{\n  %y = call i32 @f{at}(i32 %x)\n  ret i32 %y\n}}",
+            f'attributes #{at} = {{ "target-cpu"="{base}" "target-features"="+{name}" }}',
+        )  # fmt: skip
+    module = binding.parse_assembly("\n".join(asked), binding.create_context())
+    made = binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2
+    )  # fmt: skip
+    _optimize(binding, module, made, 2, 0)
+    text = str(module)
+    return tuple(name for at, name in enumerate(names, 1) if f"@f{at}(" not in text)
 
 
 @lru_cache(maxsize=8)

@@ -1,6 +1,6 @@
 """The vector unit of a CPU, as far as hand-blocked code depends on it.
 
-Owns ``VectorUnit`` and how it is read off LLVM's names of processors and features.
+Owns ``VectorUnit`` and how it is read off the features of a processor.
 """
 
 from __future__ import annotations
@@ -8,9 +8,6 @@ from __future__ import annotations
 from tessera_backend.cpu.target import CodeTarget
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
-
-_WIDE = ("x86-64-v4", "skylake-avx512", "cascadelake", "icelake-server", "sapphirerapids",
-         "znver4", "znver5")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,10 @@ class VectorUnit:
 def vector_unit(target: CodeTarget) -> VectorUnit:
     """Accumulators enough to hide a multiply-add's latency on two units, with registers left for
     a row of b and one broadcast element of a."""
-    features = target.features.split(",")
     if not target.triple.startswith("x86_64"):
         return VectorUnit(16, 32, 8, 2, target.has_fma, "#0")
-    if "+avx512f" in features or target.cpu in _WIDE:
+    if "avx512f" in target.needs:
         return VectorUnit(64, 32, 8, 3, target.has_fma, '#0 "min-legal-vector-width"="512"')
-    if "+avx2" in features or target.cpu != "x86-64":
+    if "avx2" in target.needs:
         return VectorUnit(32, 16, 6, 2, target.has_fma, '#0 "min-legal-vector-width"="256"')
     return VectorUnit(16, 16, 6, 2, target.has_fma, "#0")

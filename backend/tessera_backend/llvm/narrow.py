@@ -101,6 +101,47 @@ def _narrow_f8(e: LaneEmitter, value: str, dtype: DType) -> str:
     return f.value(f"trunc i32 {f.value(f'or i32 {code}, {sign}')} to i8")
 
 
+def widen_f16(e: LaneEmitter, value: str) -> str:
+    """The f32 equal to a f16, without an instruction for it."""
+    f = e.f
+    wide = f.value(f"zext i16 {f.value(f'bitcast half {value} to i16')} to i32")
+    magnitude = f.value(f"and i32 {wide}, {0x7FFF}")
+    placed = f.value(f"shl i32 {magnitude}, 13")
+    scaled = f.value(f"fmul float {_float(e, placed)}, {float_bits_constant(254 - 15)}")
+    special = f.value(f"icmp uge i32 {magnitude}, {0x7C00}")
+    nan = f.value(f"icmp ugt i32 {magnitude}, {0x7C00}")
+    quiet = f.value(f"select i1 {nan}, i32 {0x7FC00000}, i32 {0x7F800000}")
+    kept = f.value(f"or i32 {placed}, {quiet}")
+    chosen = f.value(f"select i1 {special}, i32 {kept}, i32 {_bits(e, scaled)}")
+    sign = f.value(f"shl i32 {f.value(f'and i32 {wide}, 32768')}, 16")
+    return _float(e, f.value(f"or i32 {chosen}, {sign}"))
+
+
+def narrow_f16(e: LaneEmitter, value: str) -> str:
+    """The f16 nearest an f32, ties to even, without an instruction for it."""
+    f = e.f
+    bits = _bits(e, value)
+    magnitude = f.value(f"and i32 {bits}, {0x7FFFFFFF}")
+    odd = f.value(f"and i32 {f.value(f'lshr i32 {magnitude}, 13')}, 1")
+    biased = f.value(f"add i32 {magnitude}, {(1 << 12) - 1}")
+    rounded = f.value(f"lshr i32 {f.value(f'add i32 {biased}, {odd}')}, 13")
+    normal = f.value(f"sub i32 {rounded}, {(127 - 15) << 10}")
+    anchor = 127 + 1 - 15 - 10 + 23
+    lifted = f.value(f"fadd float {_float(e, magnitude)}, {float_bits_constant(anchor)}")
+    subnormal = f.value(f"sub i32 {_bits(e, lifted)}, {anchor << 23}")
+    small = f.value(f"icmp ult i32 {magnitude}, {(128 - 15) << 23}")
+    code = f.value(f"select i1 {small}, i32 {subnormal}, i32 {normal}")
+    above = f.value(f"icmp ugt i32 {code}, {0x7C00}")
+    code = f.value(f"select i1 {above}, i32 {0x7C00}, i32 {code}")
+    payload = f.value(f"and i32 {f.value(f'lshr i32 {magnitude}, 13')}, {0x1FF}")
+    quiet = f.value(f"or i32 {payload}, {0x7E00}")
+    nan = f.value(f"icmp ugt i32 {magnitude}, {0x7F800000}")
+    code = f.value(f"select i1 {nan}, i32 {quiet}, i32 {code}")
+    sign = f.value(f"lshr i32 {f.value(f'and i32 {bits}, -2147483648')}, 16")
+    low = f.value(f"trunc i32 {f.value(f'or i32 {code}, {sign}')} to i16")
+    return f.value(f"bitcast i16 {low} to half")
+
+
 def round_to_odd(e: LaneEmitter, value: str) -> str:
     """The f32 rounded to odd from an f64: exact, or truncated with its last bit set."""
     f = e.f

@@ -18,7 +18,7 @@ from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Asked, Signature, text
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, replace
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
@@ -166,7 +166,7 @@ class BuiltProvider:
             raise _damaged(self.directory, f"{kernel.file} is not what the manifest says")
         a = kernel.artifact
         then = tuple(self._read(launch) for launch in kernel.then)
-        return Artifact(a.kind, code, a.entry, a.plan, a.options, a.resources, then=then)
+        return replace(a, code=code, then=then)
 
     def _nothing_fits(self, name: str, wanted: Signature, device: int) -> TesseraError:
         there = [

@@ -302,7 +302,7 @@ def _pack_one(artifact: Artifact) -> dict[str, Any]:
     return {
         "kind": artifact.kind, "entry": artifact.entry, "plan": artifact.plan.to_json(),
         "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
-        "bytes": len(artifact.code),
+        "bytes": len(artifact.code), "needs": list(artifact.needs),
     }  # fmt: skip
 
 
@@ -316,6 +316,7 @@ def _unpack(entry: Entry, options: TargetOptions) -> Artifact | None:
             found.append(Artifact(
                 str(h["kind"]), code, str(h["entry"]), LaunchPlan.from_json(h["plan"]),
                 options, Resources(*(int(n) for n in h["resources"])),
+                needs=tuple(str(name) for name in h["needs"]),
             ))  # fmt: skip
         return replace(found[0], then=tuple(found[1:]))
     except (KeyError, TypeError, ValueError, IndexError):

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera_backend.cpu.elf import ElfError
+from tessera_backend.cpu.features import baseline, missing
+from tessera_backend.cpu.host import host_machine
 from tessera_backend.cpu.run import CpuKernel
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound import Bound
@@ -44,6 +46,13 @@ class HostCode:
         self.device = HOST
         self.flags = self.quiet = None
         self._count = len(artifact.plan.slots) + self.own_words
+        lacking = missing(host_machine(), artifact.needs)
+        if lacking:
+            raise error(diagnostic(
+                "T0849", f"the code of `{artifact.plan.kernel}` is for {artifact.options.arch} and "
+                f"needs {', '.join(lacking)}, which this processor lacks",
+                helps=(f"compile it for this processor: {baseline()}",),
+            ))  # fmt: skip
         try:
             self.load(artifact)
         except (ElfError, OSError, ValueError, KeyError, TypeError) as fault:
