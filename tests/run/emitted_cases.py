@@ -1,0 +1,144 @@
+"""The kernels that ``tests.run.emitted`` compiles, with what each is compiled for.
+
+Lane kernels of the library and of the examples take the signatures that their own tests and
+``LANE_SIGNATURES`` give; tile kernels are listed here, with sizes that take them on the ways that
+there are: whole tiles and cut ones, few rows, short and long sums, rows that fit and that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import attention, guards, rows
+from benchmarks.gemm_sweep import CLASSES, WORK
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "stdlib" / "tessera_stdlib"
+EXAMPLES = ROOT / "examples"
+LANE_SIGNATURES = guards.SIGNATURES
+
+
+@dataclass(frozen=True)
+class TileCase:
+    """A tile kernel with a signature. ``where`` names the folder of its files; ``text`` is the
+    program, or else ``path`` is its file. ``turned``: arrays stored as their transposes."""
+
+    where: str
+    kernel: str
+    signature: str
+    path: str = ""
+    text: str = ""
+    turned: tuple[str, ...] = ()
+
+
+def _linalg() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for m, n, k in (
+        (256, 128, 192), (129, 67, 72), (4096, 4096, 4096), (1000, 1000, 1000), (1, 8192, 8192),
+        (16, 8192, 8192), (256, 8192, 28672), (1792, 1792, 8192),
+    ):  # fmt: skip
+        yield "_matmul", f"a: bf16[{m}, {k}], b: bf16[{k}, {n}], OUT=bf16", ()
+    for m, n, k in ((4096, 4096, 4096), (512, 512, 512), (4097, 4095, 4099), (64, 28672, 8192)):
+        yield "_matmul", f"a: bf16[{m}, {k}], b: bf16[{k}, {n}], OUT=bf16", ("b",)
+    for dtype in ("f16", "f32", "f64"):
+        yield "_matmul", f"a: {dtype}[256, 192], b: {dtype}[192, 128], OUT={dtype}", ()
+    yield "_matmul", "a: i8[64, 64], b: i8[64, 64], OUT=i32", ("b",)
+    yield "_matmul", "a: bf16[3, 65, 64], b: bf16[3, 64, 65], OUT=bf16", ("b",)
+    yield "_matmul", "a: bf16[8, 1024, 1024], b: bf16[8, 1024, 1024], OUT=bf16", ()
+    yield "_matmul", "a: f32[256, 192], b: bf16[192, 128], OUT=bf16", ()
+    for m, n, k in ((256, 128, 192), (129, 67, 72), (4096, 4096, 4096)):
+        yield "matmul_tf32", f"a: f32[{m}, {k}], b: f32[{k}, {n}]", ()
+        scales = f"scale_a: f32[{m}], scale_b: f32[{n}], OUT=bf16"
+        yield "_matmul_f8", f"a: f8e4m3[{m}, {k}], b: f8e4m3[{k}, {n}], {scales}", ("b",)
+    for m, n, k in ((256, 128, 192), (2048, 4096, 4096)):
+        sizes = f"c: bf16[{m}, {n}], a: bf16[{m}, {k}], b: bf16[{k}, {n}]"
+        yield "_addmm", f"{sizes}, alpha: f32, beta: f32, OUT=bf16, S=f32", ()
+    for how, m, n, k in (
+        ("relu", 256, 128, 192), ("gelu", 129, 67, 72), ("silu", 4096, 14336, 4096)
+    ):  # fmt: skip
+        sizes = f"x: bf16[{m}, {k}], w: bf16[{n}, {k}], bias: bf16[{n}]"
+        yield "_linear", f'{sizes}, OUT=bf16, how="{how}"', ()
+    for m, k in ((256, 192), (129, 72), (8192, 8192)):
+        yield "gemv", f"a: bf16[{m}, {k}], x: bf16[{k}]", ()
+
+
+def _nn() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for m, n in ((5, 1), (7, 129), (3, 8192), (2, 40000), *rows.SHAPES):
+        weight = f", weight: bf16[{n}]"
+        for kernel, more in (
+            ("_softmax_rows", ""), ("_layernorm", f"{weight}, bias: bf16[{n}], eps=1e-5"),
+            ("_rmsnorm", f"{weight}, eps=1e-6"),
+        ):  # fmt: skip
+            yield kernel, f"x: bf16[{m}, {n}]{more}", ()
+    for m, n in ((7, 129), (2, 40000), (4096, 32768)):
+        yield "_log_softmax_rows", f"x: f32[{m}, {n}]", ()
+        yield "_softmax_rows", f"x: f32[{m}, {n}]", ()
+    for kernel in ("_softmax_columns", "_log_softmax_columns"):
+        yield kernel, "x: f32[5, 33, 6]", ()
+    yield "transpose", "x: f32[131, 67]", ()
+    yield "transpose", "x: bf16[16384, 16384]", ()
+
+
+def _benchmarks() -> Iterator[TileCase]:
+    for heads, length, size, (bm, bn) in attention.SHAPES:
+        arrays = ", ".join(f"{x}: bf16[{heads}, {length}, {size}]" for x in "qkv")
+        signature = f"{arrays}, scale: f32, BM={bm}, BN={bn}"
+        yield TileCase("benchmarks.attention", "attention", signature, text=attention.SOURCE)
+    for kernel, signature in (
+        ("vec_add", "x: f32[268435456], y: f32[268435456]"),
+        ("gelu_bias", "x: bf16[16384, 16384], bias: bf16[16384]"),
+        ("transposed", "x: bf16[16384, 16384]"),
+    ):
+        yield TileCase("benchmarks.rows", kernel, signature, text=rows.SOURCE)
+    # Of each class of the sweep those that differ in kind.
+    for name, some in (("few", 2), ("short", 2), ("long", 1), ("odd", 1), ("batched", 3),
+                       ("dtypes", 3), ("epilogues", 4)):  # fmt: skip
+        for how, work, size in CLASSES[name][:some]:
+            yield _swept(how, work, size)
+
+
+def _swept(how: str, work: str, size: tuple[int, ...]) -> TileCase:
+    """A row of the sweep of products, as ``benchmarks.gemm_sweep`` writes it."""
+    dtype, layout = how.split()
+    *batch, m, n, k = size
+    inside = layout == "tn" and not batch
+    more, result = WORK[work]
+    out = "i32" if dtype == "i8" else dtype
+    text = (
+        f"@op.kernel\ndef kernel(a, b{more}):\n    x = a @ b{'.T' if inside else ''}\n"
+        f"    return ({result}).to({out})\n"
+    )
+    shapes = {"a": (*batch, m, k), "b": (*batch, *((n, k) if inside else (k, n)))}
+    shapes |= {"c": (n,)} if "c" in more else {"r": (m, n)} if "r" in more else {}
+    signature = ", ".join(f"{x}: {dtype}[{', '.join(map(str, s))}]" for x, s in shapes.items())
+    turned = ("b",) if layout == "tn" and batch else ()
+    return TileCase(f"benchmarks.gemm_sweep.{work}", "kernel", signature, "", text, turned)
+
+
+def tile_cases() -> list[TileCase]:
+    """All tile kernels that are compiled."""
+    found: list[TileCase] = []
+    for module, cases in (("linalg", _linalg()), ("nn", _nn())):
+        path = str(LIBRARY / f"{module}.tessera")
+        found += [TileCase(f"std.{module}", k, s, path, "", t) for k, s, t in cases]
+    for step, kernel, text in (
+        ("2_tiles", "matmul", "A: f32[{m}, {k}], B: f32[{k}, {n}], C: f32[{m}, {n}]"),
+        ("3_shared", "matmul", "A: f32[{m}, {k}], B: f32[{k}, {n}], C: f32[{m}, {n}]"),
+        ("4_pipeline", "matmul", "A: bf16[{m}, {k}], B: bf16[{k}, {n}], C: f32[{m}, {n}]"),
+        ("5_schedule", "linear", "x: bf16[{m}, {k}], w: bf16[{n}, {k}], bias: bf16[{n}]"),
+        ("6_whole", "matmul", "A: f32[{m}, {k}], B: f32[{k}, {n}]"),
+    ):
+        for m, n, k in ((100, 130, 70), (1024, 1024, 1024)):
+            path = str(EXAMPLES / "matmul" / f"{step}.tessera")
+            signature = text.format(m=m, n=n, k=k)
+            found.append(TileCase(f"examples.{step}", kernel, signature, path))
+    return [*found, *_benchmarks()]
+
+
+def lane_files() -> dict[str, Path]:
+    """The files of which the lane kernels are compiled, by the name of the folder."""
+    found = {f"std.{f.stem}": f for f in sorted(LIBRARY.glob("*.tessera"))}
+    for f in (*sorted(EXAMPLES.glob("*.tessera")), *sorted(EXAMPLES.glob("*/*.tessera"))):
+        found[f"examples.{f.stem}"] = f
+    return found
