@@ -1,7 +1,7 @@
 """How many groups of a kernel fit on one multiprocessor, by lanes and shared memory.
 
-Owns P1003 and the table of architectures (CUDA programming guide, "compute capabilities").
-Registers are known only once code is made, and are left out. Must not know a target's code.
+Owns P1003. Registers are known only once code is made, and are left out. Must not know a
+target's code.
 """
 
 from __future__ import annotations
@@ -12,30 +12,9 @@ from typing import cast
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch import ROWS, Limits
 
 WARP = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Multiprocessor:
-    """Limits of one multiprocessor. ``reserved``: bytes that each group takes for the system."""
-
-    warps: int
-    groups: int
-    shared: int
-    group_shared: int
-    reserved: int = 1024
-
-
-ARCHITECTURES: dict[str, Multiprocessor] = {
-    "sm_75": Multiprocessor(32, 16, 64 << 10, 64 << 10, 0),
-    "sm_80": Multiprocessor(64, 32, 164 << 10, 163 << 10),
-    "sm_86": Multiprocessor(48, 16, 100 << 10, 99 << 10),
-    "sm_89": Multiprocessor(48, 24, 100 << 10, 99 << 10),
-    "sm_90": Multiprocessor(64, 32, 228 << 10, 227 << 10),
-    "sm_100": Multiprocessor(64, 32, 228 << 10, 227 << 10),
-    "sm_120": Multiprocessor(48, 24, 100 << 10, 99 << 10),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +24,7 @@ class Occupancy:
     limit: str
 
 
-def occupancy(lanes: int, shared: int, of: Multiprocessor) -> Occupancy:
+def occupancy(lanes: int, shared: int, of: Limits) -> Occupancy:
     """Groups at once, the share of the warps that makes, and what limits it."""
     warps = -(-lanes // WARP)
     limits = {"lanes": of.warps // warps, "groups": of.groups}
@@ -58,15 +37,14 @@ def occupancy(lanes: int, shared: int, of: Multiprocessor) -> Occupancy:
 
 
 def report_occupancy(kernel: Operation) -> Diagnostic:
-    """One note for a kernel, a line for each architecture."""
+    """One note for a kernel, a line for architectures that are alike."""
     lanes = prod(cast("tuple[int, ...]", kernel.attributes["group"]))
     types = [cast("BufferType", o.result.type) for o in _allocations(kernel)]
     shared = sum(-(-prod(t.shape) * t.dtype.bytes // 16) * 16 for t in types)
     notes = [
-        f"{name}: {_counted(found.groups)}, {found.percent} % of the warps, "
+        f"{', '.join(names)}: {_counted(found.groups)}, {found.percent} % of the warps, "
         f"limited by {found.limit}"
-        for name, of in ARCHITECTURES.items()
-        for found in (occupancy(lanes, shared, of),)
+        for found, names in _by_architecture(lanes, shared).items()
     ]
     return Diagnostic(
         "P1003",
@@ -76,6 +54,16 @@ def report_occupancy(kernel: Operation) -> Diagnostic:
         notes=(*notes, "registers are not known before code is made, and not counted"),
         certainty="estimated",
     )  # fmt: skip
+
+
+def _by_architecture(lanes: int, shared: int) -> dict[Occupancy, list[str]]:
+    """What each architecture with a row comes to; a specific one is as its general one."""
+    specific = {row.specific for row in ROWS.values()}
+    found: dict[Occupancy, list[str]] = {}
+    for name, row in ROWS.items():
+        if name not in specific:
+            found.setdefault(occupancy(lanes, shared, row.limits), []).append(name)
+    return found
 
 
 def _counted(groups: int) -> str:

@@ -47,6 +47,7 @@ from tessera_lang.sema.structure import check_function_structure
 from tessera_lang.sema.typed import Signature, TypedFunction
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ParsedModule, ast
+from tessera_lang.target.arch import find_architecture, specific_to, unknown_architecture
 from tessera_lang.target.backend import (
     Artifact,
     TargetOptions,
@@ -54,7 +55,7 @@ from tessera_lang.target.backend import (
     backend_names,
     one_call,
 )
-from tessera_lang.target.machine import MACHINES, Machine, machine_named
+from tessera_lang.target.machine import Machine, machine_named, machine_of
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
@@ -380,14 +381,13 @@ class Session(Instances):
         """The machine that a tile kernel is scheduled for. Raises TesseraError."""
         if target == "cuda" and arch in ("", "native"):
             arch = backend_named(target).default_arch()
-        # Code of a tile kernel is for the very architecture, whose units it uses.
-        arch = "sm_90a" if arch == "sm_90" else arch
-        try:
+        if target != "cuda":
             return machine_named(target, arch)
-        except KeyError:
-            message = f"`{arch}` is no architecture that tile kernels are made for"
-            notes = ("they are made for " + ", ".join(MACHINES),)
-            raise self.error((Diagnostic("T0880", message, notes=notes),)) from None
+        row = find_architecture(arch)
+        if row is None:
+            raise self.error((unknown_architecture(arch),))
+        # Code of a tile kernel is for the very architecture, whose units it uses.
+        return machine_of(specific_to(row), arch)
 
     def run(self, path: str, world: World, given: Mapping[str, object] = {}) -> None:
         """Run a file's top-level statements. Raises evaluate.fault.HostFault, and what the

@@ -1,6 +1,7 @@
-"""What a machine can do, as far as schedules depend on it: one row per architecture.
+"""What a machine can do, as far as schedules depend on it.
 
-Owns the table. Must not know how code is made for it.
+Owns what passes may ask of a machine; the numbers of GPUs are rows of ``target.arch``. Must not
+know how code is made for it.
 """
 
 from __future__ import annotations
@@ -8,15 +9,22 @@ from __future__ import annotations
 from typing import Literal
 
 from tessera_lang.record import dataclass
-
-Feature = Literal["cp_async", "mma", "wgmma", "tma", "cluster", "setmaxnreg"]
+from tessera_lang.target.arch import (
+    OLDEST,
+    Architecture,
+    Feature,
+    Rates,
+    architecture_named,
+    rates_of_model,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """``shared_limit``: bytes a group may have; ``units``: multiprocessors or cores (the number of
     the largest part of that architecture); ``registers``: 32-bit ones per multiprocessor;
-    ``vector``: bytes of the widest load of a lane."""
+    ``vector``: bytes of the widest load of a lane. ``model``: the device, where it is known and
+    differs from others of its architecture."""
 
     target: Literal["cpu", "cuda"]
     arch: str
@@ -25,31 +33,31 @@ class Machine:
     registers: int = 65536
     vector: int = 16
     features: tuple[Feature, ...] = ()
+    rates: Rates = OLDEST.rates
+    model: str = ""
 
     def has(self, feature: Feature) -> bool:
         return feature in self.features
 
-
-_AMPERE: tuple[Feature, ...] = ("cp_async", "mma")
-_HOPPER: tuple[Feature, ...] = ("cp_async", "mma", "wgmma", "tma", "cluster", "setmaxnreg")
-
-MACHINES: dict[str, Machine] = {
-    m.arch: m
-    for m in (
-        Machine("cuda", "sm_80", 166_912, 108, features=_AMPERE),
-        Machine("cuda", "sm_86", 101_376, 84, features=_AMPERE),
-        Machine("cuda", "sm_87", 166_912, 16, features=_AMPERE),
-        Machine("cuda", "sm_89", 101_376, 142, features=_AMPERE),
-        Machine("cuda", "sm_90", 232_448, 132, features=_HOPPER),
-        Machine("cuda", "sm_90a", 232_448, 132, features=_HOPPER),
-        Machine("cuda", "sm_100", 232_448, 148, features=_AMPERE),
-        Machine("cuda", "sm_120", 101_376, 188, features=_AMPERE),
-    )
-}
+    @property
+    def has_roles(self) -> bool:
+        """Whether warps can be split into a producer, which brings tiles by TMA, and consumers,
+        which get its registers."""
+        return self.has("tma") and self.has("setmaxnreg")
 
 
 def machine_named(target: str, arch: str) -> Machine:
-    """The machine that code is made for. Raises KeyError for an unknown architecture."""
+    """The machine that code is made for; ``arch`` is an architecture or a model. Raises
+    TesseraError for an unknown one."""
     if target == "cpu":
         return Machine("cpu", arch, 1 << 20, 1, vector=32)
-    return MACHINES[arch]
+    return machine_of(architecture_named(arch), arch)
+
+
+def machine_of(row: Architecture, model: str = "") -> Machine:
+    """The machine of an architecture; of the model of that name, where it has one."""
+    found = row.model(model)
+    return Machine(
+        "cuda", row.name, row.shared_limit, row.units, row.limits.registers, 16, row.features,
+        rates_of_model(row.rates, found), found.name if found else "",
+    )  # fmt: skip

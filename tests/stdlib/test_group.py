@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.nvptx.architecture import ARCHITECTURES, architecture_named
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tessera_lang.target.arch import ROWS, architecture_named
 from tests.stdlib.arrays import TARGETS
 from tests.unit.backend.test_warps import folded, numbers, same_bits
 
@@ -60,7 +60,7 @@ def test_reductions(dtype: str, group: tuple[int, ...], target: str) -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", ROWS)
 def test_ptxas_takes_it(arch: str) -> None:
     session = Session()
     session.set_text("k.tessera", TEXT.format(group=(96,), dtype="f64"), 1)

@@ -12,13 +12,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tessera_lang.target.arch import architecture_named
 from tessera_lang.types.dtype import U32
 from tests.stdlib.arrays import TARGETS
 

@@ -22,6 +22,7 @@ from tessera_backend.device.failure import (
     old_driver,
 )
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.target.arch import name_of
 
 _INSTALL_DRIVER = "install the NVIDIA driver, or run with `--target cpu`"
 _INSTALL_PACKAGE = "`pip install cuda-python`, or run with `--target cpu`"
@@ -84,7 +85,7 @@ class Device:
             self.attribute("COMPUTE_CAPABILITY_MAJOR"),
             self.attribute("COMPUTE_CAPABILITY_MINOR"),
         )
-        self.arch = f"sm_{self.capability[0]}{self.capability[1]}"
+        self.arch = name_of(self.capability)
         self.units = self.attribute("MULTIPROCESSOR_COUNT")
         self._lock = threading.Lock()
         self._context: Any = None
@@ -97,6 +98,16 @@ class Device:
     @functools.cached_property
     def memory_bytes(self) -> int:
         return int(self.driver.call("cuDeviceTotalMem", self.handle))
+
+    @functools.cached_property
+    def bandwidth(self) -> float:
+        """What the driver says that the memory moves, in GB a second; 0 where it does not say."""
+        try:
+            kilohertz = self.attribute("MEMORY_CLOCK_RATE")
+            bits = self.attribute("GLOBAL_MEMORY_BUS_WIDTH")
+        except (AttributeError, DriverError):
+            return 0.0
+        return 2 * kilohertz * bits / 8e6  # on both edges of the clock
 
     @functools.cached_property
     def shared_limit(self) -> int:

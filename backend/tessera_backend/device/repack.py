@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
 from tessera_backend.device.workspace import copies as memory_of_copies
+from tessera_lang.target.arch import OLDEST
 
 LANES = 256
 CHUNK = 16
@@ -139,7 +140,7 @@ def ptx() -> str:
     parameters = ",\n".join(f"  .param .u64 p{i}" for i in range(ARGUMENTS))
     return f"""\
 .version 7.0
-.target sm_80
+.target {OLDEST.name}
 .address_size 64
 .visible .entry {ENTRY}(
 {parameters}

@@ -9,21 +9,18 @@ from collections.abc import Mapping
 
 from tessera_backend.device import driver
 from tessera_backend.nvptx import doctor
-from tessera_backend.nvptx.architecture import (
-    Architecture,
-    architecture_named,
-    architecture_of,
-)
 from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.tile.shared_memory import check_shared_budget
+from tessera_lang.record import replace
+from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
 from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.plan import LaunchPlan
 
 # Code is made for this where no device is there to ask.
-FALLBACK_ARCH = "sm_80"
+FALLBACK_ARCH = OLDEST.name
 
 
 class CudaBackend:
@@ -46,8 +43,9 @@ class CudaBackend:
             return FALLBACK_ARCH
 
     def arch_of_device(self, ordinal: int) -> str:
-        """The architecture to compile for where a launch is on that device."""
-        return architecture_of(driver.device(ordinal).capability).name
+        """What to compile for where a launch is on that device: its architecture, or the model of
+        it that the device is."""
+        return doctor.arch_of(driver.device(ordinal))
 
     def identity(self, options: TargetOptions) -> tuple[str, ...]:
         tool = find_ptxas()
@@ -66,6 +64,7 @@ class CudaBackend:
 
         operation = _kernel_of(program)
         arch = hopper.architecture_for(operation, self._architecture(options))
+        options = replace(options, arch=arch.name)
         over = check_shared_budget(operation, arch.shared_limit, arch.name)
         if over:
             raise TesseraError(over)

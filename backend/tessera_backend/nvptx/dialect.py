@@ -9,15 +9,16 @@ from __future__ import annotations
 from math import prod
 
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, Place
-from tessera_backend.nvptx.architecture import Architecture
 from tessera_backend.nvptx.own_memory import own_memory, unrolled
 from tessera_lang.analysis.divisors import Divisors
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch import Architecture
 from tessera_lang.types.dtype import BF16, DType
 from tessera_lang.types.type import Space
 
 _FLOATS = frozenset({"half", "float", "double"})
+_BULK_PTX = 80  # that has the bulk copies
 _INTEGERS = frozenset({"i8", "i16", "i32", "i64"})
 LOWERS: dict[str, frozenset[str]] = {
     "fma": _FLOATS,
@@ -115,7 +116,7 @@ class NvptxDialect(Dialect):
     @property
     def has_bulk_copies(self) -> bool:
         """Whether one instruction moves, or asks for, many bytes of an array."""
-        return self.arch.capability >= (9, 0) and self.arch.ptx >= 80
+        return self.arch.has("bulk_copy") and self.arch.ptx >= _BULK_PTX
 
     # Where a lane is.
     def lane_linear(self, e: LaneEmitter) -> str:
@@ -229,7 +230,7 @@ class NvptxDialect(Dialect):
     def atomic_form(self, kind: str, dtype: DType, space: Space, scope: str) -> AtomicForm:
         if dtype.is_float:
             if kind == "add":
-                native = dtype.bits >= 16 and (dtype != BF16 or self.arch.capability >= (9, 0))
+                native = dtype.bits >= 16 and (dtype != BF16 or self.arch.has("bf16_atomics"))
                 return "native" if native else "cas"
             return "native" if kind == "exchange" and dtype.bits >= 32 else "cas"
         return "native"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from tessera_backend.device import driver
 from tessera_backend.device.failure import version_text
-from tessera_backend.nvptx.architecture import architecture_of
 from tessera_backend.nvptx.ptxas import INSTALL, find_ptxas
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.target.arch import architecture_of
 from tessera_lang.target.backend import DeviceInfo, Finding
 from tessera_lang.target.installed import version_of
+
+
+def arch_of(device: driver.Device) -> str:
+    """What code for a device is made for: its architecture, or the model of it that the device is.
+    Raises TesseraError for one that is not served."""
+    row = architecture_of(device.capability)
+    model = row.model_of_device(device.name, device.bandwidth) if row.models else None
+    return model.name if model is not None else row.name
 
 
 def describe_devices() -> tuple[DeviceInfo, ...]:
@@ -55,14 +63,14 @@ def _devices() -> tuple[Finding, ...]:
         name = f"CUDA device {device.ordinal}"
         detail = f"{device.name}, {device.arch}, {device.memory_bytes >> 20} MiB"
         try:
-            architecture_of(driver.device(device.ordinal).capability)
+            code = arch_of(driver.device(device.ordinal))
         except TesseraError as error:
             diagnostic = error.diagnostics[0]
             found.append(
                 Finding(name, False, f"{detail}: {diagnostic.message}", diagnostic.helps[0])
             )
         else:
-            found.append(Finding(name, True, detail))
+            found.append(Finding(name, True, f"{detail}; code is made for {code}"))
     return tuple(found)
 
 

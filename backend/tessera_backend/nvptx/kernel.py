@@ -15,7 +15,6 @@ from tessera_backend.llvm.lane import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx import hopper, runs, tiles, warp
-from tessera_backend.nvptx.architecture import Architecture
 from tessera_backend.nvptx.dialect import NvptxDialect
 from tessera_lang.analysis.divisors import Divisors
 from tessera_lang.ir.core import (
@@ -28,6 +27,7 @@ from tessera_lang.ir.core import (
 )
 from tessera_lang.opt.tile.shared_memory import buffer_alignment, buffer_bytes, shared_offsets
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch import Architecture
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 

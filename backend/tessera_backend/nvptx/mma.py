@@ -52,7 +52,7 @@ def unit_for(e: LaneEmitter, a: DType, b: DType, precision: str) -> Unit | None:
         return Unit(depth, f"mma.sync.aligned.m16n8k{depth}.row.col.{types}", "i32")
     if a.bits == 8:
         arch = dialect_of(e).arch
-        if arch.capability < (8, 9) or arch.ptx < _F8_PTX:
+        if not arch.has("f8_mma") or arch.ptx < _F8_PTX:
             return Unit(
                 depth, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "float", True
             )  # fmt: skip
@@ -166,7 +166,7 @@ class _Words:
                 e, "cvt.rna.tf32.f32 $0, $1;", [("i32", "r")], [(f"float {parts[0]}", "f")],
                 effect=False, memory=False,
             )  # fmt: skip
-        if self.unit.through_f16 and dialect_of(e).arch.capability >= (9, 0):
+        if self.unit.through_f16 and dialect_of(e).arch.has("f8_convert"):
             (packed,) = words.pack(e, parts, self.dtype)
             return _halves(e, packed, self.dtype)
         if self.unit.through_f16:

@@ -139,7 +139,7 @@ def _write(e: LaneEmitter, memory: Memory, layout: RegisterLayout, rank: int, he
     dtype = memory.buffer.dtype
     probe = Cells(e, memory.base, memory.buffer, memory.starts, (), rank)
     found = matrices_of(layout, rank, probe)
-    if found is not None and dtype.bytes == 2 and dialect_of(e).arch.capability >= (9, 0):
+    if found is not None and dtype.bytes == 2 and dialect_of(e).arch.has("stmatrix"):
         cells = cells_of(e, memory, matrix_terms(e, layout, found), rank)
         store_matrices(e, cells, found, held, dtype)
         return

@@ -14,9 +14,9 @@ import llvmlite
 import llvmlite.binding
 
 from tessera_backend.llvm.library import forks_wait
-from tessera_backend.nvptx.architecture import Architecture
 from tessera_backend.nvptx.assembler_faults import mended
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch import Architecture
 
 TRIPLE = "nvptx64-nvidia-cuda"
 # llvmlite is untyped.
@@ -39,7 +39,7 @@ def versions() -> tuple[str, ...]:
 
 def translate(text: str, arch: Architecture, optimize: int = 3) -> Translation:
     """PTX of a module. Raises RuntimeError where LLVM refuses the text: a fault of ours."""
-    machine = _machine(arch.name, arch.features, optimize)
+    machine = _machine(arch.name, f"+ptx{arch.ptx}", optimize)
     layout = str(machine.target_data)
     with (
         llvm.create_context() as context,

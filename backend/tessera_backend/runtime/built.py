@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Asked, Signature, text
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch import capability_of, runs_on
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
@@ -202,7 +202,7 @@ def _level(parameters: tuple[ParameterPlan, ...]) -> Literal["lane", "tile"]:
     return "tile" if any(p.divisors for p in parameters) else "lane"
 
 
-def _facts(artifact: Artifact) -> tuple[int, int]:
+def _facts(artifact: Artifact) -> tuple[int, tuple[int, int]]:
     """How special the code is: facts it builds on, then the newer architecture."""
     facts = sum(
         p.contiguous + p.aligned + p.small + p.pitches
@@ -210,12 +210,7 @@ def _facts(artifact: Artifact) -> tuple[int, int]:
         + sum(d.bit_length() for d in p.divisors)
         for p in artifact.plan.parameters
     )  # fmt: skip
-    return facts, _arch_number(artifact.options.arch)
-
-
-def _arch_number(arch: str) -> int:
-    match = re.fullmatch(r"sm_(\d+)[af]?", arch)
-    return int(match[1]) if match else 0
+    return facts, capability_of(artifact.options.arch)
 
 
 def _runs_on(kernel: BuiltKernel, device: int) -> bool:
@@ -226,14 +221,8 @@ def _runs_on(kernel: BuiltKernel, device: int) -> bool:
         return False
     from tessera_backend.device.driver import device as cuda_device
 
-    major, minor = cuda_device(device).capability
-    has, arch = 10 * major + minor, artifact.options.arch
-    if arch.endswith("a"):
-        return _arch_number(arch) == has
-    if artifact.kind == "cubin":
-        # Machine code runs on later chips of its own generation only.
-        return _arch_number(arch) // 10 == major and _arch_number(arch) <= has
-    return _arch_number(arch) <= has
+    capability = cuda_device(device).capability
+    return runs_on(artifact.options.arch, capability, artifact.kind == "cubin")
 
 
 def this_host() -> str:

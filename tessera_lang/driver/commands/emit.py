@@ -26,6 +26,7 @@ from tessera_lang.driver.commands.kernels import (
     target_options,
 )  # fmt: skip
 from tessera_lang.driver.commands.output import show, show_timings
+from tessera_lang.target.arch import is_gpu_name
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
@@ -110,7 +111,7 @@ def _stage(
     only = _ONLY_ON.get(stage)
     if only is not None and target not in ("", "auto", only):
         raise click.UsageError(f"The stage {stage} belongs to the target {only}, not {target}.")
-    usual = "cuda" if arch.startswith("sm_") else "cpu"
+    usual = "cuda" if is_gpu_name(arch) else "cpu"
     chosen_target = only or decided_target(target or usual)[0]
     options = target_options(chosen_target, arch, bounds)
     artifact = session.compile_kernel(path, chosen.name, chosen.signature, options, (stage,))

@@ -14,6 +14,7 @@ from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver.commands.inputs import decided_target
 from tessera_lang.driver.options import from_environment
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch import is_gpu_name
 from tessera_lang.target.backend import TargetOptions, backend_named, backend_names
 
 if TYPE_CHECKING:
@@ -88,5 +89,5 @@ def is_tile_kernel(session: Session, path: str, name: str) -> bool:
 def machine_for(session: Session, target: str, arch: str) -> Machine:
     """The machine that ``--target`` and ``--arch`` name: an architecture of a GPU says it
     alone."""
-    usual = "cuda" if arch.startswith("sm_") else "cpu"
+    usual = "cuda" if is_gpu_name(arch) else "cpu"
     return session.machine(decided_target(target or usual)[0], arch)

@@ -38,7 +38,6 @@ from tessera_lang.types.dtype import F16, DType
 
 _FRAGMENTS = ("f16", "bf16", "i8", "u8", "f8e4m3", "f8e5m2")
 _EIGHT_BIT_FLOATS = ("f8e4m3", "f8e5m2")
-_WITHOUT_EIGHT_BIT_FLOATS = ("sm_80", "sm_86", "sm_87")
 
 
 class MatrixEngine(Engine):
@@ -84,7 +83,7 @@ class MatrixEngine(Engine):
         dtype = tile_of(dot.operands[0]).dtype
         if not self.machine.has("mma"):
             return None
-        if dtype.name in _EIGHT_BIT_FLOATS and self.machine.arch in _WITHOUT_EIGHT_BIT_FLOATS:
+        if dtype.name in _EIGHT_BIT_FLOATS and not self.machine.has("f8_mma"):
             return F16  # which holds each of their values
         if dtype.name == "f32" and dot.attributes["precision"] == "tf32":
             return dtype

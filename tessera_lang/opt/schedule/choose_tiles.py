@@ -229,7 +229,7 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -
     """Whether three stages and the accumulators have room; the exact tables decide later."""
     if machine.target == "cpu":
         return True
-    shared, registers = store_bytes(facts, sizes) if machine.has("tma") else 0, 0
+    shared, registers = store_bytes(facts, sizes) if machine.has_roles else 0, 0
     shared += shared_bytes(facts, sizes)
     for dot in facts.dots:
         m = numbers_of(dot, sizes)[0]

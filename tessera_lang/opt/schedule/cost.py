@@ -1,6 +1,6 @@
 """What a schedule costs: cycles of a device, from sizes alone.
 
-Owns the rates of the machines and the model:
+Owns the model; the rates are those of the machine:
 
 - a turn of a pipeline takes as long as the slowest of matrix units, shared memory, and the
   second-level cache (what one multiprocessor can take from it, and its share of what the cache
@@ -17,32 +17,6 @@ from __future__ import annotations
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Per multiprocessor and cycle: multiply-adds of 16-bit operands on matrix units, and
-    without them; bytes of shared memory, and of the second-level cache, also where lines lie
-    across its own: what one can take, however many are sent the same, and what it gives to all.
-    ``memory`` bytes of the whole device per cycle."""
-
-    matrix: int
-    scalar: int
-    shared: int
-    cache: int
-    split: tuple[int, int]
-    memory: int
-
-
-_RATES = {
-    "sm_80": Rates(1024, 64, 128, 32, (32, 20), 1100),
-    "sm_86": Rates(512, 128, 128, 24, (24, 16), 520),
-    "sm_87": Rates(512, 128, 128, 24, (24, 16), 150),
-    "sm_89": Rates(512, 128, 128, 32, (32, 20), 400),
-    "sm_90": Rates(2048, 128, 128, 64, (48, 26), 2300),
-    "sm_90a": Rates(2048, 128, 128, 64, (48, 26), 2300),
-    "sm_100": Rates(4096, 128, 128, 64, (48, 31), 4000),
-    "sm_120": Rates(512, 128, 128, 32, (32, 20), 900),
-}
 _SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
 _HANDED, _COMPUTED = 250.0, 0.06
 """Cycles of a turn in which lanes meet around operands that they compute, and for each element of
@@ -130,10 +104,6 @@ class Work:
         return max(1, self.stream[0], *(p.trips for p in self.products))
 
 
-def rates_of(machine: Machine) -> Rates:
-    return _RATES.get(machine.arch, _RATES["sm_80"])
-
-
 def in_parts(work: Work, parts: int) -> Work:
     """The same with the turns of each tile shared by so many groups, which share no copies."""
     products = tuple(replace(p, trips=-(-p.trips // parts)) for p in work.products)
@@ -145,7 +115,7 @@ def in_parts(work: Work, parts: int) -> Work:
 def clustered(work: Work, machine: Machine) -> Work:
     """The same with clusters where they are worth it: neighbours that take tile after tile share
     copies, and so do those of one wave, or of lines across its own, if the cache holds them up."""
-    if not machine.has("cluster") or work.tiles < 2:
+    if not machine.has_roles or work.tiles < 2:  # it is the copies of a role that they share
         return work
     shared = replace(work, cluster=2)
     if work.tiles >= 2 * machine.units:
@@ -156,7 +126,7 @@ def clustered(work: Work, machine: Machine) -> Work:
 
 def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
     """Cycles of one turn of a product on every multiprocessor that has one of these tiles."""
-    rates = rates_of(machine)
+    rates = machine.rates
     adds = product.rows * product.n * product.k
     if product.unit == "fma":
         computing = adds / (rates.scalar * 0.7)
@@ -191,7 +161,7 @@ def _unhindered(body: float, busy: float) -> float:
 def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     """Cycles of the whole launch where groups stay, and the tiles that make no wave have so many
     parts, which are dealt out in rounds."""
-    units, rates = machine.units, rates_of(machine)
+    units, rates = machine.units, machine.rates
     whole, left = divmod(work.tiles, units)
     alone = replace(work, cluster=1, tiles=max(work.tiles, units))
     turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
@@ -220,7 +190,7 @@ def _waiting(product: Product, work: Work) -> float:
 
 def cycles(work: Work, machine: Machine) -> float:
     """Cycles of the whole launch."""
-    rates = rates_of(machine)
+    rates = machine.rates
     waves = -(-work.tiles // machine.units)
     turns = sum(p.trips * turn_cycles(p, work, machine) for p in work.products)
     turns += work.stream[0] * (_LATENCY + work.stream[1] / rates.cache)

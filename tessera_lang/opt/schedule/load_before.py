@@ -24,7 +24,7 @@ _GROW = ("tile.add", "tile.mul", "tile.max", "tile.min", "tile.floordiv", "tile.
 
 
 def load_before(program: Program, context: Context) -> Program:
-    if not context.machine.has("tma"):
+    if not context.machine.has_roles:
         return program
     kernel = kernel_of(program)
     if not any(o.name == "tile.if" for o in kernel.walk()):

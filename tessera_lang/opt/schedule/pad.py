@@ -77,7 +77,7 @@ def pad(program: Program, context: Context) -> Program:
 
 def _choices(machine: Machine, relief: int) -> tuple[Multiples, ...]:
     """The smaller ones alone where lanes had too few registers twice."""
-    large = machine.has("wgmma") and machine.arch.endswith("a") and relief < _ENOUGH
+    large = machine.has("wgmma") and relief < _ENOUGH
     return (WARP_GROUP, WARP) if large else (WARP,)
 
 

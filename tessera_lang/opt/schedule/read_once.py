@@ -21,7 +21,7 @@ what the cache has to write back makes no difference."""
 
 def read_once(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
-    if not context.machine.has("tma"):
+    if not context.machine.has_roles:
         return program
     facts = facts_of(kernel)
     found: dict[Operation, dict[str, Attribute]] = {

@@ -23,7 +23,7 @@ def repacked_copy(load: Load, facts: Facts, machine: Machine) -> str:
     if pointer < 0 or len(sizes) < 2 or (strides and unit_axis(load.view, facts) < 0):
         return ""
     access = access_of(load.operation)
-    if machine.has("tma"):
+    if machine.has_roles:
         if not tma_reason(access, facts, "") or tma_reason(access, facts, "", repacked=True):
             return ""
         copy = "tma"

@@ -69,7 +69,7 @@ def assign_roles(program: Program, context: Context) -> Program:
     if reason:
         if said_by_user(kernel, "warp_specialize") and kernel.attributes["warp_specialize"]:
             kernel = overruled(kernel, "warp_specialize", False, context, reason)
-        elif facts.dots and context.machine.has("tma"):
+        elif facts.dots and context.machine.has_roles:
             context.note("T0745", f"not split into producer and consumers: {reason}", kernel.span)
         gathers = [x for x in facts.reads if x.operation.name == GATHER and is_staged(x)]
         kernel = with_attributes(kernel, {x.operation: {"stage": "registers"} for x in gathers})
@@ -100,7 +100,7 @@ def assign_roles(program: Program, context: Context) -> Program:
 
 def split_reason(facts: Facts, machine: Machine) -> str:
     """Why a kernel is surely not split into roles, whatever is staged; empty where it may be."""
-    if not (machine.has("tma") and machine.has("setmaxnreg") and machine.arch.endswith("a")):
+    if not machine.has_roles:
         return f"{machine.arch} has no registers to move between warp groups"
     if facts.kernel.attributes.get("warp_specialize") is False:
         return "`schedule.warp_specialize(False)`"

@@ -164,13 +164,13 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     machine, span = context.machine, load.operation.span
     if facts.kernel.attributes.get("async_copy") is False:
         return {"copy": "plain"}
-    if machine.has("tma") and is_turned(load, facts):
+    if machine.has_roles and is_turned(load, facts):
         why = f"the contraction of `{name}` is not contiguous"
         context.note("T0743", f"not TMA: {why}, and products of {load.tile.dtype} need it; lanes"
                      " turn it", span)  # fmt: skip
         return {"copy": "plain"}
     reason = ""
-    if machine.has("tma"):
+    if machine.has_roles:
         reason = tma_reason(access_of(load.operation), facts, name)
         if not reason:
             return {"copy": "tma"}
@@ -202,7 +202,7 @@ def _without_padding(kernel: Operation, context: Context) -> Operation:
     assert isinstance(padding, int)
     types = [o.result.type for o in staged if o.attributes.get("copy") in ("tma", "async")]
     whole = all(isinstance(t, TileType) and padding * t.dtype.bytes % 16 == 0 for t in types)
-    if types and (context.machine.has("tma") or not whole):
+    if types and (context.machine.has_roles or not whole):
         reason = "asynchronous copies need lines of 16 bytes, so a swizzle avoids the conflicts"
         return overruled(kernel, "padding", 0, context, reason)
     return kernel

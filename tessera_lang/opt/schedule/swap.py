@@ -44,7 +44,7 @@ _CARRYING = (FOR, "tile.while", "tile.for")
 
 
 def swap_operands(program: Program, context: Context) -> Program:
-    if not context.machine.has("wgmma") or not context.machine.arch.endswith("a"):
+    if not context.machine.has("wgmma"):
         return program
     kernel = kernel_of(program)
     facts = facts_of(kernel)

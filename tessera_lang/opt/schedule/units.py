@@ -49,7 +49,7 @@ def unit_of(dot: Dot, facts: Facts, machine: Machine) -> tuple[str, str]:
     reason = mma_reason(dot)
     if reason:
         return "fma", reason
-    if not machine.has("wgmma") or not machine.arch.endswith("a"):
+    if not machine.has("wgmma"):
         return "mma", ""
     reason = wgmma_reason(dot, facts)
     return ("mma", reason) if reason else ("wgmma", "")

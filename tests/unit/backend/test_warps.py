@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.nvptx.architecture import ARCHITECTURES, architecture_named
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
 
 import tessera_lang as tessera
+from tessera_lang.target.arch import ROWS, architecture_named
 from tests.unit.lowering import lower_source
 from tests.unit.tile_interpreter import launch
 
@@ -291,7 +291,7 @@ def test_the_interpreter_agrees(dtype: str, group: tuple[int, ...]) -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", ROWS)
 @pytest.mark.parametrize("text", [
     *(NUMBERS_TEXT.format(group=g, dtype=d) for g, d in
       (((32,), "f32"), ((70,), "f64"), ((5,), "i32"), ((128,), "u32"), ((33,), "u64"))),

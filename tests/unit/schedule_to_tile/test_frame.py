@@ -18,7 +18,7 @@ from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
 from tessera_lang.lower.schedule_to_tile.grid import Grid, build_grid
 from tessera_lang.lower.schedule_to_tile.staging import shared_layout
 from tessera_lang.opt.tile.shared_memory import buffer_bytes, shared_bytes
-from tessera_lang.target.machine import MACHINES
+from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F32, INDEX
 from tests.unit.opt.schedule.programs import matmul
 
@@ -30,7 +30,7 @@ def lowered(arch: str = "sm_80", **said: Any) -> tuple[Operation, Any, list[Diag
             given[name] = said.pop(name)
     kernel = matmul(512, 512, 512, **given, attributes=said)
     remarks: list[Diagnostic] = []
-    program, plan = lower_to_tile(kernel.program, kernel.plan, MACHINES[arch], remarks)
+    program, plan = lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", arch), remarks)
     return program.operations[0], plan, remarks
 
 
@@ -124,7 +124,7 @@ def test_remarks() -> None:
 def test_an_open_size_is_no_tile() -> None:
     kernel = matmul()
     with pytest.raises((NotTiled, ValueError)):
-        lower_to_tile(kernel.program, kernel.plan, MACHINES["sm_80"], [])
+        lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), [])
 
 
 @pytest.mark.parametrize("shape", [(128, 32), (64, 64), (16, 16), (128, 128), (16, 24), (9, 8)])

@@ -15,7 +15,7 @@ from tessera_lang.ir.core import Value
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.schedule_to_tile import lower_to_tile
 from tessera_lang.record import replace
-from tessera_lang.target.machine import MACHINES
+from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, I8, I32, INDEX, DType
 from tests.unit.lower.lanes import ArrayBuilder, build, clip
 from tests.unit.schedule import reference
@@ -33,7 +33,7 @@ def run(
     changed = replace(kernel, attributes={**kernel.attributes, **attributes})
     program = replace(program, operations=(changed,))
     remarks: list[Diagnostic] = []
-    made, launch = lower_to_tile(program, plan, MACHINES["sm_80"], remarks)
+    made, launch = lower_to_tile(program, plan, machine_named("cuda", "sm_80"), remarks)
     verify(made)
     ours, theirs = _copies(arrays), _copies(arrays)
     machine.launch(made, launch, *ours)

@@ -12,7 +12,7 @@ from tessera_backend.cpu.asynchronous import launch as machine
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
 from tessera_lang.record import replace
-from tessera_lang.target.machine import MACHINES
+from tessera_lang.target.machine import machine_named
 from tests.unit.lower.random_schedule import ARRAYS, random_kernel
 from tests.unit.schedule import reference
 from tests.unit.schedule.reference import Leak
@@ -39,7 +39,7 @@ def test_random_kernels(seed: int) -> None:
     said = replace(kernel, attributes={**kernel.attributes, **directives(Random(seed))})
     try:
         made, launch = lower_to_tile(
-            replace(program, operations=(said,)), plan, MACHINES["sm_80"], []
+            replace(program, operations=(said,)), plan, machine_named("cuda", "sm_80"), []
         )
     except NotTiled as reason:
         pytest.skip(reason.reason)

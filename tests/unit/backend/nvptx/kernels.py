@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 
 import pytest
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.kernel import KernelText, emit_kernel
 from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
 from tessera_backend.nvptx.toolchain import Tool
@@ -14,6 +13,7 @@ from tessera_backend.nvptx.translate import Translation, translate
 
 from tessera_lang.ir.core import Operation, PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.target.arch import architecture_named
 from tessera_lang.target.plan import FaultSite, LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
 

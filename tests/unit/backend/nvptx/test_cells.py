@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.lane import lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.cells import Cells, Start
 from tessera_backend.nvptx.dialect import NvptxDialect
 from tessera_backend.nvptx.matrices import Matrices, matrices_of, matrix_terms
@@ -31,6 +30,7 @@ from tessera_lang.analysis.layouts import (
 )
 from tessera_lang.ir.core import BufferType
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
+from tessera_lang.target.arch import architecture_named
 from tessera_lang.types.dtype import BF16, F32, F64, I8, DType
 
 llvm: Any = llvmlite.binding

@@ -9,7 +9,6 @@ import pytest
 from tessera_backend.llvm import flow
 from tessera_backend.llvm.emitter import NotLowered
 from tessera_backend.nvptx import hopper
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.backend import BACKEND
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
@@ -19,6 +18,7 @@ from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
+from tessera_lang.target.arch import architecture_named
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import F32, I8, U8

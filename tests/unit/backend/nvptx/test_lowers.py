@@ -8,11 +8,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.dialect import LOWERS
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
 
+from tessera_lang.target.arch import architecture_named
 from tests.unit.backend.nvptx.kernels import needs_ptxas
 
 _OPERANDS = {"fma": 3, "minimum": 2, "maximum": 2}

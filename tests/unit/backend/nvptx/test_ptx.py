@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from tessera_backend.nvptx.architecture import ARCHITECTURES
 from tessera_backend.nvptx.assembler_faults import mended
 from tessera_backend.nvptx.kernel import entry_name
 
 from tessera_lang.ir.core import BufferType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.target.arch import ROWS
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U32, DType
 from tests.unit.backend.nvptx.kernels import (
@@ -68,7 +68,7 @@ def atomic(kind: str, dtype: DType, scope: str = "device", order: str = "relaxed
 
 
 @needs_ptxas
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", ROWS)
 def test_every_architecture_assembles_without_spills(arch: str) -> None:
     made = assembly_of(element_wise(), arch)
     assert made.cubin.startswith(b"\x7fELF")
@@ -77,10 +77,10 @@ def test_every_architecture_assembles_without_spills(arch: str) -> None:
     assert not made.diagnostics
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", ROWS)
 def test_the_ptx_version_is_the_lowest(arch: str) -> None:
     ptx = ptx_of(element_wise(), arch).ptx
-    row = ARCHITECTURES[arch]
+    row = ROWS[arch]
     assert ptx.startswith(f".version {row.ptx // 10}.{row.ptx % 10}\n.target {arch}\n")
 
 

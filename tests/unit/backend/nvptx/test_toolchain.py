@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from tessera_backend.nvptx import disassembly, ptxas, toolchain
-from tessera_backend.nvptx.architecture import architecture_named, architecture_of
 from tessera_backend.nvptx.backend import BACKEND
 from tessera_backend.nvptx.toolchain import Tool, find_tool, run_tool
 
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.target.arch import architecture_named, architecture_of
 from tessera_lang.target.backend import TargetOptions
 from tests.unit.backend.nvptx.kernels import needs_ptxas
 from tests.unit.backend.nvptx.test_ptx import element_wise
@@ -169,9 +169,9 @@ def test_an_unknown_architecture_is_a_diagnostic() -> None:
 
 def test_devices_get_the_newest_code_they_run() -> None:
     assert architecture_of((9, 0)).name == "sm_90"
-    assert architecture_of((8, 8)).name == "sm_87"
+    assert architecture_of((8, 8)).name == "sm_88"
     assert architecture_of((12, 1)).name == "sm_121"
-    assert architecture_named("sm_90a").specific
+    assert architecture_named("sm_90").specific == "sm_90a"
     for capability in ((7, 5), (13, 0)):
         with pytest.raises(TesseraError):
             architecture_of(capability)

@@ -18,13 +18,13 @@ from tessera_backend.llvm.lane import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import memory_type
 from tessera_backend.nvptx import tile_global, tiles, words
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.dialect import NvptxDialect
 
 from tessera_lang.analysis.divisors import Divisors
 from tessera_lang.analysis.layouts import blocked, held_elements, mma_c, wgmma_c
 from tessera_lang.ir.core import PointerType, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
+from tessera_lang.target.arch import architecture_named
 from tessera_lang.types.dtype import F32, F64, I8, I16, I32, DType
 from tests.unit.backend.nvptx.tile_kernels import Made, Tiles, gather, kernel, tile
 

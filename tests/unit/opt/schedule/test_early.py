@@ -16,7 +16,7 @@ from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace
-from tessera_lang.target.machine import MACHINES
+from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
@@ -57,7 +57,9 @@ def centred(n: int, m: int, weights: int = 2, dtype: DType = BF16) -> Kernel:
 
 def decided(made: Kernel, units: int = 132) -> ForMachine:
     program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(program, made.plan, replace(MACHINES["sm_90a"], units=units))
+    return pipeline.for_machine(
+        program, made.plan, replace(machine_named("cuda", "sm_90a"), units=units)
+    )
 
 
 def schedule_of(made: ForMachine) -> Operation:
@@ -98,7 +100,7 @@ def test_what_there_is_no_room_for_is_not_kept(n: int, weights: int) -> None:
     made = decided(centred(n, 1024, weights, F32))
     assert made.lowered is not None
     assert made.lowered[1].persistent
-    assert made.lowered[1].shared_bytes <= MACHINES["sm_90a"].shared_limit
+    assert made.lowered[1].shared_bytes <= machine_named("cuda", "sm_90a").shared_limit
     assert len(loads(made, "kept")) <= weights
 
 

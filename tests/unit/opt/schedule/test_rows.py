@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
-from tessera_backend.nvptx.architecture import architecture_named
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
@@ -19,7 +18,8 @@ from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace
-from tessera_lang.target.machine import MACHINES
+from tessera_lang.target.arch import architecture_named
+from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import F32
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
 
@@ -51,7 +51,7 @@ def rows(n: int, m: int = M, scanned: bool = False) -> Kernel:
 
 def decided(made: Kernel, arch: str = "sm_90a") -> ForMachine:
     program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(program, made.plan, MACHINES[arch])
+    return pipeline.for_machine(program, made.plan, machine_named("cuda", arch))
 
 
 def schedule_of(made: ForMachine) -> Operation:
@@ -125,7 +125,9 @@ def test_groups_with_little_on_its_way_ask_for_the_row_behind(
 
 def on(made: Kernel, units: int = 132) -> ForMachine:
     program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(program, made.plan, replace(MACHINES["sm_90a"], units=units))
+    return pipeline.for_machine(
+        program, made.plan, replace(machine_named("cuda", "sm_90a"), units=units)
+    )
 
 
 def test_groups_with_nothing_to_keep_come_and_go() -> None:
