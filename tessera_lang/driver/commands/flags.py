@@ -53,7 +53,7 @@ def signature_option(function: _Function) -> _Function:
 def arch_option(function: _Function) -> _Function:
     return click.option(
         "--arch", default="", envvar="TESSERA_ARCH", metavar="ARCH",
-        help="sm_80 ... for cuda, native or an LLVM name for cpu.",
+        help="sm_80 ..., H100 or H200 for cuda, native or an LLVM name for cpu.",
     )(function)  # fmt: skip
 
 

@@ -51,8 +51,8 @@ def find_architecture(name: str) -> Architecture | None:
     if model is not None:
         return model[0]
     match = _NAME.fullmatch(name)
-    if match is None or (match[3] and name_of(capability_of(name)) not in {*ROWS, *MEMBERS}):
-        return None
+    if match is None or (match[3] and name not in MEMBERS):
+        return None  # what an architecture has alone is not known
     capability = capability_of(name)
     family = [a for a in _generic() if a.capability[0] == capability[0]]
     older = [a for a in family if a.capability <= capability]

@@ -24,9 +24,9 @@ _SERVER = Limits(64, 32, 164 * _KIB, 163 * _KIB)
 _LARGE = replace(_SERVER, shared=228 * _KIB, group_shared=227 * _KIB)
 _DESKTOP = Limits(48, 24, 100 * _KIB, 99 * _KIB)
 
-_SM_90 = Architecture(
-    "sm_90", (9, 0), 78, "H100, H200", _LARGE, 132, _HOPPER,
-    Rates(2048, 128, 128, 64, (48, 26), 2300), specific="sm_90a",
+_SM_90A = Architecture(
+    "sm_90a", (9, 0), 81, "H100, H200", _LARGE, 132, (*_HOPPER, "setmaxnreg", "wgmma"),
+    Rates(2048, 128, 128, 64, (48, 26), 2300),
     models=(Model("H100", 3350, 1900), Model("H200", 4800, 2700)),
 )  # fmt: skip
 _SM_100 = Architecture(
@@ -57,9 +57,11 @@ ROWS: dict[str, Architecture] = {
             "sm_89", (8, 9), 78, "L40, RTX 4090", _DESKTOP, 142, _ADA,
             Rates(512, 128, 128, 32, (32, 20), 400),
         ),
-        _SM_90,
-        replace(_SM_90, name="sm_90a", ptx=81, features=(*_HOPPER, "setmaxnreg", "wgmma"),
-                specific=""),
+        replace(
+            _SM_90A, name="sm_90", ptx=78, features=_HOPPER, specific="sm_90a",
+            rates=replace(_SM_90A.rates, matrix=1270),  # what products by warps reach
+        ),
+        _SM_90A,
         _SM_100,
         replace(_SM_100, name="sm_103", capability=(10, 3), ptx=88, devices="B300", units=160),
         replace(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.nvptx.backend import CudaBackend
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.ptxas import assemble, find_ptxas
 from tessera_backend.nvptx.translate import translate
@@ -18,7 +19,8 @@ from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace
-from tessera_lang.target.arch import architecture_named
+from tessera_lang.target.arch import ROWS, architecture_named
+from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import F32
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
@@ -81,15 +83,28 @@ def test_what_cannot_be_done_by_parts_stays_whole() -> None:
     assert "cluster" not in schedule_of(decided(rows(65536), "sm_80")).attributes
 
 
-@pytest.mark.parametrize("n", [40000, 40001, 65536])
-def test_a_cluster_computes_the_row(n: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "arch"),
+    [(40000, "sm_90a"), (40001, "sm_90a"), (65536, "sm_90a"), (40001, "sm_90"), (40001, "sm_100")],
+)
+def test_a_cluster_computes_the_row(n: int, arch: str) -> None:
     made = rows(n)
-    program, plan = decided(made).lowered or pytest.fail("not lowered")
+    program, plan = decided(made, arch).lowered or pytest.fail("not lowered")
+    assert plan.cluster == (8,)
     x = np.random.default_rng(5).standard_normal((M, n)).astype(np.float32)
     y = np.full_like(x, np.nan)
     machine.launch(program, plan, x, y)
     want = x / np.abs(x).sum(1, keepdims=True) + x.max(1, keepdims=True)
     np.testing.assert_allclose(y, want, rtol=1e-5)
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+@pytest.mark.parametrize("arch", [a.name for a in ROWS.values() if a.has("cluster")])
+def test_a_cluster_is_code_for_every_architecture_that_has_them(arch: str) -> None:
+    program, plan = decided(rows(40000), arch).lowered or pytest.fail("not lowered")
+    made = CudaBackend().compile(program, plan, TargetOptions("cuda", arch), ("ptx",))
+    assert made.options.arch == arch and made.kind == "cubin" and not made.diagnostics
+    assert ".reqnctapercluster" in made.texts["ptx"] and made.resources.spill_bytes == 0
 
 
 def resources(made: Kernel, name: str = "sm_90a") -> tuple[Any, str]:
