@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist worksteal
 SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint format types check dist vsix fuzz bench clean
+.PHONY: help run test test-all lint format types check docs dist vsix fuzz bench clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ types: $(VENV)/.dev ## Check the types, strictly
 	$(BIN)/pyright
 
 check: test lint types ## Everything a change must pass
+
+docs: $(VENV)/.docs ## Build the documentation site into build/site; a broken link is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site -d build/doctrees docs build/site
+	@echo "open build/site/index.html"
 
 dist: $(VENV)/.dev ## Build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation
@@ -75,4 +79,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.installed
 	$(PIP) install --editable ".[lsp]" --group dev
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.installed
+	$(PIP) install --group docs
 	@touch $@

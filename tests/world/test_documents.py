@@ -11,7 +11,6 @@ from tests.world.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(kind: str, text: str) -> list[str]:
@@ -33,12 +32,6 @@ def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
     assert run_all(tesserac, PAGE) > 15
     assert (tmp_path / "scale.ptx").is_file()
     assert tesserac("run", "scale.tessera", "--target=cpu", "--set", "factor=2.0").out == "90.0\n"
-
-
-def test_commands_of_the_readme(tesserac: Command, tmp_path: Path) -> None:
-    program = blocks("tessera", README)[0]
-    (tmp_path / "scale.tessera").write_text(program, encoding="utf-8")
-    assert run_all(tesserac, README) >= 3
 
 
 def test_every_command_is_there() -> None:
