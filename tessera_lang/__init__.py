@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
     # What the installed runtime gives; this package knows its names only.
     compile: Any
+    NoSuchKernel: Any
+    TesseraWarning: Any
     from_device: Any
     load: Any
     load_built: Any
     synchronize: Any
     to_device: Any
 
-_RUNTIME_NAMES = frozenset(
-    {"compile", "from_device", "load", "load_built", "synchronize", "to_device"}
-)
+_RUNTIME_NAMES = frozenset({
+    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "load", "load_built",
+    "synchronize", "to_device",
+})  # fmt: skip
 
 __all__ = [
-    "TesseraError", "__version__", "compile", "from_device", "load", "load_built", "synchronize",
-    "to_device",
+    "NoSuchKernel", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
+    "load", "load_built", "synchronize", "to_device",
 ]  # fmt: skip
 
 

@@ -107,6 +107,7 @@ def _record(cls: Any, frozen: bool, slots: bool, eq: bool) -> Any:
             written["__hash__"] = _write_hash
     if frozen:
         added["__setattr__"] = _refuse_set
+        added["__reduce__"] = _reduce
         added["__delattr__"] = _refuse_delete
     given = cls.__dict__
     added = {name: value for name, value in added.items() if name not in given}
@@ -228,6 +229,12 @@ def _repr(self: Any) -> str:
     kind = cast("Any", type(self))
     values = ", ".join(f"{name}={getattr(self, name)!r}" for name in kind.__match_args__)
     return f"{kind.__qualname__}({values})"
+
+
+def _reduce(self: object) -> tuple[type, tuple[Any, ...]]:
+    """For copies and pickles, which would else set fields one by one."""
+    kind = cast("Any", type(self))
+    return kind, tuple(getattr(self, name) for name in kind.__record__)
 
 
 def _refuse_set(self: object, name: str, value: object) -> NoReturn:

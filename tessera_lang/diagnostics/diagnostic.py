@@ -6,7 +6,7 @@ Every code stands in ``codes.py``.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
@@ -75,9 +75,32 @@ class Sink:
 class TesseraError(Exception):
     """What Python hosts catch: carries the diagnostics that explain it.
 
-    ``str(error)`` is the rendered text where source is at hand, else the messages.
+    ``str(error)`` is the rendered text where source is at hand, else the messages. Can be
+    pickled: it may cross from one process to another.
     """
+
+    __module__ = "tessera_lang"  # where hosts find it
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...], rendered: str = "") -> None:
         self.diagnostics = diagnostics
-        super().__init__(rendered or "; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        super().__init__(rendered or self._messages())
+
+    def _messages(self) -> str:
+        return "; ".join(f"{d.code}: {d.message}" for d in self.diagnostics)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the text is the messages alone, without notes, helps and lines."""
+        return self.args == (self._messages(),)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.diagnostics, str(self)), self.__dict__
+
+
+def _rebuilt(
+    kind: type[TesseraError], diagnostics: tuple[Diagnostic, ...], rendered: str
+) -> TesseraError:
+    """What ``pickle`` calls: a derived class may be made of other things."""
+    error = kind.__new__(kind)
+    TesseraError.__init__(error, diagnostics, rendered)
+    return error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tessera_backend.runtime import cache as _cache
+from tessera_backend.runtime.caller_errors import ends_at_the_caller
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.report import TesseraWarning, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from tessera_lang.target.world import KernelCompiler, World
 
 __all__ = [
-    "Module", "TesseraError", "TesseraWarning", "compile", "from_device", "load", "load_built",
-    "synchronize", "to_device",
+    "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device", "load",
+    "load_built", "synchronize", "to_device",
 ]  # fmt: skip
 
 Target = Literal["auto", "cpu", "cuda"]
@@ -34,6 +35,8 @@ Target = Literal["auto", "cpu", "cuda"]
 
 class NoSuchKernel(TesseraError, AttributeError):
     """A name that a module does not have; Python's ``hasattr`` understands it."""
+
+    __module__ = "tessera_lang"
 
 
 class Module:
@@ -49,6 +52,7 @@ class Module:
         self.__target = target
         self.__members: dict[str, Launcher | Function] = {}
 
+    @ends_at_the_caller
     def __getattr__(self, name: str) -> Launcher | Function:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -85,6 +89,7 @@ class Module:
         return self.__path
 
 
+@ends_at_the_caller
 def load(
     path: str | os.PathLike[str], target: Target = "auto",
     paths: Sequence[str | os.PathLike[str]] = (), arch_as: str = "",
@@ -93,7 +98,7 @@ def load(
 
     ``paths`` are folders for its imports. ``arch_as`` (``sm_90a``): code of tile kernels for
     that architecture is run on the CPU, operation by operation, and checked. The file is read
-    now; what is compiled, when a kernel is first called. Raises TesseraError.
+    and checked now, and a kernel is compiled when it is first called. Raises TesseraError.
     """
     _check_target(target)
     name = _find(os.fspath(path))
@@ -111,25 +116,24 @@ def _target_as(target: Target, arch_as: str) -> Target:
     return "cpu"
 
 
+@ends_at_the_caller
 def compile(
     source: str | os.PathLike[str], target: Target = "auto", arch: str = "",
     paths: Sequence[str | os.PathLike[str]] = (),
 ) -> Module:  # fmt: skip
     """The module of a source text (or of a path) for a build script.
 
-    A ``str`` with a line break is the text itself; anything else is a path. All kernels
-    whose annotations fix their signature are checked now. Raises TesseraError.
+    A ``str`` with a line break is the text itself; anything else is a path. It is checked now,
+    as by ``load``. Raises TesseraError.
     """
     _check_target(target)
     text = source if isinstance(source, str) and "\n" in source else None
     name = "<source>" if text is not None else _find(os.fspath(source))
     provider = _provider(name, target, paths, text, arch)
-    faults = [d for d in provider.session().check(name) if d.severity == "error"]
-    if faults:
-        raise provider.session().error(faults)
     return Module(name, provider, target)
 
 
+@ends_at_the_caller
 def load_built(directory: str | os.PathLike[str], target: Target = "auto") -> Module:
     """The kernels that ``tesserac build`` wrote to a folder. Raises TesseraError."""
     from tessera_backend.runtime.built import BuiltProvider
@@ -184,6 +188,7 @@ def _provider(
         missing = isinstance(fault, FileNotFoundError)
         message = f"there is no file {path}" if missing else f"{path} cannot be read: {reason}"
         raise error(diagnostic("T0810", message)) from fault
+    provider.check()
     return provider
 
 
@@ -201,6 +206,7 @@ def _require(target: str) -> None:
 # --- arrays and waiting --------------------------------------------------------------------
 
 
+@ends_at_the_caller
 def to_device(value: object, device: int = 0) -> DeviceArray:
     """A copy of an array in the memory of a CUDA device. Raises TesseraError."""
     from tessera_backend.runtime.device_array import to_device as copy
@@ -208,11 +214,13 @@ def to_device(value: object, device: int = 0) -> DeviceArray:
     return copy(value, device)
 
 
+@ends_at_the_caller
 def from_device(array: DeviceArray) -> Any:
     """A NumPy copy of a device array, after the kernels before it. Raises TesseraError."""
     return array.numpy()
 
 
+@ends_at_the_caller
 def synchronize(device: int | None = None) -> None:
     """Wait for the kernels of a device (None: of all in use); raise what they reported."""
     from tessera_backend.runtime import faults

@@ -107,6 +107,22 @@ class SessionProvider:
         self._all_interfaces()
         return self._functions
 
+    def check(self) -> None:
+        """Raises TesseraError with everything that ``tesserac check`` finds wrong. That nothing is
+        wrong is kept in the cache; the standard library's own tests look at that."""
+        if _is_standard(self.path):
+            return
+        key = key_of(("checked", compiler_identity(), *self.closure().parts()))
+        if self._cache.get(key) is not None:
+            return
+        with self._lock:
+            session = self.session()
+            faults = [d for d in session.check(self.path) if d.severity == "error"]
+        if faults:
+            raise session.error(faults)
+        if self._is_current():
+            self._cache.put(key, {"kind": "checked"}, b"")
+
     # --- what the launcher asks -----------------------------------------------------------
 
     def names(self) -> tuple[str, ...]:

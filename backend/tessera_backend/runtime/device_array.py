@@ -21,6 +21,7 @@ from tessera_backend.device.memory import (
 )
 from tessera_backend.device.stream import synchronize_stream
 from tessera_backend.runtime.arrays import ArrayView, describe, refuse
+from tessera_backend.runtime.caller_errors import ends_at_the_caller
 from tessera_backend.runtime.dlpack import CUDA, make_capsule, row_major
 from tessera_backend.runtime.dtypes import TO_NUMPY, typestr
 from tessera_backend.runtime.faults import report_all
@@ -63,6 +64,7 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self._view.dtype}, cuda:{self.device})"
 
+    @ends_at_the_caller
     def numpy(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A copy on the host, after the kernels before it. Raises what they reported."""
         target = np.empty(self.shape, self.dtype)
@@ -70,12 +72,14 @@ class DeviceArray:
         report_all()
         return target
 
+    @ends_at_the_caller
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError("an array on a device cannot be a NumPy array without a copy")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
+    @ends_at_the_caller
     def copy_from(self, value: object) -> None:
         """Overwrite the elements with those of an array of this shape and dtype."""
         view = _described(value)
@@ -94,6 +98,7 @@ class DeviceArray:
             "data": (self._view.pointer, False), "version": 3, "stream": 1,
         }  # fmt: skip
 
+    @ends_at_the_caller
     def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
         # Our own copies and launches without a named stream are on the default stream.
         if stream not in (None, -1, 0, 1):

@@ -21,9 +21,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tessera_backend.runtime.arrays import HOST, ArrayView, is_numpy, is_torch, torch_stream
+from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.launch import Prepared
 from tessera_backend.runtime.numpy_data import address_function
 from tessera_backend.runtime.results import maker_beside
+from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass
 
 ARRAYS = "tn"
@@ -204,24 +206,28 @@ def _source(pattern: Pattern) -> str:
     lines = [
         "def make(memo, recent, general, MISSING):",
         f" def call(self, {parameters}*rest, **named):",
-        "  if rest or named:",
-        f"   return general({given}, *rest, **named)",
         "  try:",
-        *(f"   {_pointer(i, k)}" for i, k in enumerate(kinds) if k in ARRAYS),
-        *(f"   {line}" for line in _lookup(pattern)),
-        "  except Exception:",
-        "   pass",  # what general() raises must not carry this one along
-        "  else:",
-        f"   _, {', '.join(_fields(pattern))} = entry",
-        f"   if not ({crossed + ' or ' if crossed else ''}flags != quiet):",
-        *(f"    a{i} = make{i}()" for i in _results(pattern)),
-        "    frame = pool.pop() if pool else new()",
-        "    block, fire = frame",
-        *(f"    {line}" for line in _filling(pattern)),
-        "    fire(stream_of(device))",
-        "    pool.append(frame)",
-        f"    {_handed_back(pattern)}",
-        f"  return general({given})",
+        "   if rest or named:",
+        f"    return general({given}, *rest, **named)",
+        "   try:",
+        *(f"    {_pointer(i, k)}" for i, k in enumerate(kinds) if k in ARRAYS),
+        *(f"    {line}" for line in _lookup(pattern)),
+        "   except Exception:",
+        "    pass",  # what general() raises must not carry this one along
+        "   else:",
+        f"    _, {', '.join(_fields(pattern))} = entry",
+        f"    if not ({crossed + ' or ' if crossed else ''}flags != quiet):",
+        *(f"     a{i} = make{i}()" for i in _results(pattern)),
+        "     frame = pool.pop() if pool else new()",
+        "     block, fire = frame",
+        *(f"     {line}" for line in _filling(pattern)),
+        "     fire(stream_of(device))",
+        "     pool.append(frame)",
+        f"     {_handed_back(pattern)}",
+        f"   return general({given})",
+        "  except TesseraError as failure:",
+        "   show_to_caller(failure)",
+        "   raise",
         " return call",
     ]
     return "\n".join(lines) + "\n"
@@ -229,7 +235,11 @@ def _source(pattern: Pattern) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _maker(pattern: Pattern) -> Callable[..., Callable[..., Any]]:
-    names: dict[str, Any] = {"data_of": address_function()}
+    names: dict[str, Any] = {
+        "data_of": address_function(),
+        "TesseraError": TesseraError,
+        "show_to_caller": show_to_caller,
+    }
     exec(compile(_source(pattern), "<tessera launch>", "exec"), names)
     maker: Callable[..., Callable[..., Any]] = names["make"]
     return maker

@@ -17,6 +17,7 @@ from tessera_backend.device.memory import zero_function
 from tessera_backend.device.workspace import workspace
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
+from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.fast import direct_stream
 from tessera_backend.runtime.kernel import Launcher
@@ -32,6 +33,7 @@ from tessera_backend.runtime.tape import (
     make_torch,
     to_array,
 )
+from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.target.counting import arange_count
 from tessera_lang.target.world import Filling, Index, KernelReference, WorldFault
@@ -244,12 +246,19 @@ class Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function. On a device this returns before the work is done."""
-        quick = None if named else self._quick.find(arguments)
-        if quick is not None:
-            (tape, ordinal, stream_of), tensors, pointers = quick
-            tape.report_faults()
-            if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
-                return tensors[tape.whole] if tape.whole else _handed_back(tape.result, tensors)
+        try:
+            quick = None if named else self._quick.find(arguments)
+            if quick is not None:
+                (tape, ordinal, stream_of), tensors, pointers = quick
+                tape.report_faults()
+                if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
+                    return tensors[tape.whole] if tape.whole else _handed_back(tape.result, tensors)
+            return self._general(arguments, named)
+        except TesseraError as failure:
+            show_to_caller(failure)
+            raise
+
+    def _general(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         values = [*arguments, *named.values()]
         views = [describe(v, "argument") for v in values]
         devices = sorted({v.device for v in views if v is not None and v.device != HOST})

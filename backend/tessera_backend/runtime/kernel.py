@@ -16,6 +16,7 @@ from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import fast
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_caller
 from tessera_backend.runtime.code import Code, Fire
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
@@ -23,6 +24,7 @@ from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.sharing import check_sharing
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
+from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import SMALL_LANES
@@ -177,10 +179,12 @@ class Launcher:
         grid = "" if self._groups is None else f"[{', '.join(map(str, self._groups))}]"
         return f"<kernel {self._family.name}{grid}>"
 
+    @ends_at_the_caller
     def __call__(self, *arguments: Any, stream: object = None, **named: Any) -> Any:
         """Launch, and what the kernel returns. On a device this is before it has run."""
         return self._general(*arguments, stream=stream, **named)
 
+    @ends_at_the_caller
     def __getitem__(self, groups: int | tuple[int, ...]) -> Launcher:
         """The kernel with its number of groups, per axis, last fastest."""
         axes = groups if isinstance(groups, tuple) else (groups,)
@@ -197,6 +201,7 @@ class Launcher:
             ))  # fmt: skip
         return self._view(tuple(int(n) for n in axes), self._stream)
 
+    @ends_at_the_caller
     def on(self, stream: object) -> Launcher:
         """The kernel on a stream: a handle, or a stream object of torch or cupy."""
         return self._view(self._groups, stream_handle(stream))
@@ -278,6 +283,7 @@ class Launcher:
             self._fast_memo.clear()
         self._fast_memo[fast.key_of(pattern.kinds, raw)] = entry
 
+    @ends_at_the_caller
     def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:
         """A launch with everything decided: call the result to run it again and again, into
         the same results.
@@ -336,10 +342,14 @@ def _bound_call(
         prepared.code.report()
 
     def call() -> Any:
-        if moved() or flags != quiet:
-            refuse_or_report()
-        fire = pool.pop() if pool else fill()
-        fire(stream_of(device))
+        try:
+            if moved() or flags != quiet:
+                refuse_or_report()
+            fire = pool.pop() if pool else fill()
+            fire(stream_of(device))
+        except TesseraError as failure:
+            show_to_caller(failure)
+            raise
         pool.append(fire)
         return results
 

@@ -19,6 +19,8 @@ Place = tuple[str, int, int]  # file, line, column; 1-based, line 0 = unknown
 class TesseraWarning(UserWarning):
     """Advice of the runtime, shown once a process."""
 
+    __module__ = "tessera_lang"
+
 
 _sources: dict[str, SourceFile | None] = {}
 _told: set[str] = set()
