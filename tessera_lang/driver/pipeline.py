@@ -178,7 +178,7 @@ def _attempt(
         return _Attempt(decided, remarks, relief)
     if _refused(remarks):
         return _Attempt(decided, remarks, relief, made)
-    over, refusal = crowding(made[0].operations[0], decided.operations[0])
+    over, refusal = crowding(made[0].operations[0], decided.operations[0], machine)
     if refusal is not None and _asked_for(decided):
         remarks.append(refusal)
         return _Attempt(decided, remarks, relief, made)

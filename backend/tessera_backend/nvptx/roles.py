@@ -18,7 +18,6 @@ GROUP_WARPS = 4
 
 _BEGUN = "tile.cluster_begun"  # not of the IR: on its way to the emitter
 _FIRST_NAMED = 8  # hardware barriers: 0 the group's, 1 to 7 the roles', 8 to 15 named ones
-_REGISTERS = 65536
 
 
 def dialect_of(e: LaneEmitter) -> NvptxDialect:
@@ -63,9 +62,9 @@ def _ints(op: Operation, name: str) -> tuple[int, ...]:
     return tuple(v for v in values if isinstance(v, int))
 
 
-def _launched_registers(group: int) -> int:
+def _launched_registers(group: int, registers: int) -> int:
     """Registers of a lane at the launch: what ptxas may give each, in steps of eight."""
-    return min(255, _REGISTERS // group) // 8 * 8
+    return min(255, registers // group) // 8 * 8
 
 
 def _roles(e: LaneEmitter, op: Operation) -> None:
@@ -81,7 +80,7 @@ def _roles(e: LaneEmitter, op: Operation) -> None:
             f.branch_if(below, then, other)
             f.place(then)
         dialect.role = Role(first, warps * WARP, 1 + number)
-        base = _launched_registers(whole.lanes)
+        base = _launched_registers(whole.lanes, dialect.arch.limits.registers)
         if registers[number] and registers[number] != base:
             way = "inc" if registers[number] > base else "dec"
             immediates(e, f"setmaxnreg.{way}.sync.aligned.u32", ("i32", registers[number]))

@@ -339,10 +339,10 @@ class _Lowering:
             made = work_by_parts(whole, written, ahead)
             if made is whole:
                 break
-            over = crowding(made, self.threaded.kernel)[0]
+            over = crowding(made, self.threaded.kernel, self.engine.machine)[0]
             if over == 0:
                 return made
-            least = least or crowding(whole, self.threaded.kernel)[0]
+            least = least or crowding(whole, self.threaded.kernel, self.engine.machine)[0]
             if over < least:
                 best, least = made, over
         return best

@@ -14,8 +14,8 @@ from tessera_lang.opt.schedule.context import Context, said_by_user
 from tessera_lang.opt.schedule.facts import Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.rings import SharedUse, shared_use
 from tessera_lang.opt.schedule.roles import MOST_REGISTERS, OTHER_REGISTERS, accumulators
+from tessera_lang.target.machine import Machine
 
-_FILE = 65536  # registers of a multiprocessor
 _MARGIN = 8  # of the estimate: registers that the assembler needs to work with beside tiles
 
 
@@ -93,13 +93,13 @@ def _smaller(kernel: Operation) -> str:
     return f"make `schedule.tile(({shape}))` smaller" if tile else "use smaller tiles"
 
 
-def crowding(tile: Operation, kernel: Operation) -> tuple[int, Diagnostic | None]:
+def crowding(tile: Operation, kernel: Operation, machine: Machine) -> tuple[int, Diagnostic | None]:
     """Registers of a lane that a kernel of Tile IR probably needs and does not have (0 where all
     is well), and the refusal where its tiles alone are more than a lane can hold. ``kernel`` is
     the schedule it was lowered from."""
     most, worst, refusal = 0, 0, None
     for found in pressure(tile):
-        limit = _limit(tile, kernel, found)
+        limit = _limit(tile, kernel, found, machine)
         margin = _MARGIN if found.tiles else 0
         most = max(most, found.total + margin - limit)
         if found.tiles - limit > worst:
@@ -107,7 +107,7 @@ def crowding(tile: Operation, kernel: Operation) -> tuple[int, Diagnostic | None
     return most, refusal
 
 
-def _limit(tile: Operation, kernel: Operation, found: Pressure) -> int:
+def _limit(tile: Operation, kernel: Operation, found: Pressure, machine: Machine) -> int:
     """Registers of a lane in a role, or in the whole group."""
     counts = numbers(kernel, "registers")
     if 0 <= found.role < len(counts) and counts[found.role]:
@@ -115,7 +115,7 @@ def _limit(tile: Operation, kernel: Operation, found: Pressure) -> int:
     lanes = 1
     for n in numbers(tile, "group"):
         lanes *= n
-    return min(MOST_REGISTERS, _FILE // lanes // 8 * 8)
+    return min(MOST_REGISTERS, machine.registers // lanes // 8 * 8)
 
 
 def _too_many(found: Pressure, limit: int, kernel: Operation) -> Diagnostic:

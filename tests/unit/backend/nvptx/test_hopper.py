@@ -143,10 +143,13 @@ def test_what_the_matrix_unit_cannot_read_is_refused(case: Case, why: str) -> No
         emit_kernel(program.operations[0], plan, architecture_named("sm_90a"))
 
 
-def test_an_architecture_without_the_operations_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "lacks"), [("sm_80", "barriers"), ("sm_90", "products"), ("sm_100", "products")]
+)
+def test_an_architecture_without_the_operations_is_refused(name: str, lacks: str) -> None:
     program, plan = product(Case())
-    with pytest.raises(NotLowered, match="one of sm_90a"):
-        emit_kernel(program.operations[0], plan, architecture_named("sm_90"))
+    with pytest.raises(NotLowered, match=f"{name}, which lacks .*{lacks}"):
+        emit_kernel(program.operations[0], plan, architecture_named(name))
 
 
 def test_chained_products_overlap() -> None:
