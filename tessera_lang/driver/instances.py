@@ -73,12 +73,14 @@ class Scheduled:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, a
-    tile kernel to ``schedule``."""
+    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, and
+    for launches whose grid has more axes than it asks for to ``wider``, a tile kernel to
+    ``schedule``."""
 
     typed: TypedFunction | None
     diagnostics: tuple[Diagnostic, ...]
     tile: LoweredTile | None = None
+    wider: dict[int, LoweredTile] = field(default_factory=dict[int, LoweredTile])
     schedule: Scheduled | None = None
 
 
@@ -134,9 +136,9 @@ class Instances(Scopes):
         other = self.instance(path, function.name, short)[2]
         return found if has_errors(other) else other
 
-    def instance(self, path: str, name: str, signature: Signature) -> Checked:
+    def instance(self, path: str, name: str, signature: Signature, grid_rank: int = 0) -> Checked:
         """A kernel checked for a signature and, without errors, lowered: its types, its plan
-        and all diagnostics."""
+        and all diagnostics. ``grid_rank``: axes of the grid that a call gives, 0 for none."""
         instance = self._instance(path, name, signature)
         typed = instance.typed
         if typed is None or has_errors(instance.diagnostics):
@@ -146,7 +148,7 @@ class Instances(Scopes):
             return typed, scheduled.plan, (*instance.diagnostics, *scheduled.diagnostics)
         if typed.kernel is None:
             return typed, None, instance.diagnostics
-        tile = self._tile(path, instance)
+        tile = self._tile(path, instance, grid_rank=grid_rank)
         return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
 
     def seen(self, path: str) -> list[tuple[ast.FunctionDef, Signature]]:
@@ -196,19 +198,32 @@ class Instances(Scopes):
             message += ": that is a function without `@kernel` or `@op.kernel`"
         return self.error((Diagnostic("T0819", message, helps=helps),))
 
-    def _tile(self, path: str, instance: Instance, fresh: bool = False) -> LoweredTile:
-        """Tile IR of an instance without errors. ``fresh``: with the lines as they are now."""
+    def _tile(
+        self, path: str, instance: Instance, fresh: bool = False, grid_rank: int = 0
+    ) -> LoweredTile:
+        """Tile IR of an instance without errors. ``fresh``: with the lines as they are now.
+        ``grid_rank``: axes of the grid that the call gives, 0 for those that the kernel asks for.
+        """
+        own = instance.tile = self._lowered(path, instance, instance.tile, fresh, 0)
+        if own.plan.grid is not None or grid_rank <= own.plan.grid_rank:
+            return own
+        known = instance.wider.get(grid_rank)
+        made = instance.wider[grid_rank] = self._lowered(path, instance, known, fresh, grid_rank)
+        return made
+
+    def _lowered(
+        self, path: str, instance: Instance, known: LoweredTile | None, fresh: bool, grid_rank: int
+    ) -> LoweredTile:
         typed = instance.typed
         assert typed is not None
-        known = instance.tile
         if known is not None and not fresh:
             return known
         files = {p: self.source(p) for p in self.closure(path)}
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
-                known = LoweredTile(*lower_kernel(typed, files), tuple(files.values()))
-            instance.tile = known
+                made = lower_kernel(typed, files, grid_rank)
+            known = LoweredTile(*made, tuple(files.values()))
         return known
 
     def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:

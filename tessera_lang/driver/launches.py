@@ -33,8 +33,9 @@ from tessera_lang.types.type import Tensor
 
 GRID_GROUPS = "grid_groups"
 Checked = tuple[TypedFunction | None, LaunchPlan | None, tuple[Diagnostic, ...]]
-Check = Callable[[str, str, Signature], Checked]
-"""The check of one instance: path, name and signature of a kernel."""
+Check = Callable[[str, str, Signature, int], Checked]
+"""The check of one instance: path, name and signature of a kernel, and the axes of the grid that a
+call gives, 0 for none."""
 Complete = Callable[[str, ast.FunctionDef, Signature], Signature | None]
 """A signature with the facts its kernel is compiled for; None where one is not known."""
 
@@ -69,7 +70,8 @@ class Launches:
             raise TesseraError(error.diagnostics) from None
         if signature is None:
             return nothing_known
-        typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature)
+        rank = len(groups) if groups is not None else 0
+        typed, plan, diagnostics = self._check(kernel.path, kernel.name, signature, rank)
         if any(d.severity == "error" for d in diagnostics):
             raise TesseraError(diagnostics)
         self.warnings.extend(diagnostics)
@@ -212,7 +214,7 @@ def _shape_faults(
                 )
                 found.append(Diagnostic("T0834", message, labels=(Label(p.span, "declared here"),)))
     found.extend(_overlaps(function, tensors))
-    found.extend(_grid_faults(function, typed, groups))
+    found.extend(_grid_faults(function, typed, plan, groups))
     found.extend(_conditions(function, plan, sizes))
     return found
 
@@ -251,10 +253,21 @@ def _overlaps(
 
 
 def _grid_faults(
-    function: ast.FunctionDef, typed: TypedFunction, groups: tuple[object, ...] | None
-) -> list[Diagnostic]:
-    if typed.kernel is None or typed.kernel.grid is not None or groups is not None:
+    function: ast.FunctionDef, typed: TypedFunction, plan: LaunchPlan | None,
+    groups: tuple[object, ...] | None,
+) -> list[Diagnostic]:  # fmt: skip
+    if typed.kernel is None or typed.kernel.grid is not None:
         return []
+    if groups is not None:
+        if plan is None or len(groups) >= plan.grid_rank:
+            return []
+        given = "1 axis" if len(groups) == 1 else f"{len(groups)} axes"
+        axes = ", ".join(("1",) * (plan.grid_rank - len(groups)) + ("groups",))
+        return [Diagnostic(
+            "T0839", f"`{function.name}` asks for axis {plan.grid_rank - 1} of its grid, and the "
+            f"call gives a grid of {given}",
+            helps=(f"say how many groups along each: `{function.name}[{axes}](...)`",),
+        )]  # fmt: skip
     helps = (
         f"say it in the call, `{function.name}[groups](...)`, or give the kernel a `grid[...]`",
     )

@@ -257,11 +257,13 @@ class Session(Instances):
             raise self.error(error.diagnostics) from None
 
     def tile(
-        self, path: str, kernel: str, signature: Signature, machine: Machine | None = None
-    ) -> tuple[Program, LaunchPlan]:
+        self, path: str, kernel: str, signature: Signature, machine: Machine | None = None,
+        grid_rank: int = 0,
+    ) -> tuple[Program, LaunchPlan]:  # fmt: skip
         """Optimized Tile IR of a kernel and its plan. Raises TesseraError, InternalFault.
 
-        That of a lane kernel is one for all machines; of a tile kernel, without one, the CPU's.
+        That of a lane kernel is one for all machines, for a grid of ``grid_rank`` axes where the
+        call gives one; of a tile kernel, without a machine, the CPU's.
         """
         instance = self._sound(path, kernel, signature)
         if instance.typed is not None and instance.typed.tile is not None:
@@ -270,7 +272,7 @@ class Session(Instances):
             if made.lowered is None:
                 raise self.error(made.remarks)
             return made.lowered
-        tile = self._tile(self.files.spelling(path), instance, fresh=True)
+        tile = self._tile(self.files.spelling(path), instance, True, grid_rank)
         if has_errors(tile.diagnostics):
             raise self.error((*instance.diagnostics, *tile.diagnostics))
         if tile.optimized is None:
@@ -324,9 +326,10 @@ class Session(Instances):
 
     def compile_kernel(
         self, path: str, name: str, signature: Signature, options: TargetOptions,
-        stages: tuple[str, ...] = (),
+        stages: tuple[str, ...] = (), grid_rank: int = 0,
     ) -> Artifact:  # fmt: skip
-        """Code of a kernel for a target. Raises TesseraError, InternalFault."""
+        """Code of a kernel for a target. ``grid_rank``: axes of the grid that a call of a lane
+        kernel gives, 0 for as many as the kernel asks for. Raises TesseraError, InternalFault."""
         machine: Machine | None = None
         if kernel_level(self._function(path, self.scope(path), name).declaration) == "tile":
             if options.arch_as:
@@ -351,7 +354,7 @@ class Session(Instances):
 
         try:
             if machine is None:
-                return compiled(*self.tile(path, name, signature))
+                return compiled(*self.tile(path, name, signature, grid_rank=grid_rank))
             return one_call(self._compiled_launches(path, name, signature, machine, compiled))
         except InternalFault as error:
             self.faults.append(error)

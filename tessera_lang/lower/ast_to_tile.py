@@ -32,12 +32,16 @@ from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.shape import Dim
 
 
 def lower_kernel(
-    typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None
+    typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None, grid_rank: int = 0
 ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
     """The program and plan of a kernel that sema found no error in.
+
+    ``grid_rank``: axes of the grid of a launch, where the call says how many groups there are; 0
+    for as many as the kernel asks for.
 
     ``sources`` (files by path) give fault sites their line and text. The diagnostics hold
     those of the checks on the IR too (barriers, bounds, budget); with an error among them
@@ -66,12 +70,13 @@ def lower_kernel(
     operations = (*top.operations, *lowering.allocations, *body.operations)
     region = without_unused(entry, operations)
     name = typed.declaration.name
+    rank = _grid_rank(lowering, info.grid, region, grid_rank)
     kernel = Builder(typed.declaration.name_span)
     kernel.kernel(
         name,
         region,
         group=info.group,
-        grid_rank=len(info.grid) if info.grid else _axes_used(region),
+        grid_rank=rank,
         parameters=[slot_name(typed, slot) for slot in entry.slots],
         shared_budget=-1 if info.shared_budget is None else info.shared_budget,
         sizes=[i for i, slot in enumerate(entry.slots) if slot.kind in ("size", "symbol")],
@@ -89,6 +94,7 @@ def lower_kernel(
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
         conditions=(*kept, *lowering.conditions),
+        grid_rank=rank,
     )
     found = tuple(lowering.sink.items)
     if not lowering.sink.has_errors:
@@ -121,13 +127,28 @@ def finish_plan(program: Program, plan: LaunchPlan) -> LaunchPlan:
     return replace(plan, shared_bytes=shared_bytes(program.operations[0]))
 
 
-def _axes_used(region: Region) -> int:
-    """The rank of a grid that the call gives: the axes the kernel asks for, at least one."""
-    axes = [
-        axis
+_GROUP_AXES = {"tile.group_index": "group_id", "tile.group_count": "group_count"}
+
+
+def _grid_rank(
+    lowering: Lowering, grid: tuple[Dim, ...] | None, region: Region, launched: int
+) -> int:
+    """The axes of the grid. A clause has all that the kernel asks for, which is reported; of a
+    grid that the call gives they are those of the launch, and at least those asked for."""
+    used = [
+        (axis, inner)
         for operation in region.operations
         for inner in operation.walk()
-        if inner.name in ("tile.group_index", "tile.group_count")
-        and isinstance(axis := inner.attributes["axis"], int)
+        if inner.name in _GROUP_AXES and isinstance(axis := inner.attributes["axis"], int)
     ]
-    return max((0, *axes)) + 1
+    if not grid:
+        return max(launched, 1, *(axis + 1 for axis, _ in used))
+    for axis, inner in used:
+        if axis >= len(grid):
+            last = f" to {len(grid) - 1}" if len(grid) > 1 else ""
+            lowering.sink.add(Diagnostic(
+                "T0311", f"`{_GROUP_AXES[inner.name]}` has no axis {axis}: the kernel's grid has "
+                f"{'1 axis' if len(grid) == 1 else f'{len(grid)} axes'}", inner.span,
+                f"the axes are 0{last}",
+            ))  # fmt: skip
+    return len(grid)

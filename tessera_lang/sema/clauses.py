@@ -18,6 +18,7 @@ from tessera_lang.syntax import ast
 MOST_LANES = 1024
 MOST_AXES = 3
 CLAUSES = ("tile", "shared", "grid", "registers")
+GRID_GROUPS = "grid_groups"
 FEWEST_REGISTERS, MOST_REGISTERS = 24, 255
 """What instructions of a GPU can name, and what a call of a function needs at least."""
 
@@ -50,6 +51,18 @@ def tile_decorator(function: ast.FunctionDef) -> ast.Decorator | None:
             case _:
                 pass
     return None
+
+
+def says_grid(function: ast.FunctionDef) -> bool:
+    """Whether a kernel says how many groups a launch has: by a clause, by a size that is called
+    ``grid_groups``, or since the loops of a tile kernel make them."""
+    lanes = kernel_decorator(function)
+    shapes = (p.annotation.shape or () for p in function.parameters if p.annotation is not None)
+    return (
+        lanes is None
+        or any(c.name == "grid" for c in lanes.clauses)
+        or any(isinstance(e, ast.Name) and e.id == GRID_GROUPS for shape in shapes for e in shape)
+    )
 
 
 def read_clauses(

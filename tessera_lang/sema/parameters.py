@@ -8,6 +8,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.assigned import written_names
+from tessera_lang.sema.clauses import GRID_GROUPS
 from tessera_lang.sema.context import Binding, Known, Variable
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
@@ -33,8 +34,6 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, TupleType, Type, Weak
-
-GRID_GROUPS = "grid_groups"
 
 
 @dataclass(slots=True, eq=False)

@@ -108,6 +108,11 @@ def bucket(n: int, longest: int = HOST_ROW) -> int | None:
     return max(1, -(-n // _BUCKET)) * _BUCKET
 
 
+def bucket_below(capacity: int) -> int:
+    """What sizes of a bucket are above; 0 for the first, which holds empty axes too."""
+    return max(0, capacity - _BUCKET) if capacity % _BUCKET == 0 else 0
+
+
 def size_in_bucket(capacity: int, divides: int) -> int | None:
     """The size that a bucket and a divisor leave; None where they leave several."""
     return capacity if capacity % _BUCKET == 0 and divides % _BUCKET == 0 else None

@@ -220,7 +220,9 @@ class LaunchPlan:
 
     ``group`` lanes per axis (1 to 3 axes, last fastest); ``grid`` groups per axis as sizes,
     or None where the call must say ``k[groups](...)``; ``grid_groups`` bound by a shape shows
-    as ``grid == (Sym("grid_groups"),)``. ``shared_bytes`` is what the code allocates.
+    as ``grid == (Sym("grid_groups"),)``. ``grid_rank``: axes of the grid that the code was compiled
+    for where the call says it: a launch of fewer or more axes needs other code.
+    ``shared_bytes`` is what the code allocates.
     ``sites`` are numbered from 0; the fault record holds the number. ``results`` are the arrays
     the kernel returns (a tuple where there are several). ``cluster``: groups per cluster along
     each axis. ``workspace``: bytes of device memory, zero before the first launch and left zero
@@ -248,6 +250,12 @@ class LaunchPlan:
     copies: tuple[CopyPlan, ...] = ()
     prints: tuple[PrintText, ...] = ()
     launches_before: int = 0
+    grid_rank: int = 1
+
+    @property
+    def grid_axes(self) -> int:
+        """Axes of the grid of every launch."""
+        return self.grid_rank if self.grid is None else len(self.grid)
 
     @property
     def entry(self) -> str:
@@ -308,7 +316,7 @@ class LaunchPlan:
             "persistent": self.persistent,
             "copies": [[c.parameter, list(c.axes)] for c in self.copies],
             "prints": [[list(p.pieces), list(p.dtypes), list(p.formats)] for p in self.prints],
-            "launches_before": self.launches_before,
+            "launches_before": self.launches_before, "grid_rank": self.grid_rank,
         }  # fmt: skip
 
     @staticmethod
@@ -333,6 +341,7 @@ class LaunchPlan:
             copies=tuple(_copy(c) for c in d["copies"]),
             prints=tuple(PrintText(*map(tuple, cast("list[list[str]]", p))) for p in d["prints"]),
             launches_before=cast("int", d["launches_before"]),
+            grid_rank=cast("int", d["grid_rank"]),
         )
 
 

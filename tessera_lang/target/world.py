@@ -156,7 +156,7 @@ class KernelCompiler(Protocol):
 
     def compile_kernel(
         self, path: str, name: str, signature: tuple[Any, ...], options: TargetOptions,
-        stages: tuple[str, ...] = (),
+        stages: tuple[str, ...] = (), grid_rank: int = 0,
     ) -> Artifact: ...  # fmt: skip
 
     def closure(self, path: str) -> dict[str, str]: ...

@@ -61,6 +61,7 @@ NO_WRONG_PROGRAM = {"T0001", "T0002", "T0003", "T0004", "T0005"}
 ELSEWHERE = {
     **dict.fromkeys(("T0844", "T0870", "T0871", "T0872", "T0873", "T0874", "T0875", "T0876",
                      "T0877"), "a driver or a device, or two of them"),
+    "T0855": "an array larger than the memory of most GPUs",
     **dict.fromkeys(("T0878", "T0879", "T0881"), "tools of NVIDIA"),
     **dict.fromkeys(("T0882", "T0890", "T0893"), "another machine, or IR written by hand"),
     **dict.fromkeys(("T0901", "T0902", "T0903", "T0904"), "a fault of ours"),

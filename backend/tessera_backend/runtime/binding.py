@@ -15,8 +15,9 @@ from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.bound import Bound, BoundCopy, BoundMemory, BoundSlots, MappedArray
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.launch_grid import GRID, check_grid, grid_of
+from tessera_backend.runtime.premise_checks import check_premises
 from tessera_backend.runtime.report import diagnostic, error
-from tessera_backend.runtime.sharing import mut_pairs, sharing_faults
+from tessera_backend.runtime.sharing import sharing_faults
 from tessera_backend.runtime.size_checks import (
     Argument,
     Sizes,
@@ -27,6 +28,7 @@ from tessera_backend.runtime.size_checks import (
 )
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan
+from tessera_lang.target.premises import written_pairs
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import evaluate_dim
 
@@ -35,12 +37,12 @@ _MASK = (1 << 64) - 1
 
 def bind(
     plan: LaunchPlan, arguments: Sequence[Argument], groups: tuple[int, ...] | None,
-    then: Sequence[LaunchPlan] = (),
+    then: Sequence[LaunchPlan] = (), device: int = HOST,
 ) -> Bound:  # fmt: skip
     """Check a call against the plan. Raises TesseraError with every independent fault.
 
     ``arguments`` are one per parameter: a view for a tensor, a Python number for a scalar;
-    ``then`` are the plans of the launches that follow.
+    ``then`` are the plans of the launches that follow; ``device`` is where the code runs.
     """
     found: list[Diagnostic] = []
     for p, value in zip(plan.parameters, arguments, strict=True):
@@ -51,7 +53,7 @@ def bind(
     sizes = Sizes()
     bind_symbols(plan, arguments, sizes)
     found += check_sizes(plan, arguments, sizes)
-    pairs = mut_pairs(plan, arguments)
+    pairs = written_pairs(plan)
     found += sharing_faults(plan, arguments, pairs)
     if found:
         raise error(*found)
@@ -59,7 +61,7 @@ def bind(
         found += check_condition(plan, condition, sizes)
     grid, faults = grid_of(plan, groups, sizes)
     found += faults
-    on_device = any(isinstance(a, ArrayView) and a.device != HOST for a in arguments)
+    on_device = device != HOST
     found += check_grid(plan, grid, on_device)
     grids = [grid_of(p, None, sizes) for p in then]
     for p, (other, wrong) in zip(then, grids, strict=True):
@@ -71,8 +73,11 @@ def bind(
     if found:
         raise error(*found)
     arrays = (*arguments, *results)
+    target = "cuda" if on_device else "cpu"
+    for p, (axes, _) in zip((plan, *then), ((grid, ()), *grids), strict=True):
+        check_premises(p, target, arrays, sizes, axes)
     bound = _launch(plan, arrays, sizes, grid)
-    bound.pairs = tuple(pairs)
+    bound.pairs = pairs
     bound.then = tuple(
         _launch(p, arrays, sizes, other) for p, (other, _) in zip(then, grids, strict=True)
     )

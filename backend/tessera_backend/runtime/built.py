@@ -23,7 +23,7 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 4
+SCHEMA = 5
 """Of the manifest with the plans in it: raised with each change of their fields."""
 
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
@@ -124,7 +124,8 @@ class BuiltProvider:
     def interface(self, name: str) -> KernelInterface:
         found = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
         level = _level(found[0].parameters)
-        interface = KernelInterface.of_plan(name, found[0].parameters, level)
+        says = found[0].grid is not None
+        interface = KernelInterface.of_plan(name, found[0].parameters, level, says)
         for plan in found[1:]:
             interface = interface.common(KernelInterface.of_plan(name, plan.parameters, level))
         return interface
@@ -147,14 +148,15 @@ class BuiltProvider:
         """What a folder holds is found by what is true of a call."""
         return wanted
 
-    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
+    def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
         fitting = [
             k for k in self.kernels
             if k.artifact.plan.kernel == name and _runs_on(k, device)
             and _fits(k.artifact.plan.parameters, wanted)
+            and grid_rank in (0, k.artifact.plan.grid_axes)
         ]  # fmt: skip
         if not fitting:
-            raise self._nothing_fits(name, wanted, device)
+            raise self._nothing_fits(name, wanted, device, grid_rank)
         return self._read(max(fitting, key=lambda k: _facts(k.artifact)))
 
     def _read(self, kernel: BuiltKernel) -> Artifact:
@@ -168,19 +170,28 @@ class BuiltProvider:
         then = tuple(self._read(launch) for launch in kernel.then)
         return replace(a, code=code, then=then)
 
-    def _nothing_fits(self, name: str, wanted: Signature, device: int) -> TesseraError:
+    def _nothing_fits(
+        self, name: str, wanted: Signature, device: int, grid_rank: int
+    ) -> TesseraError:
         there = [
             f"{k.artifact.options.target} {k.host or k.artifact.options.arch}"
             f"{'' if _is_for_this_host(k) else ' (another processor)'}: "
             + ", ".join(_shown(p) for p in k.artifact.plan.parameters)
+            + (f", a grid of {_axes(k.artifact.plan.grid_axes)}" if grid_rank else "")
             for k in self.kernels if k.artifact.plan.kernel == name
         ]  # fmt: skip
         where = "the CPU" if device == HOST else f"CUDA device {device}"
         return error(diagnostic(
-            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)}) on {where}",
+            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)})"
+            f"{f' and a grid of {_axes(grid_rank)}' if grid_rank else ''} on {where}",
             notes=("it has " + "; ".join(there),),
-            helps=("build it for this call too: tesserac build --signature",),
+            helps=("build it for this call too: tesserac build --signature",
+                   *(("--grid-axes says for how many axes of a grid",) if grid_rank else ())),
         ))  # fmt: skip
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
 
 
 def _shown(p: ParameterPlan) -> str:
@@ -263,5 +274,6 @@ def _facts_hold(p: ParameterPlan, facts: tuple[Any, ...]) -> bool:
         all(a in (None, b) for a, b in zip(p.sizes, sizes, strict=False))
         and all(a in (None, b) for a, b in zip(p.buckets, buckets, strict=False))
         and all(b % a == 0 for a, b in zip(p.divisors, divisors, strict=False))
-        and p.unit in (-1, unit) and pitches >= p.pitches
+        # Where no stride is 1 the pitches are those of all axes.
+        and (p.unit == unit or p.unit == -1 and not p.pitches) and pitches >= p.pitches
     )  # fmt: skip

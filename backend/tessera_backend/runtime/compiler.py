@@ -150,33 +150,37 @@ class SessionProvider:
                 return found
         return signatures.coarser_signature(wanted, len(_VARIANTS))
 
-    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
+    def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
         """Code for a signature: from the cache, or compiled now and kept."""
         target = "cpu" if device == HOST else "cuda"
         options = self.options.for_target(target, self._arch(target, device))
         self._count(name, wanted)
-        return self.compile(name, wanted, options)
+        return self.compile(name, wanted, options, grid_rank)
 
-    def compile(self, name: str, wanted: Signature, options: TargetOptions) -> Artifact:
-        """Code for a signature and options."""
-        key = self._artifact_key(name, wanted, options)
+    def compile(
+        self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int = 0
+    ) -> Artifact:
+        """Code for a signature, options and axes of a grid that calls give."""
+        key = self._artifact_key(name, wanted, options, grid_rank)
         entry = self._cache.get(key)
         if entry is not None:
             artifact = _unpack(entry, options)
             if artifact is not None:
                 return artifact
         with self._lock:
-            artifact = self._compiled(name, wanted, options)
+            artifact = self._compiled(name, wanted, options, grid_rank)
         if self._is_current():
             self._cache.put(key, _pack(artifact), b"".join(a.code for a in _all_of(artifact)))
         return artifact
 
-    def _compiled(self, name: str, wanted: Signature, options: TargetOptions) -> Artifact:
+    def _compiled(
+        self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
+    ) -> Artifact:
         from tessera_lang.driver.fault import InternalFault
 
         try:
             artifact: Artifact = self.session().compile_kernel(
-                self.path, name, signatures.to_typed(wanted), options
+                self.path, name, signatures.to_typed(wanted), options, grid_rank=grid_rank
             )
         except InternalFault as fault:
             raise error(fault.diagnostic()) from fault
@@ -234,12 +238,14 @@ class SessionProvider:
                 remember_source(path, text)
         return self._closure
 
-    def _artifact_key(self, name: str, wanted: Signature, options: TargetOptions) -> str:
+    def _artifact_key(
+        self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
+    ) -> str:
         identity = backend(options.target).identity(options)
         return key_of((
             "artifact", compiler_identity(), name, repr(wanted), options.target, options.arch,
             options.bounds, str(options.optimize), options.arch_as,
-            str(options.checked), *identity, "texts",
+            str(options.checked), str(grid_rank), *identity, "texts",
             *self.closure().parts(),
         ))  # fmt: skip
 

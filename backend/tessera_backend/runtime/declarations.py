@@ -10,6 +10,7 @@ from typing import Any
 from tessera_backend.runtime.interface import ConstantValue, KernelInterface, ParameterInfo
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.sema.clauses import says_grid
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
     compile_time_kind,
@@ -37,6 +38,7 @@ def kernel_interfaces(session: Any, path: str) -> list[KernelInterface]:
             tuple(_parameter(p, scope, file, False) for p in f.parameters),
             tuple(_parameter(p, scope, file, True) for p in f.brackets),
             kernel_level(f) or "lane",
+            says_grid(f),
         )
         for f in session.kernels(path)
     ]

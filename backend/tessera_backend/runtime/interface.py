@@ -38,12 +38,16 @@ class ParameterInfo:
 
 @dataclass(frozen=True, slots=True)
 class KernelInterface:
-    """A kernel's parameters: ``brackets`` are compile-time ones written in brackets."""
+    """A kernel's parameters: ``brackets`` are compile-time ones written in brackets.
+
+    ``says_grid``: whether the kernel says how many groups a launch has. Where it does not, it is
+    compiled for as many axes of a grid as a call gives."""
 
     name: str
     parameters: tuple[ParameterInfo, ...]
     brackets: tuple[ParameterInfo, ...] = ()
     level: Literal["lane", "tile"] = "lane"
+    says_grid: bool = False
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -51,6 +55,7 @@ class KernelInterface:
             "parameters": [_to_json(p) for p in self.parameters],
             "brackets": [_to_json(p) for p in self.brackets],
             "level": self.level,
+            "says_grid": self.says_grid,
         }
 
     @staticmethod
@@ -62,6 +67,7 @@ class KernelInterface:
             tuple(_from_json(p) for p in d["parameters"]),
             tuple(_from_json(p) for p in d["brackets"]),
             "tile" if d["level"] == "tile" else "lane",
+            bool(d["says_grid"]),
         )
 
     def common(self, other: KernelInterface) -> KernelInterface:
@@ -71,8 +77,9 @@ class KernelInterface:
 
     @staticmethod
     def of_plan(
-        name: str, parameters: tuple[ParameterPlan, ...], level: Literal["lane", "tile"] = "lane"
-    ) -> KernelInterface:
+        name: str, parameters: tuple[ParameterPlan, ...], level: Literal["lane", "tile"] = "lane",
+        says_grid: bool = False,
+    ) -> KernelInterface:  # fmt: skip
         """The interface of a kernel of which only compiled code is at hand."""
         kinds: dict[str, Literal["array", "scalar", "constant"]] = {
             "tensor": "array", "scalar": "scalar", "constant": "constant",
@@ -84,6 +91,7 @@ class KernelInterface:
                 for p in parameters
             ),
             level=level,
+            says_grid=says_grid,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Protocol, cast
 
 from tessera_backend.device.forks import free_lock
@@ -20,6 +19,7 @@ from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_ca
 from tessera_backend.runtime.code import Code, Fire
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
+from tessera_backend.runtime.premise_checks import UnmetPremise
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.sharing import check_sharing
@@ -27,7 +27,6 @@ from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import SMALL_LANES
 
 _LAYOUTS = 4096
 """Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
@@ -70,8 +69,9 @@ class Provider(Protocol):
         """The signature to make code for: this one, or one of fewer classes that it belongs to."""
         ...
 
-    def artifact(self, name: str, wanted: Signature, device: int) -> Artifact:
-        """Code for a signature on a device (HOST or a CUDA ordinal)."""
+    def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
+        """Code for a signature on a device (HOST or a CUDA ordinal), for launches whose grid has
+        ``grid_rank`` axes; 0 where the kernel says what its grid is."""
         ...
 
 
@@ -85,9 +85,9 @@ class _Family:
         self.provider = provider
         self.target = target
         self.load = load
-        self.codes: dict[tuple[Signature, int], Code] = {}
+        self.codes: dict[tuple[Signature, int, int], Code] = {}
         self.lock = free_lock()
-        self.locks: dict[tuple[Signature, int], threading.Lock] = {}
+        self.locks: dict[tuple[Signature, int, int], threading.Lock] = {}
         self.known: KernelInterface | None = None
         self.sized: frozenset[int] = frozenset()
         self.asked: dict[Signature, Asked] = {}
@@ -110,9 +110,11 @@ class _Family:
         facts = with_facts(wanted, names, placed.values, asked)
         return self.provider.settled(self.name, facts)
 
-    def code(self, wanted: Signature, device: int) -> Code:
-        """Compiled code; two threads that want the same compile it once."""
-        key = (wanted, device)
+    def code(self, wanted: Signature, device: int, groups: tuple[int, ...] | None) -> Code:
+        """Compiled code for calls with so many groups, None where a call does not say it; two
+        threads that want the same compile it once."""
+        rank = 0 if groups is None or self.interface.says_grid else len(groups)
+        key = (wanted, device, rank)
         found = self.codes.get(key)
         if found is not None:
             return found
@@ -121,7 +123,7 @@ class _Family:
         with lock:
             found = self.codes.get(key)
             if found is None:
-                artifact = self.provider.artifact(self.name, wanted, device)
+                artifact = self.provider.artifact(self.name, wanted, device, rank)
                 found = self.load(artifact, device)
                 self._note_sized(found)
                 self.codes[key] = found
@@ -135,13 +137,6 @@ class _Family:
         named = frozenset[str]().union(*(names_in_sizes(p) for p in (plan, *code.then)))
         sized = {i for i, p in enumerate(plan.parameters) if p.kind != "tensor" and p.name in named}
         self.sized = self.sized | frozenset(sized)
-
-
-def _too_many_lanes(prepared: Prepared) -> bool:
-    """Whether code for small arrays counts fewer lanes than there would be."""
-    plan = prepared.plan
-    lanes = prod((*prepared.axes, *plan.group))
-    return lanes >= SMALL_LANES and any(p.small for p in plan.parameters)
 
 
 def names_in_sizes(plan: Any) -> frozenset[str]:
@@ -241,11 +236,7 @@ class Launcher:
         key = placed.key(family.sized)
         prepared = self._memo.get(key)
         if prepared is None:
-            code = family.code(family.signature(placed), placed.device)
-            prepared = compile_plan(code)(placed.values, self._groups)
-            if _too_many_lanes(prepared):
-                code = family.code(placed.signature(), placed.device)
-                prepared = compile_plan(code)(placed.values, self._groups)
+            prepared = self._prepared(placed)
             if len(self._memo) >= _LAYOUTS:
                 self._memo.clear()
             self._memo[placed.key(family.sized)] = prepared
@@ -256,6 +247,20 @@ class Launcher:
         if not named and not placed.staged:
             self._remember_fast(tuple(arguments), placed, prepared)
         return placed, prepared
+
+    def _prepared(self, placed: Placed) -> Prepared:
+        """The launch of a layout. A grid of more lanes than 32 bits count takes other code."""
+        family = self._family
+        wanted = family.signature(placed)
+        code = family.code(wanted, placed.device, self._groups)
+        try:
+            return compile_plan(code)(placed.values, self._groups)
+        except UnmetPremise:
+            plain = placed.signature()
+            if family.interface.level != "lane" or plain == wanted:
+                raise
+            code = family.code(plain, placed.device, self._groups)
+            return compile_plan(code)(placed.values, self._groups)
 
     def prepare(
         self, arguments: Sequence[Any], named: dict[str, Any]

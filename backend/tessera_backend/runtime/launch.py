@@ -111,6 +111,6 @@ def compile_plan(
     plan: LaunchPlan = code.plan
 
     def prepare(arguments: Sequence[Argument], groups: tuple[int, ...] | None) -> Prepared:
-        return Prepared(code, bind(plan, arguments, groups, code.then), arguments)
+        return Prepared(code, bind(plan, arguments, groups, code.then, code.device), arguments)
 
     return prepare

@@ -5,13 +5,16 @@ Must not know arguments beyond the sizes they bind.
 
 from __future__ import annotations
 
+import math
+
 from tessera_backend.runtime.report import Place, diagnostic
 from tessera_backend.runtime.size_checks import Sizes, value_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.plan import LARGEST_SIZE, LaunchPlan
+from tessera_lang.target.premises import GRID_LIMITS
 
 GRID = "grid_groups"
-_LIMITS = (("x", 2**31 - 1), ("y", 65535), ("z", 65535))
+_LIMITS = tuple(zip("xyz", GRID_LIMITS, strict=True))
 
 
 def grid_of(
@@ -26,6 +29,8 @@ def grid_of(
                 helps=(f"write {plan.kernel}[groups](...)", "or give the kernel a clause "
                        "grid[(...,)] or a parameter of shape [grid_groups]"),
             )]  # fmt: skip
+        if len(groups) != plan.grid_rank:
+            found.append(_too_few_axes(plan, groups))
         return groups, found
     planned = tuple(value_of(d, sizes, "", place, found) or 0 for d in plan.grid)
     if groups is not None and _strip(groups) != _strip(planned) and not found:
@@ -34,6 +39,16 @@ def grid_of(
             f"{'arguments' if GRID in sizes.origins else 'grid clause'} for {_shown(planned)}",
         ))  # fmt: skip
     return planned, found
+
+
+def _too_few_axes(plan: LaunchPlan, groups: tuple[int, ...]) -> Diagnostic:
+    """Of a launch with fewer axes than a kernel asks for. (There is code for more.)"""
+    whole = ", ".join(map(str, (*(1,) * (plan.grid_rank - len(groups)), *groups)))
+    return diagnostic(
+        "T0839", f"`{plan.kernel}` asks for axis {plan.grid_rank - 1} of its grid, and the call "
+        f"gives a grid of {'1 axis' if len(groups) == 1 else f'{len(groups)} axes'}",
+        helps=(f"say how many groups along each: {plan.kernel}[{whole}](...)",),
+    )  # fmt: skip
 
 
 def _strip(grid: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,6 +79,12 @@ def check_grid(plan: LaunchPlan, grid: tuple[int, ...], on_device: bool) -> list
                 f"({letter}), and the most is {limit}",
                 helps=("let each group do more: loop over the elements by group_count(axis)",),
             ))  # fmt: skip
+    if not found and math.prod(grid) > LARGEST_SIZE:
+        found.append(diagnostic(
+            "T0840", f"the grid of `{plan.kernel}` has {_shown(grid)} groups, and the most is "
+            f"{LARGEST_SIZE} in all",
+            helps=("let each group do more: loop over the elements by group_count(axis)",),
+        ))  # fmt: skip
     if len(grid) > 3:
         found.append(diagnostic("T0840", f"the grid of `{plan.kernel}` has {len(grid)} axes, and "
                                 "the most is 3"))  # fmt: skip

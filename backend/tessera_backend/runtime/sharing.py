@@ -13,16 +13,7 @@ from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.size_checks import Argument
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
-
-
-def mut_pairs(plan: LaunchPlan, arguments: Sequence[Argument]) -> list[tuple[int, int]]:
-    """(mut parameter, other array parameter), each pair once."""
-    arrays = [i for i, a in enumerate(arguments) if isinstance(a, ArrayView)]
-    return [
-        (i, j)
-        for i in arrays if plan.parameters[i].mut
-        for j in arrays if j != i and not (plan.parameters[j].mut and j < i)
-    ]  # fmt: skip
+from tessera_lang.target.premises import written_pairs
 
 
 def check_overlap(plan: LaunchPlan, views: Sequence[Argument], i: int, j: int) -> list[Diagnostic]:
@@ -63,7 +54,7 @@ def _check_self(plan: LaunchPlan, p: ParameterPlan, view: ArrayView) -> list[Dia
 def sharing_faults(
     plan: LaunchPlan, arguments: Sequence[Argument], pairs: Sequence[tuple[int, int]]
 ) -> list[Diagnostic]:
-    """All of a call; ``pairs`` are those of ``mut_pairs``."""
+    """All of a call; ``pairs`` are those of ``written_pairs``."""
     found: list[Diagnostic] = []
     for p, value in zip(plan.parameters, arguments, strict=True):
         if p.mut and isinstance(value, ArrayView):
@@ -75,6 +66,6 @@ def sharing_faults(
 
 def check_sharing(plan: LaunchPlan, arguments: Sequence[Argument]) -> None:
     """Refuse written arguments that share memory, their own elements included."""
-    found = sharing_faults(plan, arguments, mut_pairs(plan, arguments))
+    found = sharing_faults(plan, arguments, written_pairs(plan))
     if found:
         raise error(*found)

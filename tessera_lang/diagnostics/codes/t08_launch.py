@@ -33,6 +33,7 @@ _ROWS = (
     Code("T0852", "unusable-stream", "A stream is not one that the launch can use."),
     Code("T0853", "checked-fault", "A checked run found a race or a read of nothing written."),
     Code("T0854", "workspace-not-zero", "A kernel left a workspace as something else than zeros."),
+    Code("T0855", "unmet-premise", "A call is not as the compiled code assumes."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

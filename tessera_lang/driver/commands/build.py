@@ -38,14 +38,18 @@ if TYPE_CHECKING:
 @click.option("--target", default="auto", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
               help="What code is made for.")  # fmt: skip
 @arch_option
+@click.option("--grid-axes", "grid_axes", multiple=True, type=click.IntRange(1, 3), metavar="N",
+              help="Of kernels whose calls say the number of groups: code for grids of N axes. "
+              "Without it, for as many as the kernel asks for.")  # fmt: skip
 @bounds_option
 @time_passes_option
 @signature_option
 @path_option
 @color_option
 def command(
-    file: str, output: Path, names: tuple[str, ...], target: str, arch: str, bounds: str,
-    time_passes: bool, signatures: tuple[str, ...], search: tuple[str, ...], color: str,
+    file: str, output: Path, names: tuple[str, ...], target: str, arch: str,
+    grid_axes: tuple[int, ...], bounds: str, time_passes: bool, signatures: tuple[str, ...],
+    search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Compile the kernels of FILE to code, a manifest and a C header each."""
     from tessera_lang.target.runtime import runtime
@@ -60,9 +64,14 @@ def command(
     options = target_options(chosen, arch, bounds)
     artifacts: list[Artifact] = []
     for kernel in chosen_kernels(session, path, names, signatures):
-        artifact = session.compile_kernel(path, kernel.name, kernel.signature, options)
-        show(session, artifact.diagnostics, color=color)
-        artifacts.append(artifact)
+        made: dict[int, Artifact] = {}
+        for axes in grid_axes or (0,):
+            artifact = session.compile_kernel(
+                path, kernel.name, kernel.signature, options, grid_rank=axes
+            )
+            show(session, artifact.diagnostics, color=color)
+            made[artifact.plan.grid_axes] = artifact
+        artifacts.extend(made.values())
     for written in runtime().write_build(output, artifacts):
         click.echo(str(written))
     if time_passes:

@@ -20,6 +20,7 @@ from tessera_lang.opt.schedule.facts import (
 )
 from tessera_lang.opt.schedule.starts import divisor_of
 from tessera_lang.record import dataclass
+from tessera_lang.target.premises import MAP_AXIS
 
 SWIZZLES = (128, 64, 32)
 _ALIGNMENT = 16
@@ -118,12 +119,22 @@ def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) 
         return f"the elements of `{what}` are not contiguous along an axis of the tile"
     if len(tile.shape) < 2:
         return f"the tile of `{what}` has one axis"
+    if _is_long(access, facts):
+        return f"an axis of `{what}` has more than {MAP_AXIS} elements"
     if any(n != 1 for n in tile.sizes[:-2]):
         return f"the tile of `{what}` has more than two axes"
     if shared_layout(tile, axis) is None:
         return f"a line of {tile.sizes[axis]} {tile.dtype} of `{what}` is no multiple of 32 bytes"
     pitch = "" if repacked else pitch_reason(access, facts, what)
     return pitch or extent_reason(access, facts, what) or begin_reason(access, axis, facts, what)
+
+
+def _is_long(access: Access, facts: Facts) -> bool:
+    """Whether coordinates of a tensor map cannot tell all elements along an axis apart. A class of
+    sizes lies on one side of that."""
+    sizes = facts.argument_numbers(access.view)[1]
+    hints = numbers(facts.kernel, "hints")
+    return any(n is not None and n < len(hints) and hints[n] > MAP_AXIS for n in sizes)
 
 
 def begin_reason(access: Access, axis: int, facts: Facts, what: str) -> str:

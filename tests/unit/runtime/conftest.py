@@ -14,6 +14,7 @@ from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.signature import Asked
 
+from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.shape import Dim, Sym
@@ -121,9 +122,12 @@ class FakeKernel:
         assert self.asked_ is not None and all(len(e) == 6 for e in wanted if e[0] == "t")
         return self.asked_
 
-    def artifact(self, name: str, wanted: Any, device: int) -> Artifact:
+    def artifact(self, name: str, wanted: Any, device: int, grid_rank: int = 0) -> Artifact:
         self.compiled.append((wanted, device))
-        return Artifact("ptx", b"", name, self.plan, TargetOptions("cuda"))
+        small = any(e[5] for e in wanted if e[0] == "t")
+        parameters = tuple(replace(p, small=p.small and small) for p in self.plan.parameters)
+        plan = replace(self.plan, grid_rank=max(1, grid_rank), parameters=parameters)
+        return Artifact("ptx", b"", name, plan, TargetOptions("cuda"))
 
     def _load(self, artifact: Artifact, device: int) -> FakeCode:
         self.codes.append(FakeCode(artifact.plan, device))
