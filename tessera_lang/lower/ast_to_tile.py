@@ -42,10 +42,8 @@ def lower_kernel(
 
     ``grid_rank``: axes of the grid of a launch, where the call says how many groups there are; 0
     for as many as the kernel asks for.
-
-    ``sources`` (files by path) give fault sites their line and text. The diagnostics hold
-    those of the checks on the IR too (barriers, bounds, budget); with an error among them
-    the program is not to be compiled.
+    ``sources`` (files by path) give fault sites their line and text. The diagnostics hold those of
+    the checks on the IR too; with an error among them the program is not to be compiled.
     """
     info = typed.kernel
     if info is None:
@@ -69,9 +67,9 @@ def lower_kernel(
             lowering.builder.return_()
     operations = (*top.operations, *lowering.allocations, *body.operations)
     region = without_unused(entry, operations)
-    name = typed.declaration.name
     rank = _grid_rank(lowering, info.grid, region, grid_rank)
     kernel = Builder(typed.declaration.name_span)
+    name = typed.declaration.name
     kernel.kernel(
         name,
         region,
@@ -96,10 +94,15 @@ def lower_kernel(
         conditions=(*kept, *lowering.conditions),
         grid_rank=rank,
     )
-    found = tuple(lowering.sink.items)
-    if not lowering.sink.has_errors:
-        found = (*found, *at_calls(typed, _checks(program.operations[0], plan)))
-    return program, plan, found
+    return program, plan, _found(typed, lowering, program, plan)
+
+
+def _found(
+    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan
+) -> tuple[Diagnostic, ...]:
+    if lowering.sink.has_errors:
+        return tuple(lowering.sink.items)
+    return (*lowering.sink.items, *at_calls(typed, _checks(program.operations[0], plan)))
 
 
 def _all_small(typed: TypedFunction) -> bool:

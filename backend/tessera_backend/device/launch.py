@@ -26,8 +26,8 @@ from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import Slot
+from tessera_lang.target.premises import GRID_LIMITS
 
-GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
 _UNSHAPED = (0, 0, 0, 0)
 _KEPT_LAYOUTS = 256
