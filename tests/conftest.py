@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from tests.cards import environment
 
+pytest_plugins = ["tests.reporting"]
+
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))
 
