@@ -2,7 +2,8 @@
 
 The body works on whole numbers ``a b c``, on elements of ``x`` and on a tile ``t``; what it has
 done stands in ``out`` and ``tiles``. The same lines are a tile kernel, a function that one calls, a
-lane kernel of one lane (without the tile) and a Python function.
+lane kernel of one lane (without the tile) and a Python function. Every body ends: a ``while`` counts,
+and its count is part of its condition whatever else that holds.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class _Body:
         how = self.r.randrange(4)
         if how == 0:
             self.line(depth, f"{k} = 0")
-            self.line(depth, f"while {k} < {self.r.randrange(1, 6)} and {self.test()}:")
+            # In parentheses: behind an ``or`` of the test the loop would run on without the count.
+            self.line(depth, f"while {k} < {self.r.randrange(1, 6)} and ({self.test()}):")
             self.line(depth + 1, f"{k} += 1")
         elif how == 1:
             ends = f"{self.r.randrange(6)}, {self.r.randrange(-2, 4)}, -{self.r.randrange(1, 3)}"
@@ -197,17 +199,39 @@ class _Op:
         return _Number(int(tile.value.max()))
 
 
+ITERATIONS = 20_000  # of all loops of one body; the most that one of 2000 bodies takes is 8796
+
+
+def _counted(lines: Sequence[str]) -> list[str]:
+    """The lines with a call of ``iteration`` at the head of every loop's body."""
+    made: list[str] = []
+    for line in lines:
+        made.append(line)
+        if line.lstrip().startswith(("for ", "while ")):
+            made.append(f"{' ' * (len(line) - len(line.lstrip()) + 4)}iteration()")
+    return made
+
+
+class _Iterations:
+    def __init__(self) -> None:
+        self.left = ITERATIONS
+
+    def __call__(self) -> None:
+        self.left -= 1
+        assert self.left, f"this body takes more than {ITERATIONS} iterations"
+
+
 def ran_by_python(
     body: Sequence[str], x: Array, tiles: bool, called: bool = False
 ) -> tuple[Array, Array]:
-    """What a body leaves in ``out`` and ``tiles``."""
+    """What a body leaves in ``out`` and ``tiles``; an AssertionError if it does not end."""
     out, kept = np.zeros(5, np.int32), np.zeros((4, WIDTH), np.int32)
     head = [*HEAD, f"t = op.full(({WIDTH},), 1, i32)"] if tiles else HEAD
     rest = _giving(body) if called else [*body, "out[4] = a + b * 7 + c * 31"]
-    lines = "\n".join(f"    {line}" for line in [*head, *rest])
+    lines = "\n".join(f"    {line}" for line in _counted([*head, *rest]))
     names: dict[str, Any] = {
         "x": _Array(x), "out": _Array(out), "tiles": _Array(kept), "n": len(x), "op": _Op,
-        "i32": _Number,
+        "i32": _Number, "iteration": _Iterations(),
     }  # fmt: skip
     exec(compile(f"def f():\n{lines}\n", "<program>", "exec"), names)
     with np.errstate(all="ignore"):

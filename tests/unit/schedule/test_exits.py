@@ -21,6 +21,11 @@ def loaded(text: str, target: str = "cpu") -> Any:
     return Module("<source>", SessionProvider("<source>", options, text=text), cast("Any", target))
 
 
+def given(name: str) -> Any:
+    """The numbers that the kernel of a name gets."""
+    return np.random.default_rng(len(name)).integers(0, 9, programs.N).astype(np.int32)
+
+
 def compared(seeds: range, tiles: bool, target: str = "cpu", called: bool = False) -> None:
     bodies = {f"k{seed}": programs.body_of(seed, tiles) for seed in seeds}
     text = "\n\n".join(
@@ -29,7 +34,7 @@ def compared(seeds: range, tiles: bool, target: str = "cpu", called: bool = Fals
     )
     module = loaded(text, target)
     for name, body in bodies.items():
-        x = np.random.default_rng(len(name)).integers(0, 9, programs.N).astype(np.int32)
+        x = given(name)
         out, kept = programs.ran_by_python(body, x, tiles, called)
         got, got_tiles = np.zeros_like(out), np.zeros_like(kept)
         with warnings.catch_warnings():
@@ -38,6 +43,14 @@ def compared(seeds: range, tiles: bool, target: str = "cpu", called: bool = Fals
         shown = "\n".join(body)
         assert (got == out).all(), (name, got, out, shown)
         assert (got_tiles == kept).all(), (name, got_tiles, kept, shown)
+
+
+def test_every_program_ends() -> None:
+    """Before anything is compiled: a program without an end would stop the tests with it."""
+    for seed in range(104):
+        for tiles, called in ((True, False), (True, True), (False, False)):
+            for name in ("k4", "k44", "k100"):
+                programs.ran_by_python(programs.body_of(seed, tiles), given(name), tiles, called)
 
 
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
