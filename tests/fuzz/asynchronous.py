@@ -151,19 +151,26 @@ def measured(planted: Planted) -> Row:
     return row
 
 
+def line(row: Row) -> str:
+    """A kernel's line of the table."""
+    counts = " | ".join(f"{row.reported[k]} of {row.removed[k]}" for k in KINDS)
+    planted = row.case.planted
+    return f"| {planted.title} | {planted.arch} | {counts} | {len(row.harmless)} |"
+
+
+def sums(removed: int, reported: int, harmless: int, wrong: int) -> str:
+    return (f"{removed} removals: {reported} reported, {harmless} harmless, {wrong} with "
+            "other results and no report.")  # fmt: skip
+
+
 def table(rows: list[Row]) -> str:
+    total = sums(
+        sum(sum(r.removed.values()) for r in rows), sum(sum(r.reported.values()) for r in rows),
+        sum(len(r.harmless) for r in rows), sum(len(r.wrong) for r in rows),
+    )  # fmt: skip
     head = " | ".join(f"{kind}s" for kind in KINDS)
-    lines = [f"| kernel | target | {head} | harmless |", "|---" * (len(KINDS) + 3) + "|"]
-    for row in rows:
-        counts = " | ".join(f"{row.reported[k]} of {row.removed[k]}" for k in KINDS)
-        planted = row.case.planted
-        lines.append(f"| {planted.title} | {planted.arch} | {counts} | {len(row.harmless)} |")
-    removed = sum(sum(r.removed.values()) for r in rows)
-    reported = sum(sum(r.reported.values()) for r in rows)
-    harmless, wrong = (sum(len(x) for x in xs) for xs in
-                       ([r.harmless for r in rows], [r.wrong for r in rows]))  # fmt: skip
-    lines.insert(0, f"{removed} removals: {reported} reported, {harmless} harmless, {wrong} with "
-                 "other results and no report.\n")  # fmt: skip
+    lines = [total, "", f"| kernel | target | {head} | harmless |"]
+    lines += ["|---" * (len(KINDS) + 3) + "|", *(line(row) for row in rows)]
     return "\n".join(lines)
 
 

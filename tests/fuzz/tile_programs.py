@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tessera_backend.runtime.compiler import SessionProvider, options_from_envir
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
+from tests.fuzz.products import Products
 from tests.fuzz.tile_programs_generate import TileProgram, generate, sizes_of
 from tests.fuzz.tile_programs_reference import DTYPES, evaluated, is_float, wrong
 from tests.on_device import call
@@ -154,42 +155,16 @@ def ran(
 # --- code for GPUs ---------------------------------------------------------------------------
 
 
-@dataclass
-class Products:
-    """What became of the products of programs on Hopper."""
-
-    programs: int = 0
-    products: int = 0
-    legal: int = 0
-    ring: int = 0
-    without_ring: int = 0
-    other: int = 0
-    lanes: int = 0
-    silent: list[int] = field(default_factory=list[int])
-    why: Counter[str] = field(default_factory=Counter[str])
-    spills: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
-    notes: Counter[str] = field(default_factory=Counter[str])
-
-    def __str__(self) -> str:
-        share = 100 * self.ring / self.legal if self.legal else 0.0
-        lines = [
-            f"{self.programs} programs, {self.products} products, {self.legal} of f16, bf16 or i8: "
-            f"{self.ring} are wgmma in a ring of two stages or more ({share:.0f} %), "
-            f"{self.without_ring} wgmma without, {self.other} otherwise, "
-            f"{self.lanes} programs in lanes; without a remark: {self.silent or 'none'}",
-            *(f"  {n:4} {text}" for text, n in self.why.most_common(25)),
-        ]
-        if self.spills or self.notes:
-            lines.append(f"  spills: {self.spills[:20]}; notes: {dict(self.notes)}")
-        return "\n".join(lines)
-
-
-def large(program: TileProgram) -> dict[str, int]:
-    """Sizes as they are in use: multiples of every tile and of 64."""
+def large(program: TileProgram, unit: int = 64) -> dict[str, int]:
+    """Sizes as they are in use. ``unit`` 64: multiples of every tile; 8: of no tile, but rows
+    that TMA can bring; 1: odd numbers."""
+    r = random.Random(program.seed)
     found = {"g": 512, "nb": 4}
     for name, axis in program.axes.items():
         if name != "nb":
             found[name] = 1024 if axis.tile or axis.var == name else 64
+            if found[name] == 1024 and unit < 64:
+                found[name] += unit * r.choice((-7, -3, 1, 3, 5))
     return found
 
 
@@ -219,97 +194,11 @@ def built(
         said = error if isinstance(error, tessera.TesseraError) else repr(error)
         return Fault(program, sizes, where, f"{said}".strip())
     if stats is not None:
-        _counted(program, made, artifact, stats)
+        stats.add(program.seed, program.dtype, made, artifact)
     for d in artifact.diagnostics:
         if re.search(r"C75\d\d", f"{d.code} {d.message} {' '.join(d.notes)}"):
             return Fault(program, sizes, where, f"ptxas notes: {d.message}")
     return None
-
-
-def _counted(program: TileProgram, made: Any, artifact: Any, stats: Products) -> None:
-    stats.programs += 1
-    stats.products += program.products
-    text = artifact.texts["ptx"]
-    spill = artifact.resources.spill_bytes
-    if spill > 0:
-        stats.spills.append((program.seed, program.dtype, spill))
-    for d in artifact.diagnostics:
-        stats.notes[d.code + " " + d.message[:60]] += 1
-    found = placed(made, text)
-    stats.lanes += found.lanes
-    if program.dtype not in ("f16", "bf16", "i8") or not found.legal:
-        return
-    products = round(program.products * found.legal / found.asked)  # some stand at two places
-    stats.legal += products
-    ring = min(products, found.ring)
-    stats.ring += ring
-    stats.without_ring += min(products, found.wgmma) - ring
-    stats.other += products - min(products, found.wgmma)
-    if ring < products:
-        said = found.why
-        if not said:
-            stats.silent.append(program.seed)
-        for message in dict.fromkeys(re.sub(r"`[^`]*`|\d+", "_", m)[:150] for m in said):
-            stats.why[message] += 1
-
-
-DOT = "tessera.schedule.dot"
-
-
-@dataclass
-class Placed:
-    """Where the products of one kernel went: how many there are in its schedule, of how many a
-    matrix unit knows the dtypes, how many of those are wgmma, and in a ring; ``why`` not all."""
-
-    asked: int
-    legal: int
-    wgmma: int
-    ring: int
-    lanes: bool
-    why: list[str]
-
-
-def placed(made: Any, text: str) -> Placed:
-    """Of a kernel for Hopper, with its PTX."""
-    remarks = [d.message for d in made.remarks]
-    lanes = any("not lowered to register tiles" in m for m in remarks)
-    asked = [o for o in made.schedule.walk() if o.name == DOT]
-    legal = [o for o in asked if _is_legal(o)]
-    wgmma = [o for o in legal if o.attributes.get("unit") == "wgmma"]
-    if lanes or "wgmma.mma_async" not in text:
-        wgmma = []
-    staged = _staged(made.schedule) if _deepest(made.lowered[0]) > 1 else {}
-    ring = sum(any(v in staged for v in o.operands[:2]) for o in wgmma)
-    why = [m for m in remarks if _says_why(m)]
-    return Placed(len(asked), len(legal), len(wgmma), ring, lanes, why)
-
-
-def _is_legal(dot: Any) -> bool:
-    """Whether a matrix unit knows the dtypes of a product."""
-    a, b = (v.type.dtype.name for v in dot.operands[:2])
-    eight = ("f8e4m3", "f8e5m2")
-    return (a == b and a in ("f16", "bf16", "i8")) or (a in eight and b in eight)
-
-
-def _deepest(program: Any) -> int:
-    """The most buffers that a ring of Tile IR has."""
-    rings = [o.result.type for o in program.walk() if o.name == "tile.mbarrier.alloc"]
-    return max((t.count for t in rings), default=0)
-
-
-def _staged(schedule: Any) -> dict[Any, None]:
-    """The tiles that are in a ring of two buffers or more, or computed from such."""
-    found: dict[Any, None] = {}
-    for o in schedule.walk():
-        deep = o.attributes.get("stage") == "shared" and o.attributes.get("stages", 1) > 1
-        computed = not o.regions and o.name != DOT and any(v in found for v in o.operands)
-        if deep or computed:
-            found.update(dict.fromkeys(o.results))
-    return found
-
-
-def _says_why(message: str) -> bool:
-    return bool(re.search(r"wgmma|TMA|tma|register tiles|producer|pipelined|stage", message))
 
 
 # --- smaller programs ------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """Random control flow: nested loops and conditions with exits, as text that Python runs too.
 
 The body works on whole numbers ``a b c``, on elements of ``x`` and on a tile ``t``; what it has
-done stands in ``out`` and ``tiles``. The same lines are a tile kernel, a function that one calls, a
-lane kernel of one lane (without the tile) and a Python function. Every body ends: a ``while`` counts,
-and its count is part of its condition whatever else that holds.
+done stands in ``out`` and ``tiles``. The same lines are a tile kernel, a function that one calls,
+a lane kernel of one lane (without the tile) and a Python function. Every body ends: a ``while``
+counts, and its count is part of its condition whatever else that holds.
 """
 
 from __future__ import annotations
