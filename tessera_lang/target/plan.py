@@ -73,6 +73,15 @@ class ParameterPlan:
     buckets: tuple[int | None, ...] = ()
     small: bool = False
 
+    @property
+    def declared(self) -> str:
+        """What the annotation says, for a message."""
+        head = "mut " if self.mut else ""
+        if self.rank and not self.dims:
+            return f"{head}{self.dtype} array of rank {self.rank}"
+        dims = f"[{', '.join(map(str, self.dims))}]" if self.rank else ""
+        return f"{head}{self.dtype}{dims}"
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tessera_backend.runtime import cache as _cache
 from tessera_backend.runtime.caller_errors import ends_at_the_caller
-from tessera_backend.runtime.kernel import Launcher
+from tessera_backend.runtime.module import Module, NoSuchKernel, Target
 from tessera_backend.runtime.report import TesseraWarning, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
@@ -22,71 +22,12 @@ from tessera_lang.target.backend import Artifact
 if TYPE_CHECKING:
     from tessera_backend.runtime.compiler import SessionProvider
     from tessera_backend.runtime.device_array import DeviceArray
-    from tessera_backend.runtime.functions import Function
     from tessera_lang.target.world import KernelCompiler, World
 
 __all__ = [
     "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device", "load",
     "load_built", "synchronize", "to_device",
 ]  # fmt: skip
-
-Target = Literal["auto", "cpu", "cuda"]
-
-
-class NoSuchKernel(TesseraError, AttributeError):
-    """A name that a module does not have; Python's ``hasattr`` understands it."""
-
-    __module__ = "tessera_lang"
-
-
-class Module:
-    """The kernels and functions of one file (or a folder of built kernels) as attributes.
-
-    ``target`` ``auto`` runs where the arrays are: arrays of a CUDA device on that device,
-    NumPy arrays on the CPU. ``cuda`` copies NumPy arrays to the device and back.
-    """
-
-    def __init__(self, path: str, provider: Any, target: Target) -> None:
-        self.__path = path
-        self.__provider = provider
-        self.__target = target
-        self.__members: dict[str, Launcher | Function] = {}
-
-    @ends_at_the_caller
-    def __getattr__(self, name: str) -> Launcher | Function:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        found = self.__members.get(name)
-        if found is None:
-            found = self.__members.setdefault(name, self.__member(name))
-        # As an attribute of the object it is found next time without this function.
-        self.__dict__[name] = found
-        return found
-
-    def __member(self, name: str) -> Launcher | Function:
-        kernels, functions = self.__provider.names(), self.__provider.functions()
-        if name in kernels:
-            found: Launcher = self.__provider.kernel(name, self.__target)
-            return found
-        if name in functions:
-            from tessera_backend.runtime.functions import Function
-
-            return Function(name, self.__provider, self.__target)
-        known = ", ".join(f"`{n}`" for n in (*kernels, *functions)) or "none"
-        d = diagnostic("T0819", f"{self.__path} has no kernel or function `{name}`",
-                       helps=(f"it has {known}",))  # fmt: skip
-        raise NoSuchKernel((d,), str(error(d)))
-
-    def __dir__(self) -> list[str]:
-        mine = (*self.__provider.names(), *self.__provider.functions())
-        return sorted({*super().__dir__(), *mine})
-
-    def __repr__(self) -> str:
-        return f"<tessera module {self.__path}, target {self.__target}>"
-
-    @property
-    def __file__(self) -> str:
-        return self.__path
 
 
 @ends_at_the_caller
@@ -101,10 +42,12 @@ def load(
     and checked now, and a kernel is compiled when it is first called. Raises TesseraError.
     """
     _check_target(target)
-    name = _find(os.fspath(path))
+    path = os.fspath(path)
+    name = _find(path)
     if arch_as:
         target = _target_as(target, arch_as)
-    return Module(name, _provider(name, target, paths, arch_as=arch_as), target)
+    origin = load, (path, target, tuple(paths), arch_as)
+    return Module(name, _provider(name, target, paths, arch_as=arch_as), target, origin)
 
 
 def _target_as(target: Target, arch_as: str) -> Target:
@@ -130,7 +73,7 @@ def compile(
     text = source if isinstance(source, str) and "\n" in source else None
     name = "<source>" if text is not None else _find(os.fspath(source))
     provider = _provider(name, target, paths, text, arch)
-    return Module(name, provider, target)
+    return Module(name, provider, target, (compile, (source, target, arch, tuple(paths))))
 
 
 @ends_at_the_caller
@@ -140,7 +83,9 @@ def load_built(directory: str | os.PathLike[str], target: Target = "auto") -> Mo
 
     _check_target(target)
     provider = BuiltProvider(Path(directory))
-    return Module(os.fspath(directory), provider, _built_target(provider, target))
+    folder = os.fspath(directory)
+    origin = load_built, (folder, target)
+    return Module(folder, provider, _built_target(provider, target), origin)
 
 
 def _built_target(provider: Any, target: Target) -> Target:

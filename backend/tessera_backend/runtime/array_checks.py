@@ -15,13 +15,6 @@ def label_of(p: ParameterPlan) -> tuple[Place, int]:
     return p.span, len(p.name)
 
 
-def declared_text(p: ParameterPlan) -> str:
-    head = "mut " if p.mut else ""
-    if p.rank and not p.dims:
-        return f"{head}{p.dtype} array of rank {p.rank}"
-    return f"{head}{p.dtype}[{', '.join(map(str, p.dims))}]" if p.rank else f"{head}{p.dtype}"
-
-
 def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -> list[Diagnostic]:
     """Element type, rank and whether it may be written; ``declared`` is shown.
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from tessera_backend.runtime.array_checks import check_array, declared_text
+from tessera_backend.runtime.array_checks import check_array
 from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.bound import Bound, BoundCopy, BoundMemory, BoundSlots, MappedArray
 from tessera_backend.runtime.dlpack import row_major
@@ -47,7 +47,7 @@ def bind(
     found: list[Diagnostic] = []
     for p, value in zip(plan.parameters, arguments, strict=True):
         if isinstance(value, ArrayView):
-            found += check_array(plan.kernel, p, declared_text(p), value)
+            found += check_array(plan.kernel, p, p.declared, value)
     if found:
         raise error(*found)
     sizes = Sizes()

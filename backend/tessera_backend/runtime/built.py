@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Asked, Signature, text
@@ -117,9 +117,9 @@ class BuiltProvider:
         """The launcher of a kernel."""
         return new_kernel(name, self, target)
 
-    def functions(self) -> tuple[str, ...]:
-        """Plain functions need the compiler: a folder has none."""
-        return ()
+    def module(self) -> ModuleInterface:
+        """A folder has kernels only: functions need the compiler."""
+        return ModuleInterface({name: self.interface(name) for name in self.names()}, {}, {})
 
     def interface(self, name: str) -> KernelInterface:
         found = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]

@@ -15,7 +15,7 @@ from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
 from tessera_backend.runtime.closure import Closure, closure_of, compiler_identity
-from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error, remember_source, tell_once
 from tessera_backend.runtime.signature import Signature
@@ -76,8 +76,7 @@ class SessionProvider:
         self._cache = cache or shared_cache()
         self._lock = free_reentrant_lock()
         self._closure: Closure | None = None
-        self._interfaces: dict[str, KernelInterface] | None = None
-        self._functions: tuple[str, ...] = ()
+        self._module: ModuleInterface | None = None
         self._beside: dict[str, SessionProvider] = {}
         self._seen: dict[str, set[Signature]] = {}
         self._variants: dict[str, dict[Signature, None]] = {}
@@ -102,11 +101,6 @@ class SessionProvider:
             found = self._launchers.setdefault((name, target), new_kernel(name, self, target))
         return found
 
-    def functions(self) -> tuple[str, ...]:
-        """The plain functions of the file."""
-        self._all_interfaces()
-        return self._functions
-
     def check(self) -> None:
         """Raises TesseraError with everything that ``tesserac check`` finds wrong. That nothing is
         wrong is kept in the cache; the standard library's own tests look at that."""
@@ -127,12 +121,12 @@ class SessionProvider:
 
     def names(self) -> tuple[str, ...]:
         """The kernels of the file."""
-        return tuple(self._all_interfaces())
+        return tuple(self.module().kernels)
 
     def interface(self, name: str) -> KernelInterface:
-        found = self._all_interfaces().get(name)
+        found = self.module().kernels.get(name)
         if found is None:
-            known = ", ".join(f"`{n}`" for n in self._all_interfaces())
+            known = ", ".join(f"`{n}`" for n in self.names())
             raise error(diagnostic("T0819", f"{self.path} has no kernel `{name}`", helps=(
                 f"it has {known}",) if known else ()))  # fmt: skip
         return found
@@ -266,24 +260,20 @@ class SessionProvider:
                 self._session = Session(self.options.path, self.closure().texts)
             return self._session
 
-    def _all_interfaces(self) -> dict[str, KernelInterface]:
-        if self._interfaces is None:
-            key = key_of(("interfaces", compiler_identity(), *self.closure().parts()))
+    def module(self) -> ModuleInterface:
+        """What the file gives: from the cache, or read now."""
+        if self._module is None:
+            key = key_of(("interface", compiler_identity(), *self.closure().parts()))
             entry = self._cache.get(key)
-            found = _interfaces(entry) if entry is not None else None
+            found = _interface(entry) if entry is not None else None
             if found is None:
-                from tessera_backend.runtime import declarations
+                from tessera_backend.runtime.declarations import module_interface
 
                 with self._lock:
-                    kernels = declarations.kernel_interfaces(self.session(), self.path)
-                    functions = declarations.plain_functions(self.session(), self.path)
-                found = kernels, functions
-                header = {"kind": "interfaces", "kernels": [i.to_json() for i in kernels],
-                          "functions": list(functions)}  # fmt: skip
-                self._cache.put(key, header, b"")
-            self._functions = found[1]
-            self._interfaces = {i.name: i for i in found[0]}
-        return self._interfaces
+                    found = module_interface(self.session(), self.path)
+                self._cache.put(key, {"kind": "interface", **found.to_json()}, b"")
+            self._module = found
+        return self._module
 
 
 def _is_standard(path: str) -> bool:
@@ -302,10 +292,9 @@ def _asked(entry: Entry) -> signatures.Asked | None:
     return signatures.Asked(needed, whole)
 
 
-def _interfaces(entry: Entry) -> tuple[list[KernelInterface], tuple[str, ...]] | None:
+def _interface(entry: Entry) -> ModuleInterface | None:
     try:
-        kernels = [KernelInterface.from_json(item) for item in entry.header["kernels"]]
-        return kernels, tuple(str(name) for name in entry.header["functions"])
+        return ModuleInterface.from_json(entry.header)
     except (KeyError, TypeError, ValueError):
         return None
 

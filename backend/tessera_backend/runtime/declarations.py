@@ -1,15 +1,22 @@
-"""Kernel interfaces read from the compiler's trees; only where the cache has none.
+"""The interface of a module read from the compiler's trees; only where the cache has none.
 
 Must not know the cache or arguments.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from tessera_backend.runtime.interface import ConstantValue, KernelInterface, ParameterInfo
+from tessera_backend.runtime.interface import (
+    Constant,
+    ConstantValue,
+    FunctionInterface,
+    KernelInterface,
+    ModuleInterface,
+    ParameterInfo,
+)
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.sema.clauses import says_grid
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
@@ -19,35 +26,70 @@ from tessera_lang.sema.signature import (
     dtype_lookup,
     is_compile_time,
 )
+from tessera_lang.sema.typed import Constant as ConstantSymbol
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 
 
-def kernel_interfaces(session: Any, path: str) -> list[KernelInterface]:
-    """The kernels of a file. Raises TesseraError where the file has errors."""
+def module_interface(session: Any, path: str) -> ModuleInterface:
+    """What a file gives. Raises TesseraError where it has errors."""
     parsed = session.parsed(path)
     scope: ModuleScope = session.scope(path)
     faults = [d for d in (*parsed.diagnostics, *scope.diagnostics) if d.severity == "error"]
     if faults:
         raise session.error(faults)
     file: SourceFile = session.source(path)
-    return [
-        KernelInterface(
-            f.name,
-            tuple(_parameter(p, scope, file, False) for p in f.parameters),
-            tuple(_parameter(p, scope, file, True) for p in f.brackets),
-            kernel_level(f) or "lane",
-            says_grid(f),
-        )
-        for f in session.kernels(path)
-    ]
+    kernels: dict[str, KernelInterface] = {}
+    functions: dict[str, FunctionInterface] = {}
+    marked: set[str] = {f.name for f in session.kernels(path)}
+    for f in parsed.module.functions:
+        parameters = tuple(_parameter(p, scope, file, False) for p in f.parameters)
+        doc, returns = cleaned(f.docstring), _text(f.returns, file)
+        brackets = tuple(_parameter(p, scope, file, True) for p in f.brackets)
+        if f.name in marked:
+            level = kernel_level(f) or "lane"
+            kernels[f.name] = KernelInterface(
+                f.name, parameters, brackets, level, says_grid(f), doc, returns
+            )
+        else:
+            functions[f.name] = FunctionInterface(
+                f.name, parameters, brackets, doc, returns, is_test(f)
+            )
+    doc = cleaned(parsed.module.docstring)
+    return ModuleInterface(kernels, functions, _constants(scope), doc)
 
 
-def plain_functions(session: Any, path: str) -> tuple[str, ...]:
-    """The functions of a file that are no kernels."""
-    kernels = {f.name for f in session.kernels(path)}
-    return tuple(f.name for f in session.parsed(path).module.functions if f.name not in kernels)
+def cleaned(docstring: str | None) -> str:
+    """A docstring without the indentation of its lines."""
+    from inspect import cleandoc
+
+    return cleandoc(docstring) if docstring else ""
+
+
+def _text(node: ast.TypeExpr | ast.Expr | None, file: SourceFile) -> str:
+    return "" if node is None else file.text[node.span.lo : node.span.hi]
+
+
+def _constants(scope: ModuleScope) -> dict[str, Constant]:
+    """The names that this file, and none that it imports, gives a value that never changes."""
+    found: dict[str, Constant] = {}
+    for s in scope.module.body:
+        if isinstance(s, (ast.Assign, ast.AnnotatedAssign)) and isinstance(s.target, ast.Name):
+            symbol = scope.names.get(s.target.id)
+            value = _plain(symbol.value) if isinstance(symbol, ConstantSymbol) else None
+            if value is not None:
+                found[s.target.id] = value
+    return found
+
+
+def _plain(value: object) -> Constant | None:
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, tuple):
+        items = [_plain(item) for item in cast("tuple[object, ...]", value)]
+        return None if None in items else tuple(cast("list[Constant]", items))
+    return value if isinstance(value, (int, float, bool, str)) else None
 
 
 def _parameter(
@@ -56,22 +98,22 @@ def _parameter(
     line, column = file.position(p.name_span.lo)
     place = (file.path, line + 1, column + 1)
     a = p.annotation
-    declared = "" if a is None else file.text[a.span.lo : a.span.hi]
+    declared, written = _text(a, file), _text(p.default, file)
     if is_compile_time(p, bracket):
         kind = compile_time_kind(p)
         dtype = "" if kind == "any" else kind
         return ParameterInfo(p.name, "constant", dtype, default=_default(p, scope), place=place,
-                             declared=declared)  # fmt: skip
+                             declared=declared, written=written)  # fmt: skip
     default = _default(p, scope)
     if a is None:
-        return ParameterInfo(p.name, "any", default=default, place=place)
+        return ParameterInfo(p.name, "any", default=default, place=place, written=written)
     base = a.base.id if isinstance(a.base, ast.Name) else ""
     if a.shape is None:
         return ParameterInfo(p.name, "scalar", base, default=default, place=place,
-                             declared=declared)  # fmt: skip
+                             declared=declared, written=written)  # fmt: skip
     constant = constant_bytes(p, dtype_lookup(scope, {}))
     return ParameterInfo(p.name, "array", base, len(a.shape), a.qualifier == "mut", default, place,
-                         declared, constant)  # fmt: skip
+                         declared, constant, written)  # fmt: skip
 
 
 def _default(p: ast.Parameter, scope: ModuleScope) -> ConstantValue | None:

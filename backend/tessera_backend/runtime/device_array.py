@@ -88,6 +88,17 @@ class DeviceArray:
                          f"not {self.shape} and {self._view.dtype}")  # fmt: skip
         _copy_in(self._memory, view)
 
+    def __copy__(self) -> DeviceArray:
+        """Other memory with the same elements, as of NumPy's arrays."""
+        return to_device(self, self.device)
+
+    def __deepcopy__(self, memo: object) -> DeviceArray:
+        return to_device(self, self.device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By way of the host: another process has no access to this one's memory."""
+        return to_device, (self.numpy(), self.device)
+
     def __tessera_view__(self) -> ArrayView:
         return self._view
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from tessera_backend.device.driver import device
@@ -40,6 +41,9 @@ from tessera_lang.target.world import Filling, Index, KernelReference, WorldFaul
 from tessera_lang.types.dtype import DType, dtype_named
 
 if TYPE_CHECKING:
+    import inspect
+
+    from tessera_backend.runtime.interface import FunctionInterface
     from tessera_lang.evaluate.library import Modules
 
 _TAPES = 1024
@@ -233,8 +237,14 @@ def _step(prepared: Any, arguments: tuple[Any, ...], values: list[Any]) -> Any:
 class Function:
     """A plain function of a module, to be called from Python."""
 
-    def __init__(self, name: str, provider: Any, target: str) -> None:
-        self.__name__ = name
+    def __init__(
+        self, interface: FunctionInterface, provider: Any, target: str, module: ModuleType
+    ) -> None:
+        self.__name__ = self.__qualname__ = interface.name
+        self.__doc__ = interface.doc or None
+        self.__module__ = module.__name__
+        self._interface = interface
+        self._module = module
         self._provider = provider
         self._target = target
         self._tapes: dict[Any, Tape] = {}
@@ -243,6 +253,27 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from tessera_backend.runtime.python_signature import python_signature
+
+        known = self._interface
+        return python_signature(known.parameters, known.brackets, known.returns, launches=False)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Function:
+        """A function kept in a class is no method of it; and ``help`` takes it for a function."""
+        return self
+
+    def __copy__(self) -> Function:
+        """Of a function there is one."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Function:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._module, self.__name__)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function. On a device this returns before the work is done."""

@@ -1,6 +1,6 @@
-"""What a caller may know of a kernel before it is compiled: its parameters.
+"""What a caller may know of a module before it is compiled: its names, and their parameters.
 
-A value that survives as JSON beside compiled code, so that a call which finds its kernel in
+Values that survive as JSON beside compiled code, so that a call which finds its kernel in
 the cache parses nothing. Must not know arguments or the compiler.
 """
 
@@ -13,6 +13,8 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.target.plan import ParameterPlan
 
 ConstantValue = int | float | bool | str
+Constant = ConstantValue | tuple["Constant", ...]
+"""The value of a name at the top level; that of a dtype is its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class ParameterInfo:
 
     ``dtype`` may be the name of a bracket parameter (the ``T`` of ``x: T[n]``). ``rank`` -1 is
     not known. ``default`` is the value of a compile-time parameter that the call leaves out.
-    ``declared`` is the annotation as written. ``constant``: bytes of a ``const`` array whose sizes
-    are all known, 0 for any other.
+    ``declared`` is the annotation as written, and ``written`` the default, empty where there is
+    none. ``constant``: bytes of a ``const`` array whose sizes are all known, 0 for any other.
     """
 
     name: str
@@ -34,6 +36,7 @@ class ParameterInfo:
     place: Place = ("", 0, 0)
     declared: str = ""
     constant: int = 0
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,17 @@ class KernelInterface:
     """A kernel's parameters: ``brackets`` are compile-time ones written in brackets.
 
     ``says_grid``: whether the kernel says how many groups a launch has. Where it does not, it is
-    compiled for as many axes of a grid as a call gives."""
+    compiled for as many axes of a grid as a call gives.
+    ``doc`` is the docstring, and ``returns`` the annotation of what is returned, as written.
+    """
 
     name: str
     parameters: tuple[ParameterInfo, ...]
     brackets: tuple[ParameterInfo, ...] = ()
     level: Literal["lane", "tile"] = "lane"
     says_grid: bool = False
+    doc: str = ""
+    returns: str = ""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -56,6 +63,8 @@ class KernelInterface:
             "brackets": [_to_json(p) for p in self.brackets],
             "level": self.level,
             "says_grid": self.says_grid,
+            "doc": self.doc,
+            "returns": self.returns,
         }
 
     @staticmethod
@@ -68,6 +77,8 @@ class KernelInterface:
             tuple(_from_json(p) for p in d["brackets"]),
             "tile" if d["level"] == "tile" else "lane",
             bool(d["says_grid"]),
+            str(d["doc"]),
+            str(d["returns"]),
         )
 
     def common(self, other: KernelInterface) -> KernelInterface:
@@ -87,7 +98,9 @@ class KernelInterface:
         return KernelInterface(
             name,
             tuple(
-                ParameterInfo(p.name, kinds[p.kind], p.dtype, p.rank, p.mut, p.value, p.span)
+                ParameterInfo(
+                    p.name, kinds[p.kind], p.dtype, p.rank, p.mut, p.value, p.span, p.declared
+                )
                 for p in parameters
             ),
             level=level,
@@ -95,11 +108,82 @@ class KernelInterface:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionInterface:
+    """A plain function. ``is_test``: what ``tesserac test`` runs."""
+
+    name: str
+    parameters: tuple[ParameterInfo, ...]
+    brackets: tuple[ParameterInfo, ...] = ()
+    doc: str = ""
+    returns: str = ""
+    is_test: bool = False
+
+    def to_json(self) -> list[object]:
+        parameters, brackets = (
+            [_to_json(p) for p in several] for several in (self.parameters, self.brackets)
+        )
+        return [self.name, parameters, brackets, self.doc, self.returns, self.is_test]
+
+    @staticmethod
+    def from_json(value: object) -> FunctionInterface:
+        """What ``to_json`` wrote. Raises TypeError or ValueError."""
+        name, parameters, brackets, doc, returns, is_test = cast("list[Any]", value)
+        return FunctionInterface(
+            str(name), tuple(_from_json(p) for p in parameters),
+            tuple(_from_json(p) for p in brackets), str(doc), str(returns), bool(is_test),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleInterface:
+    """What a file gives to its callers, by name."""
+
+    kernels: dict[str, KernelInterface]
+    functions: dict[str, FunctionInterface]
+    constants: dict[str, Constant]
+    doc: str = ""
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """The names that are meant for others: no tests, and none that begins with ``_``."""
+        functions = [f.name for f in self.functions.values() if not f.is_test]
+        names = (*self.constants, *self.kernels, *functions)
+        return tuple(name for name in names if not name.startswith("_"))
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "kernels": [k.to_json() for k in self.kernels.values()],
+            "functions": [f.to_json() for f in self.functions.values()],
+            "constants": [[name, value] for name, value in self.constants.items()],
+            "doc": self.doc,
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> ModuleInterface:
+        """What ``to_json`` wrote. Raises KeyError, TypeError or ValueError."""
+        kernels = [KernelInterface.from_json(item) for item in value["kernels"]]
+        functions = [FunctionInterface.from_json(item) for item in value["functions"]]
+        return ModuleInterface(
+            {k.name: k for k in kernels}, {f.name: f for f in functions},
+            {str(name): _frozen(constant) for name, constant in value["constants"]},
+            str(value["doc"]),
+        )  # fmt: skip
+
+
+def _frozen(value: Any) -> Constant:
+    """JSON has lists where there were tuples."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in cast("list[Any]", value))
+    return cast("Constant", value)
+
+
 def _common(p: ParameterInfo, q: ParameterInfo) -> ParameterInfo:
     return replace(
         p, kind=p.kind if p.kind == q.kind else "any",
         dtype=p.dtype if p.dtype == q.dtype else "", rank=p.rank if p.rank == q.rank else -1,
-        mut=p.mut or q.mut, default=p.default if p.default == q.default else None,
+        mut=p.mut or q.mut, declared=p.declared if p.declared == q.declared else "",
+        default=p.default if p.default == q.default else None,
     )  # fmt: skip
 
 
@@ -114,9 +198,12 @@ def _to_json(p: ParameterInfo) -> list[object]:
         list(p.place),
         p.declared,
         p.constant,
+        p.written,
     ]
 
 
 def _from_json(value: list[Any]) -> ParameterInfo:
-    name, kind, dtype, rank, mut, default, place, declared, constant = value
-    return ParameterInfo(name, kind, dtype, rank, mut, default, tuple(place), declared, constant)
+    name, kind, dtype, rank, mut, default, place, declared, constant, written = value
+    return ParameterInfo(
+        name, kind, dtype, rank, mut, default, tuple(place), declared, constant, written
+    )

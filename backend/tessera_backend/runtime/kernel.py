@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import fast
@@ -27,6 +28,9 @@ from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
+
+if TYPE_CHECKING:
+    import inspect
 
 _LAYOUTS = 4096
 """Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
@@ -89,6 +93,7 @@ class _Family:
         self.lock = free_lock()
         self.locks: dict[tuple[Signature, int, int], threading.Lock] = {}
         self.known: KernelInterface | None = None
+        self.module: ModuleType | None = None
         self.sized: frozenset[int] = frozenset()
         self.asked: dict[Signature, Asked] = {}
 
@@ -159,6 +164,7 @@ class Launcher:
 
     def __init__(self, family: _Family, groups: tuple[int, ...] | None, stream: int | None) -> None:
         self._family = family
+        self.__qualname__ = family.name
         self._groups = groups
         self._stream = stream
         self._memo: dict[Any, Prepared] = {}
@@ -169,6 +175,41 @@ class Launcher:
     @property
     def __name__(self) -> str:
         return self._family.name
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        from tessera_backend.runtime.python_signature import python_signature
+
+        known = self.interface
+        return python_signature(known.parameters, known.brackets, known.returns, launches=True)
+
+    @property
+    def interface(self) -> KernelInterface:
+        """The parameters, before anything is compiled."""
+        return self._family.interface
+
+    def __get__(self, instance: object, owner: type | None = None) -> Launcher:
+        """A kernel kept in a class is no method of it; and ``help`` takes it for a function."""
+        return self
+
+    def belongs_to(self, module: ModuleType) -> None:
+        """Say where the kernel is found: in messages of Python, and by another process."""
+        self._family.module = module
+        self.__module__ = module.__name__
+
+    def __copy__(self) -> Launcher:
+        """Of a kernel there is one, as of a function."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Launcher:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = self._family.module
+        if module is None or self._stream is not None:
+            why = "its stream is of this process" if module else "it belongs to no module"
+            raise TypeError(f"{self!r} cannot be pickled: {why}")
+        return _found_again, (module, self._family.name, self._groups)
 
     def __repr__(self) -> str:
         grid = "" if self._groups is None else f"[{', '.join(map(str, self._groups))}]"
@@ -309,11 +350,21 @@ class Launcher:
         return _bound_call(placed, prepared, self._stream, handed_over(made))
 
 
+def _doc(launcher: Launcher) -> str | None:
+    return launcher.interface.doc or None
+
+
+def _found_again(module: ModuleType, name: str, groups: tuple[int, ...] | None) -> Launcher:
+    """What ``pickle`` calls."""
+    found: Launcher = getattr(module, name)
+    return found if groups is None else found[groups]
+
+
 def new_launcher(
     family: _Family, groups: tuple[int, ...] | None = None, stream: int | None = None
 ) -> Launcher:
     """A launcher of a class of its own."""
-    kind = type("Kernel", (Launcher,), {"__slots__": ()})
+    kind = type("Kernel", (Launcher,), {"__slots__": (), "__doc__": property(_doc)})
     return cast("Launcher", kind(family, groups, stream))
 
 
@@ -358,6 +409,8 @@ def _bound_call(
         pool.append(fire)
         return results
 
+    call.__name__, call.__qualname__ = prepared.plan.kernel, f"{prepared.plan.kernel}.bind"
+    call.__doc__ = f"A launch of `{prepared.plan.kernel}` on the arrays that it was bound to."
     return call
 
 

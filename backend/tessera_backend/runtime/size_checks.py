@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_backend.runtime.array_checks import declared_text
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.report import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
@@ -90,7 +89,7 @@ def _size_mismatch(
         wanted = reasons[0]
     return diagnostic(
         "T0834", f"argument `{p.name}` of `{plan.kernel}` has size {got} along axis {axis}, and "
-        f"{wanted}", p.span, len(p.name), f"declared `{declared_text(p)}`",
+        f"{wanted}", p.span, len(p.name), f"declared `{p.declared}`",
         others=others,
     )  # fmt: skip
 
