@@ -1,15 +1,18 @@
-"""The commands of docs/cli.md do what the page says, and it names what there is."""
+"""The commands of docs/cli.md and docs/start.md do what the pages say; cli.md names what there is."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from tessera_lang.driver.commands import COMMANDS
 from tests.world.conftest import Command
 
 ROOT = Path(__file__).resolve().parents[2]
+START = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
@@ -32,6 +35,16 @@ def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
     assert run_all(tesserac, PAGE) > 15
     assert (tmp_path / "scale.ptx").is_file()
     assert tesserac("run", "scale.tessera", "--target=cpu", "--set", "factor=2.0").out == "90.0\n"
+
+
+def test_commands_of_the_first_steps(tesserac: Command, tmp_path: Path) -> None:
+    program = blocks("tessera", START)[0]
+    (tmp_path / "scale.tessera").write_text(program, encoding="utf-8")
+    assert run_all(tesserac, START) >= 7
+    (script,) = blocks("python", START)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[0.  0.5 1.  1.5 2.  2.5 3.  3.5 4.  4.5]\n")
 
 
 def test_every_command_is_there() -> None:
