@@ -1,4 +1,4 @@
-"""The commands of docs/cli.md and docs/start.md do what the pages say; cli.md names what there is."""
+"""The commands of docs/cli.md and docs/start.md do what the pages say; cli.md is complete."""
 
 from __future__ import annotations
 
