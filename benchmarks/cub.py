@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tessera_backend.nvptx.toolchain import find_tool
+from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool
 
 os.environ["CUPY_ACCELERATORS"] = "cub"
 

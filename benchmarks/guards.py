@@ -26,8 +26,8 @@ from tessera_lang.driver import session
 from tessera_lang.driver.commands.kernels import target_options
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.library import kernel_level
-from tessera_lang.lower import ast_to_tile
-from tessera_lang.opt.tile import bounds, narrow
+from tessera_lang.lower.ast_to_tile import kernel as lane_kernel
+from tessera_lang.opt.tile import narrow_indices, prove_bounds
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument
 
@@ -139,9 +139,9 @@ class Clock:
 @contextmanager
 def analyses(clock: Clock) -> Iterator[None]:
     """Every call of an analysis counts."""
-    places = [(ast_to_tile, name) for name in ("uniformity", "ranges", "check_barriers",
+    places = [(lane_kernel, name) for name in ("uniformity", "ranges", "check_barriers",
               "check_arrays", "check_bounds", "check_shared", "check_shared_budget")]  # fmt: skip
-    places += [(bounds, "ranges"), (narrow, "ranges")]
+    places += [(prove_bounds, "ranges"), (narrow_indices, "ranges")]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
         setattr(module, name, clock.timed(getattr(module, name)))

@@ -1,11 +1,11 @@
 """Analyses of Tile IR: ranges, uniformity, and the checks made of them."""
 
-from tessera_lang.analysis.array_races import check_arrays
-from tessera_lang.analysis.barriers import check_barriers
-from tessera_lang.analysis.bounds import check_bounds
-from tessera_lang.analysis.ranges import Access, Ranges, ranges
-from tessera_lang.analysis.shared_check import SharedMemoryCheck, check_shared
-from tessera_lang.analysis.uniformity import Level, Uniformity, uniformity
+from tessera_lang.analysis.races.array_races import check_arrays
+from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
+from tessera_lang.analysis.ranges.certain_faults import check_bounds
+from tessera_lang.analysis.ranges.integer_ranges import Access, Ranges, ranges
+from tessera_lang.analysis.uniformity.barriers import check_barriers
+from tessera_lang.analysis.uniformity.lane_uniformity import Level, Uniformity, uniformity
 
 __all__ = [
     "Access",

@@ -94,7 +94,7 @@ def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[D
     """Where each ``const`` array of a kernel is read from."""
     from tessera_lang.evaluate.library import kernel_level
     from tessera_lang.sema.signature import constant_bytes, dtype_lookup
-    from tessera_lang.target.facts import constants_by_value
+    from tessera_lang.target.array_facts import constants_by_value
 
     lookup = dtype_lookup(session.scope(path), {})
     shapes = [p.annotation.shape if p.annotation else () for p in function.parameters]
@@ -125,15 +125,15 @@ def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[D
 @lru_cache(maxsize=64)
 def _lints(program: Program) -> tuple[Diagnostic, ...]:
     """Kept while the program is: the editor asks after every edit."""
-    from tessera_lang.analysis.performance import check_performance
+    from tessera_lang.analysis.resources.memory_lints import check_performance
 
     return check_performance(program.operations[0])
 
 
 def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[Diagnostic]:
-    from tessera_lang.analysis.guards import explain_guards
-    from tessera_lang.analysis.occupancy import report_occupancy
-    from tessera_lang.analysis.shared_check import check_shared
+    from tessera_lang.analysis.guards.kept_guards import explain_guards
+    from tessera_lang.analysis.races.shared_check import check_shared
+    from tessera_lang.analysis.resources.occupancy import report_occupancy
     from tessera_lang.driver.pipeline import TILE, run_passes
 
     (kernel,) = program.operations

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline
-from tessera_lang.driver.environment import Key
-from tessera_lang.driver.fault import InternalFault
-from tessera_lang.driver.instances import (
+from tessera_lang.driver.dependencies import Key
+from tessera_lang.driver.internal_fault import InternalFault
+from tessera_lang.driver.kernel_instances import (
     Instances,
     Scheduled,
     has_errors,
@@ -36,10 +36,10 @@ from tessera_lang.driver.signatures import (
     read_signature,
     without_facts,
 )  # fmt: skip
-from tessera_lang.driver.spills import Compile, without_spills
+from tessera_lang.driver.spill_retry import Compile, without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile import finish_plan
+from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import replace
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations
@@ -59,7 +59,7 @@ from tessera_lang.target.machine import Machine, machine_named, machine_of
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from tessera_lang.target.world import World
+    from tessera_lang.target.host_world import World
 
 
 class Session(Instances):
@@ -193,7 +193,7 @@ class Session(Instances):
     ) -> list[Diagnostic]:
         """The top-level statements and the tests, run without data. What was reported is not
         repeated."""
-        from tessera_lang.driver.launches import Launches
+        from tessera_lang.driver.checked_launches import Launches
         from tessera_lang.evaluate.symbolic import SymbolicHost
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 

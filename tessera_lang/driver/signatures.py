@@ -31,7 +31,7 @@ from tessera_lang.sema.typed import (
 )  # fmt: skip
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
-from tessera_lang.target.facts import bucket, divisor, size_class
+from tessera_lang.target.array_facts import bucket, divisor, size_class
 from tessera_lang.target.plan import LaunchPlan, is_small
 from tessera_lang.types.dtype import DType, dtype_named
 

@@ -96,8 +96,8 @@ def run_tests(
 
 def _run(session: Session, test: Test, target: str, arch_as: str, checked: bool) -> Result:
     from tessera_lang.evaluate.fault import HostFault
+    from tessera_lang.target.host_world import WorldFault
     from tessera_lang.target.runtime import runtime
-    from tessera_lang.target.world import WorldFault
 
     output: list[str] = []
     diagnostics: tuple[Diagnostic, ...] = ()

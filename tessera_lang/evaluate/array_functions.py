@@ -14,7 +14,7 @@ from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.source import Span
-from tessera_lang.target.world import Filling, Reduction
+from tessera_lang.target.host_world import Filling, Reduction
 from tessera_lang.types.dtype import F32, I64, DType, dtype_named
 
 MAX_RANK = 16

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.source import Span
-from tessera_lang.target.world import World
+from tessera_lang.target.host_world import World
 
 
 class Host(Protocol):

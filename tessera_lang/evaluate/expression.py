@@ -37,7 +37,7 @@ from tessera_lang.evaluate.value import (
 )  # fmt: skip
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.world import Index, World
+from tessera_lang.target.host_world import Index, World
 
 _MISSING = object()
 MAX_CANDIDATES = 1000  # among more, each look for a near name would take long

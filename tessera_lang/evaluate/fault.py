@@ -13,7 +13,7 @@ from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.record import replace
 from tessera_lang.source import Span
-from tessera_lang.target.world import WorldFault
+from tessera_lang.target.host_world import WorldFault
 
 _CALL_LABELS = 4  # calls shown below a fault; a deep recursion would show hundreds
 

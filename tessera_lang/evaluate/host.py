@@ -23,7 +23,7 @@ from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
-from tessera_lang.target.world import World
+from tessera_lang.target.host_world import World
 
 CALL_DEPTH = 500
 _SHORT = 40  # characters of a value that is shown within a line

@@ -16,7 +16,7 @@ from tessera_lang.evaluate.names import assigned, assignment_counts
 from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.world import KernelReference
+from tessera_lang.target.host_world import KernelReference
 
 
 class Library(Protocol):

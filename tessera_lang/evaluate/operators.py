@@ -22,7 +22,7 @@ from tessera_lang.evaluate.value import (
 )
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.world import World
+from tessera_lang.target.host_world import World
 
 
 def not_built(

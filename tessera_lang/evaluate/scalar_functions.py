@@ -15,7 +15,7 @@ from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.value import Unknown, is_unknown
-from tessera_lang.target.world import Reduction
+from tessera_lang.target.host_world import Reduction
 
 _UNKNOWN = {
     "int": Unknown("int"), "float": Unknown("float"),

@@ -15,7 +15,7 @@ from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.world import World
+from tessera_lang.target.host_world import World
 from tessera_lang.types.dtype import DTYPES, DType, integer_range
 
 Evaluate = Callable[[ast.Expr, Scope], object]

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, cast
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.record import dataclass
-from tessera_lang.target.counting import arange_count
-from tessera_lang.target.world import Filling, KernelReference, Reduction, WorldFault
+from tessera_lang.target.arange_count import arange_count
+from tessera_lang.target.host_world import Filling, KernelReference, Reduction, WorldFault
 from tessera_lang.types.dtype import BOOL, F32, I32, I64, U32, DType, common_dtype
 
 Size = int | Unknown

@@ -12,7 +12,7 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.builtin_calls import cast, failed, infer_builtin
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.context import Binding, Context, Frame, Known, text_of
-from tessera_lang.sema.extent import MOST_NESTED, nested_too_deep
+from tessera_lang.sema.inlined_size import MOST_NESTED, nested_too_deep
 from tessera_lang.sema.lanes import recursion
 from tessera_lang.sema.literals import give
 from tessera_lang.sema.operators import source_of

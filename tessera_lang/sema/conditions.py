@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from tessera_lang.diagnostics.diagnostic import Label
-from tessera_lang.sema.assigned import expressions
+from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.clauses import MOST_AXES
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.parameters import Parameters

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import dataclass
-from tessera_lang.sema.assigned import expressions, statements, targets
+from tessera_lang.sema.bound_names import expressions, statements, targets
 from tessera_lang.sema.clauses import kernel_decorator
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

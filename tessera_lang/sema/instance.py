@@ -11,15 +11,15 @@ import sys
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import replace
-from tessera_lang.sema.assigned import (
+from tessera_lang.sema.bound_names import (
     assigned_names,
 )
 from tessera_lang.sema.clauses import kernel_decorator, read_clauses, tile_decorator
 from tessera_lang.sema.conditions import check_conditions, read_grid
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
-from tessera_lang.sema.extent import too_large
 from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.inlined_size import too_large
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes
 from tessera_lang.sema.shared import bare_buffer, check_bare

@@ -14,7 +14,7 @@ from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import bind, bind_builtin
-from tessera_lang.sema.assigned import children
+from tessera_lang.sema.bound_names import children
 from tessera_lang.sema.lanes import builtin_problem, not_built, tile_builtin_problem
 from tessera_lang.sema.scope import ModuleScope, did_you_mean
 from tessera_lang.sema.typed import Builtin, FunctionSymbol, Local, ModuleSymbol, Symbol

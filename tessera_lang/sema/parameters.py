@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.assigned import written_names
+from tessera_lang.sema.bound_names import written_names
 from tessera_lang.sema.clauses import GRID_GROUPS
 from tessera_lang.sema.context import Binding, Known, Variable
 from tessera_lang.sema.scope import ModuleScope

@@ -12,7 +12,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.language import MATH_NUMBERS
 from tessera_lang.sema import builtins
-from tessera_lang.sema.assigned import statement_expressions, statements, targets
+from tessera_lang.sema.bound_names import statement_expressions, statements, targets
 from tessera_lang.sema.names import NameChecker
 from tessera_lang.sema.scope import Importer, ModuleScope, builtin, did_you_mean
 from tessera_lang.sema.typed import (

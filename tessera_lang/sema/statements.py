@@ -7,8 +7,8 @@ expression is found.
 from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
-from tessera_lang.sema.assigned import expressions
 from tessera_lang.sema.assignments import assign, assign_augmented, declare, settled_tuple
+from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expressions import require_bool
 from tessera_lang.sema.indexing import index

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label
 from tessera_lang.sema import builtins
-from tessera_lang.sema.assigned import (
+from tessera_lang.sema.bound_names import (
     assigned_names,
     expressions,
     statement_expressions,

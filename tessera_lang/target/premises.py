@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Literal
 
-from tessera_lang.target.facts import bucket_below
+from tessera_lang.target.array_facts import bucket_below
 from tessera_lang.target.plan import (
     LARGEST_SIZE,
     SMALL_BYTES,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tessera_lang.target.backend import Artifact
-    from tessera_lang.target.world import KernelCompiler, World
+    from tessera_lang.target.host_world import KernelCompiler, World
 
 
 class Runtime(Protocol):

@@ -18,7 +18,7 @@ from tessera_lang.analysis import (
 )
 from tessera_lang.driver.pipeline import TILE, run_passes
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile import finish_plan
+from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.opt.tile import TILE_PASSES
 from tessera_lang.target.backend import TargetOptions, backend_named
 from tessera_lang.target.plan import LaunchPlan

@@ -17,7 +17,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tests.on_device import with_layouts
-from tests.unit.schedule.test_exits import loaded
+from tests.unit.lower.ast_to_schedule.test_early_exits import loaded
 
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 TARGETS = ["cpu", "sm_90a", GPU]

@@ -19,10 +19,10 @@ import numpy as np
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
-from tessera_backend.cpu.checked.orders import ORDERS, Order
+from tessera_backend.cpu.checked.lane_orders import ORDERS, Order
 from tessera_backend.runtime.bound import MappedArray
 
-from tessera_lang.analysis.shared_check import ALLOCATIONS, Unproved
+from tessera_lang.analysis.races.shared_check import ALLOCATIONS, Unproved
 from tessera_lang.ir.core import Operation
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.types.dtype import F32
@@ -39,7 +39,7 @@ from tests.unit.lowering import lower_source
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 GROUPS = 2
-PROOF = "tessera_backend.cpu.checked.roots.unproved_buffers"
+PROOF = "tessera_backend.cpu.checked.shadowed_memory.unproved_buffers"
 
 
 def _nothing_proved(kernel: Operation, known: object) -> Unproved:

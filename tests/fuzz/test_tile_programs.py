@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tessera_lang.driver import pipeline
-from tessera_lang.opt.schedule import split, stream
-from tessera_lang.opt.schedule.cost import Work, cycles, in_parts
+from tessera_lang.opt.schedule.cost import split_k
+from tessera_lang.opt.schedule.cost.cost_model import Work, cycles, in_parts
+from tessera_lang.opt.schedule.decide import stream_k
 from tessera_lang.target.machine import Machine
 from tests.fuzz.products import Products
 from tests.fuzz.tile_programs import built, large, tried
@@ -51,8 +52,8 @@ def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def always(work: Work, machine: Machine) -> bool:
         return True
 
-    monkeypatch.setattr(split, "best_parts", parts)
-    monkeypatch.setattr(split, "_is_few", always)
+    monkeypatch.setattr(split_k, "best_parts", parts)
+    monkeypatch.setattr(split_k, "is_few", always)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     for seed in range(400, 430):
         found = tried(seed, place, (), Products(), calls=1)
@@ -69,8 +70,8 @@ def test_programs_dealt_to_groups_that_stay(place: str, monkeypatch: pytest.Monk
     def three(machine: Machine) -> int:
         return 3
 
-    monkeypatch.setattr(stream, "best_dealt", two)
-    monkeypatch.setattr(stream, "_groups", three)
+    monkeypatch.setattr(stream_k, "best_dealt", two)
+    monkeypatch.setattr(stream_k, "_groups", three)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     for seed in range(400, 430):
         found = tried(seed, place, (), Products(), calls=1)

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from tessera_backend.runtime.cache import forget_shared_cache
 
-from tessera_lang.lower.schedule_to_tile import memory_plan, ring, tile_counts
-from tessera_lang.lower.schedule_to_tile.facts import Facts
-from tessera_lang.lower.schedule_to_tile.ring import RingUse
+from tessera_lang.lower.schedule_to_tile.common import memory_plan, tile_counts
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
+from tessera_lang.lower.schedule_to_tile.hopper import ring
+from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse
 from tests.fuzz import tile_schedules
 from tests.fuzz.tile_programs import Array
 from tests.fuzz.tile_schedules import Case, case_of, tried

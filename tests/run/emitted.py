@@ -38,7 +38,7 @@ from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.ir.printer import print_program
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument
-from tessera_lang.target.facts import DEVICE_ROW, HOST_ROW, array_facts
+from tessera_lang.target.array_facts import DEVICE_ROW, HOST_ROW, array_facts
 from tessera_lang.target.plan import is_small
 from tests.run.emitted_cases import LANE_SIGNATURES, ROOT, TileCase, lane_files, tile_cases
 

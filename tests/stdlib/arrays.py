@@ -85,9 +85,9 @@ def near(found: Any, expected: Any, error: Any) -> None:
 
 def one_thread(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> None:
     """From here on the CPU target runs with this many threads."""
-    from tessera_backend.cpu import run
+    from tessera_backend.cpu import thread_pool
 
-    monkeypatch.setattr(run, "thread_count", lambda: count)
+    monkeypatch.setattr(thread_pool, "thread_count", lambda: count)
 
 
 def views(x: Any) -> dict[str, Any]:

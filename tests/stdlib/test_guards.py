@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.analysis.ranges import ACCESSES
+from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
 from tessera_lang.driver.pipeline import TILE, run_passes
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.library import kernel_level

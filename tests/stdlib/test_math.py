@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tessera_backend.nvptx.kernel import emit_kernel
-from tessera_backend.nvptx.ptxas import assemble, find_ptxas
-from tessera_backend.nvptx.translate import translate
+from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
+from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session

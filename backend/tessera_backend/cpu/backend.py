@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tessera_backend.cpu.host import cpu_identity, host_machine
+from tessera_backend.cpu.host_cpu import cpu_identity, host_machine
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
@@ -48,10 +48,10 @@ class CpuBackend:
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:
         from tessera_backend.cpu.entry import emit_kernel
-        from tessera_backend.cpu.machine import code_target, compile_text
-        from tessera_backend.cpu.plan import Divergent
+        from tessera_backend.cpu.group_plan import Divergent
+        from tessera_backend.cpu.llvm_codegen import code_target, compile_text
         from tessera_backend.llvm.emitter import NotLowered
-        from tessera_backend.llvm.fault import reporting_plan
+        from tessera_backend.llvm.fault_reports import reporting_plan
 
         _check_arch(options.arch)
         if options.arch_as:
@@ -67,7 +67,7 @@ class CpuBackend:
         form = roots = None
         if options.checked:
             from tessera_backend.cpu.checked.emit import CheckedForm
-            from tessera_backend.cpu.checked.roots import roots_of
+            from tessera_backend.cpu.checked.shadowed_memory import roots_of
 
             roots = roots_of(kernel, plan)
             form = CheckedForm(kernel, plan, roots)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, NotLowered, Place
-from tessera_backend.llvm.narrow import narrow_f16, widen_f16
+from tessera_backend.llvm.small_floats import narrow_f16, widen_f16
 from tessera_backend.llvm.text import ModuleText
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.types.dtype import F16, DType

@@ -14,17 +14,17 @@ from collections.abc import Mapping
 from math import prod
 from typing import cast
 
+from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
-from tessera_backend.cpu.group import GroupEmitter
-from tessera_backend.cpu.lanes import Scratch
-from tessera_backend.cpu.live import find_spilled
-from tessera_backend.cpu.plan import GroupPlan, Planner
+from tessera_backend.cpu.emit_group import GroupEmitter
+from tessera_backend.cpu.group_plan import GroupPlan, Planner
+from tessera_backend.cpu.lane_loops import Scratch
+from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.products import product_rules
-from tessera_backend.cpu.target import CodeTarget
 from tessera_backend.cpu.vectors import vector_unit
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
-from tessera_backend.llvm.lane import lane_emitter
-from tessera_backend.llvm.narrow import from_bits
+from tessera_backend.llvm.lane_rules import lane_emitter
+from tessera_backend.llvm.small_floats import from_bits
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import bits_type
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.memory import CodeMemory
+from tessera_backend.cpu.executable_memory import CodeMemory
+from tessera_backend.cpu.host_cpu import host_machine
 
 _EAX, _EBX, _ECX, _EDX = range(4)
 # Leaf, subleaf, register and bit of cpuid. Only what LLVM may use of its own accord is here: that

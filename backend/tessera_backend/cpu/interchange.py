@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import cast
 
-from tessera_lang.analysis.uniformity import Uniformity
+from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
 
 _FEWEST_LANES = 8

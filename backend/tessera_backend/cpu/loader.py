@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tessera_backend.cpu.elf import ElfError, ElfObject
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.memory import CodeMemory
+from tessera_backend.cpu.executable_memory import CodeMemory
+from tessera_backend.cpu.host_cpu import host_machine
 from tessera_lang.record import dataclass
 
 

@@ -5,7 +5,7 @@ Owns ``VectorUnit`` and how it is read off the features of a processor.
 
 from __future__ import annotations
 
-from tessera_backend.cpu.target import CodeTarget
+from tessera_backend.cpu.code_target import CodeTarget
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 

@@ -6,7 +6,7 @@ result; each warp is one vector, folded in the order of docs/ir.md. Must not kno
 
 from __future__ import annotations
 
-from tessera_backend.cpu.lanes import Array, LaneLoops
+from tessera_backend.cpu.lane_loops import Array, LaneLoops
 from tessera_backend.llvm.emitter import NotLowered, scalar_type
 from tessera_backend.llvm.types import float_constant, integer_constant, memory_type
 from tessera_lang.ir.core import Operation, Value

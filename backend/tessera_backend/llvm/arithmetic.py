@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tessera_backend.llvm import narrow
+from tessera_backend.llvm import small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule, scalar_type
 from tessera_backend.llvm.types import integer_constant, is_bits, register_type
 from tessera_lang.ir.core import Operation
@@ -17,8 +17,11 @@ _FLOAT = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne":
 
 def _float_binary(e: LaneEmitter, op: Operation, instruction: str) -> None:
     dtype = scalar_type(op.result)
-    (a, kind), (b, _) = (narrow.to_computing(e, e.operand(v), dtype) for v in op.operands)
-    e.bind(op.result, narrow.from_computing(e, e.f.value(f"{instruction} {kind} {a}, {b}"), dtype))
+    (a, kind), (b, _) = (small_floats.to_computing(e, e.operand(v), dtype) for v in op.operands)
+    e.bind(
+        op.result,
+        small_floats.from_computing(e, e.f.value(f"{instruction} {kind} {a}, {b}"), dtype),
+    )
 
 
 def _add_like(integer: str, floating: str) -> Rule:
@@ -55,13 +58,13 @@ def extreme(e: LaneEmitter, a: str, b: str, dtype: DType, which: str) -> str:
     if dtype.is_float and dtype.bits < 32:
         return _picked_extreme(e, a, b, dtype, which)
     if dtype.is_float:
-        (x, kind), (y, _) = (narrow.to_computing(e, v, dtype) for v in (a, b))
+        (x, kind), (y, _) = (small_floats.to_computing(e, v, dtype) for v in (a, b))
         name = "minimum" if which == "min" else "maximum"
         if e.dialect.lowers(name, kind):
             result = e.call(name, kind, x, y)
         else:
             result = _compared_extreme(e, x, y, kind, which)
-        return narrow.from_computing(e, result, dtype)
+        return small_floats.from_computing(e, result, dtype)
     kind = register_type(dtype)
     sign = "s" if dtype.is_signed else "u"
     predicate = sign + ("lt" if which == "min" else "gt")
@@ -72,13 +75,13 @@ def extreme(e: LaneEmitter, a: str, b: str, dtype: DType, which: str) -> str:
 def _picked_extreme(e: LaneEmitter, a: str, b: str, dtype: DType, which: str) -> str:
     """One of the two narrow floats as it is: nothing is rounded, so nothing may saturate."""
     f, kind = e.f, register_type(dtype)
-    x, y = narrow.widen(e, a, dtype), narrow.widen(e, b, dtype)
+    x, y = small_floats.widen(e, a, dtype), small_floats.widen(e, b, dtype)
     before = f.value(f"fcmp {'ult' if which == 'min' else 'ugt'} float {x}, {y}")
     y_number = f.value(f"fcmp ord float {y}, 0.0")
     x_nan = f.value(f"fcmp uno float {x}, 0.0")
     first = f.value(f"and i1 {before}, {y_number}")
     equal = f.value(f"fcmp oeq float {x}, {y}")
-    signed = narrow.as_bits(e, a if which == "min" else b, dtype)
+    signed = small_floats.as_bits(e, a if which == "min" else b, dtype)
     negative = f.value(f"icmp slt i{dtype.bits} {signed}, 0")
     tie = f.value(f"and i1 {equal}, {negative}")
     pick = f.value(f"or i1 {f.value(f'or i1 {first}, {tie}')}, {x_nan}")
@@ -157,10 +160,10 @@ def _abs(e: LaneEmitter, op: Operation) -> None:
     dtype, a = scalar_type(op.result), e.operand(op.operands[0])
     kind, f = register_type(dtype), e.f
     if dtype.is_float:
-        bits = narrow.as_bits(e, a, dtype)
+        bits = small_floats.as_bits(e, a, dtype)
         mask = (1 << (dtype.bits - 1)) - 1
         kept = f.value(f"and i{dtype.bits} {bits}, {mask}")
-        e.bind(op.result, narrow.from_bits(e, kept, dtype))
+        e.bind(op.result, small_floats.from_bits(e, kept, dtype))
     elif dtype.is_signed:
         below = f.value(f"icmp slt {kind} {a}, 0")
         negated = f.value(f"sub {kind} 0, {a}")
@@ -172,8 +175,8 @@ def _abs(e: LaneEmitter, op: Operation) -> None:
 def _intrinsic(name: str) -> Rule:
     def rule(e: LaneEmitter, op: Operation) -> None:
         dtype = scalar_type(op.result)
-        a, kind = narrow.to_computing(e, e.operand(op.operands[0]), dtype)
-        e.bind(op.result, narrow.from_computing(e, e.call(name, kind, a), dtype))
+        a, kind = small_floats.to_computing(e, e.operand(op.operands[0]), dtype)
+        e.bind(op.result, small_floats.from_computing(e, e.call(name, kind, a), dtype))
 
     return rule
 
@@ -198,7 +201,8 @@ def _fma_in_doubles(e: LaneEmitter, operands: list[str], dtype: DType) -> str:
     """
     f = e.f
     x, y, z = (
-        f.value(f"fpext float {narrow.widen(e, operand, dtype)} to double") for operand in operands
+        f.value(f"fpext float {small_floats.widen(e, operand, dtype)} to double")
+        for operand in operands
     )
     product = f.value(f"fmul double {x}, {y}")
     total = f.value(f"fadd double {product}, {z}")
@@ -214,7 +218,7 @@ def _fma_in_doubles(e: LaneEmitter, operands: list[str], dtype: DType) -> str:
     truncated = f.value(f"sub i64 {bits}, {f.value(f'zext i1 {inward} to i64')}")
     odd = f.value(f"or i64 {truncated}, 1")
     chosen = f.value(f"select i1 {inexact}, i64 {odd}, i64 {bits}")
-    return narrow.narrow_double(e, f.value(f"bitcast i64 {chosen} to double"), dtype)
+    return small_floats.narrow_double(e, f.value(f"bitcast i64 {chosen} to double"), dtype)
 
 
 # --- powers of two --------------------------------------------------------------------------
@@ -229,11 +233,11 @@ _POLYNOMIAL = (
 def _exp2(e: LaneEmitter, op: Operation) -> None:
     """The machine's own, or a polynomial of what is left of an integer."""
     dtype = scalar_type(op.result)
-    a, kind = narrow.to_computing(e, e.operand(op.operands[0]), dtype)
+    a, kind = small_floats.to_computing(e, e.operand(op.operands[0]), dtype)
     if kind != "float":
         raise NotLowered(op.name, str(dtype), e.dialect.name)
     found = e.dialect.exp2(e, a) or _exp2_by_polynomial(e, a)
-    e.bind(op.result, narrow.from_computing(e, found, dtype))
+    e.bind(op.result, small_floats.from_computing(e, found, dtype))
 
 
 def _approx(e: LaneEmitter, op: Operation) -> None:
@@ -277,7 +281,7 @@ def _cmp(e: LaneEmitter, op: Operation) -> None:
     predicate = str(op.attributes["predicate"])
     a, b = map(e.operand, op.operands)
     if dtype.is_float:
-        (a, kind), (b, _) = (narrow.to_computing(e, v, dtype) for v in (a, b))
+        (a, kind), (b, _) = (small_floats.to_computing(e, v, dtype) for v in (a, b))
         e.bind(op.result, e.f.value(f"fcmp {_FLOAT[predicate]} {kind} {a}, {b}"))
         return
     table = _SIGNED if dtype.is_signed else _UNSIGNED

@@ -7,7 +7,7 @@ exchange compares bits: a NaN finds itself, -0.0 does not find +0.0.
 
 from __future__ import annotations
 
-from tessera_backend.llvm import arithmetic, narrow
+from tessera_backend.llvm import arithmetic, small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule
 from tessera_backend.llvm.memory import (
     access_of,
@@ -40,8 +40,8 @@ def _combine(e: LaneEmitter, kind: str, old: str, value: str, dtype: DType) -> s
         return f.value(f"{kind} {llvm} {old}, {value}")
     if not dtype.is_float:
         return f.value(f"{kind} {llvm} {old}, {value}")
-    (a, wide), (b, _) = (narrow.to_computing(e, v, dtype) for v in (old, value))
-    return narrow.from_computing(e, f.value(f"f{kind} {wide} {a}, {b}"), dtype)
+    (a, wide), (b, _) = (small_floats.to_computing(e, v, dtype) for v in (old, value))
+    return small_floats.from_computing(e, f.value(f"f{kind} {wide} {a}, {b}"), dtype)
 
 
 def _native_name(kind: str, dtype: DType) -> str:
@@ -59,12 +59,12 @@ def _native(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: st
     kind = _text(op, "kind")
     whole = kind == "exchange" or not dtype.is_float
     llvm = bits_type(dtype) if whole else memory_type(dtype)
-    operand = narrow.as_bits(e, value, dtype) if whole else value
+    operand = small_floats.as_bits(e, value, dtype) if whole else value
     old = e.dialect.read_modify_write(
         e, place, pointer, _native_name(kind, dtype), llvm, operand, _text(op, "scope"),
         _ORDERS[_text(op, "order")],
     )  # fmt: skip
-    return narrow.from_bits(e, old, dtype) if whole else old
+    return small_floats.from_bits(e, old, dtype) if whole else old
 
 
 def _loop(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str) -> str:
@@ -82,9 +82,9 @@ def _loop(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str)
     seen = f.fresh()
     loaded = f.fresh()
     f.line(f"{seen} = phi {bits} [ {first}, %{before} ], [ {loaded}, %{again}.next ]")
-    new = _combine(e, _text(op, "kind"), narrow.from_bits(e, seen, dtype), value, dtype)
+    new = _combine(e, _text(op, "kind"), small_floats.from_bits(e, seen, dtype), value, dtype)
     found = e.dialect.compare_exchange(
-        e, place, pointer, seen, narrow.as_bits(e, new, dtype), dtype.bytes * 8, scope,
+        e, place, pointer, seen, small_floats.as_bits(e, new, dtype), dtype.bytes * 8, scope,
         _ORDERS[_text(op, "order")],
     )  # fmt: skip
     f.line(f"store {bits} {found}, ptr {slot}")
@@ -93,7 +93,7 @@ def _loop(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str)
     f.line(f"{loaded} = load {bits}, ptr {slot}")
     f.branch(again)
     f.place(done)
-    return narrow.from_bits(e, found, dtype)
+    return small_floats.from_bits(e, found, dtype)
 
 
 def _plain(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str) -> str:
@@ -118,7 +118,7 @@ def _atomic(e: LaneEmitter, op: Operation) -> None:
 def _cas(e: LaneEmitter, op: Operation) -> None:
     access = access_of(e, op, 2)
     place, dtype = access.place, access.place.dtype
-    expected, desired = (narrow.as_bits(e, e.operand(v), dtype) for v in op.operands[:2])
+    expected, desired = (small_floats.as_bits(e, e.operand(v), dtype) for v in op.operands[:2])
     scope, order = _text(op, "scope"), _ORDERS[_text(op, "order")]
 
     def inside() -> str:
@@ -128,12 +128,12 @@ def _cas(e: LaneEmitter, op: Operation) -> None:
             old = e.dialect.compare_exchange(
                 e, place, pointer, expected, desired, bits, scope, order
             )
-            return narrow.from_bits(e, old, dtype)
+            return small_floats.from_bits(e, old, dtype)
         old_value = load_element(e, place, pointer)
-        old = narrow.as_bits(e, old_value, dtype)
+        old = small_floats.as_bits(e, old_value, dtype)
         same = e.f.value(f"icmp eq {bits_type(dtype)} {old}, {expected}")
         new = e.f.value(f"select i1 {same}, {bits_type(dtype)} {desired}, {bits_type(dtype)} {old}")
-        store_element(e, place, pointer, narrow.from_bits(e, new, dtype))
+        store_element(e, place, pointer, small_floats.from_bits(e, new, dtype))
         return old_value
 
     e.bind(op.result, guard(e, access, inside, zero(dtype), register_type(dtype)))
@@ -149,7 +149,7 @@ def _atomic_load(e: LaneEmitter, op: Operation) -> None:
             f"{address(e, access)} {e.dialect.syncscope(_text(op, 'scope'))}"
             f"{_LOAD_ORDERS[_text(op, 'order')]}, align {dtype.bytes}"
         )
-        return narrow.from_bits(e, raw, dtype)
+        return small_floats.from_bits(e, raw, dtype)
 
     e.bind(op.result, guard(e, access, inside, zero(dtype), register_type(dtype)))
 
@@ -157,7 +157,7 @@ def _atomic_load(e: LaneEmitter, op: Operation) -> None:
 def _atomic_store(e: LaneEmitter, op: Operation) -> None:
     access = access_of(e, op, 1)
     place, dtype = access.place, access.place.dtype
-    value = narrow.as_bits(e, e.operand(op.operands[0]), dtype)
+    value = small_floats.as_bits(e, e.operand(op.operands[0]), dtype)
 
     def inside() -> str:
         e.f.line(

@@ -3,7 +3,7 @@ with NaN to 0, floats round once to nearest even, f8 saturates, ``bool`` is ``!=
 
 from __future__ import annotations
 
-from tessera_backend.llvm import narrow
+from tessera_backend.llvm import small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import float_constant, integer_constant, register_type
 from tessera_lang.ir.core import Operation
@@ -44,7 +44,7 @@ def as_index(e: LaneEmitter, value: str, source: DType) -> str:
 def _to_bool(e: LaneEmitter, value: str, source: DType) -> str:
     if not source.is_float:
         return e.f.value(f"icmp ne {register_type(source)} {value}, 0")
-    wide, kind = narrow.to_computing(e, value, source)
+    wide, kind = small_floats.to_computing(e, value, source)
     return e.f.value(f"fcmp une {kind} {wide}, 0.0")
 
 
@@ -58,13 +58,17 @@ def _from_bool(e: LaneEmitter, value: str, to: DType) -> str:
 
 def _float_to_float(e: LaneEmitter, value: str, source: DType, to: DType) -> str:
     if source == F64:
-        return narrow.narrow_double(e, value, to)
-    wide = narrow.widen(e, value, source)
-    return e.f.value(f"fpext float {wide} to double") if to == F64 else narrow.narrow(e, wide, to)
+        return small_floats.narrow_double(e, value, to)
+    wide = small_floats.widen(e, value, source)
+    return (
+        e.f.value(f"fpext float {wide} to double")
+        if to == F64
+        else small_floats.narrow(e, wide, to)
+    )
 
 
 def _float_to_integer(e: LaneEmitter, value: str, source: DType, to: DType) -> str:
-    wide, kind = narrow.to_computing(e, value, source)
+    wide, kind = small_floats.to_computing(e, value, source)
     bits = register_type(to)
     name = "fptosi.sat" if to.is_signed else "fptoui.sat"
     if e.dialect.lowers(name, kind):
@@ -102,8 +106,8 @@ def _integer_to_float(e: LaneEmitter, value: str, source: DType, to: DType) -> s
     if source.bits <= 16:  # exact in f32
         wide = e.f.value(f"{sign}itofp i{source.bits} {value} to float")
         own = e.dialect.narrow_whole(e, wide, to)
-        return own if own is not None else narrow.narrow(e, wide, to)
-    return narrow.narrow(e, _jammed(e, value, source), to)
+        return own if own is not None else small_floats.narrow(e, wide, to)
+    return small_floats.narrow(e, _jammed(e, value, source), to)
 
 
 def _jammed(e: LaneEmitter, value: str, source: DType) -> str:
@@ -143,8 +147,8 @@ def _cast(e: LaneEmitter, op: Operation) -> None:
 
 def _bitcast(e: LaneEmitter, op: Operation) -> None:
     source, to = scalar_type(op.operands[0]), scalar_type(op.result)
-    bits = narrow.as_bits(e, e.operand(op.operands[0]), source)
-    e.bind(op.result, narrow.from_bits(e, bits, to))
+    bits = small_floats.as_bits(e, e.operand(op.operands[0]), source)
+    e.bind(op.result, small_floats.from_bits(e, bits, to))
 
 
 RULES: dict[str, Rule] = {"tile.cast": _cast, "tile.bitcast": _bitcast}

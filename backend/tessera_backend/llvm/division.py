@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tessera_backend.llvm import fault, narrow
+from tessera_backend.llvm import fault_reports, small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.remainder import add_fmod
 from tessera_backend.llvm.types import integer_constant, register_type
@@ -17,7 +17,7 @@ def _integer_division(e: LaneEmitter, op: Operation, *, quotient: bool) -> str:
     known = e.constant(op.operands[1])
     if known is None or known == 0:
         by_zero = f.value(f"icmp eq {kind} {b}, 0")
-        fault.report_if(e, by_zero, op, axis="0", index="0", bound="0")
+        fault_reports.report_if(e, by_zero, op, axis="0", index="0", bound="0")
     else:
         by_zero = ""
     unsafe = by_zero
@@ -99,8 +99,8 @@ def _float_floordiv(e: LaneEmitter, a: str, b: str, kind: str) -> str:
 def _floordiv(e: LaneEmitter, op: Operation) -> None:
     dtype = scalar_type(op.result)
     if dtype.is_float:
-        (a, kind), (b, _) = (narrow.to_computing(e, e.operand(v), dtype) for v in op.operands)
-        e.bind(op.result, narrow.from_computing(e, _float_floordiv(e, a, b, kind), dtype))
+        (a, kind), (b, _) = (small_floats.to_computing(e, e.operand(v), dtype) for v in op.operands)
+        e.bind(op.result, small_floats.from_computing(e, _float_floordiv(e, a, b, kind), dtype))
     else:
         e.bind(op.result, _integer_division(e, op, quotient=True))
 
@@ -108,8 +108,8 @@ def _floordiv(e: LaneEmitter, op: Operation) -> None:
 def _mod(e: LaneEmitter, op: Operation) -> None:
     dtype = scalar_type(op.result)
     if dtype.is_float:
-        (a, kind), (b, _) = (narrow.to_computing(e, e.operand(v), dtype) for v in op.operands)
-        e.bind(op.result, narrow.from_computing(e, _float_mod(e, a, b, kind)[0], dtype))
+        (a, kind), (b, _) = (small_floats.to_computing(e, e.operand(v), dtype) for v in op.operands)
+        e.bind(op.result, small_floats.from_computing(e, _float_mod(e, a, b, kind)[0], dtype))
     else:
         e.bind(op.result, _integer_division(e, op, quotient=False))
 

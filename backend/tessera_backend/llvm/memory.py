@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tessera_backend.llvm import fault, narrow
+from tessera_backend.llvm import fault_reports, small_floats
 from tessera_backend.llvm.cast import as_index
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.types import code_of, memory_type, register_type, zero
@@ -89,7 +89,7 @@ def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
     axes = tuple(range(len(indices)))
     said = op.attributes.get("open", axes)
     open_ = tuple(axis for axis in axes if isinstance(said, tuple) and axis in said)
-    return Access(place, indices, e.dialect.bounds_of(op), fault.site_of(op), open_)
+    return Access(place, indices, e.dialect.bounds_of(op), fault_reports.site_of(op), open_)
 
 
 def address(e: LaneEmitter, access: Access) -> str:
@@ -188,7 +188,7 @@ def guard(
     for test in others:
         wrong = f.value(f"or i1 {wrong}, {test}")
     cold, hot, join = f.label("outside"), f.label("inside"), f.label("joined")
-    f.branch_if(wrong, cold, hot, fault.unlikely(e))
+    f.branch_if(wrong, cold, hot, fault_reports.unlikely(e))
     f.place(hot)
     value = inside()
     hot_end = f.block
@@ -196,7 +196,7 @@ def guard(
     f.place(cold)
     if access.site >= 0 and e.fault:
         axis, index, bound = _first_wrong(e, access, tests)
-        fault.report(e, access.site, axis, index, bound)
+        fault_reports.report(e, access.site, axis, index, bound)
     cold_end = f.block
     f.place(join)
     if not kind:
@@ -226,12 +226,12 @@ def load_element(e: LaneEmitter, place: Place, pointer: str) -> str:
         f"load {kind}, {e.dialect.pointer_type(place.space)} {pointer}, "
         f"align {place.dtype.bytes}{suffix}"
     )
-    return narrow.from_bits(e, raw, place.dtype) if place.dtype.kind == "bool" else raw
+    return small_floats.from_bits(e, raw, place.dtype) if place.dtype.kind == "bool" else raw
 
 
 def store_element(e: LaneEmitter, place: Place, pointer: str, value: str) -> None:
     kind = memory_type(place.dtype)
-    raw = narrow.as_bits(e, value, place.dtype) if place.dtype.kind == "bool" else value
+    raw = small_floats.as_bits(e, value, place.dtype) if place.dtype.kind == "bool" else value
     suffix = e.dialect.access_suffix(e, place, write=True)
     e.f.line(
         f"store {kind} {raw}, {e.dialect.pointer_type(place.space)} {pointer}, "

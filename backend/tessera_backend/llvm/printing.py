@@ -7,7 +7,7 @@ lie in the order in which it printed them. What finds no room is counted.
 
 from __future__ import annotations
 
-from tessera_backend.llvm import narrow
+from tessera_backend.llvm import small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import bits_type
 from tessera_lang.ir.core import Operation, Value
@@ -53,7 +53,7 @@ def _number(op: Operation) -> int:
 def _word(e: LaneEmitter, value: Value) -> str:
     """The bits of a number in a word."""
     dtype = scalar_type(value)
-    bits, kind = narrow.as_bits(e, e.operand(value), dtype), bits_type(dtype)
+    bits, kind = small_floats.as_bits(e, e.operand(value), dtype), bits_type(dtype)
     return bits if kind == "i64" else e.f.value(f"zext {kind} {bits} to i64")
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_backend.device import driver
-from tessera_backend.nvptx import doctor
-from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
+from tessera_backend.nvptx.toolchain import doctor
+from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.tile.shared_memory import check_shared_budget
+from tessera_lang.opt.tile.shared_budget import check_shared_budget
 from tessera_lang.record import replace
 from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
 from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
@@ -57,13 +57,13 @@ class CudaBackend:
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:
         from tessera_backend.llvm.emitter import NotLowered
-        from tessera_backend.llvm.fault import reporting_plan
-        from tessera_backend.nvptx import hopper
+        from tessera_backend.llvm.fault_reports import reporting_plan
+        from tessera_backend.nvptx.hopper import rules
         from tessera_backend.nvptx.kernel import emit_kernel
-        from tessera_backend.nvptx.translate import translate
+        from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
 
         operation = _kernel_of(program)
-        arch = hopper.architecture_for(operation, self._architecture(options))
+        arch = rules.architecture_for(operation, self._architecture(options))
         options = replace(options, arch=arch.name)
         over = check_shared_budget(operation, arch.shared_limit, arch.name)
         if over:
@@ -132,7 +132,7 @@ def _ordered(texts: dict[str, str]) -> Mapping[str, str]:
 
 
 def _sass(cubin: bytes) -> str:
-    from tessera_backend.nvptx.disassembly import disassemble, no_machine_code
+    from tessera_backend.nvptx.toolchain.disassembly import disassemble, no_machine_code
 
     if not cubin:
         raise no_machine_code()

@@ -11,12 +11,15 @@ from math import prod
 
 from tessera_backend.device.module import STATIC_SHARED_LIMIT
 from tessera_backend.llvm.emitter import LaneEmitter
-from tessera_backend.llvm.lane import emit_kernel_body, lane_emitter
+from tessera_backend.llvm.lane_rules import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import register_type
-from tessera_backend.nvptx import hopper, runs, tiles, warp
-from tessera_backend.nvptx.dialect import NvptxDialect
-from tessera_lang.analysis.divisors import Divisors
+from tessera_backend.nvptx.hopper import rules as hopper_rules
+from tessera_backend.nvptx.lanes import warp
+from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.tiles import elementwise_runs
+from tessera_backend.nvptx.tiles import rules as tile_rules
+from tessera_lang.analysis.ranges.divisors import Divisors
 from tessera_lang.ir.core import (
     BarrierType,
     BufferType,
@@ -25,7 +28,7 @@ from tessera_lang.ir.core import (
     TensorMapType,
     Value,
 )
-from tessera_lang.opt.tile.shared_memory import buffer_alignment, buffer_bytes, shared_offsets
+from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes, shared_offsets
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
 from tessera_lang.target.plan import LaunchPlan, Slot
@@ -69,10 +72,15 @@ def emit_kernel(
     emitter = lane_emitter(module, function, dialect, plan.kernel)
     dialect.divisors = Divisors(operation)
     lanes_rules = {**emitter.rules, **warp.RULES}
-    emitter.rules = {**lanes_rules, **tiles.rules(lanes_rules), **hopper.RULES, **runs.RULES}
-    emitter.grouped = runs.grouped
+    emitter.rules = {
+        **lanes_rules,
+        **tile_rules.rules(lanes_rules),
+        **hopper_rules.RULES,
+        **elementwise_runs.RULES,
+    }
+    emitter.grouped = elementwise_runs.grouped
     parameters = _bind_parameters(emitter, operation, plan)
-    hopper.begin_kernel(emitter, operation)
+    hopper_rules.begin_kernel(emitter, operation)
     emit_kernel_body(emitter, operation.regions[0], _EXIT)
     function.place(_EXIT)
     function.terminate("ret void")

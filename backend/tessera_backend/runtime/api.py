@@ -22,7 +22,7 @@ from tessera_lang.target.backend import Artifact
 if TYPE_CHECKING:
     from tessera_backend.runtime.compiler import SessionProvider
     from tessera_backend.runtime.device_array import DeviceArray
-    from tessera_lang.target.world import KernelCompiler, World
+    from tessera_lang.target.host_world import KernelCompiler, World
 
 __all__ = [
     "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device", "load",
@@ -51,7 +51,7 @@ def load(
 
 
 def _target_as(target: Target, arch_as: str) -> Target:
-    from tessera_lang.driver.arch_as import refused_as
+    from tessera_lang.driver.emulated_arch import refused_as
 
     refused = refused_as(target, arch_as)
     if refused is not None:

@@ -23,7 +23,7 @@ from tessera_backend.runtime.signature import Entry, Signature
 from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.facts import constants_by_value
+from tessera_lang.target.array_facts import constants_by_value
 from tessera_lang.target.plan import ParameterPlan, is_small
 from tessera_lang.types.dtype import DTYPES, dtype_named
 

@@ -238,7 +238,7 @@ def _runs_on(kernel: BuiltKernel, device: int) -> bool:
 
 def this_host() -> str:
     """A name for this machine's processor and its features."""
-    from tessera_backend.cpu.host import cpu_identity, host_machine
+    from tessera_backend.cpu.host_cpu import cpu_identity, host_machine
 
     return f"{host_machine()} {hashlib.sha256(cpu_identity().encode()).hexdigest()[:12]}"
 

@@ -14,7 +14,7 @@ import numpy as np
 from tessera_backend.cpu.asynchronous.kernel import array_at
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
-from tessera_backend.cpu.checked.orders import Setting, setting_of
+from tessera_backend.cpu.checked.lane_orders import Setting, setting_of
 from tessera_backend.runtime.bound import Bound
 from tessera_backend.runtime.checked_report import note_launch
 from tessera_backend.runtime.faults import WORDS

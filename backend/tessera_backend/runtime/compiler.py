@@ -14,7 +14,7 @@ from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
-from tessera_backend.runtime.closure import Closure, closure_of, compiler_identity
+from tessera_backend.runtime.import_closure import Closure, closure_of, compiler_identity
 from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error, remember_source, tell_once
@@ -170,7 +170,7 @@ class SessionProvider:
     def _compiled(
         self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
     ) -> Artifact:
-        from tessera_lang.driver.fault import InternalFault
+        from tessera_lang.driver.internal_fault import InternalFault
 
         try:
             artifact: Artifact = self.session().compile_kernel(

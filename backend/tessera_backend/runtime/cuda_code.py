@@ -11,8 +11,8 @@ from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
 from tessera_backend.device.memory import PinnedMemory
 from tessera_backend.runtime.bound import Bound
-from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
+from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_backend.runtime.printing import printing
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan

@@ -20,12 +20,10 @@ from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.fast import direct_stream
+from tessera_backend.runtime.function_fast_path import Quick, constant_key
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.quick import Quick, constant_key
-from tessera_backend.runtime.report import diagnostic, error
-from tessera_backend.runtime.reshaping import reshaped
-from tessera_backend.runtime.tape import (
+from tessera_backend.runtime.launch_fast_path import direct_stream
+from tessera_backend.runtime.recorded_calls import (
     Allocation,
     Handle,
     Step,
@@ -34,10 +32,12 @@ from tessera_backend.runtime.tape import (
     make_torch,
     to_array,
 )
+from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.driver.modules import standard_library
-from tessera_lang.target.counting import arange_count
-from tessera_lang.target.world import Filling, Index, KernelReference, WorldFault
+from tessera_lang.target.arange_count import arange_count
+from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
 from tessera_lang.types.dtype import DType, dtype_named
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TracedWorld:
         self.tape.inputs = len(self.pointers)
         return Handle(len(self.pointers) - 1, 0, view.dtype, view.shape, view.strides)
 
-    # --- what the evaluator asks (tessera_lang.target.world.World) -------------------------
+    # --- what the evaluator asks (tessera_lang.target.host_world.World) -------------------------
 
     def is_array(self, value: object) -> bool:
         return isinstance(value, Handle)

@@ -14,7 +14,7 @@ from tessera_backend.runtime import scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.world import Reduction, WorldFault
+from tessera_lang.target.host_world import Reduction, WorldFault
 from tessera_lang.types.dtype import BOOL, F32, I32, U32, DType, common_dtype, integer_range
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")

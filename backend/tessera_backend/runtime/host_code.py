@@ -11,12 +11,12 @@ from typing import Any
 
 from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.features import baseline, missing
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.cpu.host_cpu import host_machine
+from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound import Bound
-from tessera_backend.runtime.code import Block, Frame
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
+from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_backend.runtime.printing import printing
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.target.backend import Artifact

@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tessera_backend.device.forks import free_lock
-from tessera_backend.runtime import fast
+from tessera_backend.runtime import launch_fast_path
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_caller
-from tessera_backend.runtime.code import Code, Fire
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
+from tessera_backend.runtime.loaded_code import Code, Fire
 from tessera_backend.runtime.premise_checks import UnmetPremise
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
@@ -169,7 +169,7 @@ class Launcher:
         self._stream = stream
         self._memo: dict[Any, Prepared] = {}
         self._fast_memo: dict[Any, Any] = {}
-        self._pattern: fast.Pattern | None = None
+        self._pattern: launch_fast_path.Pattern | None = None
         self._views: dict[tuple[Any, Any], Launcher] = {}
 
     @property
@@ -271,7 +271,7 @@ class Launcher:
         """Everything before the launch itself. Raises TesseraError with what is wrong."""
         family = self._family
         ordered = order_arguments(
-            family.interface, [a for a in arguments if a is not fast.MISSING], named
+            family.interface, [a for a in arguments if a is not launch_fast_path.MISSING], named
         )
         placed = place_arguments(family.interface, ordered, family.target, self._stream, by_value)
         key = placed.key(family.sized)
@@ -316,18 +316,18 @@ class Launcher:
         fixed = any(p.kind == "constant" for p in self._family.interface.parameters)
         if len(raw) != len(placed.values) or fixed or self._family.sized:
             return
-        pattern = fast.pattern_of(raw, placed.values, prepared)
+        pattern = launch_fast_path.pattern_of(raw, placed.values, prepared)
         if pattern is None:
             return
-        entry = fast.entry_of(pattern, prepared, raw, placed.values, self._stream)
+        entry = launch_fast_path.entry_of(pattern, prepared, raw, placed.values, self._stream)
         if self._pattern != pattern:
             self._pattern = pattern
             self._fast_memo = {}
-            call = fast.make_call(pattern, self._fast_memo, entry, self._general)
+            call = launch_fast_path.make_call(pattern, self._fast_memo, entry, self._general)
             type(self).__call__ = call
         if len(self._fast_memo) >= _LAYOUTS:
             self._fast_memo.clear()
-        self._fast_memo[fast.key_of(pattern.kinds, raw)] = entry
+        self._fast_memo[launch_fast_path.key_of(pattern.kinds, raw)] = entry
 
     @ends_at_the_caller
     def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:
@@ -383,7 +383,7 @@ def _bound_call(
     device, handle = prepared.code.device, placed.stream
     # A block holds the stream too: each thread that is launching has one of its own.
     pool: list[Fire] = []
-    follow = fast.direct_stream() if stream is None and device != HOST else None
+    follow = launch_fast_path.direct_stream() if stream is None and device != HOST else None
     stream_of: Callable[[int], int] = follow or (lambda _: handle)
 
     def fill() -> Fire:

@@ -13,12 +13,12 @@ from typing import Any
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.binding import bind
 from tessera_backend.runtime.bound import Bound
-from tessera_backend.runtime.code import Code, Frame
+from tessera_backend.runtime.loaded_code import Code, Frame
 from tessera_backend.runtime.report import error
 from tessera_backend.runtime.scalars import encoder
 from tessera_backend.runtime.sharing import check_overlap
 from tessera_backend.runtime.size_checks import Argument
-from tessera_backend.runtime.zeros import zeros_first
+from tessera_backend.runtime.zeroed_results import zeros_first
 from tessera_lang.target.plan import LaunchPlan
 
 

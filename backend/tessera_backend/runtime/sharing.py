@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_backend.runtime import overlap
+from tessera_backend.runtime import memory_overlap
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.size_checks import Argument
@@ -20,7 +20,7 @@ def check_overlap(plan: LaunchPlan, views: Sequence[Argument], i: int, j: int) -
     """Refuse a mut argument that shares memory with another."""
     a, b = views[i], views[j]
     assert isinstance(a, ArrayView) and isinstance(b, ArrayView)
-    answer = overlap.between(a, b)
+    answer = memory_overlap.between(a, b)
     if answer == "no":
         return []
     p, q = plan.parameters[i], plan.parameters[j]
@@ -36,7 +36,7 @@ def check_overlap(plan: LaunchPlan, views: Sequence[Argument], i: int, j: int) -
 
 
 def _check_self(plan: LaunchPlan, p: ParameterPlan, view: ArrayView) -> list[Diagnostic]:
-    answer = overlap.within(view)
+    answer = memory_overlap.within(view)
     if answer == "no":
         return []
     what = (

@@ -15,7 +15,7 @@ from typing import Any
 from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.interface import ConstantValue
 from tessera_lang.record import dataclass
-from tessera_lang.target.facts import DEVICE_ROW, HOST_ROW, array_facts, coarser
+from tessera_lang.target.array_facts import DEVICE_ROW, HOST_ROW, array_facts, coarser
 
 Entry = tuple[Any, ...]
 Signature = tuple[Entry, ...]

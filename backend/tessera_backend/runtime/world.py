@@ -14,7 +14,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from tessera_backend.runtime import files, host_arithmetic, mirror, random_numbers, scalars
+from tessera_backend.runtime import (
+    data_files,
+    device_mirror,
+    host_arithmetic,
+    random_numbers,
+    scalars,
+)
 from tessera_backend.runtime.arrays import HOST, describe
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
@@ -26,8 +32,8 @@ from tessera_backend.runtime.staging import as_numpy
 from tessera_backend.runtime.workspaces import Workspaces
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
-from tessera_lang.target.counting import arange_count
-from tessera_lang.target.world import (
+from tessera_lang.target.arange_count import arange_count
+from tessera_lang.target.host_world import (
     Filling,
     Index,
     KernelCompiler,
@@ -39,7 +45,7 @@ from tessera_lang.types.dtype import DType
 
 
 class HostWorld:
-    """See ``tessera_lang.target.world.World``. ``target`` is ``cpu`` or ``cuda``."""
+    """See ``tessera_lang.target.host_world.World``. ``target`` is ``cpu`` or ``cuda``."""
 
     def __init__(
         self, session: KernelCompiler, target: str, write: Callable[[str], None],
@@ -71,7 +77,7 @@ class HostWorld:
         try:
             if self._device == HOST or size == 0:
                 return aligned_empty(shape, numpy)
-            return mirror.empty(shape, numpy)
+            return device_mirror.empty(shape, numpy)
         except (MemoryError, ValueError):  # ValueError: more than an address can tell
             raise WorldFault(f"there is no memory for an array of shape {shape}: {size} bytes",
                              helps=("use a smaller size",)) from None  # fmt: skip
@@ -88,7 +94,7 @@ class HostWorld:
             self._in_flight = False
             self.finish()
         value = cast("Array", array)
-        block = mirror.block_of(value) if self._device != HOST else None
+        block = device_mirror.block_of(value) if self._device != HOST else None
         if block is not None:
             block.to_host()
             if written:
@@ -161,8 +167,8 @@ class HostWorld:
 
     def load(self, path: str, key: str | None, dtype: DType | None) -> object:
         try:
-            value = files.load(path, key)
-        except files.DataFault as fault:
+            value = data_files.load(path, key)
+        except data_files.DataFault as fault:
             raise WorldFault(fault.message, code="T0813", helps=fault.helps) from fault
         found = from_numpy(value.dtype)
         if found is None:
@@ -175,8 +181,8 @@ class HostWorld:
     def save(self, path: str, arrays: dict[str, object]) -> None:
         values = {name: self._array(value) for name, value in arrays.items()}
         try:
-            files.save(path, values)
-        except files.DataFault as fault:
+            data_files.save(path, values)
+        except data_files.DataFault as fault:
             raise WorldFault(fault.message, code="T0813", helps=fault.helps) from fault
 
     # --- elements -----------------------------------------------------------------------
@@ -287,11 +293,11 @@ class HostWorld:
         if self._device != HOST:
             self._in_flight = True
             for p, value in zip(interface.parameters, arguments, strict=False):
-                block = mirror.block_of(value) if is_array(value) else None
+                block = device_mirror.block_of(value) if is_array(value) else None
                 if block is not None and (p.mut or p.kind == "any"):
                     block.newer = "device"
             for array in results:
-                if (block := mirror.block_of(array)) is not None:
+                if (block := device_mirror.block_of(array)) is not None:
                     block.newer = "device"
         elif not self._workspaces.hold_zeros():
             raise WorldFault(f"{kernel.description} left other bits than zeros in an array of "
@@ -310,10 +316,10 @@ class HostWorld:
     def _given(self, value: object) -> object:
         if isinstance(value, DType):
             return value.name
-        block = mirror.block_of(value) if self._device != HOST and is_array(value) else None
+        block = device_mirror.block_of(value) if self._device != HOST and is_array(value) else None
         if block is None or not is_array(value) or value.size == 0:
             return value
-        return mirror.OnDevice(value, block, self._device)
+        return device_mirror.OnDevice(value, block, self._device)
 
     def _kernel(self, kernel: KernelReference) -> tuple[Launcher, KernelInterface]:
         key = (kernel.path, kernel.name)
@@ -345,7 +351,7 @@ class HostWorld:
 
     def give_back(self, value: object, own: object) -> None:
         """Bring what was written into an adopted copy back to the caller's array."""
-        block = mirror.block_of(own) if is_array(own) else None
+        block = device_mirror.block_of(own) if is_array(own) else None
         if block is not None and block.newer == "device":
             view = describe(value, "argument")
             if view is not None and not view.read_only:

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from typing import cast
 
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.driver.fault import InternalFault
+from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.signatures import BadSignature
 from tessera_lang.record import dataclass, field

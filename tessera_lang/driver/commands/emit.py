@@ -100,7 +100,7 @@ def _stage(
     session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str, str]
 ) -> str:
     if stage == "typed":
-        from tessera_lang.driver.typed_text import typed_text
+        from tessera_lang.driver.typed_dump import typed_text
 
         typed, _, _ = session.instance(path, chosen.name, chosen.signature)
         assert typed is not None

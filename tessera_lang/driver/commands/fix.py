@@ -50,7 +50,7 @@ def command(
 
 def _deliver(path: str, before: str, fixed: Fixed, diff: bool) -> None:
     from tessera_lang.driver.files import STDIN
-    from tessera_lang.driver.rewriting import difference, replace_file
+    from tessera_lang.driver.source_rewrites import difference, replace_file
 
     count = len(fixed.applied)
     if diff:

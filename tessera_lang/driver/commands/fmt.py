@@ -49,7 +49,7 @@ def command(names: tuple[str, ...], check: bool, diff: bool, color: str) -> int:
 def _deliver(path: str, before: str, after: str, check: bool, diff: bool) -> None:
     """Write, print or name what changed."""
     from tessera_lang.driver.files import STDIN
-    from tessera_lang.driver.rewriting import difference, replace_file
+    from tessera_lang.driver.source_rewrites import difference, replace_file
 
     if diff:
         sys.stdout.write(difference(path, before, after))
@@ -68,7 +68,7 @@ def _deliver(path: str, before: str, after: str, check: bool, diff: bool) -> Non
 def _formatted(session: Session, path: str, color: str) -> str | int:
     """The new text; an exit code where there is none, and why has been shown."""
     from tessera_lang.diagnostics import TesseraError
-    from tessera_lang.driver.fault import InternalFault
+    from tessera_lang.driver.internal_fault import InternalFault
     from tessera_lang.syntax.format import FormatFault, format_source
 
     try:

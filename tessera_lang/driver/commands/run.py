@@ -23,7 +23,7 @@ from tessera_lang.record import dataclass
 if TYPE_CHECKING:
     from tessera_lang.diagnostics import Diagnostic
     from tessera_lang.driver.session import Session
-    from tessera_lang.target.world import World
+    from tessera_lang.target.host_world import World
 
 DATA = (".npy", ".npz", ".csv")
 
@@ -78,7 +78,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[Diagnostic]:
     from tessera_lang.diagnostics import Diagnostic
-    from tessera_lang.driver.environment import names_in
+    from tessera_lang.driver.dependencies import names_in
     from tessera_lang.sema.scope import did_you_mean
 
     if not names:
@@ -130,7 +130,7 @@ class Where:
         if not self.arch_as:
             return self.checked
         from tessera_lang.diagnostics import TesseraError
-        from tessera_lang.driver.arch_as import refused_as
+        from tessera_lang.driver.emulated_arch import refused_as
 
         refused = refused_as(self.target, self.arch_as)
         if refused is not None:
@@ -148,10 +148,10 @@ class Where:
 
 def _run(session: Session, path: str, given: dict[str, str], where: Where, color: str) -> int:
     from tessera_lang.diagnostics import Diagnostic, TesseraError
-    from tessera_lang.driver.fault import InternalFault
+    from tessera_lang.driver.internal_fault import InternalFault
     from tessera_lang.evaluate.fault import HostFault
+    from tessera_lang.target.host_world import WorldFault
     from tessera_lang.target.runtime import runtime
-    from tessera_lang.target.world import WorldFault
 
     try:
         world = runtime().host_world(session, where.decided(), _write, where.arch_as, where.checked)

@@ -11,16 +11,16 @@ from typing import cast
 
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower import operators
-from tessera_lang.lower.ast_to_schedule import exits, whole
-from tessera_lang.lower.ast_to_schedule.exits import Leaving
+from tessera_lang.lower.ast_to_schedule import early_exits, whole_tensor_choice
+from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
-from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node
 from tessera_lang.lower.ast_to_schedule.slices import number
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
-from tessera_lang.lower.context import Bound, Unsupported, flatten, rebuild, zero
-from tessera_lang.lower.control import closed
-from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node
+from tessera_lang.lower.ast_to_tile import operators
+from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, flatten, rebuild, zero
+from tessera_lang.lower.ast_to_tile.control import closed
+from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import dataclass
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.source import Span
@@ -136,7 +136,7 @@ def _names(s: State, locals_: Sequence[Local], loose: frozenset[Local]) -> list[
 
 
 def branch(s: State, node: ast.If, block: Block) -> None:
-    known = exits.chosen(s.typed, node)
+    known = early_exits.chosen(s.typed, node)
     if known is not None:
         block(s, known)
         return
@@ -149,11 +149,11 @@ def leave_from(
     """A statement from which the loop or function may be left, and what stands behind it."""
     leaving = s.leaving[-1]
     if isinstance(node, ast.If):
-        known = exits.chosen(s.typed, node)
+        known = early_exits.chosen(s.typed, node)
         if known is not None:
             block(s, known + rest)
             return
-        sides = exits.sides_of(s.typed, node, rest, leaving.loop)
+        sides = early_exits.sides_of(s.typed, node, rest, leaving.loop)
         if sides is not None:
             last = rest[-1] if rest else node
             _branch(s, node.span, truth(s, node.test), sides, last, block)
@@ -161,7 +161,7 @@ def leave_from(
     lower()
     if rest:
         assert leaving.skipped is not None
-        go_on = exits.unset(leaving.skipped, s.low.frame, s.b)
+        go_on = early_exits.unset(leaving.skipped, s.low.frame, s.b)
         _branch(s, node.span, go_on, (rest, ()), rest[-1], block)
 
 
@@ -172,11 +172,15 @@ def _branch(
     """Both sides of a condition, behind which what follows ``last`` goes on."""
     leaving = s.leaving[-1]
     live = s.live.after.get(last, frozenset())
-    if any(exits.may_leave(s.typed, x, leaving.loop) for side in sides for x in side):
+    if any(early_exits.may_leave(s.typed, x, leaving.loop) for side in sides for x in side):
         live |= leaving.needed
     changed = [x for x in assigned(s.typed, sides[0] + sides[1]) if x in live]
     candidates = (*changed, *_hidden(s))
-    changed = [x for x in candidates if not whole.is_whole(s.tiles.get(x)) and _begin(s, x, span)]
+    changed = [
+        x
+        for x in candidates
+        if not whole_tensor_choice.is_whole(s.tiles.get(x)) and _begin(s, x, span)
+    ]
     before = snapshot(s)
     with s.b.region() as first:
         block(s, sides[0])
@@ -187,12 +191,14 @@ def _branch(
         block(s, sides[1])
         _settle(s, changed, span)
     other = snapshot(s)
-    chosen = whole.chosen(candidates, before.tiles, then.tiles, other.tiles)
+    chosen = whole_tensor_choice.chosen(candidates, before.tiles, then.tiles, other.tiles)
     if chosen:
-        whole.bring_out(s, (first, second), span)
+        whole_tensor_choice.bring_out(s, (first, second), span)
     _join(s, span, condition, changed, (first, then), (second, other))
     for local in chosen:
-        s.tiles[local] = whole.choose(s, condition, then.tiles.get(local), other.tiles.get(local))
+        s.tiles[local] = whole_tensor_choice.choose(
+            s, condition, then.tiles.get(local), other.tiles.get(local)
+        )
     changed += chosen
     for kept, now in ((before.variables, s.low.frame.variables), (before.tiles, s.tiles)):
         for local in kept:  # nobody reads what only one side has made of it
@@ -206,7 +212,7 @@ def _branch(
 
 def _hidden(s: State) -> list[Local]:
     """Flags and values of what can be left from here."""
-    return [x for leaving in exits.of_function(s.leaving) for x in leaving.hidden]
+    return [x for leaving in early_exits.of_function(s.leaving) for x in leaving.hidden]
 
 
 def _settle(s: State, locals_: Sequence[Local], span: Span) -> None:
@@ -288,7 +294,7 @@ def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
         attributes["pipeline_stages"] = s.stages
     lowers = [s.b.number(0)] * len(stops)
     widths = [s.b.number(int(n)) for n in steps]  # type: ignore[call-overload]
-    if len(stops) == 1 and exits.breaks(s.typed, node.body):
+    if len(stops) == 1 and early_exits.breaks(s.typed, node.body):
         _counted(s, node, variables[0], (lowers[0], stops[0], widths[0]), call, block)
         return
     _emit(s, node, variables, (lowers, stops, widths), attributes, block)
@@ -303,7 +309,7 @@ def _range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
     known = s.b.known(step)
     t = s.typed.variables.get(variable)
     index = not isinstance(t, Scalar) or t.dtype == INDEX
-    if known is None or known <= 0 or not index or exits.breaks(s.typed, node.body):
+    if known is None or known <= 0 or not index or early_exits.breaks(s.typed, node.body):
         _counted(s, node, variable, (lower, upper, step), call, block)
         return
     attributes: dict[str, Attribute] = {"plain": True}
@@ -320,7 +326,7 @@ def _carried(s: State, node: ast.For | ast.While, own: Sequence[Local]) -> tuple
     needed = _needed(s, node)
     found = [x for x in assigned(s.typed, node.body) if x in needed and x not in own]
     found += [x for x in own if x in s.live.after.get(node, frozenset())]
-    if exits.returns(s.typed, node.body):
+    if early_exits.returns(s.typed, node.body):
         found += _hidden(s)
     return tuple(x for x in dict.fromkeys(found) if _begin(s, x, node.span))
 
@@ -380,7 +386,7 @@ def _emit(
     attributes: dict[str, Attribute], block: Block,
 ) -> None:  # fmt: skip
     lowers, uppers, steps = bounds
-    leaving = exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
+    leaving = early_exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
     locals_ = (*_carried(s, node, variables), *_over(s, leaving))
     own = [x for x in variables if x in locals_]
     _will_write(s, node.body)
@@ -427,18 +433,18 @@ def _emit(
 
 def _over(s: State, leaving: Leaving) -> tuple[Local, ...]:
     """The flag that a loop is over, which it carries."""
-    exits.clear(leaving.broken, s.low.frame, s.b)
+    early_exits.clear(leaving.broken, s.low.frame, s.b)
     return () if leaving.broken is None else (leaving.broken,)
 
 
 def _round(s: State, node: ast.For | ast.While, leaving: Leaving, block: Block) -> None:
     """The body of a loop, which does nothing once the loop is over."""
     s.leaving.append(leaving)
-    exits.clear(leaving.skipped, s.low.frame, s.b)
+    early_exits.clear(leaving.skipped, s.low.frame, s.b)
     if leaving.broken is None:
         block(s, node.body)
     else:
-        go_on = exits.unset(leaving.broken, s.low.frame, s.b)
+        go_on = early_exits.unset(leaving.broken, s.low.frame, s.b)
         _branch(s, node.span, go_on, (node.body, ()), node.body[-1], block)
     s.leaving.pop()
 
@@ -504,7 +510,7 @@ def _while(
     """A loop that goes on while ``test`` holds and nothing has left it."""
     b = s.b
     _will_write(s, node.body)
-    leaving = exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
+    leaving = early_exits.leaving_of_loop(s.typed, node.body, _needed(s, node))
     locals_ = (*locals_, *_over(s, leaving))
 
     def attempt(loose: frozenset[Local]) -> frozenset[Local]:
@@ -518,7 +524,7 @@ def _while(
             _bind_all(s, locals_, loose, inside.arguments)
             heads = _heads(s, locals_)
             s.leaving.append(leaving)
-            exits.clear(leaving.skipped, s.low.frame, b)
+            early_exits.clear(leaving.skipped, s.low.frame, b)
             if begin is not None:
                 begin()
             block(s, node.body)
@@ -544,7 +550,7 @@ def _goes_on(s: State, leaving: Leaving, test: Callable[[], Value]) -> Value:
     if leaving.broken is None:
         return test()
     b = s.b
-    go_on = exits.unset(leaving.broken, s.low.frame, b)
+    go_on = early_exits.unset(leaving.broken, s.low.frame, b)
     with b.region() as asked:
         b.yield_(test())
     with b.region() as over:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import TileType, Value
-from tessera_lang.lower.ast_to_schedule import combine, inline, slices
-from tessera_lang.lower.ast_to_schedule.nodes import (
+from tessera_lang.lower.ast_to_schedule import inline, node_operations, slices
+from tessera_lang.lower.ast_to_schedule.elementwise_calls import NotSpread, Spread
+from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Filled,
     Iota,
@@ -22,10 +24,8 @@ from tessera_lang.lower.ast_to_schedule.nodes import (
     Staging,
     Windows,
 )
-from tessera_lang.lower.ast_to_schedule.spread import NotSpread, Spread
-from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
-from tessera_lang.lower.calls import apply_function
-from tessera_lang.lower.context import Unsupported
+from tessera_lang.lower.ast_to_tile.calls import apply_function
+from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.typed import Builtin, TypedFunction
@@ -158,7 +158,7 @@ def _filled(number: float) -> Callable[[State, ast.Call], Node]:
 def _full(s: State, e: ast.Call) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     assert dtype is not None
-    value = combine.scalar_of(s, s.node(needed(s, e, "value")))
+    value = node_operations.scalar_of(s, s.node(needed(s, e, "value")))
     return Filled(s.b.cast(value, dtype), dtype, _axes(s, e))
 
 
@@ -169,10 +169,10 @@ def _arange(s: State, e: ast.Call) -> Node:
     dtype = register_dtype(s.typed.types.get(e)) or INDEX
     made: Node = Iota(0, INDEX, axes)
     if step is not None:
-        made = combine.mapped(s, "mul", (made, _index(s, step)), INDEX)
+        made = node_operations.mapped(s, "mul", (made, _index(s, step)), INDEX)
     if stop is not None and first is not None:
-        made = combine.mapped(s, "add", (made, _index(s, first)), INDEX)
-    return combine.cast(s, made, dtype)
+        made = node_operations.mapped(s, "add", (made, _index(s, first)), INDEX)
+    return node_operations.cast(s, made, dtype)
 
 
 def _index(s: State, e: ast.Expr) -> Node:
@@ -183,7 +183,7 @@ def _iota(s: State, e: ast.Call) -> Node:
     axes = _axes(s, e)
     axis = axis_of(s, e, len(axes), 0)
     dtype = register_dtype(s.typed.types.get(e)) or INDEX
-    return combine.cast(s, Iota(axis or 0, INDEX, axes), dtype)
+    return node_operations.cast(s, Iota(axis or 0, INDEX, axes), dtype)
 
 
 def _shared(s: State, e: ast.Call) -> Node:
@@ -198,7 +198,7 @@ def _shared(s: State, e: ast.Call) -> Node:
 def _cast(s: State, e: ast.Call, x: ast.Expr) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     assert dtype is not None
-    return combine.cast(s, s.node(x), dtype)
+    return node_operations.cast(s, s.node(x), dtype)
 
 
 def _cast_call(s: State, e: ast.Call) -> Node:
@@ -207,7 +207,7 @@ def _cast_call(s: State, e: ast.Call) -> Node:
 
 def _native(s: State, e: ast.Call, name: str) -> Node:
     x = s.node(needed(s, e, "x"))
-    return combine.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
+    return node_operations.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
 
 
 def _bits(s: State, e: ast.Call) -> Node:
@@ -221,31 +221,31 @@ def _fma(s: State, e: ast.Call) -> Node:
     t, b = s.typed.types.get(e), s.b
     given = [s.node(a) for a in e.arguments]
     dtype = register_dtype(t) or given[0].dtype
-    given = [combine.cast(s, x, dtype) for x in given]
-    axes = combine.axes_of(s, given, t)
+    given = [node_operations.cast(s, x, dtype) for x in given]
+    axes = node_operations.axes_of(s, given, t)
     return Mapped(lambda v, w: b.fma(v[0], v[1], v[2]), tuple(given), dtype, axes, e.span)
 
 
 def _fast_exp(s: State, e: ast.Call) -> Node:
     """e to the power of x, by a power of two in f32: the error grows with the magnitude of x."""
     x = s.node(needed(s, e, "x"))
-    wide = combine.cast(s, x, F32)
+    wide = node_operations.cast(s, x, F32)
     power = _power_of_e(s, wide, s.typed.types.get(e), e.span)
-    return combine.cast(s, power, x.dtype)
+    return node_operations.cast(s, power, x.dtype)
 
 
 def _power_of_e(s: State, x: Node, t: Type | None = None, span: Span | None = None) -> Node:
-    scaled = combine.mapped(s, "mul", (x, combine.constant(s, _LOG2_E, F32)), F32)
-    return combine.mapped(s, "exp2", (scaled,), F32, t, span)
+    scaled = node_operations.mapped(s, "mul", (x, node_operations.constant(s, _LOG2_E, F32)), F32)
+    return node_operations.mapped(s, "exp2", (scaled,), F32, t, span)
 
 
 def _extreme(s: State, e: ast.Call, name: str) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     operands = [s.node(a) for a in e.arguments]
-    found = operands[0] if dtype is None else combine.cast(s, operands[0], dtype)
+    found = operands[0] if dtype is None else node_operations.cast(s, operands[0], dtype)
     for operand in operands[1:]:
-        other = combine.cast(s, operand, found.dtype)
-        found = combine.mapped(s, name, (found, other), found.dtype)
+        other = node_operations.cast(s, operand, found.dtype)
+        found = node_operations.mapped(s, name, (found, other), found.dtype)
     return found
 
 
@@ -253,20 +253,22 @@ def _where(s: State, e: ast.Call) -> Node:
     t = s.typed.types.get(e)
     condition, a, b = (s.node(needed(s, e, n)) for n in ("condition", "a", "b"))
     dtype = register_dtype(t) or a.dtype
-    return combine.select(s, condition, combine.cast(s, a, dtype), combine.cast(s, b, dtype), t)
+    return node_operations.select(
+        s, condition, node_operations.cast(s, a, dtype), node_operations.cast(s, b, dtype), t
+    )
 
 
 def _clamp(s: State, e: ast.Call) -> Node:
     x, low, high = (s.node(needed(s, e, n)) for n in ("x", "low", "high"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
-    x, low, high = (combine.cast(s, n, dtype) for n in (x, low, high))
-    above = combine.mapped(s, "max", (x, low), dtype)
-    return combine.mapped(s, "min", (above, high), dtype)
+    x, low, high = (node_operations.cast(s, n, dtype) for n in (x, low, high))
+    above = node_operations.mapped(s, "max", (x, low), dtype)
+    return node_operations.mapped(s, "min", (above, high), dtype)
 
 
 def _relu(s: State, e: ast.Call) -> Node:
     x = s.node(needed(s, e, "x"))
-    return combine.mapped(s, "max", (x, combine.constant(s, 0, x.dtype)), x.dtype)
+    return node_operations.mapped(s, "max", (x, node_operations.constant(s, 0, x.dtype)), x.dtype)
 
 
 def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
@@ -274,12 +276,12 @@ def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     x = s.node(needed(s, e, "x"))
     t = s.typed.types.get(e)
     parameter = register_dtype(instance.parameter_types[0]) or F32
-    x = combine.cast(s, x, parameter)
+    x = node_operations.cast(s, x, parameter)
     result = apply_to_elements(s, instance, (x,), e.span)
     if e in s.typed.rounded:
         shorter = apply_to_elements(s, s.typed.rounded[e], (x,), e.span)
         result = replace(result, rounded=shorter.function)
-    return combine.cast(s, result, register_dtype(t) or result.dtype)
+    return node_operations.cast(s, result, register_dtype(t) or result.dtype)
 
 
 def _is_of_elements(s: State, e: ast.Call, instance: TypedFunction) -> bool:
@@ -293,9 +295,9 @@ def _of_elements(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     """A function of numbers, of the elements of tiles that meet."""
     t = s.typed.types.get(e)
     kinds = [register_dtype(kind) or F32 for kind in instance.parameter_types]
-    given = [combine.cast(s, s.node(a), d) for a, d in zip(e.arguments, kinds, strict=True)]
+    given = [node_operations.cast(s, s.node(a), d) for a, d in zip(e.arguments, kinds, strict=True)]
     result = apply_to_elements(s, instance, given, e.span, t)
-    return combine.cast(s, result, register_dtype(t) or result.dtype)
+    return node_operations.cast(s, result, register_dtype(t) or result.dtype)
 
 
 def apply_to_elements(
@@ -319,7 +321,7 @@ def apply_to_elements(
             raise Unsupported(span, f"`{fault}` in a function of each element") from None
         return b.cast(made, dtype)
 
-    return Mapped(apply, tuple(given), dtype, combine.axes_of(s, given, t), span)
+    return Mapped(apply, tuple(given), dtype, node_operations.axes_of(s, given, t), span)
 
 
 # --- reductions ------------------------------------------------------------------------------
@@ -337,7 +339,7 @@ def _reduction(s: State, e: ast.Call, name: str) -> Node:
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     if name in ("any", "all", "argmax", "argmin"):
         dtype = x.dtype if x.dtype.bits != 8 or not x.dtype.is_float else F32
-    x = combine.cast(s, x, dtype)
+    x = node_operations.cast(s, x, dtype)
     axes = range(len(x.axes)) if axis is None else (axis,)
     if e in s.typed.nonempty:
         _has_elements(s, e, name, x.axes[axis or 0].extent)
@@ -365,7 +367,7 @@ def _mean(s: State, total: Node, x: Node, axes: list[int], dtype: DType) -> Node
     for axis in axes:
         count = s.b.arithmetic("mul", count, x.axes[axis].extent)
     divisor = Filled(s.b.cast(count, dtype), dtype, ())
-    return combine.mapped(s, "div", (total, divisor), dtype)
+    return node_operations.mapped(s, "div", (total, divisor), dtype)
 
 
 def _variance(s: State, x: Node, axes: list[int], dtype: DType, span: Span) -> Node:
@@ -377,9 +379,9 @@ def _variance(s: State, x: Node, axes: list[int], dtype: DType, span: Span) -> N
     for at in axes if mean.axes else ():  # a single number fits every tile
         one = Axis(s.b.number(1), 1)
         shape = (*mean.axes[:at], one, *mean.axes[at:])
-        mean = combine.with_axes(s, mean, shape, [i for i in range(len(shape)) if i != at])
-    distance = combine.mapped(s, "sub", (x, mean), dtype)
-    found = combine.mapped(s, "mul", (distance, distance), dtype)
+        mean = node_operations.with_axes(s, mean, shape, [i for i in range(len(shape)) if i != at])
+    distance = node_operations.mapped(s, "sub", (x, mean), dtype)
+    found = node_operations.mapped(s, "mul", (distance, distance), dtype)
     for at in reversed(axes):
         found = reduced(s, "add", found, at, span)
     return _mean(s, found, x, axes, dtype)
@@ -389,7 +391,7 @@ def _cumsum(s: State, e: ast.Call) -> Node:
     x = s.node(needed(s, e, "x"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     axis = axis_of(s, e, len(x.axes), 0)
-    x = combine.cast(s, x, dtype)
+    x = node_operations.cast(s, x, dtype)
     return Scanned("add", x, axis or 0, True, dtype, x.axes, e.span)
 
 
@@ -398,7 +400,7 @@ def _softmax(s: State, e: ast.Call) -> Node:
     machine's: no x is above 0, and the sum of a row errs more."""
     x = s.node(needed(s, e, "x"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
-    x = combine.cast(s, x, dtype)
+    x = node_operations.cast(s, x, dtype)
     axis = axis_of(s, e, len(x.axes), -1)
     assert axis is not None
     rest = [i for i in range(len(x.axes)) if i != axis]
@@ -408,13 +410,13 @@ def _softmax(s: State, e: ast.Call) -> Node:
         if not row.axes:
             return row  # a single number fits every tile
         shape = (*row.axes[:axis], one, *row.axes[axis:])
-        return combine.with_axes(s, row, shape, rest)
+        return node_operations.with_axes(s, row, shape, rest)
 
-    zero, unit = combine.constant(s, 0, dtype), combine.constant(s, 1, dtype)
+    zero, unit = node_operations.constant(s, 0, dtype), node_operations.constant(s, 1, dtype)
     top = reduced(s, "max", x, axis, e.span)
-    none = combine.compared(s, "eq", top, combine.constant(s, float("-inf"), dtype))
-    top = combine.select(s, none, zero, top)
-    below = combine.mapped(s, "sub", (x, back(top)), dtype)
+    none = node_operations.compared(s, "eq", top, node_operations.constant(s, float("-inf"), dtype))
+    top = node_operations.select(s, none, zero, top)
+    below = node_operations.mapped(s, "sub", (x, back(top)), dtype)
     exponential = s.typed.calls.get(e)  # of f64
     power = (
         _power_of_e(s, below)
@@ -422,10 +424,12 @@ def _softmax(s: State, e: ast.Call) -> Node:
         else apply_to_elements(s, exponential, (below,), e.span)
     )
     total = reduced(s, "add", power, axis, e.span)
-    empty = combine.compared(s, "eq", total, zero)
-    total = combine.select(s, empty, unit, total)
-    share = combine.mapped(s, "div", (unit, total), dtype)  # one division a row
-    return combine.mapped(s, "mul", (power, back(share)), dtype, s.typed.types.get(e), e.span)
+    empty = node_operations.compared(s, "eq", total, zero)
+    total = node_operations.select(s, empty, unit, total)
+    share = node_operations.mapped(s, "div", (unit, total), dtype)  # one division a row
+    return node_operations.mapped(
+        s, "mul", (power, back(share)), dtype, s.typed.types.get(e), e.span
+    )
 
 
 def _causal(s: State, e: ast.Call) -> Node:
@@ -437,13 +441,13 @@ def _causal(s: State, e: ast.Call) -> Node:
     for name in ("row", "offset"):
         given = argument(s, e, name)
         if given is not None:
-            rows = combine.mapped(s, "add", (rows, _index(s, given)), INDEX)
+            rows = node_operations.mapped(s, "add", (rows, _index(s, given)), INDEX)
     given = argument(s, e, "column")
     if given is not None:
-        columns = combine.mapped(s, "add", (columns, _index(s, given)), INDEX)
-    seen = combine.compared(s, "le", columns, rows)
-    low = combine.constant(s, float("-inf"), x.dtype)
-    return combine.select(s, seen, x, low, s.typed.types.get(e))
+        columns = node_operations.mapped(s, "add", (columns, _index(s, given)), INDEX)
+    seen = node_operations.compared(s, "le", columns, rows)
+    low = node_operations.constant(s, float("-inf"), x.dtype)
+    return node_operations.select(s, seen, x, low, s.typed.types.get(e))
 
 
 def _window(s: State, e: ast.Call) -> Node:
@@ -460,21 +464,25 @@ def _window(s: State, e: ast.Call) -> Node:
     inside: Node | None = None
     for i, item in enumerate(items):
         start = Filled(slices.number(s, item), INDEX, ())
-        places = combine.mapped(s, "add", (Iota(0, INDEX, (axes[i],)), start), INDEX)
+        places = node_operations.mapped(s, "add", (Iota(0, INDEX, (axes[i],)), start), INDEX)
         numbers[base.dims[i]] = places
         size = Filled(base.axes[i].extent, INDEX, ())
-        low = combine.compared(s, "ge", places, combine.constant(s, 0, INDEX))
-        here = combine.mapped(s, "and", (low, combine.compared(s, "lt", places, size)), BOOL)
+        low = node_operations.compared(s, "ge", places, node_operations.constant(s, 0, INDEX))
+        here = node_operations.mapped(
+            s, "and", (low, node_operations.compared(s, "lt", places, size)), BOOL
+        )
         one = Axis(s.b.number(1), 1)
         shape = tuple(a if j == i else one for j, a in enumerate(axes))
-        shaped = combine.with_axes(s, here, shape, [i])
-        inside = shaped if inside is None else combine.mapped(s, "and", (inside, shaped), BOOL)
+        shaped = node_operations.with_axes(s, here, shape, [i])
+        inside = (
+            shaped if inside is None else node_operations.mapped(s, "and", (inside, shaped), BOOL)
+        )
     read = replace(base, axes=axes, numbers=tuple(numbers), span=e.span)
     fill = argument(s, e, "fill")
     if fill is None or known(s, fill) == 0 or inside is None:
         return read
-    value = combine.cast(s, s.node(fill), base.dtype)
-    return combine.select(s, inside, read, value)
+    value = node_operations.cast(s, s.node(fill), base.dtype)
+    return node_operations.select(s, inside, read, value)
 
 
 # --- products and staging --------------------------------------------------------------------
@@ -483,7 +491,7 @@ def _window(s: State, e: ast.Call) -> Node:
 def _matmul(s: State, e: ast.Call) -> Node:
     a, b = s.node(needed(s, e, "a")), s.node(needed(s, e, "b"))
     precision = known(s, argument(s, e, "precision"), "exact")
-    return combine.product(s, a, b, str(precision), e.span)
+    return node_operations.product(s, a, b, str(precision), e.span)
 
 
 def _prefetch(s: State, e: ast.Call) -> Node:

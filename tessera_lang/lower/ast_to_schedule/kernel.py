@@ -9,28 +9,28 @@ from collections.abc import Mapping
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, PointerType, Program, Value
-from tessera_lang.lower import conditions
+from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.exits import clear, leaving_of_function
-from tessera_lang.lower.ast_to_schedule.nodes import Axis
+from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_of
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
-from tessera_lang.lower.ast_to_schedule.values import evaluate, hook, node_of
-from tessera_lang.lower.context import Bound, Frame, Lowering
-from tessera_lang.lower.frame import (
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis
+from tessera_lang.lower.ast_to_tile import conditions
+from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering
+from tessera_lang.lower.ast_to_tile.frame import (
     DeclaredParameter,
     KernelFrame,
     declared_parameters,
     slot_name,
     without_unused,
 )
-from tessera_lang.lower.sizes import size_value
-from tessera_lang.lower.statements import lower_block as lower_lane_block
-from tessera_lang.sema.assigned import statements
+from tessera_lang.lower.ast_to_tile.sizes import size_value
+from tessera_lang.lower.ast_to_tile.statements import lower_block as lower_lane_block
+from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
-from tessera_lang.target.facts import size_in_bucket
+from tessera_lang.target.array_facts import size_in_bucket
 from tessera_lang.target.plan import Condition, LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import Tensor
@@ -83,7 +83,7 @@ def _equal_sizes(info: TileInfo) -> dict[str, str]:
 
 
 def _expression(lowering: Lowering, node: ast.Expr) -> Bound:
-    from tessera_lang.lower.expressions import lower_expression
+    from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 
     return lower_expression(lowering, node)
 

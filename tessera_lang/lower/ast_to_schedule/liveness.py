@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.lower.control import nodes
+from tessera_lang.lower.ast_to_tile.control import nodes
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Builtin, Local, TypedFunction
 from tessera_lang.syntax import ast

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value, ViewType
-from tessera_lang.lower.ast_to_schedule import combine
-from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Node, Part, Read
+from tessera_lang.lower.ast_to_schedule import node_operations
 from tessera_lang.lower.ast_to_schedule.state import State
-from tessera_lang.lower.context import Unsupported
-from tessera_lang.lower.expressions import lower_expression
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Node, Part, Read
+from tessera_lang.lower.ast_to_tile.context import Unsupported
+from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -259,7 +259,7 @@ def part_of_array(
     one = Axis(s.b.number(1), 1)
     axes = tuple(one if a is None else work.axes[a] for a in work.along)
     places = [i for i, a in enumerate(work.along) if a is not None]
-    return combine.with_axes(s, read, axes, places), inside
+    return node_operations.with_axes(s, read, axes, places), inside
 
 
 def _rank(s: State, item: ast.Expr) -> int:
@@ -291,13 +291,15 @@ def _looked_up(s: State, e: ast.Subscript, base: Read) -> Node:
     count, step = s.b.known(base.axes[0].extent), s.b.number(by)
     if not isinstance(count, int):
         raise Unsupported(e.span, "a look-up in a table whose size is not known")
-    found: Node = combine.constant(s, 0, base.dtype)
+    found: Node = node_operations.constant(s, 0, base.dtype)
     for i in range(count):
         at = s.b.add(base.starts[dim], s.b.arithmetic("mul", s.b.number(i), step))
         starts = (*base.starts[:dim], at, *base.starts[dim + 1 :])
         element = _first(s, replace(base, starts=starts), len(places.axes))
-        here = combine.compared(s, "eq", places, combine.constant(s, i, places.dtype))
-        found = combine.select(s, here, element, found, s.typed.types.get(e))
+        here = node_operations.compared(
+            s, "eq", places, node_operations.constant(s, i, places.dtype)
+        )
+        found = node_operations.select(s, here, element, found, s.typed.types.get(e))
     return found
 
 
@@ -307,7 +309,7 @@ def _first(s: State, at: Read, rank: int) -> Node:
     if at.inside is None:
         return replace(at, dims=(), steps=(), axes=())
     one = Axis(s.b.number(1), 1)
-    return combine.with_axes(s, replace(at, axes=(one,)), (one,) * rank, (rank - 1,))
+    return node_operations.with_axes(s, replace(at, axes=(one,)), (one,) * rank, (rank - 1,))
 
 
 def _guarded(s: State, work: _Slice, e: ast.Subscript, write: bool) -> Value | None:
@@ -367,7 +369,7 @@ def subscript(s: State, e: ast.Subscript) -> Node:
             raise Unsupported(e.span, "a part of this array")
         if not base.axes:  # nothing but new axes can stand in the brackets
             one = Axis(s.b.number(1), 1)
-            return Filled(combine.scalar_of(s, base), base.dtype, (one,) * len(e.items))
+            return Filled(node_operations.scalar_of(s, base), base.dtype, (one,) * len(e.items))
         part, _ = part_of_array(s, e, base, write=False)
         if isinstance(part, Read) and not part.axes:
             return _element(s, e, part)

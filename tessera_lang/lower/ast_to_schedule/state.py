@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule.demand import Demand
+from tessera_lang.lower.ast_to_schedule.axis_loops import Nests
+from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.exits import Leaving
+from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
-from tessera_lang.lower.ast_to_schedule.nests import Nests
-from tessera_lang.lower.ast_to_schedule.nodes import Axis, Filled, Held, Node, Read
-from tessera_lang.lower.context import Bound, Frame, Lowering, Unsupported
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node, Read
+from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering, Unsupported
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.source import Span

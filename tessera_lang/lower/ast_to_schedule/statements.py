@@ -9,17 +9,17 @@ from __future__ import annotations
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower import operators
 from tessera_lang.lower.ast_to_schedule import (
-    combine,
     control,
-    exits,
+    early_exits,
+    expressions,
     functions,
     inline,
+    node_operations,
     stores,
-    values,
 )
-from tessera_lang.lower.ast_to_schedule.nodes import (
+from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Filled,
     Held,
@@ -34,10 +34,10 @@ from tessera_lang.lower.ast_to_schedule.nodes import (
     is_whole,
     operands_of,
 )
-from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
-from tessera_lang.lower.context import Bound, Unsupported, named
-from tessera_lang.lower.expressions import lower_expression
-from tessera_lang.lower.statements import settled
+from tessera_lang.lower.ast_to_tile import operators
+from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, named
+from tessera_lang.lower.ast_to_tile.expressions import lower_expression
+from tessera_lang.lower.ast_to_tile.statements import settled
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
@@ -50,7 +50,7 @@ def lower_block(s: State, statements: tuple[ast.Stmt, ...]) -> None:
     for i, statement in enumerate(statements):
         with s.b.at(statement.span):
             try:
-                if exits.may_leave(s.typed, statement, s.leaving[-1].loop):
+                if early_exits.may_leave(s.typed, statement, s.leaving[-1].loop):
                     _leave(s, statement, statements[i + 1 :])
                     return
                 _statement(s, statement)
@@ -67,7 +67,7 @@ def _leave(s: State, statement: ast.Stmt, rest: tuple[ast.Stmt, ...]) -> None:
         return
     if isinstance(statement, ast.Return):
         _return(s, statement)
-    exits.leave(statement, exits.of_function(s.leaving), s.low.frame, s.b)
+    early_exits.leave(statement, early_exits.of_function(s.leaving), s.low.frame, s.b)
 
 
 def report(s: State, fault: Unsupported) -> None:
@@ -120,7 +120,7 @@ def _expression(s: State, node: ast.ExprStmt) -> None:
             return
         if isinstance(symbol, Builtin) and symbol.name.startswith("schedule."):
             return  # a directive: it stands in TileInfo
-        if values.is_tile_call(s, value):
+        if expressions.is_tile_call(s, value):
             functions.call(s, value)
             return
     lower_expression(s.low, value)
@@ -202,15 +202,15 @@ def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     dtype = dtype_of(view)
     if name.startswith("op.full"):
         given = s.node(functions.needed(s, call, "value"))
-        return combine.cast(s, given, dtype)
-    return combine.constant(s, 1, dtype)
+        return node_operations.cast(s, given, dtype)
+    return node_operations.constant(s, 1, dtype)
 
 
 def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     if isinstance(target, ast.Subscript):
         if isinstance(value, tuple):
             raise Unsupported(target.span, "tuples as elements")
-        node = combine.number(value) if isinstance(value, Value) else value
+        node = node_operations.number(value) if isinstance(value, Value) else value
         if isinstance(s.typed.types.get(target.value), Tensor):
             stores.store(s, target, node)
         else:
@@ -226,7 +226,7 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     t = s.typed.variables.get(symbol)
     if isinstance(value, Value | tuple):
         if isinstance(t, Tile):
-            value = combine.number(value) if isinstance(value, Value) else value
+            value = node_operations.number(value) if isinstance(value, Value) else value
         else:
             value = settled(s.low, value, t)
             if isinstance(value, Value):
@@ -238,13 +238,13 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
         raise Unsupported(target.span, "a tuple with tiles")
     dtype = register_dtype(t)
     if isinstance(t, Scalar | Tile) and dtype is not None:
-        value = combine.cast(s, value, dtype)
+        value = node_operations.cast(s, value, dtype)
     if isinstance(t, Tensor):
         s.tiles[symbol] = value
         return
     value = settle(s, value)
     if isinstance(t, Scalar):
-        scalar = combine.scalar_of(s, value)
+        scalar = node_operations.scalar_of(s, value)
         s.low.frame.variables[symbol] = named(s.b, scalar, symbol.name)
         return
     if isinstance(value, Held):
@@ -301,14 +301,14 @@ def _augmented(s: State, node: ast.AugmentedAssign) -> None:
         old = s.node(target)
         dtype = register_dtype(s.typed.types.get(target)) or old.dtype
         right = s.node(node.value)
-        made = combine.combine(s, node.operator, old, right, dtype, None, node.span)
+        made = node_operations.combine(s, node.operator, old, right, dtype, None, node.span)
         _store_in_buffer(s, target, made)
         return
     if isinstance(t, Tile):
         old = s.node(target)
         dtype = register_dtype(t) or old.dtype
         right = s.node(node.value)
-        bind(s, target, combine.combine(s, node.operator, old, right, dtype, t, node.span))
+        bind(s, target, node_operations.combine(s, node.operator, old, right, dtype, t, node.span))
         return
     number = lower_expression(s.low, target)
     other = lower_expression(s.low, node.value)
@@ -348,7 +348,7 @@ def _whole_store(s: State, e: ast.Expr, value: Node) -> None:
     """The buffer has the value's extent; what the value does not cover counts as 0."""
     symbol, old = _buffer(s, e)
     room = tuple(a.capacity or 1 for a in old.axes)
-    value = combine.cast(s, value, old.dtype)
+    value = node_operations.cast(s, value, old.dtype)
     zero = s.b.number(0)
     axes: list[Axis] = []
     windows: list[Window] = []
@@ -388,7 +388,7 @@ def _part_store(s: State, target: ast.Subscript, value: Node) -> None:
     if not full:
         tile = s.b.mask(tile, s.b.constant(0, old.dtype), [a.extent for a in old.axes])
     place = part_of_tile(s, target, Held(tile, old.dtype, whole))
-    part = combine.cast(s, value, old.dtype)
+    part = node_operations.cast(s, value, old.dtype)
     made = Mapped(lambda v, w: v[0], (part,), old.dtype, place.axes, target.span)
     found = s.demand(made, s.demand.whole(made))
     found, starts, extents = _as_part(s, place, found, len(room))
@@ -400,7 +400,7 @@ def _as_part(
     s: State, place: Node, value: Value, rank: int
 ) -> tuple[Value, list[Value], list[Value]]:
     """A value with an axis for each of the buffer's: starts and extents."""
-    from tessera_lang.lower.ast_to_schedule.nodes import Part
+    from tessera_lang.lower.ast_to_schedule.value_nodes import Part
 
     assert isinstance(place, Part)
     one = s.b.number(1)
@@ -432,5 +432,5 @@ def _return(s: State, node: ast.Return) -> None:
         found = s.evaluate(item)
         if isinstance(found, tuple):
             raise Unsupported(item.span, "this as a result")
-        found = combine.number(found) if isinstance(found, Value) else found
+        found = node_operations.number(found) if isinstance(found, Value) else found
         stores.fill(s, view, found, item.span)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value, ViewType
-from tessera_lang.lower.ast_to_schedule import combine, slices
-from tessera_lang.lower.ast_to_schedule.by_rows import Row, row_of
-from tessera_lang.lower.ast_to_schedule.nodes import (
+from tessera_lang.lower.ast_to_schedule import node_operations, slices
+from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
+from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
+from tessera_lang.lower.ast_to_schedule.state import Refused, State
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Mapped,
     Node,
@@ -25,9 +27,7 @@ from tessera_lang.lower.ast_to_schedule.nodes import (
     Windows,
     operands_of,
 )
-from tessera_lang.lower.ast_to_schedule.scatters import scatter
-from tessera_lang.lower.ast_to_schedule.state import Refused, State
-from tessera_lang.lower.context import Unsupported
+from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
@@ -56,13 +56,13 @@ def accumulate(s: State, node: ast.AugmentedAssign) -> None:
     wide = accumulator(place.dtype)
     kind = _KINDS.get(node.operator)
     if kind is None:
-        old: Node = combine.cast(s, place, wide)
-        made = combine.combine(s, node.operator, old, value, wide, None, node.span)
+        old: Node = node_operations.cast(s, place, wide)
+        made = node_operations.combine(s, node.operator, old, value, wide, None, node.span)
         _write(s, place, inside, made, node.span, _stores(s, place.view))
         return
-    value = combine.cast(s, value, wide)
+    value = node_operations.cast(s, value, wide)
     if node.operator == "-":
-        value = combine.mapped(s, "neg", (value,), wide)
+        value = node_operations.mapped(s, "neg", (value,), wide)
     b = s.b
 
     def emit(
@@ -107,7 +107,7 @@ def _write(
     assert isinstance(view.type, ViewType)
     if not view.type.mut:
         raise Unsupported(span, f"a store into `{view.name}`, which is not `mut`")
-    value = combine.cast(s, value, wanted)
+    value = node_operations.cast(s, value, wanted)
     if not place.axes:
         _write_element(s, place, inside, value, emit)
     else:
@@ -118,7 +118,7 @@ def _write(
 def _write_element(s: State, place: Read, inside: Value | None, value: Node, emit: Emit) -> None:
     """One element: a tile of one, whose extent is 0 where the place is outside."""
     b, last = s.b, len(place.starts) - 1
-    scalar = combine.scalar_of(s, value)
+    scalar = node_operations.scalar_of(s, value)
     extent = b.number(1)
     starts = list(place.starts)
     if inside is not None:

@@ -5,7 +5,7 @@ runs loops that LLVM vectorizes, and the way of a GPU for what has no register t
 work is not stored: it is done element by element inside the loop that uses it.
 """
 
+from tessera_lang.lower.schedule_to_lanes.directive_notes import notes_on_directives
 from tessera_lang.lower.schedule_to_lanes.kernel import lower_to_lanes
-from tessera_lang.lower.schedule_to_lanes.notes import notes_on_directives
 
 __all__ = ["lower_to_lanes", "notes_on_directives"]

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.lower.schedule_to_lanes import memory, products, reductions, scans
-from tessera_lang.lower.schedule_to_lanes.axes import Bounds, trip_count, unflattened
-from tessera_lang.lower.schedule_to_lanes.carrying import (
+from tessera_lang.lower.schedule_to_lanes import array_stores, products, reductions, scans
+from tessera_lang.lower.schedule_to_lanes.carried_values import (
     begin,
     bind_scalars,
     hold,
@@ -20,10 +19,11 @@ from tessera_lang.lower.schedule_to_lanes.carrying import (
     scalars_of,
     types_of_scalars,
 )
-from tessera_lang.lower.schedule_to_lanes.domains import carried_values
-from tessera_lang.lower.schedule_to_lanes.source import LOOPS, is_tile
+from tessera_lang.lower.schedule_to_lanes.combined_axes import Bounds, trip_count, unflattened
+from tessera_lang.lower.schedule_to_lanes.def_use import LOOPS, is_tile
 from tessera_lang.lower.schedule_to_lanes.state import Lowering, Slots, is_pointer
-from tessera_lang.lower.schedule_to_lanes.tiles import hand_over, is_dead_after, materialise
+from tessera_lang.lower.schedule_to_lanes.store_tiles import hand_over, is_dead_after, materialise
+from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 
@@ -287,8 +287,8 @@ _RULES: dict[str, Callable[[Lowering, Operation], None]] = {
     FOR: _for, "tile.for": _for, "tile.while": _while, "tile.if": _if, "tile.scope": _scope,
     **{f"tile.{name}": _exit
        for name in ("yield", "condition", "break", "continue", "leave", "return")},
-    f"{PREFIX}store": memory.store, f"{PREFIX}scatter": memory.scatter,
-    f"{PREFIX}accumulate": memory.accumulate,
-    f"{PREFIX}insert": memory.insert, f"{PREFIX}reduce": reductions.reduce,
+    f"{PREFIX}store": array_stores.store, f"{PREFIX}scatter": array_stores.scatter,
+    f"{PREFIX}accumulate": array_stores.accumulate,
+    f"{PREFIX}insert": array_stores.insert, f"{PREFIX}reduce": reductions.reduce,
     f"{PREFIX}scan": scans.scan, f"{PREFIX}dot": products.dot,
 }  # fmt: skip

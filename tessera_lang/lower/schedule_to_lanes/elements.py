@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.lower.schedule_to_lanes.source import is_tile, tile_type
+from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering, view_type
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 

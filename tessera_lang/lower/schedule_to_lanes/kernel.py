@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
-from tessera_lang.lower.schedule_to_lanes.axes import trip_count, unflattened
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
+from tessera_lang.lower.schedule_to_lanes.combined_axes import trip_count, unflattened
 from tessera_lang.lower.schedule_to_lanes.control import (
     FOR,
     lower_loop,
     lower_operation,
     release,
 )
-from tessera_lang.lower.schedule_to_lanes.domains import Domains
-from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
+from tessera_lang.lower.schedule_to_lanes.def_use import Source
+from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.placement import Placement
-from tessera_lang.lower.schedule_to_lanes.source import Source
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
-from tessera_lang.opt.schedule.accesses import WRITES
+from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
+from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.tile import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine

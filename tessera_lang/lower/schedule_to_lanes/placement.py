@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.lower.schedule_to_lanes.source import Source, is_tile, tile_type
-from tessera_lang.opt.schedule.accesses import WRITES
+from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
+from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.

@@ -11,11 +11,11 @@ from collections.abc import Hashable
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
+from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
+from tessera_lang.lower.schedule_to_lanes.element_loops import nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.nests import nest, phase
-from tessera_lang.lower.schedule_to_lanes.source import tile_type
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.lower.schedule_to_lanes.tiles import destination, sources_of, store_tile
+from tessera_lang.lower.schedule_to_lanes.store_tiles import destination, sources_of, store_tile
 from tessera_lang.types.dtype import INDEX, DType
 
 

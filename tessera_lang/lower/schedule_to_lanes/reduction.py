@@ -6,8 +6,8 @@ Must not know how elements are dealt out.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.schedule_to_lanes.element_loops import know
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.nests import know
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range

@@ -6,12 +6,12 @@ The order is that of the elements: element i is the combination of 0 .. i (or i 
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
+from tessera_lang.lower.schedule_to_lanes.element_loops import know, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.nests import know, nest, phase
 from tessera_lang.lower.schedule_to_lanes.reduction import combined, identity
-from tessera_lang.lower.schedule_to_lanes.source import tile_type
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.lower.schedule_to_lanes.tiles import destination, sources_of
+from tessera_lang.lower.schedule_to_lanes.store_tiles import destination, sources_of
 from tessera_lang.types.dtype import INDEX
 
 

@@ -12,10 +12,10 @@ from typing import Literal
 from tessera_lang.ir.core import Operation, PointerType, Value, ViewType
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer, Buffers
-from tessera_lang.lower.schedule_to_lanes.domains import Domains
-from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
+from tessera_lang.lower.schedule_to_lanes.def_use import Source, tile_type
+from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.placement import Placement
-from tessera_lang.lower.schedule_to_lanes.source import Source, tile_type
+from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX, DType

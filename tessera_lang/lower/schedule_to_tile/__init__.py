@@ -4,7 +4,7 @@
 builds loops whose copies run ahead of the work. ``NotTiled`` says what has no such form.
 """
 
-from tessera_lang.lower.schedule_to_tile.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.lowering import lower_to_tile
 
 __all__ = ["NotTiled", "lower_to_tile"]

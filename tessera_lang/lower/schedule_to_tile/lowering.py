@@ -13,28 +13,37 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.schedule_to_lanes.numbers import Numbers
-from tessera_lang.lower.schedule_to_lanes.source import Source
-from tessera_lang.lower.schedule_to_tile.assign import Layouts
-from tessera_lang.lower.schedule_to_tile.body import Body
-from tessera_lang.lower.schedule_to_tile.early import build_early, loads_early
-from tessera_lang.lower.schedule_to_tile.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.facts import Facts, is_tile, strings
-from tessera_lang.lower.schedule_to_tile.fresh import with_fresh
-from tessera_lang.lower.schedule_to_tile.grid import Grid, build_grid, grid_of, separated, walked
-from tessera_lang.lower.schedule_to_tile.hopper import lower_specialised, not_specialised
-from tessera_lang.lower.schedule_to_tile.matrix import MatrixEngine
-from tessera_lang.lower.schedule_to_tile.memory_plan import plan_memory
-from tessera_lang.lower.schedule_to_tile.notes import notes_on_directives
-from tessera_lang.lower.schedule_to_tile.operands import products_of
-from tessera_lang.lower.schedule_to_tile.repack import repacked
-from tessera_lang.lower.schedule_to_tile.scratch import Scratch, Taken
-from tessera_lang.lower.schedule_to_tile.split import in_parts
-from tessera_lang.opt.schedule.context import Context, said_by_user
-from tessera_lang.opt.schedule.facts import facts_of
-from tessera_lang.opt.schedule.pipeline import one_stage_less
-from tessera_lang.opt.schedule.squeeze import squeeze
-from tessera_lang.opt.tile.shared_memory import shared_bytes
+from tessera_lang.lower.schedule_to_lanes.def_use import Source
+from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+from tessera_lang.lower.schedule_to_tile.ampere.grid import (
+    Grid,
+    build_grid,
+    grid_of,
+    separated,
+    walked,
+)
+from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
+from tessera_lang.lower.schedule_to_tile.common.aligned_copies import repacked
+from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
+from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.directive_notes import notes_on_directives
+from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import with_fresh
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
+from tessera_lang.lower.schedule_to_tile.common.product_operands import products_of
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, is_tile, strings
+from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
+from tessera_lang.lower.schedule_to_tile.hopper.specialised import (
+    lower_specialised,
+    not_specialised,
+)
+from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
+from tessera_lang.lower.schedule_to_tile.split.split_k import in_parts
+from tessera_lang.opt.schedule.canonical.squeeze_axes import squeeze
+from tessera_lang.opt.schedule.decide.ring_depth import one_stage_less
+from tessera_lang.opt.schedule.query.context import Context, said_by_user
+from tessera_lang.opt.schedule.query.kernel_facts import facts_of
+from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan

@@ -1,9 +1,9 @@
 """Passes within Tile IR, in the order they run."""
 
 from tessera_lang.opt.passes import Pass
-from tessera_lang.opt.tile.bounds import DROP_GUARDS, PROVE_BOUNDS
-from tessera_lang.opt.tile.narrow import NARROW
-from tessera_lang.opt.tile.shared_memory import (
+from tessera_lang.opt.tile.narrow_indices import NARROW
+from tessera_lang.opt.tile.prove_bounds import DROP_GUARDS, PROVE_BOUNDS
+from tessera_lang.opt.tile.shared_budget import (
     SHRINK_SHARED,
     check_shared_budget,
     shared_bytes,

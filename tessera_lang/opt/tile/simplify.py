@@ -12,9 +12,9 @@ from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import substitute
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.passes import Pass
-from tessera_lang.opt.tile.fold import Known, fold, held
-from tessera_lang.opt.tile.numbers import Number
-from tessera_lang.opt.tile.unused import drop_unused
+from tessera_lang.opt.tile.constant_numbers import Number
+from tessera_lang.opt.tile.dead_code import drop_unused
+from tessera_lang.opt.tile.fold_rules import Known, fold, held
 from tessera_lang.record import dataclass, field, replace
 
 _ROUNDS = 8

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import Bound, bind_builtin
-from tessera_lang.sema.assigned import expressions, statement_expressions, statements
+from tessera_lang.sema.bound_names import expressions, statement_expressions, statements
 from tessera_lang.sema.builtin_calls import failed, one_of
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call

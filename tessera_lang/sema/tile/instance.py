@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass, replace
-from tessera_lang.sema.assigned import assigned_names
+from tessera_lang.sema.bound_names import assigned_names
 from tessera_lang.sema.conditions import check_conditions, head_size
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
 from tessera_lang.sema.flow import check_flow, literal_truth
@@ -39,7 +39,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.sema.whole import is_whole
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.facts import size_in_bucket
+from tessera_lang.target.array_facts import size_in_bucket
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import (
     ERROR,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tessera_lang.sema.assigned import statements, targets
+from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import variable_term

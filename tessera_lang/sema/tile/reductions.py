@@ -6,7 +6,7 @@ Owns their types. Must not know element-wise functions.
 from __future__ import annotations
 
 from tessera_lang.sema.arguments import Bound
-from tessera_lang.sema.assigned import statements
+from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, settle

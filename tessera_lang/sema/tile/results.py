@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.arguments import bind_builtin
-from tessera_lang.sema.assigned import (
+from tessera_lang.sema.bound_names import (
     assigned_names,
     expressions,
     statement_expressions,

@@ -6,7 +6,7 @@ branches and loops. Must not know types of tiles beyond their axes.
 
 from __future__ import annotations
 
-from tessera_lang.sema.assigned import statements, targets
+from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.terms import Term
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.forms import normal, too_long

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from tessera_backend.cpu.backend import BACKEND
-from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.cpu.thread_pool import CpuKernel
 
 from tessera_lang.ir.core import IRType, PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.driver.fault import InternalFault
+from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.options import from_environment
 from tessera_lang.driver.pipeline import TILE, Timing, check_joins, run_passes
 from tessera_lang.driver.session import Session

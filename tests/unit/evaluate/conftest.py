@@ -10,7 +10,7 @@ import pytest
 
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.fault import HostFault
-from tessera_lang.target.world import KernelReference, WorldFault
+from tessera_lang.target.host_world import KernelReference, WorldFault
 from tessera_lang.types.dtype import DTYPES, DType
 
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "bool": "bool"}

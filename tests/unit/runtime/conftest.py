@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tessera_backend.runtime import arrays, fast
+from tessera_backend.runtime import arrays, launch_fast_path
 from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.signature import Asked
@@ -188,5 +188,5 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, "torch", module)
     monkeypatch.setattr(arrays, "_raw_stream", [])
     monkeypatch.setattr(arrays, "_known_types", {})
-    fast._maker.cache_clear()
+    launch_fast_path._maker.cache_clear()
     return module

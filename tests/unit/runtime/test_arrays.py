@@ -3,7 +3,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.runtime import overlap
+from tessera_backend.runtime import memory_overlap
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe
 from tessera_backend.runtime.dlpack import make_capsule
 
@@ -128,8 +128,8 @@ BASE = np.zeros((4, 6), np.float32)
     ],
 )
 def test_overlap(a: np.ndarray, b: np.ndarray, answer: str) -> None:
-    assert overlap.between(view(a), view(b)) == answer
-    assert overlap.between(view(b), view(a)) == answer
+    assert memory_overlap.between(view(a), view(b)) == answer
+    assert memory_overlap.between(view(b), view(a)) == answer
 
 
 def test_overlap_never_says_no_wrongly() -> None:
@@ -144,9 +144,9 @@ def test_overlap_never_says_no_wrongly() -> None:
             views.append(np.lib.stride_tricks.as_strided(
                 base[start:], shape, tuple(4 * s for s in strides)))  # fmt: skip
         shared = np.shares_memory(*views)
-        answer = overlap.between(view(views[0]), view(views[1]))
+        answer = memory_overlap.between(view(views[0]), view(views[1]))
         assert answer != ("no" if shared else "yes")
-        own = overlap.within(view(views[0]))
+        own = memory_overlap.within(view(views[0]))
         places = {
             i * s + j * t
             for (s, t) in [view(views[0]).strides]

@@ -322,7 +322,7 @@ def test_all_frames_on_request(m: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_faults_of_ours_keep_their_traceback(m: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tessera_lang.driver.fault import InternalFault
+    from tessera_lang.driver.internal_fault import InternalFault
     from tessera_lang.driver.session import Session
 
     def fail(*_: object, **__: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import cache, closure
+from tessera_backend.runtime import cache, import_closure
 from tessera_backend.runtime.built import SCHEMA, digest_of
 
 import tessera_lang as tessera
@@ -151,7 +151,7 @@ def test_garbled_entries_are_made_anew(tmp_path: Path) -> None:
 
 
 def test_closure_scan() -> None:
-    names = closure.imported_names(
+    names = import_closure.imported_names(
         "import a.b as c, d  # e\nfrom f.g import (h)\n  import i\n"
         "if x: import j\r\nimport k\rimport l"
     )

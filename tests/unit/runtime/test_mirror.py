@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import mirror
+from tessera_backend.runtime import device_mirror
 
 
 class Memory:
@@ -29,18 +29,18 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append("to host")
         ctypes.memmove(target, source, size)
 
-    monkeypatch.setattr(mirror, "device", lambda ordinal: ordinal)
-    monkeypatch.setattr(mirror, "DeviceMemory", Memory)
-    monkeypatch.setattr(mirror, "copy_to_device", to_device)
-    monkeypatch.setattr(mirror, "copy_to_host", to_host)
+    monkeypatch.setattr(device_mirror, "device", lambda ordinal: ordinal)
+    monkeypatch.setattr(device_mirror, "DeviceMemory", Memory)
+    monkeypatch.setattr(device_mirror, "copy_to_device", to_device)
+    monkeypatch.setattr(device_mirror, "copy_to_host", to_host)
     return made
 
 
 def there(array: Any) -> np.ndarray:
     """The elements at the device's address, as a kernel sees them."""
-    block = mirror.block_of(array)
+    block = device_mirror.block_of(array)
     assert block is not None
-    view = mirror.OnDevice(array, block, 0).__tessera_view__()
+    view = device_mirror.OnDevice(array, block, 0).__tessera_view__()
     size = array.itemsize
     raw = [
         ctypes.string_at(view.pointer + size * int(np.dot(at, view.strides)), size)
@@ -50,10 +50,10 @@ def there(array: Any) -> np.ndarray:
 
 
 def test_each_side_gets_what_is_newer_once(copies: list[str]) -> None:
-    a = mirror.empty((4, 6), np.dtype(np.float32))
+    a = device_mirror.empty((4, 6), np.dtype(np.float32))
     a[...] = np.arange(24).reshape(4, 6)
-    block = mirror.block_of(a[1:, ::-2].T)
-    assert block is mirror.block_of(a) and block is not None
+    block = device_mirror.block_of(a[1:, ::-2].T)
+    assert block is device_mirror.block_of(a) and block is not None
     for view in (a, a[1:, ::-2].T, a[::-1]):
         assert there(view).tolist() == view.tolist()
     assert copies == ["to device"]
@@ -71,7 +71,7 @@ def test_each_side_gets_what_is_newer_once(copies: list[str]) -> None:
 
 
 def test_memory_lives_as_long_as_a_view() -> None:
-    view = mirror.empty((1000,), np.dtype(np.int64))[10:20]
+    view = device_mirror.empty((1000,), np.dtype(np.int64))[10:20]
     view[...] = 3
     assert view.ctypes.data % 16 == 0 and view.tolist() == [3] * 10
-    assert mirror.block_of(np.zeros(3)) is None
+    assert device_mirror.block_of(np.zeros(3)) is None

@@ -12,7 +12,7 @@ from tessera_backend.runtime.compiler import SessionProvider, options_from_envir
 from tessera_backend.runtime.signature import Asked
 
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.facts import (
+from tessera_lang.target.array_facts import (
     array_facts,
     bucket,
     coarser,

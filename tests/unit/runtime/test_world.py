@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import files, host_arithmetic, random_numbers, scalars
+from tessera_backend.runtime import data_files, host_arithmetic, random_numbers, scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.workspaces import Workspaces
 from tessera_backend.runtime.world import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.target.world import WorldFault
+from tessera_lang.target.host_world import WorldFault
 from tessera_lang.types.dtype import BF16, DTYPES, F8E4M3, F16, F32, F64, I8, I32, I64, U8, U32
 
 
@@ -145,12 +145,12 @@ def test_files_of_the_other_byte_order(world: HostWorld, tmp_path: Path) -> None
 
 
 def test_writing_where_it_is_not_possible(tmp_path: Path) -> None:
-    with pytest.raises(files.DataFault, match="cannot be written"):
-        files.save(str(tmp_path / "none" / "a.npy"), {"": np.zeros(1)})
-    with pytest.raises(files.DataFault):
-        files.save(str(tmp_path / "a.npy"), {"a": np.zeros(1), "b": np.zeros(1)})
-    with pytest.raises(files.DataFault):
-        files.save(str(tmp_path / "a.csv"), {"": np.zeros((1, 1, 1))})
+    with pytest.raises(data_files.DataFault, match="cannot be written"):
+        data_files.save(str(tmp_path / "none" / "a.npy"), {"": np.zeros(1)})
+    with pytest.raises(data_files.DataFault):
+        data_files.save(str(tmp_path / "a.npy"), {"a": np.zeros(1), "b": np.zeros(1)})
+    with pytest.raises(data_files.DataFault):
+        data_files.save(str(tmp_path / "a.csv"), {"": np.zeros((1, 1, 1))})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ from tessera_backend.runtime.binding import bind
 from tessera_backend.runtime.premise_checks import UnmetPremise
 
 from tessera_lang.record import replace
-from tessera_lang.target.facts import array_facts
+from tessera_lang.target.array_facts import array_facts
 from tessera_lang.target.plan import (
     LaunchPlan,
     ParameterPlan,

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from tessera_backend.cpu.checked import words as w
-from tessera_backend.cpu.checked.looking import Looking
+from tessera_backend.cpu.checked import shadow_words as w
+from tessera_backend.cpu.checked.access_checks import Looking
 from tessera_backend.cpu.checked.operations import EXACT, seen, unproved
-from tessera_backend.cpu.checked.roots import Roots, lanes_of, waits
+from tessera_backend.cpu.checked.shadowed_memory import Roots, lanes_of, waits
 from tessera_backend.cpu.checked.slow_paths import add_slow_paths
+from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
+from tessera_backend.cpu.emit_group import ORDERED, GroupEmitter
 from tessera_backend.cpu.entry import Form, dialect_arguments
-from tessera_backend.cpu.group import ORDERED, GroupEmitter
+from tessera_backend.cpu.group_plan import GroupPlan, Piece, Planner
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
-from tessera_backend.cpu.lanes import Scratch
-from tessera_backend.cpu.plan import GroupPlan, Piece, Planner
-from tessera_backend.cpu.target import CodeTarget
+from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type

@@ -13,13 +13,13 @@ import numpy as np
 
 from tessera_backend.cpu.asynchronous.kernel import ArrayLayout, array_at
 from tessera_backend.cpu.asynchronous.numbers import garbage
-from tessera_backend.cpu.checked import words as w
+from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.code import Facts, decode
 from tessera_backend.cpu.checked.faults import CheckedFault
-from tessera_backend.cpu.checked.orders import Order, group_order, lane_rows
-from tessera_backend.cpu.checked.roots import OF_A_LANE, Root
-from tessera_backend.cpu.host import thread_count
-from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.cpu.checked.lane_orders import Order, group_order, lane_rows
+from tessera_backend.cpu.checked.shadowed_memory import OF_A_LANE, Root
+from tessera_backend.cpu.host_cpu import thread_count
+from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.device.forks import free_lock
 from tessera_lang.record import dataclass, replace
 from tessera_lang.source import Span

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_backend.cpu.checked.roots import Root
+from tessera_backend.cpu.checked.shadowed_memory import Root
+from tessera_backend.cpu.group_plan import carried_owners
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
-from tessera_backend.cpu.plan import carried_owners
-from tessera_backend.cpu.scalars import handed_values
+from tessera_backend.cpu.uniform_values import handed_values
 from tessera_backend.llvm.emitter import scalar_type
-from tessera_lang.analysis.ranges import Ranges
+from tessera_lang.analysis.ranges.integer_ranges import Ranges
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.types.dtype import integer_range
 

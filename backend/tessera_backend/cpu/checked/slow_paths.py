@@ -7,7 +7,7 @@ rather the lane that writes an element than that another read it before. Must no
 
 from __future__ import annotations
 
-from tessera_backend.cpu.checked import words as w
+from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.llvm.text import ModuleText
 
 

@@ -19,7 +19,7 @@ from tessera_backend.cpu.asynchronous.memory import Memory, box_of, common, cove
 from tessera_backend.runtime.asynchronous_code import asynchronous_report
 
 import tessera_lang as tessera
-from tessera_lang.analysis.layouts import mma_a, mma_c, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.layouts import mma_a, mma_c, wgmma_a, wgmma_c
 from tessera_lang.driver.commands import group
 from tessera_lang.ir.core import BufferType, Operation, Program
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout, swizzled

@@ -10,7 +10,7 @@ import pytest
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
-from tessera_backend.cpu.checked.orders import ORDERS, Order, group_order, lane_rows
+from tessera_backend.cpu.checked.lane_orders import ORDERS, Order, group_order, lane_rows
 from tessera_backend.runtime.bound import MappedArray
 
 from tessera_lang.ir.core import Value

@@ -9,11 +9,11 @@ import sys
 
 import numpy as np
 import pytest
+from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.elf import ElfObject
 from tessera_backend.cpu.entry import emit_kernel
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.machine import compile_text
-from tessera_backend.cpu.target import CodeTarget
+from tessera_backend.cpu.host_cpu import host_machine
+from tessera_backend.cpu.llvm_codegen import compile_text
 
 from tests.unit.backend.cpu.kernels import add, histogram, sum_reduce
 from tests.unit.backend.tile_kernels import Runner

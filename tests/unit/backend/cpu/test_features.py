@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tessera_backend.cpu import features
 from tessera_backend.cpu.backend import PROCESSORS
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.machine import code_target
+from tessera_backend.cpu.host_cpu import host_machine
+from tessera_backend.cpu.llvm_codegen import code_target
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tessera_backend.cpu import machine
+from tessera_backend.cpu import llvm_codegen
 
 import tessera_lang as tessera
 
@@ -33,7 +33,7 @@ done:
 
 
 def test_branches_back_are_counted() -> None:
-    assert machine.count_loops(TEXT) == 2
+    assert llvm_codegen.count_loops(TEXT) == 2
 
 
 def test_many_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +44,8 @@ def test_many_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(1).random(64, np.float32)
     found: list[np.ndarray] = []
     for most in (200, 1):
-        monkeypatch.setattr(machine, "MANY_LOOPS", most)
-        monkeypatch.setattr(machine, "TOO_MANY_LOOPS", most)
+        monkeypatch.setattr(llvm_codegen, "MANY_LOOPS", most)
+        monkeypatch.setattr(llvm_codegen, "TOO_MANY_LOOPS", most)
         out = np.zeros_like(x)
         tessera.compile(text + f"# {most}\n", target="cpu").k[1](x, out)
         found.append(out)

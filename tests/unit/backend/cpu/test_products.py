@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.cpu.backend import BACKEND
-from tessera_backend.cpu.host import host_machine
-from tessera_backend.cpu.machine import code_target
-from tessera_backend.cpu.run import CpuKernel
+from tessera_backend.cpu.host_cpu import host_machine
+from tessera_backend.cpu.llvm_codegen import code_target
+from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.cpu.vectors import vector_unit
 
 from tessera_lang.ir.core import PointerType, Program, Value

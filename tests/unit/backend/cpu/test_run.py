@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.elf import ElfError, ElfObject
-from tessera_backend.cpu.host import host_machine
+from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.loader import load_object
 
 from tessera_lang.diagnostics import TesseraError
@@ -134,7 +134,7 @@ def test_running_needs_no_llvm(tmp_path: object) -> None:
     program = (
         "import sys\n"
         "from tessera_backend.cpu.loader import load_object\n"
-        "from tessera_backend.cpu.run import CpuKernel\n"
+        "from tessera_backend.cpu.thread_pool import CpuKernel\n"
         "load_object(open(sys.argv[1], 'rb').read(), 'k')\n"
         "assert not {'llvmlite', 'numpy', 'lark'} & set(sys.modules)\n"
     )

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from tessera_backend.device import repack
-from tessera_backend.nvptx.ptxas import assemble, find_ptxas
+from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 from tessera_backend.runtime.bound import BoundCopy
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from tessera_backend.nvptx.kernel import KernelText, emit_kernel
-from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
-from tessera_backend.nvptx.toolchain import Tool
-from tessera_backend.nvptx.translate import Translation, translate
+from tessera_backend.nvptx.toolchain.llvm_to_ptx import Translation, translate
+from tessera_backend.nvptx.toolchain.nvidia_tools import Tool
+from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 
 from tessera_lang.ir.core import Operation, PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder

@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 
 import pytest
-from tessera_backend.nvptx.ptxas import find_ptxas
+from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
 from tessera_lang.driver.session import Session
 from tessera_lang.target.arch import MEMBERS, ROWS, architecture_named, specific_to

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tessera_backend.llvm.emitter import LaneEmitter
-from tessera_backend.llvm.lane import lane_emitter
+from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
-from tessera_backend.nvptx.cells import Cells, Start
-from tessera_backend.nvptx.dialect import NvptxDialect
-from tessera_backend.nvptx.matrices import Matrices, matrices_of, matrix_terms
-from tessera_backend.nvptx.places import bases, first_copy, plus, terms_of
+from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.tiles.element_places import bases, first_copy, plus, terms_of
+from tessera_backend.nvptx.tiles.matrices import Matrices, matrices_of, matrix_terms
+from tessera_backend.nvptx.tiles.shared_cells import Cells, Start
 
-from tessera_lang.analysis.layouts import (
+from tessera_lang.analysis.resources.layouts import (
     blocked,
     mma_a,
     mma_b,

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tessera_backend.nvptx.backend import CudaBackend
-from tessera_backend.nvptx.toolchain import find_tool
+from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool
 
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tests.unit.backend.nvptx.kernels import needs_ptxas
 from tests.unit.backend.nvptx.test_product_reports import N, empty
-from tests.unit.schedule_to_tile.test_dtypes import PLAIN, SCALED, TF32, compiled
+from tests.unit.lower.schedule_to_tile.test_dtypes import PLAIN, SCALED, TF32, compiled
 
 pytestmark = [
     needs_ptxas,

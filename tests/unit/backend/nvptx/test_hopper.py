@@ -6,13 +6,13 @@ import functools
 import re
 
 import pytest
-from tessera_backend.llvm import flow
+from tessera_backend.llvm import control_flow
 from tessera_backend.llvm.emitter import NotLowered
-from tessera_backend.nvptx import hopper
 from tessera_backend.nvptx.backend import BACKEND
+from tessera_backend.nvptx.hopper import rules
 from tessera_backend.nvptx.kernel import emit_kernel
-from tessera_backend.nvptx.ptxas import Assembly, assemble, find_ptxas
-from tessera_backend.nvptx.translate import translate
+from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
+from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
@@ -113,7 +113,7 @@ def test_no_addition_carries_into_the_high_word_of_a_descriptor(name: str) -> No
 
 def test_an_accumulator_made_on_several_ways_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ptxas says of a serialised product is a warning that says why."""
-    monkeypatch.setitem(hopper.RULES, "tile.for", flow.RULES["tile.for"])
+    monkeypatch.setitem(rules.RULES, "tile.for", control_flow.RULES["tile.for"])
     (found,) = assembled(ptx(gemm(FULL))).diagnostics
     assert (found.code, found.severity) == ("T0881", "warning")
     assert "C7515" in found.message

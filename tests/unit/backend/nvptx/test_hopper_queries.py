@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tessera_backend.nvptx.descriptors import INSTRUCTION_BYTES, NoDescriptor, matrix_operand
-from tessera_backend.nvptx.fragments import NoFragment, accumulator, left_words
+from tessera_backend.nvptx.hopper.descriptors import INSTRUCTION_BYTES, NoDescriptor, matrix_operand
+from tessera_backend.nvptx.hopper.fragments import NoFragment, accumulator, left_words
 
-from tessera_lang.analysis.layouts import blocked, mma_c, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.layouts import blocked, mma_c, wgmma_a, wgmma_c
 from tessera_lang.ir.core import BufferType
 from tessera_lang.ir.layout import SharedLayout, swizzled
 from tessera_lang.types.dtype import BF16, DTYPES, F32, I8, DType

@@ -8,9 +8,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tessera_backend.nvptx.dialect import LOWERS
-from tessera_backend.nvptx.ptxas import assemble, find_ptxas
-from tessera_backend.nvptx.translate import translate
+from tessera_backend.nvptx.lanes.dialect import LOWERS
+from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
+from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 
 from tessera_lang.target.arch import architecture_named
 from tests.unit.backend.nvptx.kernels import needs_ptxas

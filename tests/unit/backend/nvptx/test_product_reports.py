@@ -11,8 +11,8 @@ from tessera_backend.nvptx.backend import CudaBackend
 from tessera_lang.target.backend import Artifact, TargetOptions
 from tessera_lang.types.dtype import DTYPES
 from tests.unit.backend.nvptx.kernels import needs_ptxas
-from tests.unit.schedule.reference import numpy_type
-from tests.unit.schedule_to_tile.test_dtypes import PLAIN, SCALED, TF32, WEIGHTS, compiled
+from tests.unit.lower.ast_to_schedule.reference import numpy_type
+from tests.unit.lower.schedule_to_tile.test_dtypes import PLAIN, SCALED, TF32, WEIGHTS, compiled
 
 N = 4096
 CASES = [

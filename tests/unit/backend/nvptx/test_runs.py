@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tessera_backend.nvptx.runs import RUN, grouped
+from tessera_backend.nvptx.tiles.elementwise_runs import RUN, grouped
 
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import register_layout

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tessera_lang.analysis.layouts import (
+from tessera_lang.analysis.resources.layouts import (
     blocked,
     convert_scratch,
     mma_a,

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_backend.nvptx import disassembly, ptxas, toolchain
 from tessera_backend.nvptx.backend import BACKEND
-from tessera_backend.nvptx.toolchain import Tool, find_tool, run_tool
+from tessera_backend.nvptx.toolchain import disassembly, nvidia_tools, ptxas
+from tessera_backend.nvptx.toolchain.nvidia_tools import Tool, find_tool, run_tool
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.target.arch import architecture_named, architecture_of
@@ -43,8 +43,8 @@ def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in ("TESSERA_PTXAS", "TESSERA_NVDISASM", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(toolchain, "_package_candidates", lambda name: [])
-    toolchain._find.cache_clear()
+    monkeypatch.setattr(nvidia_tools, "_package_candidates", lambda name: [])
+    nvidia_tools._find.cache_clear()
     return tmp_path
 
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tessera_backend.llvm.emitter import LaneEmitter
-from tessera_backend.llvm.lane import emit_kernel_body, lane_emitter
+from tessera_backend.llvm.lane_rules import emit_kernel_body, lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import memory_type
-from tessera_backend.nvptx import tile_global, tiles, words
-from tessera_backend.nvptx.dialect import NvptxDialect
+from tessera_backend.nvptx.lanes.dialect import NvptxDialect
+from tessera_backend.nvptx.tiles import global_memory, rules, words
 
-from tessera_lang.analysis.divisors import Divisors
-from tessera_lang.analysis.layouts import blocked, held_elements, mma_c, wgmma_c
+from tessera_lang.analysis.ranges.divisors import Divisors
+from tessera_lang.analysis.resources.layouts import blocked, held_elements, mma_c, wgmma_c
 from tessera_lang.ir.core import PointerType, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.target.arch import architecture_named
@@ -90,7 +90,7 @@ def text_of(made: Made) -> str:
     dialect.divisors = Divisors(operation)
     module, function = ModuleText(), FunctionText()
     e = lane_emitter(module, function, dialect, "k")
-    e.rules = {**e.rules, **tiles.rules(e.rules)}
+    e.rules = {**e.rules, **rules.rules(e.rules)}
     parameters: list[str] = []
     for number, argument in enumerate(operation.regions[0].arguments):
         pointer = isinstance(argument.type, PointerType)
@@ -112,7 +112,7 @@ class Run:
             patch.setattr(words, "load", _load)
             patch.setattr(words, "store", _store)
             # PTX inside, which this machine cannot run.
-            patch.setattr(tile_global, "_copied", lambda _, value: value)
+            patch.setattr(global_memory, "_copied", lambda _, value: value)
             text = text_of(made)
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()

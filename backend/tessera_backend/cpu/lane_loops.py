@@ -1,0 +1,261 @@
+"""Lane loops, and where the values of lanes live between them.
+
+Scalars are LLVM values, carried scalars stack slots, varying values that live across pieces
+arrays in the thread's scratch memory; masks say which lanes are active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tessera_backend.cpu.dialect import CpuDialect
+from tessera_backend.cpu.group_plan import GroupPlan
+from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
+from tessera_backend.llvm.types import memory_type, register_type
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import BOOL, DType
+
+
+@dataclass(eq=False)
+class Array:
+    """One element a lane in scratch memory."""
+
+    pointer: str
+    dtype: DType
+
+
+class Scratch:
+    """Lays out the scratch memory of a thread; ``size`` bytes in the end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.lines: list[str] = []
+
+    def take(self, count: int) -> str:
+        """Address of ``count`` bytes, a multiple of 64."""
+        name = f"%scratch.{len(self.lines)}"
+        self.lines.append(f"{name} = getelementptr inbounds i8, ptr %scratch, i64 {self.size}")
+        self.size += -(-max(count, 1) // 64) * 64
+        return name
+
+
+@dataclass(eq=False)
+class Mask:
+    """Which lanes are active: an array, or "the lane still has steps" on top of a parent.
+
+    ``end`` is where the group goes on when none is.
+    """
+
+    end: str
+    array: Array | None = None
+    parent: Mask | None = None
+    trips: Array | None = None
+    step: str = ""
+
+
+@dataclass
+class LaneLoops:
+    """State of the code of one group as its lane loops see it.
+
+    ``steps``: variables of loops of the group, with the count of the step.
+    """
+
+    plan: GroupPlan
+    e: LaneEmitter
+    dialect: CpuDialect
+    scratch: Scratch
+    next_lane: str = ""
+    arrays: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    slots: dict[Value, str] = field(default_factory=dict[Value, str])
+    masks: list[Mask] = field(default_factory=list[Mask])
+    steps: dict[Value, tuple[Operation, str]] = field(
+        default_factory=dict[Value, tuple[Operation, str]]
+    )
+
+    # --- where values live ------------------------------------------------------------------
+
+    @property
+    def lanes_count(self) -> int:
+        total = 1
+        for size in self.dialect.group:
+            total *= size
+        return total
+
+    def new_array(self, dtype: DType) -> Array:
+        return Array(self.scratch.take(self.lanes_count * dtype.bytes), dtype)
+
+    def element(self, array: Array) -> str:
+        kind = memory_type(array.dtype)
+        return self.e.f.value(
+            f"getelementptr inbounds {kind}, ptr {array.pointer}, i64 {self.dialect.lane}"
+        )
+
+    def read(self, array: Array) -> str:
+        kind = memory_type(array.dtype)
+        raw = self.e.f.value(
+            f"load {kind}, ptr {self.element(array)}, align {array.dtype.bytes}"
+            f"{self.dialect.suffix(None)}"
+        )
+        return self.e.f.value(f"trunc i8 {raw} to i1") if array.dtype == BOOL else raw
+
+    def write(self, array: Array, value: str) -> None:
+        if array.dtype == BOOL:
+            value = self.e.f.value(f"zext i1 {value} to i8")
+        self.e.f.line(
+            f"store {memory_type(array.dtype)} {value}, ptr {self.element(array)}, "
+            f"align {array.dtype.bytes}{self.dialect.suffix(None)}"
+        )
+
+    def keep(self, owner: Value, value: str) -> None:
+        """Writes ``value`` to the slot of ``owner`` if that is a scalar."""
+        if owner in self.slots:
+            kind = register_type(scalar_type(owner))
+            self.e.f.line(f"store {kind} {value}, ptr {self.slots[owner]}")
+
+    def keep_lane(self, owner: Value, value: str) -> None:
+        """Writes ``value`` of the current lane to the array of ``owner`` if it has one."""
+        if owner in self.arrays:
+            self.write(self.arrays[owner], value)
+
+    def make_slots(self, owners: Sequence[Value], *aliases: Sequence[Value]) -> None:
+        scalars = self.plan.scalars
+        for number, owner in enumerate(owners):
+            names = (owner, *(a[number] for a in aliases))
+            if scalars.is_scalar(owner):
+                slot = self.slots.get(owner) or self.e.f.slot(register_type(scalar_type(owner)))
+                for name in names:
+                    if scalars.is_scalar(name):
+                        self.slots[name] = slot
+            if not scalars.is_scalar(owner) or scalars.is_kept_twice(owner):
+                array = self.arrays.get(owner) or self.new_array(scalar_type(owner))
+                for name in names:
+                    self.arrays[name] = array
+
+    def bind_scalars(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value in self.slots:
+                kind = register_type(scalar_type(value))
+                self.e.bind(value, self.e.f.value(f"load {kind}, ptr {self.slots[value]}"))
+
+    def lane_value(self, value: Value) -> str:
+        """A value in the current lane: known, made again, or from its array."""
+        e = self.e
+        if value in e.values:
+            return e.operand(value)
+        if value in self.steps:
+            loop, count = self.steps[value]
+            kind = register_type(scalar_type(value))
+            lower = self.lane_value(loop.operands[0])
+            moved = e.f.value(f"mul {kind} {count}, {e.operand(loop.operands[2])}")
+            e.bind(value, e.f.value(f"add {kind} {lower}, {moved}"))
+        elif value in self.arrays:
+            e.bind(value, self.read(self.arrays[value]))
+        else:
+            op = self.plan.scalars.again(value)
+            if op is None:
+                raise KeyError(f"the value {value.name or value} is nowhere")
+            for operand in op.operands:
+                self.lane_value(operand)
+            e.emit(op)
+        return e.operand(value)
+
+    # --- lane loops -------------------------------------------------------------------------
+
+    def lanes(self, body: Callable[[], None], *, independent: bool = True) -> None:
+        """Runs what ``body`` writes for every lane, in order.
+
+        Values bound inside are forgotten. ``independent``: no lane needs another's effects.
+        """
+        f, dialect, known = self.e.f, self.dialect, dict(self.e.values)
+        if independent:
+            dialect.access_group = self.e.module.distinct("!{}")
+        axes = [axis for axis, size in enumerate(dialect.group) if size > 1]
+        ids = ["0"] * len(dialect.group)
+        opened: list[tuple[str, str, str, int]] = []
+        for axis in axes:
+            variable, head = f.slot("i64"), f.label("lane")
+            f.line(f"store i64 0, ptr {variable}")
+            f.place(head)
+            ids[axis] = f.value(f"load i64, ptr {variable}")
+            opened.append((variable, head, ids[axis], dialect.group[axis]))
+        self._set_lane(ids)
+        self.next_lane = f.label("lane.next")
+        body()
+        f.place(self.next_lane)
+        for number, (variable, head, current, size) in enumerate(reversed(opened)):
+            following = f.value(f"add nuw nsw i64 {current}, 1")
+            f.line(f"store i64 {following}, ptr {variable}")
+            more = f.value(f"icmp ult i64 {following}, {size}")
+            done = f.label("lane.done")
+            f.branch_if(more, head, done, self._loop_metadata() if number == 0 else "")
+            f.place(done)
+        dialect.access_group = ""
+        dialect.lane, dialect.lane_ids = "0", tuple("0" for _ in dialect.group)
+        self.e.values = known
+
+    def _set_lane(self, ids: Sequence[str]) -> None:
+        linear = "0"
+        for size, own in zip(self.dialect.group, ids, strict=True):
+            if linear != "0":
+                linear = self.e.f.value(f"mul nuw nsw i64 {linear}, {size}")
+            if own != "0":
+                linear = (
+                    own if linear == "0" else self.e.f.value(f"add nuw nsw i64 {linear}, {own}")
+                )
+        self.dialect.lane, self.dialect.lane_ids = linear, tuple(ids)
+
+    def _loop_metadata(self) -> str:
+        if not self.dialect.access_group:
+            return ""
+        module = self.e.module
+        parallel = module.metadata(
+            f'!{{!"llvm.loop.parallel_accesses", {self.dialect.access_group}}}'
+        )
+        # No "vectorize.enable": LLVM prints a warning wherever it cannot honour it.
+        return f", !llvm.loop {module.distinct(f'!{{{{self}}, {parallel}}}')}"
+
+    # --- masks ------------------------------------------------------------------------------
+
+    def active(self, mask: Mask | None) -> str:
+        """Whether the current lane is active, as i1; "" where every lane is."""
+        if mask is None:
+            return ""
+        if mask.array is not None:
+            return self.read(mask.array)
+        assert mask.trips is not None
+        kind = register_type(mask.trips.dtype)
+        left = self.e.f.value(f"icmp ult {kind} {mask.step}, {self.read(mask.trips)}")
+        outer = self.active(mask.parent)
+        return self.e.f.value(f"and i1 {left}, {outer}") if outer else left
+
+    @property
+    def mask(self) -> Mask | None:
+        return self.masks[-1] if self.masks else None
+
+    def switch_off(self, depth: int) -> None:
+        """The current lane is done with everything that has a mask inside ``depth``."""
+        for mask in self.masks[depth:]:
+            if mask.array is not None:
+                self.write(mask.array, "false")
+
+    def copy_mask(self, end: str) -> Mask:
+        """A mask of its own that begins as the current one."""
+        array, outer = self.new_array(BOOL), self.mask
+        self.lanes(lambda: self.write(array, self.active(outer) or "true"))
+        return Mask(end, array)
+
+    def skip_if_idle(self, mask: Mask) -> None:
+        """Goes to the end of what ``mask`` stands for if no lane is active."""
+        f = self.e.f
+        some = f.slot("i1")
+        f.line(f"store i1 false, ptr {some}")
+
+        def body() -> None:
+            before = f.value(f"load i1, ptr {some}")
+            f.line(f"store i1 {f.value(f'or i1 {before}, {self.active(mask)}')}, ptr {some}")
+
+        self.lanes(body)
+        go_on = f.label("active")
+        f.branch_if(f.value(f"load i1, ptr {some}"), go_on, mask.end)
+        f.place(go_on)

@@ -1,0 +1,1 @@
+"""Operations of lanes and warps in NVPTX."""

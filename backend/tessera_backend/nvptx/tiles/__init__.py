@@ -1,0 +1,1 @@
+"""Operations on register tiles in NVPTX."""

@@ -1,0 +1,1 @@
+"""Architectures, ptxas and its kin, LLVM text to PTX."""

@@ -1,0 +1,1 @@
+"""Which bounds checks stay, and what one test ahead would decide."""

@@ -1,0 +1,1 @@
+"""Walks over a kernel for all lanes of a group at once."""

@@ -1,0 +1,246 @@
+"""The state of a walk over a kernel for all lanes of a group at once.
+
+Owns which lanes are where, what conditions tell, and the accesses as they are met. Must not know
+``if``, loops and exits: ``control`` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import cast
+
+from tessera_lang.analysis.lanes.lane_forms import Form, Mask, Space
+from tessera_lang.analysis.lanes.lane_rules import LaneRules
+from tessera_lang.analysis.lanes.shared_accesses import (
+    BUFFER_AT,
+    KINDS,
+    Log,
+    Record,
+    SharedMemory,
+)
+from tessera_lang.analysis.ranges.linear import Linear
+from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import DType
+
+STEPS = 20_000
+"""Operations a walk may take before it gives up."""
+Exit = tuple[Mask, tuple[Form, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayAccess:
+    """An access with its index on each axis, and the lanes that may do it."""
+
+    operation: Operation
+    indices: tuple[Form, ...]
+    mask: Mask
+
+
+class GivesUp(Exception):
+    """The walk would take too long, or met what it does not know."""
+
+    def __init__(self, reason: str, operation: Operation) -> None:
+        self.reason = reason
+        self.operation = operation
+        super().__init__(reason)
+
+
+@dataclass(slots=True)
+class Target:
+    """A loop, a scope or the kernel, with the lanes that have left it or its iteration."""
+
+    operation: Operation
+    left: list[Exit] = field(default_factory=list[Exit])
+    back: list[Exit] = field(default_factory=list[Exit])
+    left_logs: list[Log] = field(default_factory=list[Log])
+    back_logs: list[Log] = field(default_factory=list[Log])
+    back_barriers: list[int] = field(default_factory=list[int])
+    gone: int = 0
+    paused: int = 0
+
+
+@dataclass(slots=True)
+class LaneWalk:
+    """The state of the walk."""
+
+    control: Mapping[str, Callable[[LaneWalk, Operation], None]]
+    rules: LaneRules
+    memory: SharedMemory
+    mask: Mask
+    facts: list[Linear] = field(default_factory=list[Linear])
+    targets: list[Target] = field(default_factory=list[Target])
+    steps: int = 0
+    parted: int = 0  # how many ways of uniform conditions that are not known we are in
+    accesses: list[ArrayAccess] | None = None  # of arrays and buffers, where asked for
+    _relevant: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
+
+    @property
+    def space(self) -> Space:
+        return self.rules.space
+
+    def block(self, region: Region) -> None:
+        mark = len(self.facts)
+        for operation in region.operations:
+            if not self.mask.may:
+                break
+            self.steps += 1
+            if self.steps > STEPS:
+                raise GivesUp("it would take too many steps", operation)
+            rule = self.control.get(operation.name)
+            if self.accesses is not None and operation.name in BUFFER_AT:
+                indices = operation.operands[BUFFER_AT[operation.name] + 1 :]
+                forms = tuple(self.rules.form(i) for i in indices)
+                self.accesses.append(ArrayAccess(operation, forms, self.mask))
+            if rule is not None:
+                rule(self, operation)
+            elif operation.name in BUFFER_AT and self.is_shared(operation):
+                self.access(operation)
+                for value in operation.results:
+                    self.rules.forms[value] = self.rules.unknown(value)
+            elif operation.regions:
+                raise GivesUp(f"`{operation.name}` is not followed", operation)
+            else:
+                self.rules.apply(operation)
+        del self.facts[mark:]
+
+    # --- accesses ---------------------------------------------------------------------------
+
+    def is_shared(self, operation: Operation) -> bool:
+        return isinstance(operation.operands[BUFFER_AT[operation.name]].type, BufferType)
+
+    def access(self, operation: Operation) -> None:
+        at = BUFFER_AT[operation.name]
+        buffer, indices = operation.operands[at], operation.operands[at + 1 :]
+        t = cast("BufferType", buffer.type)
+        place, mask = self._place(indices, t.shape)
+        value = self._stored(operation) if operation.name == "tile.store" else None
+        record = Record(operation, KINDS[operation.name], mask, place, tuple(self.facts), value)
+        if mask.may:
+            self.memory.touch(buffer, prod(t.shape), record)
+
+    def _stored(self, operation: Operation) -> Linear | None:
+        """What is stored, where it is the same in every lane."""
+        form = self.rules.form(operation.operands[0])
+        if isinstance(form, Mask):
+            alike = form.exact and form.may in (0, self.space.everyone)
+            return Linear((), form.may & 1) if alike else None
+        return form if form is not None and self.space.uniform(form) else None
+
+    def _place(
+        self, indices: Sequence[Value], shape: tuple[int, ...]
+    ) -> tuple[Linear | None, Mask]:
+        """The number of the cell, and the lanes whose index may be inside on every axis."""
+        place, mask = Linear(), self.mask
+        for value, extent in zip(indices, shape, strict=True):
+            form = self.rules.unwrapped.get(value) or self.rules.form(value)
+            if not isinstance(form, Linear):
+                return None, mask
+            low, high = self.space.range(form)
+            if len(shape) > 1 and (low < 0 or high >= extent):
+                inside = self.space.where(form, _within(extent))
+                mask = mask.both(inside)
+            place = place.scaled(extent) + form
+        return place, mask
+
+    # --- values -----------------------------------------------------------------------------
+
+    def merge(self, value: Value, ways: Sequence[tuple[Mask, Form]]) -> Form:
+        """A value that came by one of these ways."""
+        if not ways:
+            return None
+        form = ways[0][1]
+        if all(f == form for _, f in ways):
+            return form
+        if all(isinstance(f, Mask) for _, f in ways):
+            must, may = self.space.everyone, 0
+            for mask, f in ways:
+                assert isinstance(f, Mask)
+                must &= f.must | ~mask.may
+                may |= f.may & mask.may
+            return Mask(must & may, may)
+        if all(mask.exact for mask, _ in ways):
+            for mask, f in ways[1:]:
+                form = self.rules.select(mask, f, form)
+            if form is not None:
+                return form
+        return self.rules.unknown(value)
+
+    def havoc(self, values: Sequence[Value]) -> None:
+        for value in values:
+            self.rules.forms[value] = self.rules.unknown(value)
+
+    def gone(self) -> int:
+        """Lanes that may have left something that we are in."""
+        lanes = 0
+        for target in self.targets:
+            lanes |= target.gone | target.paused
+        return lanes
+
+    # --- what a condition tells -------------------------------------------------------------
+
+    def assume(self, condition: Value, truth: bool) -> None:
+        """Facts of the lanes for which a condition is true, or false."""
+        waiting = [(condition, truth)]
+        while waiting:
+            value, holds = waiting.pop()
+            operation = self.rules.uniformity.definitions.get(value)
+            if operation is None:
+                continue
+            match operation.name:
+                case "tile.cmp":
+                    self._compared(operation, holds)
+                case "tile.and" if holds:
+                    waiting.extend((o, True) for o in operation.operands)
+                case "tile.or" if not holds:
+                    waiting.extend((o, False) for o in operation.operands)
+                case "tile.not":
+                    waiting.append((operation.operands[0], not holds))
+                case _:
+                    pass
+
+    def _compared(self, operation: Operation, truth: bool) -> None:
+        a, b = (self.rules.form(o) for o in operation.operands)
+        dtype = cast("DType", operation.operands[0].type)
+        if not (isinstance(a, Linear) and isinstance(b, Linear) and dtype.is_integer):
+            return
+        predicate = cast("str", operation.attributes["predicate"])
+        if not truth:
+            predicate = _NEGATED[predicate]
+        difference = b - a
+        if predicate in ("gt", "ge"):
+            difference = difference.scaled(-1)
+        if predicate in ("lt", "gt"):
+            self.facts.append(difference.shifted(-1))
+        elif predicate != "ne":
+            self.facts.append(difference)
+            if predicate == "eq":
+                self.facts.append(difference.scaled(-1))
+
+    # --- which parts matter -----------------------------------------------------------------
+
+    def relevant(self, operation: Operation) -> bool:
+        """Whether something inside touches shared memory, waits, or leaves what is around."""
+        if self.accesses is not None:
+            return True
+        known = self._relevant.get(operation)
+        if known is None:
+            known = any(
+                inner.name in _MATTERS or (inner.name in BUFFER_AT and self.is_shared(inner))
+                for inner in operation.walk()
+            )
+            self._relevant[operation] = known
+        return known
+
+
+_MATTERS = ("tile.barrier", "tile.return", "tile.leave")
+_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def _within(extent: int) -> Callable[[int, int], tuple[bool, bool]]:
+    return lambda low, high: (low >= 0 and high < extent, high >= 0 and low < extent)
+
+
+def exact_within(condition: Mask, mask: Mask) -> bool:
+    return condition.must & mask.may == condition.may & mask.may

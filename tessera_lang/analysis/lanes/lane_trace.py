@@ -1,0 +1,343 @@
+"""One lane of one launch, number by number: what it surely touches of shared memory, or of arrays.
+
+The second opinion on what ``lane_walk`` suspects: written apart from it, without masks and
+symbols. What depends on data is not known and is left out; where that decides about a barrier
+or an exit, the trace ends. Must not know what is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Protocol, cast
+
+from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY, wrap
+from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT, KINDS, Kind
+from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.record import dataclass, field
+from tessera_lang.types.dtype import DType
+
+_STEPS = 20_000  # operations of one lane
+_ALL_STEPS = 300_000  # operations of all lanes that are traced for a kernel
+_FAR = 1 << 62
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+_Number = int | None
+_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An access that surely happens. ``interval`` counts the barriers before it; ``rounds``
+    are the loops around it with the number of the iteration. ``value``: an integer stored,
+    or the operation that makes a constant; None if not known."""
+
+    interval: int
+    operation: Operation
+    kind: Kind
+    buffer: Value
+    cell: int
+    value: object
+    rounds: tuple[tuple[Operation, int], ...]
+
+
+@dataclass(slots=True)
+class Effort:
+    """Operations that may still be traced for a kernel."""
+
+    left: int = _ALL_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Accesses that surely happen, in order. ``omitted``: buffers that what was left out may
+    write; ``whole``: intervals before this number were seen to their end."""
+
+    events: list[Event]
+    omitted: frozenset[Value]
+    whole: int
+
+
+class WayUnknown(Exception):
+    """What the lane does from here on is not known, or does not count."""
+
+
+class Watch(Protocol):
+    """Who looks at the accesses to arrays that a lane does."""
+
+    def matters(self, operation: Operation) -> bool:
+        """Whether an operation must not be passed over in a loop that gives only floats."""
+        ...
+
+    def see(self, trace: Trace, operation: Operation) -> None:
+        """Called at each operation without regions. May raise WayUnknown."""
+        ...
+
+    def passed_over(self, operation: Operation) -> None:
+        """Called at each operation of what depends on data. May raise WayUnknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Numbers of one launch: of the kernel's arguments, groups along each axis, and which of them
+    the lanes are in."""
+
+    arguments: Mapping[Value, int]
+    groups: tuple[int, ...]
+    text: str
+    group: int = 0
+
+
+@dataclass(slots=True)
+class Trace:
+    """A lane on its way: the numbers that it has, the barriers it has passed, its loops."""
+
+    launch: Launch
+    group: tuple[int, ...]
+    lane: int
+    watch: Watch | None = None
+    values: dict[Value, object] = field(default_factory=dict[Value, object])
+    events: list[Event] = field(default_factory=list[Event])
+    interval: int = 0
+    until: int = _FAR
+    omitted: set[Value] = field(default_factory=set[Value])
+    steps: int = _STEPS
+    rounds: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
+
+    def number(self, value: Value) -> _Number:
+        found = self.values.get(value)
+        return int(found) if isinstance(found, int) else None
+
+    def numbers(self, values: tuple[Value, ...]) -> list[object]:
+        return [self.values.get(v) for v in values]
+
+    def put(self, values: tuple[Value, ...], numbers: list[object]) -> None:
+        for value, number in zip(values, numbers, strict=True):
+            self.values[value] = number
+
+    def region(self, region: Region) -> tuple[str, list[object]]:
+        """Run to the terminator: its name and values."""
+        for operation in region.operations:
+            self.steps -= 1
+            if self.steps < 0:
+                raise WayUnknown
+            name = operation.name
+            if self.watch is not None and not operation.regions:
+                self.watch.see(self, operation)
+            if name in _EXITS or name in ("tile.yield", "tile.condition"):
+                return name, self.numbers(operation.operands)
+            if name == "tile.barrier":
+                self.interval += 1
+                if self.interval > self.until:
+                    raise WayUnknown
+            elif operation.regions:
+                rule = _CONTROL.get(name)
+                if rule is None:
+                    raise WayUnknown
+                left = rule(self, operation)
+                if left is not None:
+                    return left
+            elif name in BUFFER_AT:
+                if self.watch is None and _is_of_buffer(operation):
+                    self.touch(operation)
+            elif len(operation.results) == 1 and isinstance(operation.result.type, DType):
+                self.values[operation.result] = self.compute(operation)
+        raise WayUnknown
+
+    def touch(self, operation: Operation) -> None:
+        at = BUFFER_AT[operation.name]
+        buffer, indices = operation.operands[at], operation.operands[at + 1 :]
+        cell = 0
+        for index, extent in zip(indices, cast("BufferType", buffer.type).shape, strict=True):
+            number = self.number(index)
+            if number is None and KINDS[operation.name] != "read":
+                self.omitted.add(buffer)
+            if number is None or not 0 <= number < extent:
+                return
+            cell = cell * extent + number
+        value = self.values.get(operation.operands[0]) if operation.name == "tile.store" else None
+        self.events.append(
+            Event(
+                self.interval, operation, KINDS[operation.name], buffer, cell, value,
+                tuple(self.rounds),
+            )
+        )  # fmt: skip
+
+    def compute(self, operation: Operation) -> object:
+        dtype = cast("DType", operation.result.type)
+        name = operation.name.removeprefix("tile.")
+        match name:
+            case "constant":
+                value = operation.attributes["value"]
+                return repr(value) if dtype.is_float else value
+            case "lane_linear":
+                return self.lane
+            case "lane_index":
+                return self._lane_index(cast("int", operation.attributes["axis"]))
+            case "group_linear":
+                return self.launch.group
+            case "group_index":
+                return self._group_index(cast("int", operation.attributes["axis"]))
+            case "group_count":
+                return self._count(cast("int", operation.attributes.get("axis", -1)))
+            case "select":
+                condition, a, b = self.numbers(operation.operands)
+                return None if condition is None else a if condition else b
+            case _:
+                pass
+        numbers = [self.number(o) for o in operation.operands]
+        return None if None in numbers else self._computed(operation, name, dtype, numbers)
+
+    def _computed(
+        self, operation: Operation, name: str, dtype: DType, numbers: list[_Number]
+    ) -> object:
+        known = cast("list[int]", numbers)
+        if name == "cmp":
+            predicate = cast("str", operation.attributes["predicate"])
+            return _COMPARED[predicate](known[0], known[1])
+        if dtype.is_float:
+            return None
+        if name == "cast":
+            return known[0] != 0 if dtype.kind == "bool" else wrap(known[0], dtype)
+        if dtype.kind == "bool":
+            if name == "not":
+                return not known[0]
+            return bool(INTEGERS[name](known[0], known[1], 1) & 1) if name in INTEGERS else None
+        if name in INTEGERS:
+            return wrap(INTEGERS[name](known[0], known[1], dtype.bits), dtype)
+        return wrap(UNARY[name](known[0]), dtype) if name in UNARY else None
+
+    def _lane_index(self, axis: int) -> int:
+        if axis >= len(self.group):
+            return 0
+        return self.lane // prod(self.group[axis + 1 :]) % self.group[axis]
+
+    def _group_index(self, axis: int) -> int:
+        groups = self.launch.groups
+        if axis >= len(groups):
+            return 0
+        return self.launch.group // prod(groups[axis + 1 :]) % groups[axis]
+
+    def _count(self, axis: int) -> int:
+        groups = self.launch.groups
+        return prod(groups) if axis < 0 else groups[axis] if axis < len(groups) else 1
+
+    def skip(self, operation: Operation) -> None:
+        """Leave out what depends on data, if the lane surely comes out behind it."""
+        if any(o.name in ("tile.barrier", *_EXITS) for o in operation.walk()):
+            raise WayUnknown
+        for inner in operation.walk():
+            if self.watch is not None:
+                self.watch.passed_over(inner)
+            if inner.name in BUFFER_AT and KINDS[inner.name] != "read":
+                self.omitted.add(inner.operands[BUFFER_AT[inner.name]])
+        self.put(operation.results, [None] * len(operation.results))
+
+
+_Left = tuple[str, list[object]] | None
+
+
+def _if(trace: Trace, operation: Operation) -> _Left:
+    condition = trace.number(operation.operands[0])
+    if condition is None:
+        trace.skip(operation)
+        return None
+    name, values = trace.region(operation.regions[0 if condition else 1])
+    if name != "tile.yield":
+        return name, values
+    trace.put(operation.results, values)
+    return None
+
+
+def _scope(trace: Trace, operation: Operation) -> _Left:
+    name, values = trace.region(operation.regions[0])
+    if name != "tile.leave":
+        return name, values
+    trace.put(operation.results, values)
+    return None
+
+
+def _for(trace: Trace, operation: Operation) -> _Left:
+    lower, upper, step = (trace.number(o) for o in operation.operands[:3])
+    carried = trace.numbers(operation.operands[3:])
+    if lower is None or upper is None or step is None or _is_plain(operation, trace.watch):
+        trace.skip(operation)
+        return None
+    region = operation.regions[0]
+    for j, i in enumerate(range(lower, upper, step) if step else ()):
+        trace.rounds.append((operation, j))
+        trace.put(region.arguments, [i, *carried])
+        name, carried = trace.region(region)
+        trace.rounds.pop()
+        if name in ("tile.leave", "tile.return"):
+            return name, carried
+        if name == "tile.break":
+            break
+    trace.put(operation.results, carried)
+    return None
+
+
+def _is_of_buffer(operation: Operation) -> bool:
+    return isinstance(operation.operands[BUFFER_AT[operation.name]].type, BufferType)
+
+
+def _is_plain(operation: Operation, watch: Watch | None) -> bool:
+    """Whether a loop gives only floats and touches nothing of interest."""
+    if any(cast("DType", v.type).is_integer for v in operation.results):
+        return False
+    return not any(
+        o.name in ("tile.barrier", *_EXITS)
+        or (watch.matters(o) if watch else o.name in BUFFER_AT and _is_of_buffer(o))
+        for o in operation.walk()
+    )
+
+
+def _while(trace: Trace, operation: Operation) -> _Left:
+    head, body = operation.regions
+    carried = trace.numbers(operation.operands)
+    j = 0
+    while True:
+        trace.put(head.arguments, carried)
+        _, (condition, *carried) = trace.region(head)
+        if condition is None:
+            trace.skip(operation)  # further iterations, if any, change results only
+            return None
+        if not condition:
+            break
+        trace.put(body.arguments, carried)
+        trace.rounds.append((operation, j))
+        name, carried = trace.region(body)
+        trace.rounds.pop()
+        j += 1
+        if name in ("tile.leave", "tile.return"):
+            return name, carried
+        if name == "tile.break":
+            break
+    trace.put(operation.results, carried)
+    return None
+
+
+_CONTROL: dict[str, Callable[[Trace, Operation], _Left]] = {
+    "tile.if": _if, "tile.scope": _scope, "tile.for": _for, "tile.while": _while,
+}  # fmt: skip
+
+
+def trace_lane(
+    kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
+    watch: Watch | None = None,
+) -> Traced:  # fmt: skip
+    """What a lane of the launch's group does, up to the end of the interval ``until``."""
+    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    steps = min(_STEPS, effort.left)
+    trace = Trace(launch, group, lane, watch, until=until, steps=steps)
+    trace.values.update(launch.arguments)
+    whole = _FAR
+    try:
+        trace.region(kernel.regions[0])
+    except WayUnknown:
+        whole = trace.interval
+    effort.left -= steps - max(0, trace.steps)
+    return Traced(trace.events, frozenset(trace.omitted), whole)

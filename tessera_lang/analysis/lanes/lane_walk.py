@@ -1,0 +1,221 @@
+"""A walk over a kernel for all lanes of a group at once, for its accesses to shared memory.
+
+Loops whose bounds are known run as they would; others run for any iteration and the one after
+it, which is enough for every pair of accesses between two barriers. Where it is not known which
+way a condition goes, both are gone. So what the log holds at a place is at least what any
+launch can have done. Must not know what is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import prod
+from typing import cast
+
+from tessera_lang.analysis.lanes.lane_forms import NOBODY, Mask, Space
+from tessera_lang.analysis.lanes.lane_loops import run_for, run_while
+from tessera_lang.analysis.lanes.lane_rules import LaneRules
+from tessera_lang.analysis.lanes.lane_state import (
+    ArrayAccess,
+    GivesUp,
+    LaneWalk,
+    Target,
+    exact_within,
+)
+from tessera_lang.analysis.lanes.shared_accesses import Log, SharedMemory, Write
+from tessera_lang.analysis.ranges.state import Ranges
+from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
+from tessera_lang.ir.core import Operation, Region, Value
+
+# --- control ------------------------------------------------------------------------------
+
+
+def _barrier(walk: LaneWalk, operation: Operation) -> None:
+    walk.memory.barrier()
+
+
+def _if(walk: LaneWalk, operation: Operation) -> None:
+    condition = operation.operands[0]
+    taken = walk.rules.mask(condition)
+    before = walk.mask
+    unknown = not exact_within(taken, before)
+    if unknown and walk.rules.uniformity.is_uniform(condition):
+        _either(walk, operation, before)
+        return
+    everyone = Mask(walk.space.everyone, walk.space.everyone)
+    sides = ((before.both(taken), True), (before.both(everyone.without(taken)), False))
+    ends: list[tuple[Mask, Region]] = []
+    written: list[set[Write]] = []
+    outer = walk.memory.collected
+    for (mask, truth), region in zip(sides, operation.regions, strict=True):
+        if mask.may and not unknown:
+            ends.append((_side(walk, condition, mask, None, region), region))
+        elif mask.may:
+            walk.memory.collected = set()
+            there = Mask(before.must & mask.may, mask.may)
+            ends.append((_side(walk, condition, there, truth, region), region))
+            written.append(walk.memory.collected)
+    walk.memory.collected = outer
+    if len(written) == 2:
+        walk.memory.wrote(written[0] & written[1])
+    _rejoin(walk, operation, before, ends, taken)
+
+
+def _side(walk: LaneWalk, condition: Value, mask: Mask, truth: bool | None, region: Region) -> Mask:
+    """Run one side, where the condition is ``truth``; the lanes that fall out of it."""
+    walk.mask = mask
+    mark = len(walk.facts)
+    if truth is not None:
+        walk.assume(condition, truth)
+    walk.block(region)
+    del walk.facts[mark:]
+    return walk.mask
+
+
+def _rejoin(
+    walk: LaneWalk, operation: Operation, before: Mask, ends: list[tuple[Mask, Region]],
+    taken: Mask,
+) -> None:  # fmt: skip
+    alive = [(mask, region) for mask, region in ends if mask.may]
+    may = 0
+    for mask, _ in alive:
+        may |= mask.may
+    walk.mask = Mask(before.must & may & ~walk.gone(), may)
+    for i, value in enumerate(operation.results):
+        forms = [walk.rules.form(region.terminator.operands[i]) for _, region in alive]
+        if len(forms) == 2:
+            form = walk.rules.select(taken, forms[0], forms[1])
+            walk.rules.forms[value] = walk.rules.unknown(value) if form is None else form
+        elif forms:
+            walk.rules.forms[value] = forms[0]
+    if len(ends) == 2 and len(alive) == 1:
+        walk.assume(operation.operands[0], alive[0][1] is operation.regions[0])
+
+
+def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
+    """All lanes go one way, and it is not known which: the two ways do not meet."""
+    memory, condition = walk.memory, operation.operands[0]
+    matters = walk.relevant(operation)
+    entry, written = memory.copied_log() if matters else {}, memory.surely_written()
+    passed = memory.barriers
+    ends: list[tuple[Mask, Region]] = []
+    logs: list[Log] = []
+    sure: list[dict[Value, set[int]]] = []
+    counts: list[int] = []
+    walk.parted += 1
+    for truth, region in zip((True, False), operation.regions, strict=True):
+        if matters and not truth:
+            memory.log = entry
+            for buffer, w in memory.written.items():
+                w.surely = set(written.get(buffer, set()))
+        memory.barriers = passed
+        sure_here = before.must if memory.collected is None else 0
+        end = _side(walk, condition, Mask(sure_here, before.may), truth, region)
+        ends.append((end, region))
+        if end.may:
+            logs.append(memory.log)
+            sure.append(memory.surely_written())
+            counts.append(memory.barriers)
+    walk.parted -= 1
+    memory.barriers = min(counts, default=passed)
+    if matters:
+        memory.log = logs[0] if logs else {}
+        memory.join(*logs[1:])
+        if sure:
+            memory.keep_sure(*sure)
+    _rejoin(walk, operation, before, ends, Mask(0, walk.space.everyone))
+
+
+def _exit(walk: LaneWalk, target: Target, values: Sequence[Value], back: bool) -> None:
+    """The lanes that are here leave a target, or go to its next iteration."""
+    forms = tuple(walk.rules.form(v) for v in values)
+    (target.back if back else target.left).append((walk.mask, forms))
+    if back:
+        target.paused |= walk.mask.may
+        target.back_barriers.append(walk.memory.barriers)
+    else:
+        target.gone |= walk.mask.may
+    if walk.parted:
+        (target.back_logs if back else target.left_logs).append(walk.memory.copied_log())
+    walk.mask = NOBODY
+
+
+def _innermost(walk: LaneWalk, *names: str) -> Target:
+    return next(t for t in reversed(walk.targets) if t.operation.name in names)
+
+
+def _continue(walk: LaneWalk, operation: Operation) -> None:
+    _exit(walk, _innermost(walk, "tile.for", "tile.while"), operation.operands, True)
+
+
+def _break(walk: LaneWalk, operation: Operation) -> None:
+    _exit(walk, _innermost(walk, "tile.for", "tile.while"), operation.operands, False)
+
+
+def _leave(walk: LaneWalk, operation: Operation) -> None:
+    _exit(walk, _innermost(walk, "tile.scope"), operation.operands, False)
+
+
+def _return(walk: LaneWalk, operation: Operation) -> None:
+    walk.targets[0].gone |= walk.mask.may
+    walk.mask = NOBODY
+
+
+def _nothing(walk: LaneWalk, operation: Operation) -> None:
+    pass
+
+
+def _scope(walk: LaneWalk, operation: Operation) -> None:
+    before = walk.mask
+    target = Target(operation)
+    walk.targets.append(target)
+    walk.block(operation.regions[0])
+    walk.targets.pop()
+    walk.memory.join(*target.left_logs)
+    walk.mask = Mask(before.must & target.gone & ~walk.gone(), target.gone)
+    for i, value in enumerate(operation.results):
+        walk.rules.forms[value] = walk.merge(value, [(m, f[i]) for m, f in target.left])
+
+
+_RULES: dict[str, Callable[[LaneWalk, Operation], None]] = {
+    "tile.barrier": _barrier, "tile.if": _if, "tile.for": run_for, "tile.while": run_while,
+    "tile.scope": _scope, "tile.break": _break, "tile.continue": _continue,
+    "tile.leave": _leave, "tile.return": _return, "tile.yield": _nothing,
+    "tile.condition": _nothing,
+}  # fmt: skip
+
+
+def walk_lanes(
+    kernel: Operation, uniformity: Uniformity, ranges: Ranges,
+    untraced: frozenset[Operation] = frozenset(),
+) -> SharedMemory:  # fmt: skip
+    """What a kernel without divergent barriers does in shared memory. Raises GivesUp."""
+    walk = _start(kernel, uniformity, ranges)
+    walk.memory.untraced = untraced
+    walk.block(kernel.regions[0])
+    return walk.memory
+
+
+def array_accesses(
+    kernel: Operation, uniformity: Uniformity, ranges: Ranges
+) -> tuple[Space, list[ArrayAccess]]:
+    """Accesses to arrays and buffers, loops that nothing else is known of included; what was
+    met before the walk gave up."""
+    walk = _start(kernel, uniformity, ranges)
+    walk.accesses = []
+    with suppress(GivesUp):
+        walk.block(kernel.regions[0])
+    return walk.space, walk.accesses
+
+
+def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWalk:
+    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    space = Space(prod(group))
+    rules = LaneRules(group, space, uniformity, ranges)
+    everyone = Mask(space.everyone, space.everyone)
+    walk = LaneWalk(_RULES, rules, SharedMemory(space), everyone)
+    walk.targets.append(Target(kernel))
+    for argument in kernel.regions[0].arguments:
+        rules.forms[argument] = rules.unknown(argument, argument)
+    return walk

@@ -1,0 +1,1 @@
+"""Races on shared memory and on arrays."""

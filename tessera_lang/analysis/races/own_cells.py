@@ -1,0 +1,150 @@
+"""Arrays of which every element belongs to one lane of the grid: no two lanes meet there.
+
+Every access of such an array has, along some axes, an index ``P + e``: ``P`` is one and the same
+sum of multiples of lane and group ids in all of them, and ``e`` so small that the ids can be told
+from the sum, digit by digit; or a guard lets one lane only come there. Sound: what is not
+understood belongs to nobody. Must not know passes, syntax or targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias, cast
+
+from tessera_lang.analysis.ranges.accesses import ACCESSES
+from tessera_lang.analysis.ranges.integer_ranges import ranges
+from tessera_lang.analysis.ranges.linear import Interval, Linear
+from tessera_lang.analysis.ranges.state import Ranges, State, is_integer
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.record import dataclass, field
+
+Id: TypeAlias = "tuple[str, int]"
+Terms: TypeAlias = tuple[tuple[int, int], ...]
+_FAR = 1 << 40  # what is added to the ids; more tells nothing
+
+
+@dataclass(slots=True)
+class _Axis:
+    """The ids in the index of all accesses along one axis, and what else there is."""
+
+    terms: Terms
+    rest: Interval
+
+
+@dataclass(slots=True)
+class _Seen:
+    """``axes`` of each pointer: None where accesses differ, or nothing is known. ``one``: ids that
+    guards hold to one number in all accesses."""
+
+    pointers: dict[Value, Value]
+    ids: dict[int, Id] = field(default_factory=dict[int, Id])
+    axes: dict[Value, list[_Axis | None]] = field(default_factory=dict[Value, "list[_Axis | None]"])
+    one: dict[Value, set[tuple[Id, int]]] = field(
+        default_factory=dict[Value, "set[tuple[Id, int]]"]
+    )
+
+    def access(self, state: State, o: Operation) -> None:
+        at = ACCESSES[o.name]
+        pointer = self.pointers.get(o.operands[at])
+        if pointer is None:
+            return
+        for key, atom in state.atoms.items():
+            if isinstance(key, tuple) and key[0] in ("lane", "group"):
+                self.ids[atom] = cast("Id", key)
+        held = {
+            (i, low) for atom, i in self.ids.items()
+            for low, high in [state.known.range(Linear(((atom, 1),)))] if low == high
+        }  # fmt: skip
+        self.one[pointer] = self.one.get(pointer, held) & held
+        found = [self._axis(state, v) for v in o.operands[at + 1 :]]
+        before = self.axes.get(pointer)
+        if before is None:
+            self.axes[pointer] = found
+        elif len(before) != len(found):
+            self.axes[pointer] = []
+        else:
+            self.axes[pointer] = [_joined(a, b) for a, b in zip(before, found, strict=True)]
+
+    def _axis(self, state: State, index: Value) -> _Axis | None:
+        if not is_integer(index):
+            return None
+        form = state.form(index)
+        for terms in self._candidates(state, form):
+            low, high = state.known.range(form - Linear(terms), 3)
+            if -_FAR < low <= high < _FAR:
+                return _Axis(terms, (low, high))
+        return None
+
+    def _candidates(self, state: State, form: Linear) -> Iterable[Terms]:
+        """The ids in a form, or in what one of its unknowns is known to begin with."""
+        mine = self._ids_in(form)
+        if mine:
+            yield mine
+            return
+        for atom, factor in form.terms:
+            for fact in state.known.facts:
+                if fact.coefficient(atom) == 1:
+                    start = Linear(((atom, 1),)) - fact
+                    if terms := self._ids_in(start.scaled(factor)):
+                        yield terms
+
+    def _ids_in(self, form: Linear) -> Terms:
+        return tuple(t for t in form.terms if t[0] in self.ids)
+
+
+def _joined(a: _Axis | None, b: _Axis | None) -> _Axis | None:
+    if a is None or b is None or a.terms != b.terms:
+        return None
+    return _Axis(a.terms, (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1])))
+
+
+def owned(kernel: Operation) -> tuple[set[Value], Ranges]:
+    """The pointers of such arrays, and the ranges that tell them."""
+    views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
+    seen = _Seen(views)
+    known = ranges(kernel, seen.access)
+    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    rank = cast("int", kernel.attributes["grid_rank"])
+    other = _used_otherwise(kernel, views)
+    found = {
+        pointer for pointer, axes in seen.axes.items()
+        if pointer not in other
+        and _are_told(_told(axes, seen.ids, group) | {i for i, _ in seen.one[pointer]}, group, rank)
+    }  # fmt: skip
+    return found, known
+
+
+def _used_otherwise(kernel: Operation, views: dict[Value, Value]) -> set[Value]:
+    """Pointers whose views something but an access uses, or that have views of several shapes."""
+    found = {
+        views[v] for o in kernel.walk() if o.name not in ACCESSES for v in o.operands if v in views
+    }
+    pointers = list(views.values())
+    return found | {p for p in pointers if pointers.count(p) > 1}
+
+
+def _told(
+    axes: Iterable[_Axis | None], ids: dict[int, Id], group: tuple[int, ...]
+) -> set[Id]:  # fmt: skip
+    """Ids that an index tells: each has a factor beyond all that the smaller ones add up to."""
+    told: set[Id] = set()
+    for axis in axes:
+        if axis is None:
+            continue
+        width = axis.rest[1] - axis.rest[0] + 1
+        for atom, factor in sorted(axis.terms, key=lambda t: abs(t[1])):
+            if abs(factor) < width:
+                break
+            kind, number = ids[atom]
+            told.add(ids[atom])
+            if kind == "group":
+                break  # of unknown extent
+            width += abs(factor) * (group[number] - 1)
+    return told
+
+
+def _are_told(told: set[Id], group: tuple[int, ...], rank: int) -> bool:
+    lanes = all(("lane", axis) in told for axis, n in enumerate(group) if n > 1)
+    return lanes and (
+        ("group", -1) in told or all(("group", axis) in told for axis in range(max(1, rank)))
+    )

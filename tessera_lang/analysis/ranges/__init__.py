@@ -1,0 +1,1 @@
+"""Integer ranges of Tile IR: what each index can be."""

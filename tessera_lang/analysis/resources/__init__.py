@@ -1,0 +1,1 @@
+"""Registers, layouts, occupancy and memory traffic of a kernel."""

@@ -1,0 +1,1 @@
+"""What is the same in every lane, and where lanes may part."""

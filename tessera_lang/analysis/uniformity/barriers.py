@@ -1,0 +1,78 @@
+"""The check of barriers and warp operations: every lane of the group must get to each of them.
+
+Owns T0401 and T0403. Must not know how uniformity is found.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.analysis.uniformity.lane_uniformity import Cause, Uniformity, uniformity
+from tessera_lang.diagnostics import Diagnostic, Label
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.tile.ops import WARP_OPS
+
+_SOURCES = {
+    "tile.lane_linear": "this is another number in each lane",
+    "tile.lane_index": "this is another number in each lane",
+    "tile.load": "this is read from memory that lanes write, so it may differ between lanes",
+    "tile.atomic": "the result of an atomic differs between lanes",
+    "tile.atomic_cas": "the result of an atomic differs between lanes",
+    "tile.atomic_load": "this is read from memory that lanes write, so it may differ between lanes",
+    **dict.fromkeys(WARP_OPS, "this is another value in each warp"),
+}
+
+
+_COLLECTIVE = ("tile.barrier", *WARP_OPS)
+
+
+def check_barriers(kernel: Operation, known: Uniformity | None = None) -> tuple[Diagnostic, ...]:
+    """One error per barrier or warp operation that some lanes of a group may not get to."""
+    found = known or uniformity(kernel)
+    return tuple(
+        _report(found, operation, found.divergent[operation])
+        for operation in kernel.walk()
+        if operation.name in _COLLECTIVE and operation in found.divergent
+    )
+
+
+def _report(found: Uniformity, barrier: Operation, cause: Cause) -> Diagnostic:
+    labels: list[Label] = []
+    if cause.operation.span is not None:
+        labels.append(Label(cause.operation.span, _parting(cause)))
+    if cause.exit is not None and cause.exit.span is not None:
+        labels.append(Label(cause.exit.span, "some lanes leave here"))
+    source = _source(found, cause.value)
+    if source is not None and source.span is not None:
+        labels.append(Label(source.span, _SOURCES.get(source.name, "this differs between lanes")))
+    if barrier.name != "tile.barrier":
+        return Diagnostic(
+            "T0403",
+            "not every lane of the group gets to this warp operation",
+            barrier.span,
+            "some lanes may be missing here",
+            labels=tuple(labels),
+            notes=("a warp operation takes a value of every lane of its warp; whether the whole"
+                   " group gets to it is what is checked",),
+            helps=("move it out of the `if` or loop, and give the lanes that have nothing to add"
+                   " a value that changes nothing, such as 0 for a sum",),
+        )  # fmt: skip
+    return Diagnostic(
+        "T0401",
+        "not every lane of the group gets to this barrier",
+        barrier.span,
+        "some lanes may be missing here",
+        labels=tuple(labels),
+        notes=("a barrier waits for all lanes of the group; one that is missing would hang it",),
+        helps=("move the barrier out, and keep only the work of single lanes inside `if`",),
+    )
+
+
+def _parting(cause: Cause) -> str:
+    match cause.operation.name:
+        case "tile.for" | "tile.while":
+            return "lanes may leave this loop at different times"
+        case _:
+            return "lanes part here: the condition may differ between them"
+
+
+def _source(found: Uniformity, value: Value | None) -> Operation | None:
+    return None if value is None else found.definitions.get(found.origin(value))

@@ -1,0 +1,298 @@
+"""Remembered instances: kernels checked for signatures, and lowered where asked for.
+
+Owns what an instance is kept under, so that an edit computes again only what depends on it.
+Must not know checks of whole files, hosts or backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.driver import pipeline
+from tessera_lang.driver.dependencies import Environment, Key
+from tessera_lang.driver.file_scopes import Scopes
+from tessera_lang.driver.internal_fault import InternalFault
+from tessera_lang.driver.pipeline import ForMachine, Timing
+from tessera_lang.driver.signatures import (
+    Axes,
+    plan_with_facts,
+    with_facts,
+    with_rooms,
+    without_facts,
+)
+from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.ir.core import Program
+from tessera_lang.lower.ast_to_tile.kernel import lower_kernel
+from tessera_lang.record import dataclass, field
+from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.instance import check_function, needed_sizes
+from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
+from tessera_lang.source import SourceFile
+from tessera_lang.syntax import ast
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from tessera_lang.driver.checked_launches import Checked
+
+
+@dataclass(slots=True, eq=False)
+class LoweredTile:
+    """Tile IR of an instance as lowered, what was found on the way, and the optimized form
+    where code was asked for."""
+
+    program: Program
+    plan: LaunchPlan
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[SourceFile, ...]
+    optimized: tuple[Program, LaunchPlan] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scheduled:
+    """Schedule IR of an instance after the passes that know no machine, what was found on the
+    way, and the rest of the way for each machine that was asked for. ``then``: the launches that
+    follow, which are kernels of their own from here on."""
+
+    program: Program
+    plan: LaunchPlan
+    diagnostics: tuple[Diagnostic, ...]
+    sources: tuple[SourceFile, ...]
+    machines: dict[Machine, ForMachine] = field(default_factory=dict[Machine, ForMachine])
+    then: tuple[Scheduled, ...] = ()
+
+    @property
+    def launches(self) -> tuple[Scheduled, ...]:
+        """All launches of a call, in order."""
+        return self, *self.then
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A function checked for a signature; lowered where asked for: a lane kernel to ``tile``, and
+    for launches whose grid has more axes than it asks for to ``wider``, a tile kernel to
+    ``schedule``."""
+
+    typed: TypedFunction | None
+    diagnostics: tuple[Diagnostic, ...]
+    tile: LoweredTile | None = None
+    wider: dict[int, LoweredTile] = field(default_factory=dict[int, LoweredTile])
+    schedule: Scheduled | None = None
+
+
+class Instances(Scopes):
+    """The instances of the kernels of a set of files."""
+
+    def __init__(
+        self, search_paths: Iterable[str] = (), overlay: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(search_paths, overlay)
+        self.timings: list[Timing] = []
+        self._environment = Environment(self.scope)
+        self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
+        self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
+
+    def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
+        """The axes whose size a tile kernel is compiled for, and those of which it takes a
+        bound; the signature says nothing of sizes."""
+        path = self.files.spelling(path)
+        scope = self.scope(path)
+        symbol = self._function(path, scope, name)
+        key = self._environment.key(symbol.declaration, scope)
+        kept = self._asked.setdefault(path, {})
+        known = kept.get((symbol.declaration, signature))
+        if known is None or known[0] != key:
+            known = (key, needed_sizes(symbol, signature, self.scope))
+            kept[(symbol.declaration, signature)] = known
+        return known[1]
+
+    def completed(
+        self, path: str, function: ast.FunctionDef, signature: Signature
+    ) -> Signature | None:
+        """The signature with the facts that its kernel is compiled for; None where it lacks a
+        size that the kernel needs."""
+        bare = without_facts(signature)
+        if kernel_level(function) != "tile":
+            return bare
+        needed, whole = self.asked(path, function.name, bare)
+        return with_facts(function, signature, needed, whole)
+
+    def judged(
+        self, path: str, function: ast.FunctionDef, signature: Signature
+    ) -> tuple[Diagnostic, ...]:
+        """What is wrong with a kernel for a signature. Where an axis is taken whole and nothing
+        says how long it is, the kernel is right if it is for short ones."""
+        found = self.instance(path, function.name, signature)[2]
+        if not has_errors(found) or kernel_level(function) != "tile":
+            return found
+        _, whole = self.asked(path, function.name, without_facts(signature))
+        short = with_rooms(function, signature, whole)
+        if short is None:
+            return found
+        other = self.instance(path, function.name, short)[2]
+        return found if has_errors(other) else other
+
+    def instance(self, path: str, name: str, signature: Signature, grid_rank: int = 0) -> Checked:
+        """A kernel checked for a signature and, without errors, lowered: its types, its plan
+        and all diagnostics. ``grid_rank``: axes of the grid that a call gives, 0 for none."""
+        instance = self._instance(path, name, signature)
+        typed = instance.typed
+        if typed is None or has_errors(instance.diagnostics):
+            return typed, None, instance.diagnostics
+        if typed.tile is not None:
+            scheduled = self._schedule(path, instance)
+            return typed, scheduled.plan, (*instance.diagnostics, *scheduled.diagnostics)
+        if typed.kernel is None:
+            return typed, None, instance.diagnostics
+        tile = self._tile(path, instance, grid_rank=grid_rank)
+        return typed, tile.plan, (*instance.diagnostics, *tile.diagnostics)
+
+    def seen(self, path: str) -> list[tuple[ast.FunctionDef, Signature]]:
+        """What was checked of a file: functions with signatures."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        return [(f, s) for f, s in kept if isinstance(f, ast.FunctionDef)]  # type: ignore[misc]
+
+    def has_instance(self, path: str, function: ast.FunctionDef) -> bool:
+        """Whether a function was checked for some signature."""
+        return any(
+            known is function for known, _ in self._instances.get(self.files.spelling(path), {})
+        )
+
+    def lowered(self, path: str) -> list[tuple[Program, LaunchPlan]]:
+        """Tile IR before the passes of the kernels of a file that checks have lowered, one for
+        each instance that has no error."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        tiles = [instance.tile for _, instance in kept.values() if instance.tile is not None]
+        return [(t.program, t.plan) for t in tiles if not has_errors(t.diagnostics)]
+
+    def _instance(self, path: str, name: str, signature: Signature) -> Instance:
+        path = self.files.spelling(path)
+        scope = self.scope(path)
+        symbol = self._function(path, scope, name)
+        key = self._environment.key(symbol.declaration, scope)
+        kept = self._instances.setdefault(path, {})
+        known = kept.get((symbol.declaration, signature))
+        if known is None or known[0] != key:
+            self.counts["check"] += 1
+            typed, diagnostics = check_function(symbol, signature, self.scope)
+            known = (key, Instance(typed, tuple(diagnostics)))
+            kept[(symbol.declaration, signature)] = known
+        return known[1]
+
+    def _function(self, path: str, scope: ModuleScope, name: str) -> FunctionSymbol:
+        symbol = scope.names.get(name)
+        if isinstance(symbol, FunctionSymbol):
+            return symbol
+        raise self.no_kernel(path, scope, name)
+
+    def no_kernel(self, path: str, scope: ModuleScope, name: str) -> TesseraError:
+        """There is no kernel of this name: what it has, and what the name is instead."""
+        kernels = ", ".join(f"`{f.name}`" for f in kernels_of(scope.module))
+        helps = (f"it has {kernels}",) if kernels else ()
+        message = f"{path} has no kernel `{name}`"
+        if isinstance(scope.names.get(name), FunctionSymbol):
+            message += ": that is a function without `@kernel` or `@op.kernel`"
+        return self.error((Diagnostic("T0819", message, helps=helps),))
+
+    def _tile(
+        self, path: str, instance: Instance, fresh: bool = False, grid_rank: int = 0
+    ) -> LoweredTile:
+        """Tile IR of an instance without errors. ``fresh``: with the lines as they are now.
+        ``grid_rank``: axes of the grid that the call gives, 0 for those that the kernel asks for.
+        """
+        own = instance.tile = self._lowered(path, instance, instance.tile, fresh, 0)
+        if own.plan.grid is not None or grid_rank <= own.plan.grid_rank:
+            return own
+        known = instance.wider.get(grid_rank)
+        made = instance.wider[grid_rank] = self._lowered(path, instance, known, fresh, grid_rank)
+        return made
+
+    def _lowered(
+        self, path: str, instance: Instance, known: LoweredTile | None, fresh: bool, grid_rank: int
+    ) -> LoweredTile:
+        typed = instance.typed
+        assert typed is not None
+        if known is not None and not fresh:
+            return known
+        files = {p: self.source(p) for p in self.closure(path)}
+        if known is None or known.sources != tuple(files.values()):
+            self.counts["lower"] += 1
+            with self._faults_of_lowering(typed):
+                made = lower_kernel(typed, files, grid_rank)
+            known = LoweredTile(*made, tuple(files.values()))
+        return known
+
+    def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:
+        """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
+        from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
+
+        typed, known = instance.typed, instance.schedule
+        assert typed is not None
+        if known is not None and not fresh:
+            return known
+        files = {p: self.source(p) for p in self.closure(path)}
+        if known is None or known.sources != tuple(files.values()):
+            self.counts["lower"] += 1
+            with self._faults_of_lowering(typed):
+                program, plan, found = lower_tile_kernel(typed, files)
+            plan = plan_with_facts(plan, typed.signature)
+            parts: tuple[tuple[Program, LaunchPlan], ...] = ((program, plan),)
+            if not has_errors(found):
+                parts, more = pipeline.launches(program, plan, self.timings)
+                found = (*found, *more)
+            sources = tuple(files.values())
+            known, *then = (Scheduled(p, own, found, sources) for p, own in parts)
+            known.then = tuple(then)
+            instance.schedule = known
+        return known
+
+    def _sound(self, path: str, kernel: str, signature: Signature) -> Instance:
+        """An instance without errors. Raises TesseraError."""
+        path = self.files.spelling(path)
+        faults = [d for p in self.closure(path) for d in self.parsed(p).diagnostics]
+        if has_errors(faults):
+            raise self.error(faults)
+        instance = self._instance(path, kernel, signature)
+        if instance.typed is None or has_errors(instance.diagnostics):
+            raise self.error(instance.diagnostics)
+        return instance
+
+    @contextmanager
+    def _faults_of_lowering(self, typed: TypedFunction) -> Generator[None]:
+        try:
+            yield
+        except TesseraError:
+            raise
+        except RecursionError:
+            name = typed.declaration.name
+            raise self.error((Diagnostic(
+                "T0316", f"an expression of `{name}` is too long to be computed as one",
+                typed.declaration.name_span,
+                helps=("give its parts names in a loop over tiles, or store them into an array",),
+            ),)) from None  # fmt: skip
+        except Exception as error:
+            raise InternalFault(
+                "T0901", f"lowering failed: {type(error).__name__}: {error}",
+                stage="lower", span=typed.declaration.name_span,
+            ) from error  # fmt: skip
+
+    def _forget_old(self, path: str, module: ast.Module) -> None:
+        """Drop what is kept for declarations that are gone."""
+        now = set(module.functions)
+        kept = self._instances.get(path, {})
+        self._instances[path] = {k: v for k, v in kept.items() if k[0] in now}
+        asked = self._asked.get(path, {})
+        self._asked[path] = {k: v for k, v in asked.items() if k[0] in now}
+        self._environment.keep_only(self.functions())
+
+
+def kernels_of(module: ast.Module) -> tuple[ast.FunctionDef, ...]:
+    return tuple(f for f in module.functions if kernel_decorator(f) or tile_decorator(f))
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(d.severity == "error" for d in diagnostics)

@@ -1,0 +1,277 @@
+"""Loops over axes without a capacity: of a result, of a contraction, of a reduction.
+
+Owns the order of the loops, the names of their steps (``$0``, ``$1`` the rows and columns of the
+result, then contractions), and what is computed before a loop because it does not depend on it.
+Must not know syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import Attribute, Value
+from tessera_lang.lower.ast_to_schedule.emitter import Emitter
+from tessera_lang.lower.ast_to_schedule.evaluate_windows import AnyWindow, Demand, sizes_of
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
+    Filled,
+    Held,
+    Iota,
+    Mapped,
+    Names,
+    Node,
+    OpenWindow,
+    Product,
+    Read,
+    Reduced,
+    Scanned,
+    Window,
+    Windows,
+    operands_of,
+)
+from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
+
+Body = Callable[[Windows], None]
+_HINTS = {"$0": "i", "$1": "j", "$2": "k"}
+
+
+class Nests:
+    """Opens loops for a ``Demand``, to which it gives its two callbacks."""
+
+    def __init__(self, b: Emitter, stale: Callable[[Read], None]) -> None:
+        self.b = b
+        self.names = Names()
+        self.demand = Demand(b, self._stream, self._contract, stale)
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def name(self, root: Node, labels: Sequence[str | int]) -> None:
+        """Name the open sizes of everything below a result whose axes have these labels."""
+        self.names = Names(count=min(len(labels), 2))
+        later: list[Node] = []
+        self._name(root, labels, later)
+        while later:
+            node = later.pop(0)
+            along = self._inner_axis(node)
+            label = self._found(*along) or f"${self.names.count}"
+            if label == f"${self.names.count}":
+                self.names.count += 1
+            self._name_inner(node, label, later)
+
+    def name_alone(self, node: Node) -> None:
+        """The same for a node that is computed as a whole."""
+        self.name(node, [""] * len(node.axes))
+
+    def _name(self, node: Node, labels: Sequence[str | int], later: list[Node]) -> None:
+        for i, label in enumerate(labels):
+            if isinstance(label, str) and label:
+                self.names.of.setdefault((id(node), i), label)
+        self.names.kept.append(node)
+        if isinstance(node, Product | Reduced | Scanned):
+            later.append(node)
+            return
+        marked = [OpenWindow(str(x)) for x in labels]
+        for operand, inner in zip(operands_of(node), self.demand.below(node, marked), strict=True):
+            self._name(operand, _labels(inner), later)
+
+    def _inner_axis(self, node: Node) -> tuple[Node, int]:
+        if isinstance(node, Product):
+            return node.a, len(node.a.axes) - 1
+        assert isinstance(node, Reduced | Scanned)
+        return node.operand, node.along
+
+    def _found(self, node: Node, axis: int) -> str | None:
+        """The label of an axis, or of one that lies along it further down."""
+        known = self.names.of.get((id(node), axis))
+        if known is not None or isinstance(node, Product | Reduced | Scanned):
+            return known
+        marks = [OpenWindow("here" if i == axis else "") for i in range(len(node.axes))]
+        for operand, inner in zip(operands_of(node), self.demand.below(node, marks), strict=True):
+            for i, w in enumerate(inner):
+                if isinstance(w, OpenWindow) and w.name == "here":
+                    found = self._found(operand, i)
+                    if found is not None:
+                        return found
+        return None
+
+    def _name_inner(self, node: Node, label: str, later: list[Node]) -> None:
+        marks = [OpenWindow(self.names.of.get((id(node), i), "")) for i in range(len(node.axes))]
+        self.names.of[(id(node), -1)] = label
+        for operand, inner in zip(operands_of(node), self.demand.below(node, marks), strict=True):
+            labels = [
+                label if isinstance(w, OpenWindow) and w.name == "inner" else x
+                for w, x in zip(inner, _labels(inner), strict=True)
+            ]
+            self._name(operand, labels, later)
+
+    def _step_of(self, node: Node) -> str:
+        return self.names.of.get((id(node), -1), f"${self.names.count}")
+
+    # --- results --------------------------------------------------------------------------------
+
+    def over(self, root: Node, axes: Sequence[Window | None], body: Body) -> None:
+        """``body`` for windows that cover a result; None stands for an axis to be cut."""
+        rank = len(axes)
+        labels = [f"${i - max(rank - 2, 0)}" if i >= rank - 2 else 1 for i in range(rank)]
+        self.name(root, [x if axes[i] is None else "" for i, x in enumerate(labels)])
+        self.names.count = max(self.names.count, min(rank, 2))
+        windows: list[AnyWindow] = [
+            OpenWindow(str(i)) if w is None else w for i, w in enumerate(axes)
+        ]
+        self._nest(root, windows, labels, body)
+
+    def _nest(
+        self, root: Node, windows: list[AnyWindow], labels: Sequence[str | int], body: Body
+    ) -> None:
+        """Loops over what is still open: first the axes that some sum needs alone."""
+        opened = [i for i, w in enumerate(windows) if isinstance(w, OpenWindow)]
+        self.hoist(root, windows)
+        if not opened:
+            body(tuple(w for w in windows if isinstance(w, Window)))
+            return
+        all_names = frozenset(str(i) for i in opened)
+        partial = self._partial(root, windows, all_names, set())
+        first = [i for i in opened if str(i) in partial] or opened
+        b = self.b
+        sizes: list[int | str] = [labels[i] for i in first]
+        steps = [b.size(s) for s in sizes]
+        extents = [root.axes[i].extent for i in first]
+        hints = [_HINTS.get(str(s), "b") + ("" if isinstance(s, str) else str(i))
+                 for i, s in zip(first, sizes, strict=True)]  # fmt: skip
+        with b.region(*((h, INDEX) for h in hints)) as inside:
+            for i, at, size, extent in zip(first, inside.arguments, sizes, extents, strict=True):
+                windows[i] = Window(at, size, b.room(extent, at, b.size(size)))
+            self._nest(root, windows, labels, body)
+            b.yield_()
+        b.loops([b.number(0)] * len(first), extents, steps, (), inside.region, hints)
+
+    def _partial(
+        self, node: Node, windows: Sequence[AnyWindow], opened: frozenset[str], seen: set[int]
+    ) -> frozenset[str]:
+        """Open axes that a sum or a product below needs, where it does not need all of them."""
+        if isinstance(node, Held | Filled | Iota):
+            return frozenset()
+        found: frozenset[str] = frozenset()
+        if isinstance(node, Reduced | Product | Scanned):
+            needs = frozenset(w.name for w in windows if isinstance(w, OpenWindow)) & opened
+            if needs and needs != opened:
+                found = needs
+        key = hash((id(node), tuple(w for w in windows if isinstance(w, OpenWindow))))
+        if key in seen:
+            return found
+        seen.add(key)
+        for operand, inner in zip(operands_of(node), self.demand.below(node, windows), strict=True):
+            found |= self._partial(operand, inner, opened, seen)
+        return found
+
+    def hoist(self, node: Node, windows: Sequence[AnyWindow]) -> None:
+        """Compute what no open axis is needed for."""
+        if isinstance(node, Held | Filled | Iota):
+            return
+        known = tuple(w for w in windows if isinstance(w, Window))
+        if len(known) == len(windows):
+            if _has_sums(node) or not any(isinstance(w.size, str) for w in known):
+                self.demand(node, known)
+            return
+        for operand, inner in zip(operands_of(node), self.demand.below(node, windows), strict=True):
+            if not any(isinstance(w, OpenWindow) for w in inner) and not _has_sums(operand):
+                continue  # a row that is read where it is needed
+            self.hoist(operand, inner)
+
+    # --- sums -----------------------------------------------------------------------------------
+
+    def _contract(self, node: Product, windows: Windows, start: Value) -> Value:
+        """``start + a @ b`` over the whole contraction, a step at a time."""
+        b, name = self.b, self._step_of(node)
+        for operand, inner in zip((node.a, node.b), self.demand.below(node, windows), strict=True):
+            self.hoist(operand, inner)
+        extent = node.a.axes[-1].extent
+        step = b.size(name)
+        hint = "k" if name == "$2" else f"k{name[1:]}"
+        with b.region((hint, INDEX), ("acc", start.type)) as inside:
+            at, acc = inside.arguments
+            window = Window(at, name, b.room(extent, at, step))
+            b.yield_(self.demand.dot(node, windows, window, acc))
+        attributes: dict[str, Attribute] = {}
+        if node.stages is not None:
+            attributes["pipeline_stages"] = node.stages
+        (result,) = b.loops(
+            [b.number(0)], [extent], [step], [start], inside.region, [hint], names=["acc"],
+            attributes=attributes,
+        )  # fmt: skip
+        return result
+
+    def _stream(self, node: Reduced, windows: Windows) -> Value:
+        """A reduction over chunks of an axis."""
+        b, name = self.b, self._step_of(node)
+        (inner,) = self.demand.below(node, windows)
+        self.hoist(node.operand, inner)
+        extent, step = node.operand.axes[node.along].extent, b.size(name)
+        sizes = sizes_of(windows)
+        start = [self.demand.stretch(v, sizes) for v in self._start(node)]
+        hint = f"c{name[1:]}"
+        with b.region((hint, INDEX), *(("part", v.type) for v in start)) as inside:
+            at, *before = inside.arguments
+            window = Window(at, name, b.room(extent, at, step))
+            chunk = tuple(window if isinstance(w, OpenWindow) else w for w in inner)
+            value = self.demand(node.operand, chunk)
+            b.yield_(*self._combine(node, value, window, before, sizes))
+        result, *_ = b.loops(
+            [b.number(0)], [extent], [step], start, inside.region, [hint],
+            names=["part"] * len(start),
+        )  # fmt: skip
+        return result
+
+    def _start(self, node: Reduced) -> list[Value]:
+        """The identity; of ``argmax`` the place, then the value it has."""
+        if node.kind in ("argmax", "argmin"):
+            best = identity(self.b, node.kind[3:], node.operand.dtype)
+            return [self.b.constant(0, INDEX), best]
+        return [identity(self.b, node.kind, node.operand.dtype)]
+
+    def _combine(
+        self, node: Reduced, value: Value, window: Window, before: Sequence[Value],
+        sizes: tuple[int | str, ...],
+    ) -> list[Value]:  # fmt: skip
+        b, along = self.b, node.along
+        if node.kind not in ("argmax", "argmin"):
+            part = b.reduce(node.kind, value, window.extent, along)
+            name = {"any": "or", "all": "and"}.get(node.kind, node.kind)
+            return [b.binary(name, before[0], part)]
+        kind = node.kind[3:]
+        place = b.reduce(node.kind, value, window.extent, along)
+        best = b.reduce(kind, value, window.extent, along)
+        place = b.binary("add", place, self.demand.stretch(window.start, sizes))
+        better = b.cmp("gt" if kind == "max" else "lt", best, before[1])
+        if node.operand.dtype.is_float:  # the first NaN wins
+            first = b.binary("and", b.cmp("ne", best, best), b.cmp("eq", before[1], before[1]))
+            better = b.binary("or", better, first)
+        return [b.select(better, place, before[0]), b.select(better, best, before[1])]
+
+
+def identity(b: Emitter, kind: str, dtype: DType) -> Value:
+    """What a reduction starts with."""
+    match kind:
+        case "add":
+            return b.constant(0, dtype)
+        case "mul":
+            return b.constant(1, dtype)
+        case "any" | "all":
+            return b.constant(kind == "all", BOOL)
+        case _:
+            if dtype.is_float:
+                return b.constant(float("-inf" if kind == "max" else "inf"), dtype)
+            low, high = integer_range(dtype)
+            return b.constant(low if kind == "max" else high, dtype)
+
+
+def _labels(windows: Sequence[AnyWindow]) -> list[str | int]:
+    return [w.name if isinstance(w, OpenWindow) else "" for w in windows]
+
+
+def _has_sums(node: Node) -> bool:
+    if isinstance(node, Product | Reduced | Scanned):
+        return True
+    return any(_has_sums(x) for x in operands_of(node))
+
+
+__all__ = ["Mapped", "Nests", "identity"]

@@ -1,0 +1,1 @@
+"""Typed lane kernels to Tile IR."""

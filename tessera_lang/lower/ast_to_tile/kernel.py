@@ -1,0 +1,157 @@
+"""Typed lane kernels -> Tile IR and the launch plan.
+
+Owns the plan; slots, views and sizes are those of ``frame.py``. Statements and expressions are in
+their own files. Must not know targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.analysis import (
+    check_arrays,
+    check_barriers,
+    check_bounds,
+    check_shared,
+    ranges,
+    uniformity,
+)
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Operation, Program, Region
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.ast_to_tile import conditions
+from tessera_lang.lower.ast_to_tile.call_faults import at_calls
+from tessera_lang.lower.ast_to_tile.context import Frame, Lowering
+from tessera_lang.lower.ast_to_tile.expressions import lower_expression
+from tessera_lang.lower.ast_to_tile.frame import KernelFrame, slot_name, without_unused
+from tessera_lang.lower.ast_to_tile.group_reductions import share_loops
+from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
+from tessera_lang.lower.ast_to_tile.statements import lower_block
+from tessera_lang.opt.tile.shared_budget import check_shared_budget, shared_bytes
+from tessera_lang.record import replace
+from tessera_lang.sema.typed import TensorArgument, TypedFunction
+from tessera_lang.source import SourceFile
+from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.shape import Dim
+
+
+def lower_kernel(
+    typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None, grid_rank: int = 0
+) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
+    """The program and plan of a kernel that sema found no error in.
+
+    ``grid_rank``: axes of the grid of a launch, where the call says how many groups there are; 0
+    for as many as the kernel asks for.
+    ``sources`` (files by path) give fault sites their line and text. The diagnostics hold those of
+    the checks on the IR too; with an error among them the program is not to be compiled.
+    """
+    info = typed.kernel
+    if info is None:
+        raise ValueError(f"{typed.declaration.name} is no kernel")
+    lowering = Lowering(
+        Frame(typed, "kernel"), sources or {}, lower_expression, lower_block, group=info.group,
+        lanes=True,
+    )  # fmt: skip
+    entry = KernelFrame(lowering, typed, info.sizes)
+    lowering.builder.span = typed.declaration.name_span
+    with lowering.builder.region() as top:
+        entry.open()
+        if info.grid is not None:
+            assume_grid(lowering, info.grid)
+        kept = conditions.conditions(lowering, info.conditions)
+        if not lowering.sink.has_errors:
+            assume_conditions(lowering, kept)
+    with lowering.builder.region() as body:
+        lower_block(lowering, typed.declaration.body)
+        if not lowering.builder.terminated:
+            lowering.builder.return_()
+    operations = (*top.operations, *lowering.allocations, *body.operations)
+    region = without_unused(entry, operations)
+    rank = _grid_rank(lowering, info.grid, region, grid_rank)
+    kernel = Builder(typed.declaration.name_span)
+    name = typed.declaration.name
+    kernel.kernel(
+        name,
+        region,
+        group=info.group,
+        grid_rank=rank,
+        parameters=[slot_name(typed, slot) for slot in entry.slots],
+        shared_budget=-1 if info.shared_budget is None else info.shared_budget,
+        sizes=[i for i, slot in enumerate(entry.slots) if slot.kind in ("size", "symbol")],
+        small=_all_small(typed),
+        registers=info.registers or 0,
+    )
+    program = share_loops(kernel.program(), lowering.element_loops)
+    plan = LaunchPlan(
+        kernel=name,
+        parameters=entry.parameters(),
+        slots=tuple(entry.slots),
+        group=info.group,
+        grid=info.grid,
+        shared_bytes=shared_bytes(program.operations[0]),
+        sites=tuple(lowering.sites),
+        prints=tuple(lowering.prints),
+        conditions=(*kept, *lowering.conditions),
+        grid_rank=rank,
+    )
+    return program, plan, _found(typed, lowering, program, plan)
+
+
+def _found(
+    typed: TypedFunction, lowering: Lowering, program: Program, plan: LaunchPlan
+) -> tuple[Diagnostic, ...]:
+    if lowering.sink.has_errors:
+        return tuple(lowering.sink.items)
+    return (*lowering.sink.items, *at_calls(typed, _checks(program.operations[0], plan)))
+
+
+def _all_small(typed: TypedFunction) -> bool:
+    """Whether the launch says that all arrays are small, of which there is one."""
+    arrays = [a for a in typed.signature if isinstance(a, TensorArgument)]
+    return bool(arrays) and all(a.small for a in arrays)
+
+
+def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
+    """What is surely wrong and shows only in the IR."""
+    uniform, known = uniformity(kernel), ranges(kernel)
+    barriers = check_barriers(kernel, uniform)
+    bounds = check_bounds(kernel, known)
+    found = (*barriers, *bounds, *check_shared_budget(kernel))
+    if barriers:
+        return found
+    shared = check_shared(kernel, plan, uniform, known).errors
+    arrays = check_arrays(kernel, plan, uniform)
+    # A write that is always outside writes nothing: that is said once.
+    return (*found, *(d for d in shared if not (bounds and d.code == "T0411")), *arrays)
+
+
+def finish_plan(program: Program, plan: LaunchPlan) -> LaunchPlan:
+    """The plan with what the passes made of the program: the shared memory it takes."""
+    return replace(plan, shared_bytes=shared_bytes(program.operations[0]))
+
+
+_GROUP_AXES = {"tile.group_index": "group_id", "tile.group_count": "group_count"}
+
+
+def _grid_rank(
+    lowering: Lowering, grid: tuple[Dim, ...] | None, region: Region, launched: int
+) -> int:
+    """The axes of the grid. A clause has all that the kernel asks for, which is reported; of a
+    grid that the call gives they are those of the launch, and at least those asked for."""
+    used = [
+        (axis, inner)
+        for operation in region.operations
+        for inner in operation.walk()
+        if inner.name in _GROUP_AXES and isinstance(axis := inner.attributes["axis"], int)
+    ]
+    if not grid:
+        return max(launched, 1, *(axis + 1 for axis, _ in used))
+    for axis, inner in used:
+        if axis >= len(grid):
+            last = f" to {len(grid) - 1}" if len(grid) > 1 else ""
+            lowering.sink.add(Diagnostic(
+                "T0311", f"`{_GROUP_AXES[inner.name]}` has no axis {axis}: the kernel's grid has "
+                f"{'1 axis' if len(grid) == 1 else f'{len(grid)} axes'}", inner.span,
+                f"the axes are 0{last}",
+            ))  # fmt: skip
+    return len(grid)

@@ -1,0 +1,149 @@
+"""Reductions by one lane: of the last axis in partial results, of another by whole lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
+from tessera_lang.lower.schedule_to_lanes.element_loops import along, know, loop, nest, phase
+from tessera_lang.lower.schedule_to_lanes.reduction import (
+    Reduction,
+    combined,
+    element_at,
+    identity,
+    in_order,
+    result_index,
+)
+from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.types.dtype import INDEX
+
+_RUN = 64
+
+
+def _partials(r: Reduction) -> int:
+    """A power of two, at most 256 bytes of partial results and an eighth of the axis."""
+    most = max(1, min(256 // r.dtype.bytes, r.size // 4))
+    return 1 << (most.bit_length() - 1)
+
+
+def rows(s: Lowering, r: Reduction, buffer: Buffer, scalar: bool) -> None:
+    p = _partials(r)
+    part = s.take(r.dtype, (p,), "partial") if p >= 4 else None
+
+    def row(outer: Index) -> None:
+        total = in_order(s, r, outer) if part is None else _by_partials(s, r, outer, part, p)
+        s.b.store(total, buffer.value, result_index(s, outer, scalar), "proved")
+
+    phase(s, [buffer.value], lambda: nest(s, r.sizes, r.extents, row))
+    if part is not None:
+        s.give_back(part)
+
+
+def _by_partials(s: Lowering, r: Reduction, outer: Index, part: Buffer, p: int) -> Value:
+    b, zero, count = s.b, s.index(0), s.index(p)
+    upper = s.bound(r.extent)
+    first = identity(s, r.kind, r.dtype)
+    loop(s, zero, count, lambda at: b.store(first, part.value, [at], "proved"))
+
+    def step(base: Value, at: Value) -> None:
+        place = b.binary("add", base, at)
+        know(s, place, r.size, r.extent)
+        new = element_at(s, r, r.at(outer, place))
+        old = b.load(part.value, [at], "proved")
+        b.store(combined(s, r.kind, old, new), part.value, [at], "proved")
+
+    whole = b.binary("mul", b.binary("floordiv", upper, count), count)
+    with b.region(("base", INDEX)) as body, s.inside():
+        base = body.arguments[0]
+        loop(s, zero, count, lambda at: step(base, at))
+        b.yield_()
+    b.for_(zero, whole, count, (), body.region)
+    loop(s, zero, b.binary("sub", upper, whole), lambda at: step(whole, at))
+    return _tree(s, r.kind, part, p)
+
+
+def _tree(s: Lowering, kind: str, part: Buffer, p: int) -> Value:
+    """Partial l takes in l + half, the halves from large to small."""
+    b = s.b
+    half = p // 2
+    while half >= 16:
+        middle = s.index(half)
+
+        def fold(at: Value, middle: Value = middle) -> None:
+            low = b.load(part.value, [at], "proved")
+            high = b.load(part.value, [b.binary("add", at, middle)], "proved")
+            b.store(combined(s, kind, low, high), part.value, [at], "proved")
+
+        loop(s, s.index(0), middle, fold)
+        half //= 2
+    values = [b.load(part.value, [s.index(i)], "proved") for i in range(2 * half)]
+    while len(values) > 1:
+        half = len(values) // 2
+        values = [
+            combined(s, kind, x, y) for x, y in zip(values[:half], values[half:], strict=True)
+        ]
+    return values[0]
+
+
+# --- one lane, another axis -------------------------------------------------------------------
+
+
+def columns(s: Lowering, r: Reduction, buffer: Buffer) -> None:
+    """Whole lines of the later axes at a time."""
+    before, after = r.sizes[: r.axis], r.sizes[r.axis :]
+    extents_before, extents_after = r.extents[: r.axis], r.extents[r.axis :]
+    runs = r.size > 2 * _RUN and r.kind in ("add", "mul") and r.dtype.is_float
+    temporary = s.take(r.dtype, tuple(after), "run") if runs else None
+
+    def fill(target: Buffer, head: Index) -> None:
+        first = identity(s, r.kind, r.dtype)
+        nest(s, after, extents_after,
+             lambda i: s.b.store(first, target.value, (*head, *i), "proved"))  # fmt: skip
+
+    def take_in(target: Buffer, head: Index, outer: Index, at: Value) -> None:
+        def one(i: Index) -> None:
+            new = element_at(s, r, (*outer, at, *i))
+            old = s.b.load(target.value, (*head, *i), "proved")
+            s.b.store(combined(s, r.kind, old, new), target.value, (*head, *i), "proved")
+
+        nest(s, after, extents_after, one)
+
+    def block(outer: Index) -> None:
+        fill(buffer, outer)
+        if temporary is None:
+            along(s, r.size, r.extent, lambda at: take_in(buffer, outer, outer, at))
+            return
+        _in_runs(s, r, buffer, temporary, outer, fill, take_in)
+
+    phase(s, [buffer.value], lambda: nest(s, before, extents_before, block))
+    if temporary is not None:
+        s.give_back(temporary)
+
+
+def _in_runs(
+    s: Lowering, r: Reduction, buffer: Buffer, run: Buffer, outer: Index,
+    fill: Callable[[Buffer, Index], None],
+    take_in: Callable[[Buffer, Index, Index, Value], None],
+) -> None:  # fmt: skip
+    upper, length = s.bound(r.extent), s.index(_RUN)
+    after, extents = r.sizes[r.axis :], r.extents[r.axis :]
+
+    def add(i: Index) -> None:
+        old = s.b.load(buffer.value, (*outer, *i), "proved")
+        new = s.b.load(run.value, i, "proved")
+        s.b.store(combined(s, r.kind, old, new), buffer.value, (*outer, *i), "proved")
+
+    with s.b.region(("base", INDEX)) as body, s.inside():
+        base = body.arguments[0]
+        last = s.b.binary("min", s.b.binary("add", base, length), upper)
+        fill(run, ())
+
+        def one(at: Value) -> None:
+            know(s, at, r.size, r.extent)
+            take_in(run, (), outer, at)
+
+        loop(s, base, last, one)
+        nest(s, after, extents, add)
+        s.b.yield_()
+    s.b.for_(s.index(0), upper, length, (), body.region)

@@ -1,0 +1,1 @@
+"""Register tiles in one flow: mma.sync, copies ahead by cp.async."""

@@ -1,0 +1,170 @@
+"""The grid: a loop of independent iterations becomes groups.
+
+All axes are flattened to one, the last axis fastest; ``group_rows`` walks over the last two in
+blocks of that many rows, so that neighbours read the same lines of arrays. Where a trip count
+is no size of the launch, or groups stay, a group takes iteration after iteration. Owns
+numbers of groups and the variables of a group. Must not know what is done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+from tessera_lang.lower.schedule_to_tile.ampere.multistage import is_grid
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import FOR, axes_of, strings
+from tessera_lang.lower.schedule_to_tile.common.tile_order import places
+from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import INDEX, U32
+from tessera_lang.types.shape import Dim, dim_op
+
+_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store",
+           "tile.assert", "tile.print")  # fmt: skip
+_GROUPS_PER_UNIT = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """``loop``: whose iterations are groups; ``groups``: their number; ``stays``: whether a group
+    takes one iteration after the other."""
+
+    loop: Operation
+    groups: Dim
+    stays: bool
+    group_rows: int
+
+
+def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
+    """The grid of a kernel; None where one group does everything."""
+    loops = [o for o in kernel.regions[0].operations if o.name == FOR and is_grid(o)]
+    if not loops:
+        return None
+    if len(loops) > 1:
+        raise NotTiled("several loops become groups", loops[1].span)
+    (loop,) = loops
+    if loop.results:
+        raise NotTiled("a loop over groups hands values on", loop.span)
+    for other in kernel.regions[0].operations:
+        if other is not loop and any(o.name in _WRITES for o in other.walk()):
+            raise NotTiled("something is written outside the loop over groups", other.span)
+    total = _total(loop, numbers)
+    rows = kernel.attributes.get("group_rows", 1)
+    stays = bool(kernel.attributes.get("persistent")) or total is None
+    groups = total if total is not None else units * _GROUPS_PER_UNIT
+    return Grid(loop, groups, stays, rows if isinstance(rows, int) else 1)
+
+
+def separated(kernel: Operation) -> Operation:
+    """The kernel in which a loop some of whose axes are groups is two: groups, and inside them
+    the other axes in order. Itself where there is none."""
+    region = kernel.regions[0]
+    operations = tuple(_separated(o) for o in region.operations)
+    if all(a is b for a, b in zip(operations, region.operations, strict=True)):
+        return kernel
+    return replace(kernel, regions=(replace(region, operations=operations),))
+
+
+def _separated(loop: Operation) -> Operation:
+    mapping = strings(loop, "mapping")
+    spread = [i for i, how in enumerate(mapping) if how == "grid"]
+    rest = [i for i, how in enumerate(mapping) if how != "grid"]
+    if loop.name != FOR or not spread or not rest or loop.results:
+        return loop
+    region = loop.regions[0]
+    inner = _part(loop, rest, region.operations)
+    end = Operation("tile.yield", span=loop.span)
+    return _part(loop, spread, (inner, end))
+
+
+def _part(loop: Operation, axes: Sequence[int], operations: tuple[Operation, ...]) -> Operation:
+    """A loop over some of the axes."""
+    count = axes_of(loop)
+    operands = tuple(loop.operands[part * count + axis] for part in range(3) for axis in axes)
+    names, mapping = strings(loop, "axes"), strings(loop, "mapping")
+    attributes: dict[str, Attribute] = {
+        **loop.attributes,
+        "axes": tuple(names[axis] for axis in axes),
+        "mapping": tuple(mapping[axis] for axis in axes),
+    }
+    variables = tuple(loop.regions[0].arguments[axis] for axis in axes)
+    made = Region(variables, operations)
+    return replace(loop, operands=operands, attributes=attributes, regions=(made,))
+
+
+def _total(loop: Operation, numbers: Numbers) -> Dim | None:
+    axes, total = axes_of(loop), 1
+    found: Dim = total
+    for axis in range(axes):
+        lower, upper, step = (numbers.dim(loop.operands[axis + part * axes]) for part in range(3))
+        if lower is None or upper is None or not isinstance(step, int):
+            return None
+        gap = upper if lower == 0 else dim_op("max", dim_op("-", upper, lower), 0)
+        found = dim_op("*", found, dim_op("ceil_div", gap, step))
+    return found
+
+
+def build_grid(
+    builder: Builder, grid: Grid, scalar: Callable[[Value], Value],
+    inside: Callable[[Sequence[Value]], None],
+) -> None:  # fmt: skip
+    """The iterations of one group; ``inside`` builds one for given variables."""
+    if not grid.stays:
+        inside(_variables(builder, grid, _bounds(grid, scalar), builder.group_linear()))
+        return
+    total, variables = walked(builder, grid, scalar)
+    with builder.region(("tile", total.type)) as made:
+        inside(variables(made.arguments[0]))
+        builder.yield_()
+    builder.for_(builder.group_linear(), total, builder.group_count(), (), made.region)
+
+
+def _bounds(grid: Grid, scalar: Callable[[Value], Value]) -> list[tuple[Value, ...]]:
+    axes = axes_of(grid.loop)
+    return [
+        tuple(scalar(grid.loop.operands[axis + part * axes]) for part in range(3))
+        for axis in range(axes)
+    ]
+
+
+def walked(
+    builder: Builder, grid: Grid, scalar: Callable[[Value], Value]
+) -> tuple[Value, Callable[[Value], list[Value]]]:
+    """The number of iterations of all groups, and the variables of one by its number."""
+    bounds = _bounds(grid, scalar)
+    counts = [_count(builder, *b) for b in bounds]
+    total = counts[0]
+    for count in counts[1:]:
+        total = builder.binary("mul", total, count)
+    return total, lambda number: _variables(builder, grid, bounds, number)
+
+
+def _count(builder: Builder, lower: Value, upper: Value, step: Value) -> Value:
+    gap = builder.binary("max", builder.binary("sub", upper, lower), builder.index(0))
+    up = builder.binary("sub", builder.binary("add", gap, step), builder.index(1))
+    return builder.binary("floordiv", up, step)
+
+
+def _variables(
+    builder: Builder, grid: Grid, bounds: Sequence[tuple[Value, ...]], number: Value
+) -> list[Value]:
+    """The loop variables of iteration ``number``. Where each group has one, 32 bits hold it, and
+    the counts that it is divided by."""
+    counts = [_count(builder, *b) for b in bounds]
+    dtype = INDEX if grid.stays else U32
+    height = builder.constant(grid.group_rows, dtype) if grid.group_rows > 1 else None
+    narrow = [builder.cast(v, dtype) for v in (number, *counts)]
+    found = places(builder, narrow[0], narrow[1:], height)
+    return _at(builder, bounds, [builder.cast(v, INDEX) for v in found])
+
+
+def _at(
+    builder: Builder, bounds: Sequence[tuple[Value, ...]], places: Sequence[Value]
+) -> list[Value]:
+    found: list[Value] = []
+    for (lower, _, step), place in zip(bounds, places, strict=True):
+        found.append(builder.binary("add", lower, builder.binary("mul", place, step)))
+    return found

@@ -1,0 +1,289 @@
+"""Tiles in shared memory: which loads go there, in what layout, and what copies them.
+
+A staged tile lies as its users see it (transposed loads too), contiguous along the axis the
+array is contiguous along, swizzled so that neither copies nor matrix loads wait for banks.
+Owns the decision where an attribute is missing, the buffers, and single copies. Must not know
+loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from tessera_lang.analysis.resources.layouts import blocked
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.layout import RegisterLayout, SharedLayout
+from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.product_operands import (
+    LOAD,
+    needed_in_registers,
+    operand_of,
+    products_of,
+)
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Access, Facts, access_of
+from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.record import dataclass, field
+from tessera_lang.target.machine import Machine
+
+_CHUNK = 16  # bytes that a swizzle moves as one
+_SWIZZLES = (128, 64, 32)
+
+
+@dataclass(slots=True, eq=False)
+class Staged:
+    """One load in shared memory. ``slot`` is the stage that is read now."""
+
+    load: Operation
+    swapped: bool
+    asynchronous: bool
+    vector: int
+    stages: int = 1
+    buffer: Value | None = None
+    slot: Value | None = None
+    shape: tuple[int, ...] = ()
+
+    @property
+    def access(self) -> Access:
+        """Where it lies in the array, by the axes of the buffer."""
+        access = access_of(self.load)
+        if not self.swapped:
+            return access
+        turned = (access.extents[::-1], access.dims[::-1], access.steps[::-1])
+        return Access(access.view, access.starts, *turned)
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """The staged loads of a kernel, by load and orientation."""
+
+    facts: Facts
+    machine: Machine
+    remarks: list[Diagnostic]
+    found: dict[tuple[Operation, bool], Staged] = field(
+        default_factory=dict[tuple[Operation, bool], Staged]
+    )
+    registers: set[Value] = field(default_factory=set[Value])
+    between: set[Value] = field(default_factory=set[Value])
+
+    def plan(self, kernel: Operation, from_buffers: Callable[[Operation], bool]) -> None:
+        """Find what is staged; buffers are made when sizes are known. ``from_buffers`` tells
+        products that can read operands from shared memory only."""
+        staged: set[Value] = set()
+        for dot in products_of(kernel):
+            for value in dot.operands[:2]:
+                operand = operand_of(self.facts, value)
+                if operand.load is None or not self._wanted(operand.load, from_buffers(dot)):
+                    continue
+                staged.add(value)
+                self._stage(operand.load, operand.swapped)
+                self.between.update(o.result for o in (*operand.path, operand.load))
+        self.registers = needed_in_registers(self.facts, kernel, staged)
+        for operation in kernel.walk():
+            if operation.name == LOAD and operation.attributes.get("stage") == "shared":
+                if not any(load is operation for load, _ in self.found):
+                    self._stage(operation, False)
+                    self.registers.add(operation.result)
+                    self.between.add(operation.result)
+
+    def of(self, load: Operation) -> list[Staged]:
+        return [s for (held, _), s in self.found.items() if held is load]
+
+    def in_registers(self, operation: Operation) -> bool:
+        """Whether an operation between a staged load and products has a register tile."""
+        value = operation.results[0]
+        return value not in self.between or value in self.registers
+
+    # --- decisions --------------------------------------------------------------------------
+
+    def _wanted(self, load: Operation, needed: bool) -> bool:
+        said = load.attributes.get("stage")
+        refused = self.facts.kernel.attributes.get("use_shared_memory") is False
+        if needed:
+            if refused:
+                self.note("T0742", "`schedule.use_shared_memory(False)` is not honoured: "
+                          "multiply-adds read their operands from shared memory", load)  # fmt: skip
+            return True
+        return not refused if said is None else said == "shared"
+
+    def in_place(self, value: Value) -> bool:
+        """Whether an operand that is a load goes to registers at once."""
+        return value not in self.between
+
+    def _stage(self, load: Operation, swapped: bool) -> None:
+        if (load, swapped) in self.found:
+            return
+        access = access_of(load)
+        vector = self.facts.vector_bytes(access)
+        copy = load.attributes.get("copy")
+        reason = self._not_asynchronous(load, access, vector)
+        if reason and copy in ("async", "tma"):
+            self.note("T0743", f"not asynchronous: {reason}", load)
+        asynchronous = not reason and copy != "plain"
+        stages = load.attributes.get("stages")
+        self.found[load, swapped] = Staged(
+            load, swapped, asynchronous, vector, stages if isinstance(stages, int) else 0
+        )
+
+    def _not_asynchronous(self, load: Operation, access: Access, vector: int) -> str:
+        if not self.machine.has("cp_async"):
+            return f"{self.machine.arch} has no asynchronous copies"
+        if self.facts.kernel.attributes.get("async_copy") is False:
+            return "`schedule.async_copy(False)`"
+        if self.is_written(access.view):
+            return "the kernel writes the array"
+        if vector < 4:
+            return f"only {vector} bytes in a row are aligned, and a copy moves 4 at least"
+        rank = len(load.result.type.shape)  # type: ignore[union-attr]
+        return "" if rank in (1, 2) else "the tile has more than two axes"
+
+    def is_written(self, view: Value) -> bool:
+        """Whether the kernel writes the array behind a view."""
+        made = self.facts.operation(view)
+        pointer = made.operands[0] if made is not None and made.operands else view
+        for operation in self.facts.kernel.walk():
+            if operation.name not in (*WRITES, "tile.store", "tile.atomic"):
+                continue
+            for value in operation.operands:
+                source = self.facts.operation(value)
+                if isinstance(value.type, ViewType) and source is not None:
+                    if source.operands and source.operands[0] is pointer:
+                        return True
+        return False
+
+    def note(self, code: str, message: str, operation: Operation) -> None:
+        self.remarks.append(Diagnostic(code, message, operation.span, severity="note"))
+
+    # --- buffers ------------------------------------------------------------------------------
+
+    def allocate(self, body: Body, staged: Staged) -> Value:
+        """The buffer of a staged load, made once."""
+        if staged.buffer is not None:
+            return staged.buffer
+        value = staged.load.result
+        t = value.type
+        assert isinstance(t, TileType)
+        shape = body.layouts.shape(value)
+        staged.shape = shape[::-1] if staged.swapped else shape
+        staged.stages = max(1, staged.stages)
+        layout = self._layout(staged, t.dtype.bytes)
+        whole = (staged.stages, *staged.shape) if staged.stages > 1 else staged.shape
+        name = self._name(staged)
+        sizes = " x ".join(map(str, staged.shape))
+        what = f"{sizes} {t.dtype} of `{name}`, {staged.stages} stages"
+        staged.buffer = body.scratch.allocate(t.dtype, whole, f"{name}_tile", what, layout)
+        return staged.buffer
+
+    def _name(self, staged: Staged) -> str:
+        view = access_of(staged.load).view
+        return view.name or staged.load.result.name or "tile"
+
+    def _layout(self, staged: Staged, element: int) -> SharedLayout | None:
+        if len(staged.shape) != 2:
+            return None
+        axis = self.facts.tile_unit_axis(staged.access)
+        major = 1 if axis is None else axis
+        attributes = self.facts.kernel.attributes
+        padding, swizzle = attributes.get("padding"), attributes.get("swizzle")
+        return shared_layout(
+            staged.shape, element, major, padding if isinstance(padding, int) else 0,
+            swizzle if isinstance(swizzle, int) and not isinstance(swizzle, bool) else None,
+        )  # fmt: skip
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def copy(
+        self, body: Body, staged: Staged, slot: Value | None, valid: Value | None = None
+    ) -> None:
+        """Start an asynchronous copy into a stage; where ``valid`` is false of nothing, so that
+        zeros are written."""
+        access = staged.access
+        buffer = self.allocate(body, staged)
+        operands = [body.scalar(access.view), buffer, *body.scalars(access.starts)]
+        operands += extents(body, access, valid)
+        operands += starts(body, staged, slot)
+        attributes = {"dims": access.dims, "steps": access.steps, "vector": staged.vector}
+        body.builder.emit("tile.memcpy.async", operands, (), attributes)
+
+    def fetch(self, body: Body, staged: Staged, valid: Value | None = None) -> Value:
+        """The tile of a load in registers, on its way to its buffer."""
+        access = staged.access
+        self.allocate(body, staged)
+        t = staged.load.result.type
+        assert isinstance(t, TileType)
+        layout = self.way(body, staged)
+        operands = [body.scalar(access.view), *body.scalars(access.starts)]
+        operands += extents(body, access, valid)
+        whole = self.facts.is_whole(access, staged.vector)
+        attributes = {
+            "dims": access.dims, "steps": access.steps, "vector": staged.vector, "whole": whole,
+        }  # fmt: skip
+        to = TileType(t.dtype, staged.shape, layout)
+        return body.builder.emit("tile.load_tile", operands, (to,), attributes).result
+
+    def put(self, body: Body, staged: Staged, tile: Value, slot: Value | None) -> None:
+        """A fetched tile into a stage."""
+        buffer = self.allocate(body, staged)
+        body.builder.emit("tile.write_tile", (tile, buffer, *starts(body, staged, slot)))
+
+    def way(self, body: Body, staged: Staged) -> RegisterLayout:
+        """The layout in which a tile goes through registers."""
+        axis = self.facts.tile_unit_axis(staged.access)
+        rank = len(staged.shape)
+        order = tuple(a for a in (axis, *reversed(range(rank))) if a is not None)
+        order = tuple(dict.fromkeys(order))
+        t = staged.load.result.type
+        assert isinstance(t, TileType)
+        vector = max(1, staged.vector // t.dtype.bytes) if axis is not None else 1
+        while vector > 1 and prod(staged.shape) < vector * 32 * body.engine.warps:
+            vector //= 2
+        return blocked(staged.shape, vector, body.engine.warps, order)
+
+    def read(
+        self, body: Body, staged: Staged, layout: RegisterLayout, at: Sequence[int] = (),
+        shape: Sequence[int] = (),
+    ) -> Value:  # fmt: skip
+        """A part of what lies in the stage that is read now, the whole without ``shape``."""
+        t = staged.load.result.type
+        assert isinstance(t, TileType)
+        to = TileType(t.dtype, tuple(shape) or staged.shape, layout)
+        buffer = self.allocate(body, staged)
+        place = starts(body, staged, staged.slot, at)
+        return body.builder.emit("tile.read_tile", (buffer, *place), (to,)).result
+
+
+def starts(body: Body, staged: Staged, slot: Value | None, at: Sequence[int] = ()) -> list[Value]:
+    """Where a part of a stage begins in its buffer."""
+    builder = body.builder
+    inner = [builder.index(n) for n in (at or (0,) * len(staged.shape))]
+    if staged.stages <= 1:
+        return inner
+    return [slot if slot is not None else builder.index(0), *inner]
+
+
+def extents(body: Body, access: Access, valid: Value | None) -> list[Value]:
+    """The extents of an access; 0 along its first axis where it is not to be made."""
+    found = body.scalars(access.extents)
+    if valid is not None and found:
+        found[0] = body.builder.select(valid, found[0], body.builder.index(0))
+    return found
+
+
+def shared_layout(
+    shape: Sequence[int], element: int, major: int, padding: int = 0, swizzle: int | None = None
+) -> SharedLayout:
+    """How a matrix lies that is copied in lines and read in fragments.
+
+    ``padding`` elements a line where 16-byte pieces stay aligned; otherwise the widest swizzle
+    that the line has room for, at most ``swizzle`` bytes.
+    """
+    line = shape[major] * element
+    if padding and padding * element % _CHUNK == 0 and line % _CHUNK == 0:
+        return SharedLayout(major, 0, shape[major] + padding, 0)
+    for width in _SWIZZLES:
+        if line % width == 0 and (swizzle is None or width <= swizzle):
+            return SharedLayout(major, width // element, width // element, width)
+    pitch = -(-line // _CHUNK) * _CHUNK
+    pitch += _CHUNK * (pitch // _CHUNK % 2 == 0)  # an odd number of pieces meets all banks
+    return SharedLayout(major, 0, pitch // element, 0)

@@ -1,0 +1,1 @@
+"""What every lowering to register tiles uses."""

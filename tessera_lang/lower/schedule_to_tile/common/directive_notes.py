@@ -1,0 +1,60 @@
+"""What a schedule asks for that register tiles do not give, each with its reason.
+
+Owns the remarks on directives that no other pass decides about. Must not know layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Operation, ViewType
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Access, Facts, access_of
+
+_LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
+_WIDEST = 16
+
+
+def notes_on_directives(kernel: Operation, facts: Facts, warps: int) -> list[Diagnostic]:
+    """Why ``vectorize`` and ``warps`` are not honoured, where they are not; ``warps``: how many
+    there are."""
+    found = [*_vectorize(kernel, facts), *_warps(kernel, warps)]
+    return list({(d.code, d.message): d for d in found}.values())
+
+
+def _vectorize(kernel: Operation, facts: Facts) -> Iterator[Diagnostic]:
+    said = kernel.attributes.get("vectorize")
+    if not isinstance(said, int) or said < 2:
+        return
+    for operation in kernel.walk():
+        if operation.name in (_LOAD, _STORE):
+            reason = _not_vectorized(access_of(operation), facts, said)
+            if reason:
+                yield _note(f"`schedule.vectorize({said})`", reason, operation)
+
+
+def _not_vectorized(access: Access, facts: Facts, said: int) -> str:
+    t = access.view.type
+    assert isinstance(t, ViewType)
+    name = access.view.name or "the array"
+    if facts.tile_unit_axis(access) is None:
+        return f"elements of a tile of `{name}` do not lie next to each other"
+    if said * t.dtype.bytes > _WIDEST:
+        return f"{said} {t.dtype} are more than the {_WIDEST} bytes of the widest access"
+    held = facts.vector_bytes(access)
+    if held < said * t.dtype.bytes:
+        return f"only {held} bytes in a row of `{name}` are surely aligned"
+    return ""
+
+
+def _warps(kernel: Operation, warps: int) -> Iterator[Diagnostic]:
+    said = kernel.attributes.get("warps")
+    if isinstance(said, int) and said > 0 and said != warps:
+        reason = f"tiles are spread over a power of two up to 16; the group has {warps}"
+        yield _note(f"`schedule.warps({said})`", reason, kernel)
+
+
+def _note(what: str, reason: str, operation: Operation) -> Diagnostic:
+    return Diagnostic(
+        "T0742", f"{what} is not honoured: {reason}", operation.span, severity="note"
+    )  # fmt: skip

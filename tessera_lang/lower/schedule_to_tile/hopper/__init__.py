@@ -1,0 +1,1 @@
+"""Register tiles with roles: TMA, rings of buffers, wgmma."""

@@ -1,0 +1,186 @@
+"""The role that moves data, and what both roles know of the rings between them.
+
+``Producer`` runs what the staged loads need and, in place of the loads, waits for a free slot
+and asks for its next content, or brings it itself. Owns this side of the protocol. Must not
+know the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.analysis.resources.layouts import gathered
+from tessera_lang.ir.core import Attribute, Operation, TileType, Value
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
+from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.engine import Engine
+from tessera_lang.lower.schedule_to_tile.common.lane_pieces import bring
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
+from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
+from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, buffer_starts, coordinates
+from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Threaded
+from tessera_lang.opt.schedule.query.copy_rules import access_of
+from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
+from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
+from tessera_lang.record import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffered:
+    """A ring in shared memory: barriers, and by the result of a load its buffer and boxes; what
+    lanes bring has no boxes. ``copied``: what of it they copy without registers, in pieces of so
+    many bytes. ``bytes``: what the copy engine brings to a slot. ``shared``: some of it is
+    brought for the whole cluster."""
+
+    full: Value
+    empty: Value
+    buffers: Mapping[Value, Value]
+    boxes: Mapping[Value, Boxes]
+    copied: Mapping[Value, int]
+    bytes: int
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """What both roles know: the threaded kernel, its facts, and the rings by number."""
+
+    threaded: Threaded
+    schedule: ScheduleFacts
+    rings: Sequence[Buffered]
+    rank: Value | None
+    cluster: int
+
+    def use_of(self, operation: Operation) -> RingUse | None:
+        """The ring that a load belongs to."""
+        if not operation.results:
+            return None
+        result = operation.results[0]
+        return next((u for u in self.threaded.uses if result in u.results), None)
+
+
+def copy_by_lanes(body: Body, read: Load, ring: Buffered, slot: Value) -> None:
+    """Start the copies of all lanes into a slot."""
+    b, access, result = body.builder, access_of(read.operation), read.operation.result
+    vector, rank = ring.copied[result], len(access.dims)
+    inner = [slot, *(b.index(0) for _ in range(rank))]
+    view, buffer, extents = body.scalar(access.view), ring.buffers[result], access.extents
+    attributes: dict[str, Attribute] = {"dims": access.dims, "vector": vector}
+    if read.operation.name != GATHER:
+        operands = [view, buffer, *body.scalars((*access.starts, *extents)), *inner]
+        b.emit("tile.memcpy.async", operands, (), {**attributes, "steps": access.steps})
+        return
+    starts: list[Value] = []
+    for dim, start in enumerate(access.starts):
+        if isinstance(start.type, TileType):
+            width = vector // read.tile.dtype.bytes
+            axis = access.dims.index(dim)
+            _, rows = gathered(read.tile.sizes, width, body.engine.warps, axis)
+            starts.append(body.demand(start, rows))
+        else:
+            starts.append(body.scalar(start))
+    operands = [view, buffer, *starts, *body.scalars(extents), *inner]
+    b.emit("tile.memcpy.gather", operands, (), attributes)
+
+
+class Producer(Body):
+    """Fills the rings; runs by one lane, or by all (``lanes``) where they bring tiles."""
+
+    def __init__(
+        self, builder: Builder, facts: Facts, layouts: Layouts, engine: Engine, scratch: Scratch,
+        pipeline: Pipeline, lanes: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(builder, facts, layouts, engine, scratch)
+        self.pipeline = pipeline
+        self.lanes = lanes
+        self._pieces = bool(pipeline.schedule.kernel.attributes.get("pieces"))
+
+    def operation(self, operation: Operation) -> None:
+        use = self.pipeline.use_of(operation)
+        if use is None:
+            super().operation(operation)
+        elif operation.results[0] is use.last:
+            self._fill(use)
+
+    def _fill(self, use: RingUse) -> None:
+        b, ring = self.builder, self.pipeline.rings[use.number]
+        slot = self.scalar(use.slot)
+        by_lanes = [x for x in use.loads if x.operation.result not in ring.boxes]
+        brought = [x for x in by_lanes if x.operation.result not in ring.copied]
+        for read in brought if not self._pieces else ():  # on its way while no slot is free yet
+            super().operation(read.operation)
+        b.emit("tile.mbarrier.wait", (ring.empty, slot, self.scalar(use.phase)))
+        if ring.bytes and not self.lanes:
+            self._copies(use, ring, slot)
+        elif ring.bytes:
+            with b.region() as one:
+                self._copies(use, ring, slot)
+                b.yield_()
+            b.emit("tile.once", regions=(one.region,))
+        for read in by_lanes:
+            if read.operation.result in ring.copied:
+                copy_by_lanes(self, read, ring, slot)
+        if any(x in ring.copied for x in use.results):
+            b.emit("tile.memcpy.arrive", (ring.full, slot))
+        if brought:
+            self._written(brought, ring, slot)
+
+    def _written(self, brought: Sequence[Load], ring: Buffered, slot: Value) -> None:
+        """What lanes have read goes to the slot, and is there for products when all arrive."""
+        b = self.builder
+        for read in brought:
+            buffer = ring.buffers[read.operation.result]
+            if self._pieces and bring(self, read.operation, buffer, slot):
+                continue
+            if self._pieces:
+                super().operation(read.operation)
+            tile = self.tile(read.operation.result)
+            starts = [b.index(0) for _ in read.tile.shape]
+            b.emit("tile.write_tile", (tile, buffer, slot, *starts))
+        b.emit("tile.fence_async")
+        b.barrier()
+        b.emit("tile.mbarrier.arrive", (ring.full, slot), (), {"across": "group"})
+
+    def _copies(self, use: RingUse, ring: Buffered, slot: Value) -> None:
+        attributes = {"bytes": ring.bytes}
+        self.builder.emit("tile.mbarrier.expect", (ring.full, slot), (), attributes)
+        for load in use.loads:
+            if load.operation.result in ring.boxes:
+                self._copy(load.operation, ring, slot)
+
+    def _copy(self, load: Operation, ring: Buffered, slot: Value) -> None:
+        b, result = self.builder, load.result
+        boxes = ring.boxes[result]
+        starts = self.scalars(access_of(load).starts)
+        shared = boxes.share != (0, 0)
+        attributes: dict[str, Attribute] = {}
+        if shared:
+            attributes["multicast"] = (1 << self.pipeline.cluster) - 1
+        if "hint" in load.attributes:
+            attributes["hint"] = load.attributes["hint"]
+        moved = [self._moved(step) for step in boxes.share]
+        for box in boxes.boxes:
+            panel = self._plus(moved[0], box.panel)
+            line = self._plus(moved[1], box.line)
+            along = self._at(starts[boxes.dims[0]], panel)
+            across = self._at(starts[boxes.dims[1]], line)
+            where = buffer_starts(slot, panel or b.index(0), line or b.index(0), boxes.layout)
+            operands = (boxes.map, ring.buffers[result], ring.full, slot, *where,
+                        *coordinates(boxes, starts, along, across))  # fmt: skip
+            b.emit("tma.load", operands, (), attributes)
+
+    def _moved(self, step: int) -> Value | None:
+        """How far this group's part of a shared tile lies from the tile's start."""
+        if not step or self.pipeline.rank is None:
+            return None
+        return self.builder.binary("mul", self.pipeline.rank, self.builder.index(step))
+
+    def _plus(self, value: Value | None, number: int) -> Value | None:
+        if not number:
+            return value
+        constant = self.builder.index(number)
+        return constant if value is None else self.builder.binary("add", value, constant)
+
+    def _at(self, start: Value, offset: Value | None) -> Value:
+        return start if offset is None else self.builder.binary("add", start, offset)

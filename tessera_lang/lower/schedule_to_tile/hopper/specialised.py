@@ -1,0 +1,382 @@
+"""Decided schedules of Hopper as Tile IR: roles, rings, clusters, a walk over the tiles.
+
+``lower_specialised`` takes a kernel that ``assign_roles`` has split. Everything general is
+elsewhere: positions in rings (``ring``), the part of the body that moves data (``pruned``), the
+protocol of the two sides (``roles``), the tiles of the grid (``persistent``), results
+(``epilogue``). Owns the assembly, and how products are computed here. Must not know what the
+kernel computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.analysis.resources.layouts import wgmma_a, wgmma_c
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import BarrierType, Operation, Program, Region, TileType, Value
+from tessera_lang.ir.rewrite import replace_values
+from tessera_lang.ir.tile.builder import Builder
+from tessera_lang.lower.schedule_to_lanes.def_use import Source
+from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
+from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.engine import Engine, Product
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.fma_products import by_multiply_adds
+from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
+from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
+from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
+from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
+from tessera_lang.lower.schedule_to_tile.hopper import epilogue
+from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import chains_of
+from tessera_lang.lower.schedule_to_tile.hopper.consumer import Consumer
+from tessera_lang.lower.schedule_to_tile.hopper.epilogue_parts import work_by_parts
+from tessera_lang.lower.schedule_to_tile.hopper.persistent import Cluster, Walk, over_tiles, walk_of
+from tessera_lang.lower.schedule_to_tile.hopper.producer import Copying, Moving
+from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Threaded, thread
+from tessera_lang.lower.schedule_to_tile.hopper.roles import Buffered, Pipeline
+from tessera_lang.opt.schedule.decide.grid_order import cluster_variables
+from tessera_lang.opt.schedule.decide.legality import crowding
+from tessera_lang.opt.schedule.decide.ring_depth import one_stage_less
+from tessera_lang.opt.schedule.query.backward_slices import depends_on
+from tessera_lang.opt.schedule.query.context import Context
+from tessera_lang.opt.schedule.query.copy_rules import access_of
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    GATHER,
+    LOAD,
+    PREFETCH,
+    TRANSPOSE,
+    facts_of,
+    numbers,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
+from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
+from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
+from tessera_lang.opt.tile.shared_budget import shared_bytes
+from tessera_lang.record import replace
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.types.shape import Dim, dim_op
+
+_GROUP = 4  # warps of a warp group
+_WRITES = ("tile.store", "tessera.schedule.store", "tessera.schedule.scatter", "tile.atomic",
+           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
+_BYTES_DEEP = 32  # of the contraction, one instruction
+
+
+class HopperEngine(Engine):
+    """Products by whole warp groups on buffers; results leave by TMA where they can."""
+
+    def __init__(self, machine: Machine, warps: int, schedule: ScheduleFacts) -> None:
+        super().__init__(machine, warps)
+        self.leaving: dict[Operation, epilogue.Leaving] = {}
+        self._schedule = schedule
+        self._buffers_only = _only_in_buffers(schedule)
+
+    @property
+    def groups(self) -> int:
+        return self.warps // _GROUP
+
+    def product(self, dot: Operation) -> Product | None:
+        if dot.attributes.get("unit") != "wgmma":
+            accumulator = dot.operands[2].type
+            assert isinstance(accumulator, TileType)
+            rows, columns = accumulator.sizes
+            return by_multiply_adds(rows, columns, self.warps)
+        left = dot.operands[0].type
+        assert isinstance(left, TileType)
+        deep, dtype = _BYTES_DEEP // left.dtype.bytes, left.dtype
+        return Product(
+            "wgmma", (64 * self.groups, 8, deep),
+            accumulator=lambda shape: wgmma_c(shape, self.groups),
+            left=lambda shape: wgmma_a(shape, self.groups, dtype), step=deep,
+        )  # fmt: skip
+
+    def in_registers(self, load: Operation) -> bool:
+        return not load.results or load.results[0] not in self._buffers_only
+
+    def store(self, body: Body, operation: Operation) -> None:
+        leaving = self.leaving.get(operation)
+        if leaving is None:
+            body.store_tile(operation)
+        else:
+            epilogue.leave(body, operation, leaving)
+
+
+def _only_in_buffers(facts: ScheduleFacts) -> set[Value]:
+    """Loads, and what moves no data behind them, that only products read from buffers."""
+    found: set[Value] = set()
+    direct = {
+        x.value for d in facts.dots for x in (d.a, d.b)
+        if x.load is not None and x.load.operation.attributes.get("stage") == "shared"
+    }  # fmt: skip
+    for operation in reversed(list(facts.kernel.walk())):
+        if operation.name not in (LOAD, GATHER, PREFETCH, TRANSPOSE) or not operation.results:
+            continue
+        value = operation.result
+        users = facts.users.get(value, [])
+        if all(
+            (u.name == DOT and value in direct and value is not u.operands[2])
+            or (u.results and u.results[0] in found)
+            for u in users
+        ):
+            found.add(value)
+    return found
+
+
+def lower_specialised(
+    program: Program, plan: LaunchPlan, machine: Machine, remarks: list[Diagnostic] | None = None
+) -> tuple[Program, LaunchPlan]:
+    """Raises NotTiled where the kernel cannot be split after all. ``remarks`` takes notes."""
+    (kernel,) = program.operations
+    before = facts_of(kernel)
+    grid = before.grid
+    if grid is None or grid.results or "roles" not in kernel.attributes:
+        raise NotTiled("it is not split into producer and consumers")
+    rings = rings_of(before)
+    threaded = thread(kernel, grid, rings, chains_of(before, rings))
+    made, finished = _Lowering(threaded, plan, machine).run()
+    total = shared_bytes(made.operations[0])
+    if total <= machine.shared_limit:
+        return made, replace(finished, shared_bytes=total)
+    context = Context(machine, remarks if remarks is not None else [])
+    fewer = one_stage_less(kernel, before, context)
+    if fewer is None:
+        raise NotTiled(f"it takes {total} bytes of shared memory")
+    return lower_specialised(replace(program, operations=(fewer,)), plan, machine, remarks)
+
+
+def not_specialised(kernel: Operation, reason: NotTiled) -> Diagnostic:
+    """The remark where the kernel is lowered in another way."""
+    return Diagnostic(
+        "T0745", f"not split into producer and consumers: {reason.reason}",
+        reason.span or kernel.span, severity="note",
+    )  # fmt: skip
+
+
+class _Lowering:
+    def __init__(self, threaded: Threaded, plan: LaunchPlan, machine: Machine) -> None:
+        self.threaded = threaded
+        self.plan = plan
+        self.schedule = facts_of(threaded.kernel)
+        self.numbers = Numbers(Source(threaded.kernel), plan)
+        self.facts = Facts(threaded.kernel, self.numbers.key)
+        kernel = threaded.kernel
+        self.producer_warps, self.consumer_warps = numbers(kernel, "roles")
+        self.registers = numbers(kernel, "registers")
+        self.engine = HopperEngine(machine, self.consumer_warps, self.schedule)
+        self.layouts = Layouts(kernel, self.facts, self.engine, direct=True)
+        self.scratch = Scratch()
+        self.scratches = [self.scratch]
+        self.maps = Maps(self.schedule, plan)
+        self.copying = Copying(self.facts, machine, self.producer_warps)
+        self.builder = Builder(kernel.span)
+        self.barriers: list[Operation] = []
+        self.cluster = self._cluster()
+
+    def _cluster(self) -> Cluster:
+        shape = numbers(self.threaded.kernel, "cluster")
+        grid = self.threaded.grid
+        found = cluster_variables(grid, shape) if shape else ()
+        if not found:
+            return Cluster()
+        ((variable, size),) = found
+        return Cluster(grid.regions[0].arguments.index(variable), size)
+
+    def run(self) -> tuple[Program, LaunchPlan]:
+        kernel, b = self.threaded.kernel, self.builder
+        (region,) = kernel.regions
+        with b.region(*((v.name, v.type) for v in region.arguments)) as made:
+            top = Body(b, self.facts, self.layouts, self.engine, self.scratch)
+            for value, argument in zip(region.arguments, made.arguments, strict=True):
+                top.bind(value, argument)
+            at = next(i for i, o in enumerate(region.operations) if o is self.threaded.grid)
+            self._check_top(region, at)
+            before = region.operations[:at]
+            top.lower([o for o in before if not _has_tiles(o)])
+            self._roles(top, [o for o in before if _has_tiles(o)])
+            if self.cluster.size > 1:
+                b.emit("tile.cluster_barrier")
+            b.return_()
+        return self._finish(made.region)
+
+    def _check_top(self, region: Region, at: int) -> None:
+        """Around the grid nothing is written; behind it nothing is done."""
+        for operation in region.operations[:at]:
+            if any(o.name in _WRITES for o in operation.walk()):
+                raise NotTiled("it writes outside the loop whose iterations are groups")
+        for operation in region.operations[at + 1 : -1]:
+            if operation.regions or _has_tiles(operation) or operation.name in _WRITES:
+                raise NotTiled("it works behind the loop whose iterations are groups")
+
+    # --- roles --------------------------------------------------------------------------------
+
+    def _roles(self, top: Body, tiles: Sequence[Operation]) -> None:
+        """``tiles``: what of the kernel's beginning makes tiles, for the role that computes."""
+        b, grid = self.builder, self.threaded.grid
+        rows = self.threaded.kernel.attributes.get("group_rows", 1)
+        assert isinstance(rows, int)
+        stays = bool(self.threaded.kernel.attributes.get("persistent"))
+        walk = walk_of(b, grid, top.scalar, self.cluster, rows, stays)
+        uses = {u.number: u for u in reversed(self.threaded.uses)}
+        rings = [self._ring(uses[number]) for number in sorted(uses)]
+        self.engine.leaving = epilogue.stores_in_parts(
+            self.schedule, self.maps, self.scratch, self.layouts
+        )
+        pipeline = Pipeline(self.threaded, self.schedule, rings, walk.rank, self.cluster.size)
+        machine = self.engine.machine
+        moving = Moving(pipeline, self.numbers, machine, self.producer_warps)
+        self.scratches.append(moving.scratch)
+        regions = [moving.region(top, walk), self._consumer(top, walk, pipeline, tiles)]
+        attributes = {
+            "names": ("producer", "consumer"),
+            "warps": (self.producer_warps, self.consumer_warps), "registers": self.registers,
+        }  # fmt: skip
+        b.emit("tile.roles", (), (), attributes, regions)
+
+    def _consumer(
+        self, top: Body, walk: Walk, pipeline: Pipeline, tiles: Sequence[Operation]
+    ) -> Region:
+        b, grid = self.builder, self.threaded.grid
+        (region,) = grid.regions
+        axes = len(region.arguments) - len(grid.results)
+        body = Consumer(b, self.facts, self.layouts, self.engine, self.scratch, pipeline)
+        body.values = dict(top.values)
+        with b.region() as role:
+            body.begin_turns()
+            body.lower(tiles)
+            start = [b.index(0, v.name) for v in region.arguments[axes:]]
+
+            def tile(variables: Sequence[Value], carried: Sequence[Value]) -> list[Value]:
+                _bind(body, region.arguments, (*variables, *carried))
+                body.lower(region.operations[:-1])
+                body.end_tile()
+                return body.scalars(region.terminator.operands)
+
+            over_tiles(walk, start, tile)
+            if self.engine.leaving:
+                epilogue.all_gone(body, self.engine.leaving.values())
+            b.yield_()
+        return role.region
+
+    # --- rings --------------------------------------------------------------------------------
+
+    def _ring(self, use: RingUse) -> Buffered:
+        buffers: dict[Value, Value] = {}
+        boxes: dict[Value, Boxes] = {}
+        copied: dict[Value, int] = {}
+        shared = False
+        for load in use.ring.loads:
+            result = load.operation.result
+            name = load.operation.result.name or "tile"
+            place = use.ring.loads.index(load)
+            again = [loads[place].operation.result for loads in use.ring.others]
+            if is_by_lanes(load):
+                layout = lanes_layout(load, self.schedule)
+                assert layout is not None
+                pieces = self.copying.pieces(load, layout)
+                copied.update(dict.fromkeys((result, *again) if pieces else (), pieces))
+            else:
+                found = self.maps.boxes(access_of(load.operation), load.tile,
+                                        self._share(load.starts))  # fmt: skip
+                shared, layout = shared or found.share != (0, 0), found.layout
+                boxes.update(dict.fromkeys((result, *again), found))
+            shape = (use.stages, *load.tile.sizes)
+            buffer = self.scratch.allocate(load.tile.dtype, shape, name, "staged", layout)
+            buffers.update(dict.fromkeys((result, *again), buffer))
+        consumers = self.consumer_warps // _GROUP * (self.cluster.size if shared else 1)
+        sizes = [tile_bytes(x.tile) for x in use.ring.loads if not is_by_lanes(x)]
+        written = len(use.ring.loads) - len(sizes) - sum(x in copied for x in use.ring.results)
+        lanes = 32 * self.producer_warps * any(x in copied for x in use.ring.results)
+        full = self._barriers(use, "full", bool(sizes) + bool(written) + lanes)
+        empty = self._barriers(use, "empty", consumers)
+        return Buffered(full, empty, buffers, boxes, copied, sum(sizes), shared)
+
+    def _share(self, starts: Sequence[Value]) -> int:
+        """How many groups of a cluster read the same tile."""
+        if self.cluster.size == 1:
+            return 1
+        variable = self.threaded.grid.regions[0].arguments[self.cluster.axis]
+        return 1 if depends_on(starts, variable, self.schedule) else self.cluster.size
+
+    def _barriers(self, use: RingUse, what: str, arrivals: int) -> Value:
+        name = f"{what}{use.number}"
+        value = Value(BarrierType(use.stages), name)
+        attributes = {"name": name, "arrivals": arrivals}
+        self.barriers.append(Operation("tile.mbarrier.alloc", (), (value,), attributes))
+        return value
+
+    # --- the whole ----------------------------------------------------------------------------
+
+    def _finish(self, region: Region) -> tuple[Program, LaunchPlan]:
+        kernel = self.threaded.kernel
+        allocations: list[Operation] = []
+        operations = region.operations
+        for scratch in self.scratches:
+            made, replaced = scratch.finish()
+            allocations += made
+            operations = replace_values(operations, replaced)
+        operations = (*allocations, *self.barriers, *operations)
+        body = Region((*region.arguments, *self.maps.arguments), operations)
+        lanes = 32 * (self.producer_warps + self.consumer_warps)
+        names = kernel.attributes["parameters"]
+        assert isinstance(names, tuple)
+        attributes = {
+            "sym_name": kernel.attributes["sym_name"], "group": (lanes,), "grid_rank": 1,
+            "shared_budget": -1,
+            "parameters": (*names, *(v.name for v in self.maps.arguments)),
+        }  # fmt: skip
+        if self.cluster.size > 1:
+            attributes["cluster"] = (self.cluster.size,)
+        whole = Operation("tile.kernel", (), (), attributes, (body,), kernel.span)
+        return Program("tile", (self._by_parts(whole, region),)), self._plan(lanes)
+
+    def _by_parts(self, whole: Operation, region: Region) -> Operation:
+        """The kernel with work on results at their parts, as far as lanes have room for it."""
+        written, best, least = self._written(region), whole, 0
+        for ahead in (True, False):
+            made = work_by_parts(whole, written, ahead)
+            if made is whole:
+                break
+            over = crowding(made, self.threaded.kernel, self.engine.machine)[0]
+            if over == 0:
+                return made
+            least = least or crowding(whole, self.threaded.kernel, self.engine.machine)[0]
+            if over < least:
+                best, least = made, over
+        return best
+
+    def _written(self, region: Region) -> frozenset[Value]:
+        """The pointers of the arrays that the kernel does not only read."""
+        views = {v: o.operands[0] for v, o in self.schedule.definitions.items()
+                 if o.name == "tile.view"}  # fmt: skip
+        used = {views[v] for o in self.threaded.kernel.walk() if o.name not in (LOAD, GATHER)
+                for v in o.operands if v in views}  # fmt: skip
+        own = self.threaded.kernel.regions[0].arguments
+        return frozenset(made for v, made in zip(own, region.arguments, strict=True) if v in used)
+
+    def _plan(self, lanes: int) -> LaunchPlan:
+        size = self.cluster.size
+        total: Dim = size
+        for axis, count in enumerate(tile_counts(self.threaded.grid, self.numbers)):
+            clusters = dim_op("ceil_div", count, size) if axis == self.cluster.axis else count
+            total = dim_op("*", total, clusters)
+        return replace(
+            self.plan, slots=(*self.plan.slots, *self.maps.slots), group=(lanes,), grid=(total,),
+            cluster=(size,) if size > 1 else (),
+            scratch=dim_op("*", self.plan.scratch, self.scratch.of_a_part),
+            persistent=bool(self.threaded.kernel.attributes.get("persistent")),
+        )  # fmt: skip
+
+
+def _has_tiles(operation: Operation) -> bool:
+    """Whether a tile goes in or comes out anywhere in an operation."""
+    return any(
+        isinstance(v.type, TileType) for o in operation.walk() for v in (*o.operands, *o.results)
+    )
+
+
+def _bind(body: Body, values: Sequence[Value], made: Sequence[Value]) -> None:
+    for value, one in zip(values, made, strict=True):
+        body.bind(value, one)

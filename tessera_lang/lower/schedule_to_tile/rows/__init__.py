@@ -1,0 +1,1 @@
+"""Kernels of rows: rows kept, rows read again, persistent groups."""

@@ -1,0 +1,1 @@
+"""Contractions shared by groups: split-K and stream-K."""

@@ -1,0 +1,1 @@
+"""Rewrites for a machine, before its decisions."""

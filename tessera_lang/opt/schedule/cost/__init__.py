@@ -1,0 +1,1 @@
+"""What a schedule costs: cycles, registers, bytes."""

@@ -1,0 +1,105 @@
+"""Sizes of tiles for a CPU, where the schedule leaves them open.
+
+A product's tiles live in memory and are multiplied block by block (``tile.dot_into``): the tile of
+the result and both factors together should stay in the second cache, and a panel of b as deep as
+the contraction's tile in the first. Without a product a tile is a run of elements: long enough
+that a group is worth starting, short enough that what is kept of it stays in the cache.
+Must not know how a loop is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.ir.core import TileType
+from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts
+
+_ROWS, _COLUMNS, _DEPTH = 128, 128, 256
+_LEAST = 32  # a smaller tile costs more to start than it spreads
+_GROUPS = 16  # enough for the cores of most machines to share evenly
+_RUN, _ELEMENTS = 4096, 16384
+
+
+def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) -> dict[str, int]:
+    """A number for every open name; ``said`` ones stay."""
+    sizes = dict(said)
+    for name in names:
+        if name not in sizes:
+            part = _part(facts, name)
+            if part:
+                sizes[name] = part
+    rest = _ELEMENTS if not facts.dots else _LEAST
+    for name in _innermost_first(facts, names):
+        if name not in sizes:
+            used = _along(facts, sizes)
+            sizes[name] = max(1, min(rest // max(1, used), _RUN, _axis(facts, name)))
+    return _spread(facts, names, said, sizes)
+
+
+def _part(facts: Facts, name: str) -> int:
+    """The size of a name that is a side of products, 0 where it is none."""
+    wanted = [
+        size
+        for dot in facts.dots
+        for side, size in zip(dot.shape, (_ROWS, _COLUMNS, _DEPTH), strict=True)
+        if side == name
+    ]
+    return min(wanted, default=0)
+
+
+def _axis(facts: Facts, name: str) -> int:
+    """A power of two that covers the axis of the grid whose step is ``name``, if it is known."""
+    grid = facts.grid
+    if grid is not None:
+        n = len(grid.operands) // 3
+        estimate = Estimate(facts, {})
+        for upper, step in zip(grid.operands[n:], grid.operands[2 * n :], strict=False):
+            definition = facts.definitions.get(step)
+            known = estimate.value(upper)
+            if known and definition is not None and definition.attributes.get("name") == name:
+                return 1 << (known - 1).bit_length()
+    return _RUN
+
+
+def _along(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Elements of the largest stored tile as far as its sizes are known."""
+    most = 1
+    for store, _ in facts.stores:
+        t = store.operands[0].type
+        if isinstance(t, TileType):
+            product = 1
+            for n in t.shape:
+                product *= sizes.get(n, 1) if isinstance(n, str) else n
+            most = max(most, product)
+    return most
+
+
+def _innermost_first(facts: Facts, names: Sequence[str]) -> list[str]:
+    """The open names, those of the last axis of a stored tile first."""
+    order: list[str] = []
+    for store, _ in facts.stores:
+        t = store.operands[0].type
+        if isinstance(t, TileType):
+            order += [n for n in reversed(t.shape) if isinstance(n, str) and n not in order]
+    return [*(n for n in order if n in names), *(n for n in reversed(names) if n not in order)]
+
+
+def _spread(
+    facts: Facts, names: Sequence[str], said: Mapping[str, int], sizes: dict[str, int]
+) -> dict[str, int]:
+    """Halves sizes of the grid's axes, rows first, while there are fewer groups than cores."""
+    grid = facts.grid
+    if grid is None:
+        return sizes
+    while True:
+        tiles = Estimate(facts, sizes).trips(grid)
+        if tiles is None or tiles >= _GROUPS:
+            return sizes
+        for name in names:
+            smaller = {**sizes, name: sizes[name] // 2}
+            fewer = Estimate(facts, smaller).trips(grid)
+            if name not in said and smaller[name] >= _LEAST and fewer is not None and fewer > tiles:
+                sizes = smaller
+                break
+        else:
+            return sizes

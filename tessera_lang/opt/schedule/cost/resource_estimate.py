@@ -1,0 +1,91 @@
+"""What tiles of candidate sizes would take: registers of a lane, bytes of shared memory.
+
+Estimates for the choice among candidates, before loads are staged and units assigned; the exact
+tables decide later. Must not choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tessera_lang.ir.core import TileType
+from tessera_lang.opt.schedule.query.context import said_by_user
+from tessera_lang.opt.schedule.query.kernel_facts import Dot, Facts
+from tessera_lang.opt.schedule.query.matrix_units import (
+    accumulator_registers,
+    by_registers,
+    element_bits,
+    has_matrix_dtype,
+    is_imprecise,
+    promoted_parts,
+)
+from tessera_lang.opt.schedule.query.operand_origin import feeds
+from tessera_lang.target.machine import Machine
+
+MOST_REGISTERS = 200
+MOST_OF_A_LANE = 128
+"""Registers for an accumulator of multiply-adds; what a lane reads of operands needs others."""
+_STAGES = 3
+_COMPUTED_STAGES = 2
+_SLOTS = 4096  # bytes for barriers, scales and what warps exchange
+
+
+def sizes_of(tile: object, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    assert isinstance(tile, TileType)
+    return tuple(sizes.get(n, 64) if isinstance(n, str) else n for n in tile.shape)
+
+
+def dot_registers(dot: Dot, sizes: Mapping[str, int], facts: Facts, machine: Machine) -> int:
+    """Registers of a lane that a product holds."""
+    m, n = sizes_of(dot.operation.result.type, sizes)[-2:]
+    k = sizes_of(dot.operation.operands[0].type, sizes)[-1]
+    said = _said_warps(facts)
+    if not has_matrix_dtype(dot):
+        t = dot.operation.result.type
+        assert isinstance(t, TileType)
+        warps = said or (8 if m * n >= 128 * 128 else 4)
+        held = m * n * t.dtype.bits // (32 * 32 * warps)
+        return held if held <= MOST_OF_A_LANE else MOST_REGISTERS + 1
+    held = accumulator_registers(m, n, machine)
+    if said and (not machine.has("wgmma") or m % (16 * said) == 0):
+        held = m * n // (32 * said)
+    if machine.has("wgmma") and m % 64 == 0:
+        if is_imprecise(dot):
+            parts, ahead = promoted_parts(m, n)
+            held += held * (1 + ahead) // parts
+        if by_registers(dot, facts):
+            held += held * k * element_bits(dot) // (32 * n)
+    return held
+
+
+def _said_warps(facts: Facts) -> int:
+    """Warps that the user asks for; 0 where nothing is said."""
+    warps = facts.kernel.attributes.get("warps")
+    return warps if isinstance(warps, int) and said_by_user(facts.kernel, "warps") else 0
+
+
+def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
+    """Bytes of the staged tiles, three stages each; of operands that are computed, and of what
+    they are computed from, two stages."""
+    total, direct = 0, set[int]()
+    for dot in facts.dots:
+        for operand in (dot.a, dot.b):
+            size = _bytes(operand.value.type, sizes)
+            if operand.load is not None:
+                direct.add(id(operand.load.operation))
+                total += _STAGES * size
+            elif operand is dot.b:
+                total += size
+    computed = any(x.load is None for d in facts.dots for x in (d.a, d.b))
+    for load in facts.loads if computed else ():
+        if id(load.operation) in direct or load.loop is None or len(load.tile.shape) < 2:
+            continue
+        if feeds(load, facts):
+            total += _COMPUTED_STAGES * _bytes(load.tile, sizes)
+    return total + (_SLOTS if computed else 0)
+
+
+def _bytes(tile: object, sizes: Mapping[str, int]) -> int:
+    assert isinstance(tile, TileType)
+    return tile.dtype.bytes * math.prod(sizes_of(tile, sizes))

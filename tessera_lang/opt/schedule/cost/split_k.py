@@ -1,0 +1,111 @@
+"""Whether the contraction is split: its parts given to several groups, and their sums combined.
+
+Where a grid has fewer tiles than the device has multiprocessors and the loop of a tile is long,
+most of the device would wait for the few. What it costs to write and read the sums decides.
+Owns the choice. The proof that sums may be split is ``sums``; must not know how they are combined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.ir.core import Operation
+from tessera_lang.opt.schedule.cost.cost_model import Work, cycles, dealt_cycles, in_parts
+from tessera_lang.opt.schedule.cost.workload import work_of
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    Estimate,
+    Facts,
+    numbers,
+)
+from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.target.machine import Machine
+
+_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+_LEAST_TURNS = 4  # of a part
+WORTH = 0.94  # of the cycles without parts
+STREAM_WORTH = 1.0  # where only tiles that make no wave have parts
+_MOST_WHOLE = 4
+"""Whole tiles of a group beside which parts are worth it: longer launches run at the limit of
+power, where multiprocessors that rest let the others run faster."""
+_WAVES = 2  # parts that a multiprocessor gets at most
+
+
+def is_few(work: Work, machine: Machine) -> bool:
+    """Whether tiles leave multiprocessors idle that turns of the loop could keep busy."""
+    return 2 * work.tiles <= machine.units * _WAVES and work.turns >= 2 * _LEAST_TURNS
+
+
+def said_reason(kernel: Operation, facts: Facts) -> str:
+    """What the user says that does not go with parts; empty where there is nothing."""
+    if max(numbers(kernel, "cluster"), default=1) > 1:
+        return "groups share copies in clusters"
+    unrolled = kernel.attributes.get("unroll", 1)
+    if isinstance(unrolled, int) and unrolled > 1 and not any(map(is_staged, facts.loads)):
+        return "its loop is unrolled"
+    return ""
+
+
+def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
+    """In how many parts the work is done soonest, and its cycles then."""
+    best = 1, cycles(work, machine)
+    limit = best[1] * WORTH
+    if not is_few(work, machine):
+        return best
+    most = min(work.turns // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
+    for parts in (n for n in _COUNTS if n <= most):
+        price = cycles(in_parts(work, parts), machine)
+        if price < min(limit, best[1]):
+            best = parts, price
+    return best
+
+
+def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
+    """The same for those tiles only that make no wave, of groups that stay; 1 where all do, and
+    where these parts are no more than one for each group, as there are no whole tiles."""
+    best, units = (1, cycles(work, machine)), machine.units
+    if work.tiles // units > _MOST_WHOLE or any(p.unit != "wgmma" for p in work.products):
+        return best  # only these groups surely fill a multiprocessor
+    for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.turns):
+        if work.tiles % units == 0 or work.tiles * parts <= units:
+            continue
+        price = dealt_cycles(work, parts, machine)
+        if price < best[1]:
+            best = parts, price
+    return best
+
+
+def price_of(facts: Facts, sizes: Mapping[str, int], machine: Machine, splits: bool) -> float:
+    """The cycles of a kernel with these sizes, in parts where that is better and ``splits``: then
+    with what parts must save beside the best without."""
+    work = work_of(facts, sizes, machine)
+    if not splits:
+        return cycles(work, machine)
+    found = [cycles(work, machine)]
+    for (parts, price), worth in (
+        (best_parts(work, machine), WORTH), (best_dealt(work, machine), STREAM_WORTH)
+    ):  # fmt: skip
+        found += [price / worth] if parts > 1 else []
+    return min(found)
+
+
+def parts_of(kernel: Operation) -> int:
+    """In how many parts a tile is computed."""
+    parts = kernel.attributes.get("split", 1)
+    assert isinstance(parts, int)
+    return parts
+
+
+def stream_of(kernel: Operation) -> int:
+    """How many groups stay that have whole tiles, and ``split`` parts of those that make no wave;
+    0 where every tile has these parts."""
+    groups = kernel.attributes.get("stream", 0)
+    assert isinstance(groups, int)
+    return groups
+
+
+def groups_of(facts: Facts) -> int | None:
+    """How many groups the grid probably is: parts of tiles."""
+    if stream_of(facts.kernel):
+        return stream_of(facts.kernel)
+    tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
+    return None if tiles is None else tiles * parts_of(facts.kernel)

@@ -1,0 +1,1 @@
+"""The decisions for a machine: attributes with their origins, nothing else."""

@@ -1,0 +1,126 @@
+"""Groups of rows that stay, with what stands still kept and the next row on its way.
+
+Where reading weights again for each row bounds a kernel (``still``), groups that stay read them
+once: they lie in shared memory as far as there is room beside a ring of two rows, or else in
+registers, where the row makes room for them: it is read from shared memory again behind each
+reduction. Other kernels do not gain by staying: groups that come and go are dealt out as others
+end, and more of them share a multiprocessor.
+
+Owns which kernels and loads. Must not know how the loop is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Attribute, Operation, Program
+from tessera_lang.opt.schedule.decide.l2_prefetch import groups_at_once, moves
+from tessera_lang.opt.schedule.decide.row_kernels import WARP, held_bytes
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    said_by_user,
+    with_attributes,
+    with_decisions,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
+from tessera_lang.opt.schedule.query.invariant_loads import (
+    bound_by_cache,
+    bytes_of,
+    is_written,
+    still_loads,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
+
+_WAVES = 2
+"""Iterations of a group from which on it stays: the last one loads in vain."""
+_OTHERS, _UNIT, _MOST = 16, 8, 248
+"""Registers of a lane beside its rows; they come in eights."""
+_STAGES = 2
+"""Rows of a group's ring. One more made a softmax slower that went this way (147 and 144 us)."""
+_OTHER_BYTES = 2048
+"""Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
+
+
+def load_early(program: Program, context: Context) -> Program:
+    """Rows that clusters share, where what stands still is the bound: their groups stay."""
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    if facts.grid is None or facts.dots or not context.machine.has("cp_async"):
+        return program
+    said = any(said_by_user(kernel, name) for name in ("persistent", "pipeline_stages"))
+    if said or not bound_by_cache(facts) or not _stays(facts, facts.grid, context):
+        return program
+    grid, still = facts.grid, still_loads(facts)
+    rows = [x for x in facts.loads if moves(facts, grid, x) is not None and not is_written(x.view)]
+    if not rows or any(pitch_reason(access_of(x.operation), facts, "") for x in (*rows, *still)):
+        return program
+    groups = _groups(kernel, rows, still, context)
+    if groups == 0:
+        return program
+    room = context.machine.shared_limit // groups - _taken(rows)
+    marked = {**_kept(kernel, still, room), **dict.fromkeys((x.operation for x in rows), _ROW)}
+    lanes = WARP * _warps(kernel)
+    registers = min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
+    decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
+    return with_kernel(program, with_decisions(with_attributes(kernel, marked), decisions))
+
+
+_SHARED: dict[str, Attribute] = {"stage": "shared", "copy": "async"}
+_ROW: dict[str, Attribute] = {"early": True, "again": True, "stages": _STAGES, **_SHARED}
+
+
+def _kept(
+    kernel: Operation, still: Sequence[Load], room: int
+) -> dict[Operation, dict[str, Attribute]]:
+    """Where what stands still is kept: shared memory has ``room`` bytes, registers half of what a
+    row takes as it is computed in."""
+    found: dict[Operation, dict[str, Attribute]] = {}
+    registers = held_bytes(kernel) // 2
+    for load in reversed(still):
+        size = bytes_of(load)
+        if size <= room:
+            found[load.operation] = {"kept": True, "stages": 1, **_SHARED}
+            room -= size
+        elif size <= registers:
+            found[load.operation] = {"kept": True}
+            registers -= size
+    return found
+
+
+def _groups(
+    kernel: Operation, rows: Sequence[Load], still: Sequence[Load], context: Context
+) -> int:
+    """How many groups share a multiprocessor, 0 where there is no room for one: a row of each as it
+    is computed in is in registers, its ring in shared memory. What stands still too, if that leaves
+    room for two; else as many as leave room for it in registers, and where that is never so, as
+    many as rows leave room for."""
+    machine = context.machine
+    needed = held_bytes(kernel) // 4 + _OTHERS * WARP * _warps(kernel)
+    most = max(1, machine.registers // needed)
+    whole = machine.shared_limit // (_taken(rows) + sum(map(bytes_of, still)))
+    if whole > 1:
+        return min(most, whole)
+    most = min(most, machine.shared_limit // _taken(rows))
+    for groups in range(most, 0, -1):
+        kept = _kept(kernel, still, machine.shared_limit // groups - _taken(rows))
+        held = [x for x in still if "stage" not in kept.get(x.operation, _SHARED)]
+        registers = needed + sum(map(bytes_of, held)) // 4
+        if len(kept) == len(still) and groups * registers <= machine.registers:
+            return groups
+    return most
+
+
+def _taken(rows: Sequence[Load]) -> int:
+    return _STAGES * sum(map(bytes_of, rows)) + _OTHER_BYTES
+
+
+def _warps(kernel: Operation) -> int:
+    warps = kernel.attributes["warps"]
+    assert isinstance(warps, int)
+    return warps
+
+
+def _stays(facts: Facts, grid: Operation, context: Context) -> bool:
+    groups = Estimate(facts, {}).trips(grid)
+    return groups is None or groups >= _WAVES * groups_at_once(facts.kernel, context)

@@ -1,0 +1,133 @@
+"""How many buffers each ring of staged loads has.
+
+Owns the depth: what the user says, else what shared memory allows, no more than the loop has
+iterations. Loads outside loops have two buffers where groups take tile after tile and there
+is room, else one. Must not know who fills the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Operation, Program
+from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    overruled,
+    said_by_user,
+    with_attributes,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    PREFETCH,
+    Estimate,
+    Facts,
+    facts_of,
+    kernel_of,
+)
+from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
+
+MOST_STAGES = 8
+_RESERVED = 2048  # barriers, and what reductions between warps ask for
+
+
+def pipeline(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    rings = rings_of(facts)
+    if not rings or context.machine.target == "cpu":
+        return program
+    inner = [r for r in rings if r.loop is not None]
+    outer = [r for r in rings if r.loop is None]
+    rings_bytes = sum(x.bytes * x.stages for x in rings) + SLOT_BARRIERS * sum(
+        x.stages for x in rings
+    )
+    others = sum(u.total for u in shared_use(facts)) - rings_bytes
+    room = context.machine.shared_limit - others - _RESERVED - sum(r.bytes for r in outer)
+    stages = _depths(inner, room, facts, context)
+    left = room - sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
+    decisions = {x.operation: {"stages": n} for r, n in zip(inner, stages, strict=True)
+                 for x in r.loads}  # fmt: skip
+    for ring in outer:
+        twice = kernel.attributes.get("roles") is not None and ring.bytes + SLOT_BARRIERS <= left
+        left -= ring.bytes if twice else 0
+        decisions.update({x.operation: {"stages": 2 if twice else 1} for x in ring.loads})
+    made = with_attributes(kernel, decisions)
+    _note_unfed(facts_of(made), context)
+    return with_kernel(program, made)
+
+
+def _note_unfed(facts: Facts, context: Context) -> None:
+    """Says of products of the asynchronous unit that no ring feeds them, and why."""
+    fed = {x.operation.result: x.operation.attributes.get("stages", 1) != 1
+           for x in facts.reads if x.operation.attributes.get("stage") == "shared"}  # fmt: skip
+    for o in facts.kernel.walk():
+        found = [fed[v] for v in o.operands if v in fed]
+        if found and not o.regions and o.name != DOT and len(o.results) == 1:
+            fed.setdefault(o.result, any(found))
+    for dot in facts.dots:
+        found = [fed[v] for v in (dot.a.value, dot.b.value) if v in fed]
+        if dot.operation.attributes.get("unit") != "wgmma" or any(found):
+            continue
+        one = facts.kernel.attributes.get("pipeline_stages") == 1
+        why = (
+            "`schedule.pipeline_stages(1)` has one place for each tile"
+            if found and one and said_by_user(facts.kernel, "pipeline_stages")
+            else "its factors are brought once" if found
+            else "both of its factors are computed here or loaded once"
+        )  # fmt: skip
+        context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)
+
+
+def one_stage_less(kernel: Operation, facts: Facts, context: Context) -> Operation | None:
+    """The kernel with one buffer less in its deepest rings; None where none has two to spare.
+    For what only the lowering knows to need: places where warps exchange what they hold."""
+    rings = rings_of(facts)
+    most = max((r.stages for r in rings), default=1)
+    if most <= 1:
+        return None
+    decisions = {x.operation: {"stages": most - 1} for r in rings if r.stages == most
+                 for x in r.everywhere}  # fmt: skip
+    if said_by_user(kernel, "pipeline_stages"):
+        reason = "warps need room to exchange what they hold"
+        kernel = overruled(kernel, "pipeline_stages", most - 1, context, reason)
+    return with_attributes(kernel, decisions)
+
+
+def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) -> list[int]:
+    """The depth of each ring: the user's, else an even share of the room."""
+    said = [_said(r, facts) for r in rings]
+    room -= sum(r.bytes * n for r, n in zip(rings, said, strict=True) if n)
+    open_bytes = sum(r.bytes for r, n in zip(rings, said, strict=True) if not n)
+    share = max(1, room // open_bytes) if open_bytes else 1
+    estimate = Estimate(facts, {})
+    out: list[int] = []
+    for ring, n in zip(rings, said, strict=True):
+        if n:
+            out.append(n)
+            continue
+        trips = estimate.trips(ring.loop) if ring.loop is not None else 1
+        if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
+            trips = -(-trips // parts_of(facts.kernel))
+        fewest = 2 if context.machine.has("cp_async") else 1
+        most = MOST_STAGES if trips is None else max(fewest, min(MOST_STAGES, trips))
+        out.append(min(share, most))
+    return out
+
+
+def _said(ring: Ring, facts: Facts) -> int:
+    """What the user says of a ring: on the load's prefetch, its loop, or the kernel."""
+    for load in ring.loads:
+        for user in facts.users.get(load.operation.result, ()):
+            if user.name == PREFETCH and user.attributes.get("double_buffer"):
+                return 2
+    for around in (ring.loop, facts.kernel):
+        said = around.attributes.get("pipeline_stages") if around is not None else None
+        if isinstance(said, int) and said > 0 and _is_users(around, facts):
+            return said
+    return 0
+
+
+def _is_users(around: Operation | None, facts: Facts) -> bool:
+    return around is not facts.kernel or said_by_user(facts.kernel, "pipeline_stages")

@@ -1,0 +1,325 @@
+"""Gives a number to every size the schedule left open.
+
+Owns the candidates of a machine and the choice among them by ``cost``. What the user says with
+``schedule.tile`` names the sizes in order and wins; the rest is chosen for the hints of the
+launch. Afterwards no size is a name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
+from tessera_lang.opt.schedule.cost.cpu_tile_sizes import cpu_tile_sizes
+from tessera_lang.opt.schedule.cost.resource_estimate import (
+    MOST_REGISTERS,
+    dot_registers,
+    shared_bytes,
+)
+from tessera_lang.opt.schedule.cost.split_k import price_of
+from tessera_lang.opt.schedule.cost.workload import numbers_of, store_bytes
+from tessera_lang.opt.schedule.query.context import (
+    COST,
+    USER,
+    Context,
+    overruled,
+    said_by_user,
+    with_decisions,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, pitch_reason
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    PARAMETER,
+    Estimate,
+    Facts,
+    facts_of,
+    kernel_of,
+    numbers,
+    open_names,
+)
+from tessera_lang.opt.schedule.query.matrix_units import (
+    consumer_groups,
+    element_bits,
+    has_matrix_dtype,
+    is_imprecise,
+)
+from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.record import replace
+from tessera_lang.target.machine import Machine
+from tessera_lang.types.dtype import INDEX
+
+_ROWS, _COLUMNS, _DEPTH = "rows", "columns", "depth"
+
+_GROUP_LANES, _LANE_VECTORS = 128, 4
+"""Lanes of a group that works element by element, and vectors of 16 bytes that each reads."""
+_ALONE = 8
+"""So many times that for a group that has the device for itself."""
+_WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
+"""Elements along an axis: of an array of one, of rows (so that what a column needs is read once
+for several of them), of a square."""
+
+_MOST_COMBINATIONS = 5000
+"""Sizes of tiles that are compared, unless there are more of them that have nothing in common."""
+
+_RELIEF = (8, 5, 3)
+"""Eighths of the registers that products may take, by how often they were too many."""
+
+_THREE_HOLD = (96, 64)
+"""Registers of a lane for accumulators where three warp groups compute beside one that moves data,
+where results leave by TMA and where lanes write them: code is assembled for 128 of each lane,
+however they move between groups."""
+
+
+def choose_tiles(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    names = open_names(kernel)
+    if not names:
+        return with_kernel(program, _by_loops(kernel, context))
+    facts = facts_of(kernel)
+    said = dict(zip(names, numbers(kernel, "tile"), strict=False))
+    most = MOST_REGISTERS * _RELIEF[context.relief] // 8
+    sizes = _best(facts, names, said, context.machine, most)
+    kernel = with_sizes(kernel, sizes)
+    origin = USER if len(said) == len(names) else COST
+    chosen = tuple(sizes[n] for n in names)
+    return with_kernel(program, _noted(kernel, chosen, origin))
+
+
+def _by_loops(kernel: Operation, context: Context) -> Operation:
+    """A kernel whose own steps and slices say the sizes of its tiles: what ``schedule.tile`` says
+    beside them is those, or is not honoured."""
+    said = numbers(kernel, "tile")
+    if not said or not said_by_user(kernel, "tile"):
+        return kernel
+    facts = facts_of(kernel)
+    found: list[tuple[int | str, ...]] = [d.shape for d in facts.dots]
+    stored = (o.operands[0].type for o, _ in facts.stores)
+    found += [t.shape for t in stored if isinstance(t, TileType) and not facts.dots]
+    turned = [(b, a, *rest) for a, b, *rest in (s for s in found if len(s) > 1)]
+    if not found or any(shape[: len(said)] == said for shape in (*found, *turned)):
+        return kernel
+    actual = tuple(n for n in found[0][: len(said)] if isinstance(n, int))
+    reason = f"the steps and slices of the kernel say {actual[0] if len(actual) == 1 else actual}"
+    return overruled(kernel, "tile", actual, context, reason)
+
+
+def _noted(kernel: Operation, chosen: tuple[int, ...], origin: str) -> Operation:
+    """``tile`` says all sizes now; its origin is the user's only if all of them are."""
+    if "tile" in kernel.attributes and numbers(kernel, "tile") != chosen:
+        attributes = {k: v for k, v in kernel.attributes.items() if k != "tile"}
+        kernel = replace(kernel, attributes=attributes)
+    return with_decisions(kernel, {"tile": chosen}, origin)
+
+
+def with_sizes(kernel: Operation, sizes: Mapping[str, int]) -> Operation:
+    """The kernel with numbers for names, in types and for ``parameter``."""
+
+    def constant(operation: Operation) -> Replacement | None:
+        if operation.name != PARAMETER or str(operation.attributes["name"]) not in sizes:
+            return None
+        made = Operation("tile.constant", (), (Value(INDEX, operation.result.name),),
+                         {"value": sizes[str(operation.attributes["name"])]}, (),
+                         operation.span)  # fmt: skip
+        return Replacement((made,), made.results)
+
+    return _retyped(rewrite_operation(kernel, constant), sizes)
+
+
+def _retyped(kernel: Operation, sizes: Mapping[str, int]) -> Operation:
+    """New values wherever a type names an open size."""
+    to: dict[Value, Value] = {}
+
+    def value(v: Value) -> Value:
+        t = v.type
+        if not isinstance(t, TileType) or all(isinstance(n, int) for n in t.shape):
+            return v
+        shape = tuple(sizes[n] if isinstance(n, str) and n in sizes else n for n in t.shape)
+        return to.setdefault(v, Value(replace(t, shape=shape), v.name))
+
+    def region(r: Region) -> Region:
+        return Region(tuple(map(value, r.arguments)), tuple(map(operation, r.operations)))
+
+    def operation(o: Operation) -> Operation:
+        results = tuple(map(value, o.results))
+        return replace(o, results=results, regions=tuple(map(region, o.regions)))
+
+    made = operation(kernel)
+    (body,) = made.regions
+    return replace(made, regions=(Region(body.arguments, replace_values(body.operations, to)),))
+
+
+# --- the choice ------------------------------------------------------------------------------
+
+
+def _best(
+    facts: Facts,
+    names: Sequence[str],
+    said: Mapping[str, int],
+    machine: Machine,
+    most: int,
+) -> dict[str, int]:
+    if machine.target == "cpu":
+        return cpu_tile_sizes(facts, names, said)
+    if not facts.dots:
+        return _element_wise(facts, names, said, machine)
+    parts = _parts(facts)
+    bits = max(element_bits(d) for d in facts.dots)
+    options = {
+        n: (said[n],) if n in said else _candidates(parts.get(n, ()), bits, machine, facts)
+        for n in names
+    }
+    splits = sums_of(facts).loop is not None
+    best: tuple[float, dict[str, int]] | None = None
+    for sizes in _combinations(options, parts):
+        fits = _fits(facts, sizes, machine, most)
+        if not fits and best is not None:
+            continue
+        # What the user said may not fit: refused later, with the reason.
+        price = price_of(facts, sizes, machine, splits) + (0 if fits else 1e18)
+        if best is None or price < best[0]:
+            best = (price, sizes)
+    assert best is not None
+    return best[1]
+
+
+def _combinations(
+    options: Mapping[str, tuple[int, ...]], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[dict[str, int]]:
+    """The choices of a number for each size. Where they are many, sizes that are the same to the
+    products, and may be the same, are one choice: with each product there were more by a factor."""
+    together = {name: name for name in options}
+    if math.prod(map(len, options.values())) > _MOST_COMBINATIONS:
+        first: dict[object, str] = {}
+        for name, choices in options.items():
+            together[name] = first.setdefault((parts.get(name), choices), name)
+    chosen = tuple(dict.fromkeys(together.values()))
+    for combination in itertools.product(*(options[n] for n in chosen)):
+        sizes = dict(zip(chosen, combination, strict=True))
+        yield {name: sizes[other] for name, other in together.items()}
+
+
+def _parts(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """What each open size is to the products."""
+    out: dict[str, tuple[str, ...]] = {}
+    for dot in facts.dots:
+        for part, size in zip((_ROWS, _COLUMNS, _DEPTH), dot.shape, strict=True):
+            if isinstance(size, str) and part not in out.get(size, ()):
+                out[size] = (*out.get(size, ()), part)
+    return out
+
+
+def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts) -> tuple[int, ...]:
+    line = 1024 // bits  # elements of 128 bytes: one line of the widest swizzle
+    sizes: dict[str, tuple[int, ...]] = {
+        _ROWS: (64, 128, 192, 256) if machine.has("wgmma") else (64, 128),
+        _COLUMNS: (8, 16, 32, 64, 96, 128, 160, 192, 256)
+        if machine.has("wgmma")
+        else (64, 128, 256),
+        _DEPTH: (line, 2 * line) if machine.has("wgmma") else (line // 2, line),
+    }
+    if any(is_imprecise(d) for d in facts.dots) and machine.has("wgmma"):
+        sizes[_DEPTH] = (line,)  # what the unit adds up by itself
+    if not any(has_matrix_dtype(d) for d in facts.dots):
+        sizes = {_ROWS: (64, 128, 256), _COLUMNS: (64, 128, 256), _DEPTH: (8, 16)}
+    common = [sizes[p] for p in parts]
+    found = tuple(n for n in common[0] if all(n in c for c in common[1:])) if common else (1,)
+    return found or (64,)
+
+
+def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -> bool:
+    """Whether three stages and the accumulators have room; the exact tables decide later."""
+    if machine.target == "cpu":
+        return True
+    shared, registers = store_bytes(facts, sizes) if machine.has_roles else 0, 0
+    shared += shared_bytes(facts, sizes)
+    for dot in facts.dots:
+        m = numbers_of(dot, sizes)[0]
+        registers += dot_registers(dot, sizes, facts, machine)
+        if machine.has("wgmma") and consumer_groups(m) > 2:
+            lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
+            if registers > _THREE_HOLD[lanes]:
+                return False
+    return shared <= machine.shared_limit and registers <= most
+
+
+# --- without products ------------------------------------------------------------------------
+
+
+def _element_wise(
+    facts: Facts, names: Sequence[str], said: Mapping[str, int], machine: Machine
+) -> dict[str, int]:
+    """Vectors of 16 bytes along the axis that lies next to each other, several for each lane, so
+    that enough loads are in flight; groups enough for every multiprocessor. Where one access
+    runs along one axis and another along another, squares: both touch whole lines."""
+    order = list(_innermost_first(facts, names))
+    along = _contiguous_names(facts)
+    sizes = dict(said)
+    rest = _GROUP_LANES * _LANE_VECTORS * max(1, 16 // _access_bytes(facts))
+    if facts.grid is None:
+        rest *= _ALONE  # its loads are all there are
+    if len(along) > 1:
+        rest = max(rest, _SQUARE ** len(along))
+    for n in sizes.values():
+        rest = max(1, rest // n)
+    for name in (n for n in order if n not in sizes):
+        wide = _WIDE_ROW if len(order) > 1 else _WIDEST
+        wide *= _ALONE if facts.grid is None else 1
+        most = _SQUARE if len(along) > 1 and name in along else wide
+        sizes[name] = max(1, min(rest, most))
+        rest = max(1, rest // sizes[name])
+    return _spread(facts, sizes, said, order, machine)
+
+
+def _access_bytes(facts: Facts) -> int:
+    """Bytes of the narrowest element that is read or written in tiles."""
+    tiles = [x.tile for x in facts.loads]
+    tiles += [t for o, _ in facts.stores for t in (o.operands[0].type,) if isinstance(t, TileType)]
+    return min((t.dtype.bytes for t in tiles), default=4)
+
+
+def _contiguous_names(facts: Facts) -> tuple[str, ...]:
+    """The open sizes along which some matrix lies in memory."""
+    found: list[str] = []
+    accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
+    for operation in accesses:
+        tile = (operation.results or operation.operands)[0].type
+        assert isinstance(tile, TileType)
+        unit = contiguous_axis(access_of(operation), facts)
+        name = tile.shape[unit] if unit >= 0 and len(tile.shape) > 1 else None
+        if isinstance(name, str) and name not in found:
+            found.append(name)
+    return tuple(found)
+
+
+def _innermost_first(facts: Facts, names: Sequence[str]) -> Iterator[str]:
+    """The open names, those of the last axis of a stored tile first."""
+    seen: list[str] = []
+    types = [o.operands[0].type for o, _ in facts.stores]
+    for t in types:
+        if isinstance(t, TileType):
+            seen.extend(n for n in reversed(t.shape) if isinstance(n, str) and n not in seen)
+    yield from seen
+    yield from (n for n in reversed(names) if n not in seen)
+
+
+def _spread(
+    facts: Facts, sizes: dict[str, int], said: Mapping[str, int], order: Sequence[str],
+    machine: Machine,
+) -> dict[str, int]:  # fmt: skip
+    """Halved while there are fewer groups than multiprocessors, outer sizes first."""
+    grid = facts.grid
+    while grid is not None:
+        tiles = Estimate(facts, sizes).trips(grid)
+        total = 1
+        for n in sizes.values():
+            total *= n
+        if tiles is None or tiles >= machine.units or total <= 512:
+            break
+        wide = [n for n in reversed(order) if n not in said and sizes[n] > 1]
+        if not wide:
+            break
+        sizes[wide[0]] //= 2
+    return sizes

@@ -1,0 +1,192 @@
+"""Who does what in a group: one warp group that moves data, others that compute.
+
+Owns the conditions under which a kernel is split into roles, the number of warps of each, and
+their registers. Where it is not split, says how many warps a group has. Must not know how
+roles are lowered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Attribute, Program, TileType
+from tessera_lang.opt.schedule.decide.row_kernels import row_warps
+from tessera_lang.opt.schedule.query.accumulators import ROLE_REGISTERS, accumulators, is_promoted
+from tessera_lang.opt.schedule.query.context import (
+    COST,
+    LEGALITY,
+    Context,
+    overruled,
+    said_by_user,
+    with_attributes,
+    with_decisions,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.copy_rules import array_name
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    GATHER,
+    Dot,
+    Facts,
+    Load,
+    facts_of,
+    kernel_of,
+)
+from tessera_lang.opt.schedule.query.lane_copies import (
+    ends_early,
+    is_by_lanes,
+    is_turned,
+    lanes_reason,
+)
+from tessera_lang.opt.schedule.query.matrix_units import (
+    consumer_groups,
+    element_bits,
+)
+from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
+from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.target.machine import Machine
+
+PRODUCER_WARPS = 4
+HEAVY = {2: (24, 240)}
+_HEAVY_FROM = 160
+_BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
+_BY_LANES_HEAVY = {2: (56, 224)}
+"""Where the lanes of the producer hold what they bring."""
+_MOST_WARPS = 16
+_WARP_COLUMNS = 32
+"""Columns that the lanes of a warp hold at least, four neighbours each."""
+_SUMS = 128 * 256
+
+
+def assign_roles(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    if context.machine.target == "cpu":
+        return program
+    facts = facts_of(kernel)
+    reason = specialise_reason(facts, context)
+    if reason:
+        if said_by_user(kernel, "warp_specialize") and kernel.attributes["warp_specialize"]:
+            kernel = overruled(kernel, "warp_specialize", False, context, reason)
+        elif facts.dots and context.machine.has_roles:
+            context.note("T0745", f"not split into producer and consumers: {reason}", kernel.span)
+        gathers = [x for x in facts.reads if x.operation.name == GATHER and is_staged(x)]
+        kernel = with_attributes(kernel, {x.operation: {"stage": "registers"} for x in gathers})
+        warps, origin = _plain_warps(facts, context)
+        return with_kernel(program, with_decisions(kernel, {"warps": warps}, origin))
+    groups = _groups(facts)
+    warps = kernel.attributes.get("warps")
+    if said_by_user(kernel, "warps") and isinstance(warps, int):
+        if warps % 4 == 0 and 0 < warps <= 16 and _shares(facts, warps // 4):
+            groups = warps // 4
+        else:
+            reason = f"warp groups of 4 share rows of 64, which {warps} warps do not"
+            kernel = overruled(kernel, "warps", 4 * groups, context, reason)
+    heavy = accumulators(facts, groups) > _HEAVY_FROM
+    if any(is_promoted(d.operation, facts) for d in facts.dots):
+        heavy = False  # a part of an accumulator is gone before the next is made
+    usual, most = (_BY_LANES, _BY_LANES_HEAVY) if moved_by_lanes(facts) else (ROLE_REGISTERS, HEAVY)
+    decisions: dict[str, Attribute] = {
+        "roles": (PRODUCER_WARPS, 4 * groups),
+        "registers": (most if heavy else usual).get(groups, usual[groups]),
+        "warps": 4 * groups,
+        "warp_specialize": True,
+    }
+    if context.relief and moved_by_lanes(facts):
+        decisions["pieces"] = True
+    return with_kernel(program, with_decisions(kernel, decisions))
+
+
+def split_reason(facts: Facts, machine: Machine) -> str:
+    """Why a kernel is surely not split into roles, whatever is staged; empty where it may be."""
+    if not machine.has_roles:
+        return f"{machine.arch} has no registers to move between warp groups"
+    if facts.kernel.attributes.get("warp_specialize") is False:
+        return "`schedule.warp_specialize(False)`"
+    if not facts.dots:
+        return "it has no product"
+    if facts.grid is None:
+        return "it has no loop, or several, whose iterations are groups"
+    by_unit = [d for d in facts.dots if d.operation.attributes.get("unit") == "wgmma"]
+    if len(by_unit) == len(facts.dots):
+        return ""
+    others = [d for d in facts.dots if d.operation.attributes.get("unit") != "wgmma"]
+    if not all(map(_is_plain, others)):
+        return "not every product is done by wgmma"
+    if by_unit:
+        return ""
+    if not said_by_user(facts.kernel, "warp_specialize") and not all(map(_fills, facts.dots)):
+        return "other groups run beside while lanes bring the next tiles themselves"
+    return ""
+
+
+def _is_plain(dot: Dot) -> bool:
+    """Whether lanes multiply and add what two staged tiles of 32 bits hold, as they lie, and share
+    the columns evenly."""
+    unit = dot.operation.attributes.get("unit")
+    loads = all(x.load is not None and not x.swapped for x in (dot.a, dot.b))
+    t = dot.operation.result.type
+    even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % _WARP_COLUMNS == 0
+    return unit == "fma" and loads and even and element_bits(dot) == 32
+
+
+def _fills(dot: Dot) -> bool:
+    """Whether the sums of lanes fill the registers of a multiprocessor, so that no other group
+    runs beside and hides what its lanes do besides multiplying."""
+    m, n, _ = (int(s) for s in dot.shape)
+    return consumer_groups(m) > 1 and m * n >= _SUMS
+
+
+def specialise_reason(facts: Facts, context: Context) -> str:
+    """Why a kernel is not split into roles; empty where it is."""
+    reason = split_reason(facts, context.machine)
+    if reason:
+        return reason
+    staged = [x for x in facts.reads if is_staged(x)]
+    reason = _moving_reason(staged, facts)
+    if reason:
+        return reason
+    if any(facts.grid not in x.inside for x in staged):
+        return "a tile is staged outside the grid"
+    if not _shares(facts, _groups(facts)):
+        return "the rows of its products are not shared by the same warp groups"
+    return producer_reason(facts)
+
+
+def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
+    """Why one role cannot move all staged tiles. Where single elements are loaded though they lie
+    as products need them, more lanes than one role has are faster."""
+    lanes = [x for x in staged if is_by_lanes(x)]
+    needed = [
+        x for x in staged
+        if x.operation.name == GATHER or is_turned(x, facts) or ends_early(x, facts)
+    ]  # fmt: skip
+    single = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
+    if not staged:
+        return "no product reads a tile of an array, so there is nothing to move ahead"
+    if single:
+        return "not every staged tile is moved by TMA or an asynchronous copy"
+    if lanes and facts.kernel.attributes.get("async_copy") is False:
+        return "`schedule.async_copy(False)`"
+    for read in lanes:
+        reason = lanes_reason(read, facts)
+        if reason:
+            return f"a tile of `{array_name(facts, read.view)}` cannot be moved ahead: {reason}"
+    return ""
+
+
+def _groups(facts: Facts) -> int:
+    rows = [int(d.shape[0]) for d in facts.dots]
+    return consumer_groups(math.gcd(*rows))
+
+
+def _shares(facts: Facts, groups: int) -> bool:
+    return all(int(d.shape[0]) % (64 * groups) == 0 for d in facts.dots)
+
+
+def _plain_warps(facts: Facts, context: Context) -> tuple[int, str]:
+    """Warps of a group, and who says so: more of them where their lanes had too few registers."""
+    if not facts.dots:
+        return row_warps(facts), COST
+    largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
+    warps = 8 if largest >= 128 * 128 else 4
+    return min(_MOST_WARPS, warps << context.relief), LEGALITY if context.relief else COST

@@ -1,0 +1,1 @@
+"""Rewrites of loops after the decisions: unrolled, peeled, software-pipelined."""

@@ -1,0 +1,198 @@
+"""Loops whose products depend on each other, taken apart: what of a turn has to come before its
+last products, and what those need.
+
+Owns the analysis. ``Divided.early`` runs a turn ahead of ``Divided.late`` without a change of any
+result; ``overlap`` decides and rewrites. Must not know a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    GATHER,
+    LOAD,
+    LOOPS,
+    MASK,
+    PREFETCH,
+    TRANSPOSE,
+    Facts,
+)
+from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.record import dataclass
+
+_CHANGES = ("tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store", "tile.print",
+            "tile.fence", *WRITES)  # fmt: skip
+_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
+_MOVED = (LOAD, GATHER, PREFETCH, TRANSPOSE, PREFIX + "expand", PREFIX + "broadcast")
+_MADE = (PREFIX + "full", PREFIX + "iota")
+_READS = ("tile.load", "tile.atomic_load", LOAD, GATHER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Divided:
+    """The body of a loop with one axis. ``early``: operations in order, those of ``both``
+    among them: numbers made of the loop's variable, which either part makes for itself.
+    ``crossing``: what the late part takes from the early part of the same turn;
+    ``late_carried``: for each carried value, whether the late part makes it."""
+
+    loop: Operation
+    early: tuple[Operation, ...]
+    late: tuple[Operation, ...]
+    both: tuple[Operation, ...]
+    crossing: tuple[Value, ...]
+    late_carried: tuple[bool, ...]
+
+    @property
+    def variable(self) -> Value:
+        return self.loop.regions[0].arguments[0]
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        return self.loop.regions[0].arguments[1:]
+
+
+def divided(loop: Operation, facts: Facts) -> Divided | str:
+    """The loop taken apart; else why it cannot be, "" where no product depends on another."""
+    *body, _ = loop.regions[0].operations
+    levels = _levels(body)
+    deepest = max(levels.values(), default=0)
+    if not deepest:
+        return ""
+    names = {o.name for one in body for o in one.walk()}
+    if names & {*_EXITS, *LOOPS} or _nested(body):
+        return "control flow stands between them"
+    if names & set(_CHANGES):
+        return "the loop writes to arrays"
+    return _Dividing(loop, facts, levels, deepest).run()
+
+
+def _levels(body: Sequence[Operation]) -> dict[int, int]:
+    """For each product of a body, how many others its operands come from in a row."""
+    behind: dict[Value, int] = {}
+    out: dict[int, int] = {}
+    for operation in body:
+        level = max((behind.get(v, 0) for v in reads_of(operation)), default=0)
+        if operation.name == DOT:
+            out[id(operation)] = level
+        more = any(o.name == DOT for o in operation.walk())
+        behind.update(dict.fromkeys(operation.results, level + more))
+    return out
+
+
+def _nested(body: Sequence[Operation]) -> bool:
+    """Whether products or staged tiles stand under control flow."""
+    return any(
+        o is not one and (o.name == DOT or o.attributes.get("stage") == "shared")
+        for one in body for o in one.walk()
+    )  # fmt: skip
+
+
+def reads_of(operation: Operation) -> list[Value]:
+    return [v for o in operation.walk() for v in o.operands]
+
+
+class _Dividing:
+    def __init__(self, loop: Operation, facts: Facts, levels: dict[int, int], deepest: int) -> None:
+        self.loop, self.facts, self.levels, self.deepest = loop, facts, levels, deepest
+        *self.body, self.end = loop.regions[0].operations
+        self.variable, *self.carried = loop.regions[0].arguments
+        self.late = {i for i, level in levels.items() if level == deepest}
+        self.made = {v: o for o in self.body for v in o.results}
+
+    def run(self) -> Divided | str:
+        self._follow()
+        if any(i in self.late for i, level in self.levels.items() if level < self.deepest):
+            return "the first of a turn needs what the last of the turn before gave"
+        self._sink()
+        both = self._both()
+        late = [o for o in self.body if id(o) in self.late]
+        early = [o for o in self.body if id(o) not in self.late]
+        carried = tuple(self._is_late(v) for v in self.carried)
+        ends = [v for v, is_late in zip(self.end.operands, carried, strict=True) if is_late]
+        read = [v for o in late for v in reads_of(o)] + ends
+        here = {v for o in early for v in o.results if id(o) not in both}
+        here.update(v for v, is_late in zip(self.carried, carried, strict=True) if not is_late)
+        crossing = tuple(dict.fromkeys(v for v in read if v in here))
+        if any(map(self._is_staged, crossing)):
+            return "both read one staged tile"
+        shared = tuple(o for o in early if id(o) in both)
+        return Divided(self.loop, tuple(early), tuple(late), shared, crossing, carried)
+
+    def _is_staged(self, value: Value) -> bool:
+        """Whether a value is a tile in a ring, or a view of one."""
+        staged = {x.operation.result for x in self.facts.reads if is_staged(x)}
+        while value not in staged:
+            made = self.made.get(value)
+            if made is None or made.name not in (PREFETCH, TRANSPOSE, MASK):
+                return False
+            value = made.operands[0]
+        return True
+
+    def _is_late(self, argument: Value) -> bool:
+        """Whether the late part makes what a carried value is in the next turn."""
+        given = self.end.operands[self.carried.index(argument)]
+        made = self.made.get(given)
+        return made is not None and id(made) in self.late
+
+    def _follow(self) -> None:
+        """Everything that needs the last products, in this turn or the next, is late."""
+        before = -1
+        while before != len(self.late):
+            before = len(self.late)
+            values = {v for o in self.body if id(o) in self.late for v in o.results}
+            values.update(v for v in self.carried if self._is_late(v))
+            for operation in self.body:
+                if any(v in values for v in reads_of(operation)):
+                    self.late.add(id(operation))
+                    values.update(operation.results)
+
+    def _sink(self) -> None:
+        """What only the late part reads is late too, where it only moves data."""
+        for operation in reversed(self.body):
+            if not operation.results or not self._moves(operation):
+                continue
+            users = [u for v in operation.results for u in self.facts.users.get(v, ())]
+            if users and all(id(u) in self.late for u in users):
+                self.late.add(id(operation))
+
+    def _moves(self, operation: Operation) -> bool:
+        if operation.name == MASK:
+            behind = self.facts.definitions.get(operation.operands[0])
+            return behind is not None and behind.name in (LOAD, GATHER, PREFETCH, TRANSPOSE)
+        return operation.name in _MOVED
+
+    def _both(self) -> set[int]:
+        """Numbers, and tiles of one number, that are made of the variable and of what is
+        outside the loop."""
+        out: set[int] = set()
+        inside = {*self.carried, *self.made}
+        for operation in self.body:
+            made = all(not isinstance(v.type, TileType) for v in operation.results)
+            if operation.regions or operation.name in _READS or id(operation) in self.late:
+                continue
+            if not operation.results:  # an assertion reports once
+                continue
+            if (made or operation.name in _MADE) and not any(
+                v in inside for v in operation.operands
+            ):
+                out.add(id(operation))
+                inside.difference_update(operation.results)
+        return out
+
+
+def is_rounding(operation: Operation) -> bool:
+    """Whether an operation only rounds a tile to fewer bits, or masks it."""
+    if operation.name == MASK:
+        return True
+    if operation.name != "tile.cast":
+        return False
+    given, made = operation.operands[0].type, operation.result.type
+    return (
+        isinstance(given, TileType) and isinstance(made, TileType)
+        and made.dtype.bits < given.dtype.bits
+    )  # fmt: skip

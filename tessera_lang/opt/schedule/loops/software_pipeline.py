@@ -1,0 +1,262 @@
+"""Products that depend on each other, run side by side: the last of a turn beside the work of
+the next turn.
+
+``for t: E(t); L(t)`` becomes ``E(0); for t from 1: E(t) and L(t - 1); L(last)``, where ``L`` holds
+the last products of a turn and ``E`` all they need. Both are there at once, so an asynchronous
+unit has one product to do while lanes work on the result of the other. Nothing is computed in
+another order than before, and no result changes. Owns the decision and the rewriting; what may
+run ahead is ``dependent``'s. Must not know how products are lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
+from tessera_lang.ir.schedule.builder import ScheduleBuilder
+from tessera_lang.opt.schedule.cost.split_k import parts_of
+from tessera_lang.opt.schedule.loops.pipeline_split import Divided, divided, is_rounding, reads_of
+from tessera_lang.opt.schedule.query.accumulators import accumulators
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    with_attributes,
+    with_decisions,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    FOR,
+    Estimate,
+    Facts,
+    facts_of,
+    is_grid,
+    kernel_of,
+    numbers,
+    numbers_or_names,
+)
+from tessera_lang.opt.schedule.query.matrix_units import through_shared
+from tessera_lang.opt.schedule.query.staging_rings import rings_of
+from tessera_lang.record import replace
+from tessera_lang.types.dtype import INDEX
+
+_SPARE = {1: 60, 2: 58, 3: 28}
+"""Registers of a lane for addresses, and for what work on a tile holds for a while, by the number
+of warp groups: with fewer ptxas 13.0 spilled."""
+_TURNS_FROM = 3
+"""Warp groups that take turns: of three, 4 % faster; of two, no different."""
+_ALL = 255
+
+
+def overlap(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    if "roles" not in kernel.attributes or parts_of(kernel) > 1:
+        return program  # groups that share a contraction take its loop apart themselves
+    facts = facts_of(kernel)
+    found: dict[int, Divided] = {}
+    for loop, _ in facts.loops:
+        if loop.name != FOR or is_grid(loop) or len(numbers_or_names(loop, "axes")) != 1:
+            continue
+        trips = Estimate(facts, {}).trips(loop)
+        if trips is not None and trips < 2:
+            continue
+        made = divided(loop, facts)
+        reason = made if isinstance(made, str) else _reason(made, facts)
+        if context.relief and not reason:
+            reason = "with two turns alive at once lanes had too few registers"
+        if not isinstance(made, str) and not reason:
+            found[id(loop.results)] = made
+            context.note("T0748", "the products of this loop overlap: the last of a turn runs "
+                         "beside the work of the next turn", loop.span)  # fmt: skip
+        elif reason:
+            context.note("T0748", f"the products of this loop wait for each other: {reason}",
+                         loop.span)  # fmt: skip
+    if not found:
+        return program
+    made = _rewritten(kernel, facts, found)
+    if numbers(kernel, "roles")[1] // 4 >= _TURNS_FROM:
+        made = with_decisions(made, {"take_turns": True})
+    return with_kernel(program, made)
+
+
+def _reason(parts: Divided, facts: Facts) -> str:
+    """Why the parts of a loop are not worth running side by side, or do not fit."""
+    here = {id(o) for o in (*parts.early, *parts.late)}
+    dots = [d for d in facts.dots if id(d.operation) in here]
+    if any(d.operation.attributes.get("unit") != "wgmma" for d in dots):
+        return "lanes do them, and nothing else beside"
+    if any(through_shared(d, x, facts) for d in dots for x in (d.a, d.b)):
+        return "an operand of theirs is computed and goes through shared memory"
+    groups = numbers(facts.kernel, "roles")[1] // 4
+    held = accumulators(facts, groups, dots) + _held(parts, facts, groups)
+    most = numbers(facts.kernel, "registers")[1] or _ALL
+    spare = _SPARE.get(groups, _SPARE[1])
+    if held + spare > most:
+        return f"what both hold takes {held} registers of {most}, and {spare} are needed besides"
+    return ""
+
+
+def _held(parts: Divided, facts: Facts, groups: int) -> int:
+    """Registers of a lane for what waits a turn; first operands are counted with their
+    products."""
+    lefts = {d.a.value for d in facts.dots}
+    total = 0
+    for value in parts.crossing:
+        if isinstance(value.type, TileType) and value not in lefts:
+            size = 1
+            for n in value.type.sizes:
+                size *= n
+            total += -(-size // (128 * groups)) if len(value.type.sizes) > 1 else 2
+    return total
+
+
+def _rewritten(kernel: Operation, facts: Facts, found: dict[int, Divided]) -> Operation:
+    """The kernel with these loops rewritten. Loads of one ring stay together wherever their
+    copies stand."""
+    marks = {x.operation: {"ring": i} for i, r in enumerate(rings_of(facts)) for x in r.everywhere}
+
+    def step(operation: Operation) -> Replacement | None:
+        parts = found.get(id(operation.results)) if operation.name == FOR else None
+        if parts is None:
+            return None
+        made = _skewed(_again(parts, operation))
+        return Replacement(made, made[-1].results)
+
+    return rewrite_operation(with_attributes(kernel, marks), step)
+
+
+def _again(parts: Divided, loop: Operation) -> Divided:
+    """The same parts of the same loop after attributes were added to its operations."""
+    before, after = parts.loop.regions[0].operations, loop.regions[0].operations
+    now = {id(x): y for x, y in zip(before, after, strict=True)}
+
+    def those(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        return tuple(now[id(o)] for o in operations)
+
+    return replace(
+        parts, loop=loop, early=those(parts.early), late=those(parts.late), both=those(parts.both)
+    )
+
+
+def _skewed(parts: Divided) -> tuple[Operation, ...]:
+    """The operations in place of a loop; the last has its results."""
+    loop = parts.loop
+    lower, upper, step, *start = loop.operands
+    b = ScheduleBuilder(loop.span)
+    with b.region() as made:
+        with b.region() as then:
+            first = _Turn(parts, lower, start)
+            _add(b, clone_operations(parts.early, first.to))
+            following = b.binary("add", lower, step)
+            given = [*first.carried_on(start), *first.crossing(), lower]
+            results = _loop(b, parts, (following, upper, step), given)
+            last = _Late(parts, results)
+            _add(b, clone_operations((*parts.both, *parts.late), last.to))
+            ends = loop.regions[0].terminator.operands
+            pairs = zip(ends, parts.late_carried, results, strict=False)
+            b.yield_(*(last.of(end) if late else kept for end, late, kept in pairs))
+        with b.region() as otherwise:
+            b.yield_(*start)
+        hints = [v.name for v in loop.results]
+        b.emit("tile.if", (b.cmp("lt", lower, upper),), [v.type for v in loop.results], None,
+               (then.region, otherwise.region), hints)  # fmt: skip
+        b.yield_()
+    return made.region.operations[:-1]
+
+
+def _loop(
+    b: ScheduleBuilder, parts: Divided, bounds: tuple[Value, Value, Value], given: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The loop over the turns but the first: carried values, what crosses, and the turn before."""
+    loop = parts.loop
+    names = [v.name for v in (*parts.carried, *parts.crossing, parts.variable)]
+    arguments = [(n, v.type) for n, v in zip(names, given, strict=True)]
+    with b.region((parts.variable.name, INDEX), *arguments) as inner:
+        variable, *now = inner.arguments
+        turn, late = _Turn(parts, variable, now), _Late(parts, now)
+        ahead, behind = _in_two(parts.early)
+        behind = _lefts_last(behind, parts)
+        _add(b, clone_operations(ahead, turn.to))
+        _add(b, clone_operations((*parts.both, *parts.late), late.to))
+        _add(b, clone_operations(behind, turn.to))
+        ends = loop.regions[0].terminator.operands
+        next_ = [late.of(end) if is_late else turn.of(end)
+                 for end, is_late in zip(ends, parts.late_carried, strict=True)]  # fmt: skip
+        b.yield_(*next_, *turn.crossing(), variable)
+    made = b.append(Operation(
+        FOR, (*bounds, *given), tuple(Value(v.type, n) for n, v in zip(names, given, strict=True)),
+        loop.attributes, (inner.region,), loop.span,
+    ))  # fmt: skip
+    return made.results
+
+
+def _in_two(early: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """The products of the early part with what they need, and what waits for one."""
+    waiting: set[Value] = set()
+    ahead: list[Operation] = []
+    behind: list[Operation] = []
+    for operation in early:
+        waits = any(v in waiting for v in reads_of(operation))
+        if waits or operation.name == DOT:
+            waiting.update(operation.results)
+        (behind if waits else ahead).append(operation)
+    return ahead, behind
+
+
+def _lefts_last(operations: Sequence[Operation], parts: Divided) -> list[Operation]:
+    """The operations with those last that round what late products take from registers: it
+    changes when these are done."""
+    lefts = {o.operands[0] for o in parts.late if o.name == DOT}
+    read: set[Value] = set()
+    first: list[Operation] = []
+    last: list[Operation] = []
+    for operation in reversed(operations):
+        results = operation.results
+        if is_rounding(operation) and results[0] in lefts and results[0] not in read:
+            last.append(operation)
+            lefts.add(operation.operands[0])
+            continue
+        first.append(operation)
+        read.update(reads_of(operation))
+    return [*reversed(first), *reversed(last)]
+
+
+def _add(b: ScheduleBuilder, operations: Sequence[Operation]) -> None:
+    for operation in operations:
+        b.append(operation)
+
+
+class _Turn:
+    """The early part of one turn: ``to`` says what its values are."""
+
+    def __init__(self, parts: Divided, variable: Value, carried: Sequence[Value]) -> None:
+        self._parts = parts
+        pairs = zip(parts.carried, carried, parts.late_carried, strict=False)
+        self.to: dict[Value, Value] = {v: x for v, x, late in pairs if not late}
+        self.to[parts.variable] = variable
+
+    def of(self, value: Value) -> Value:
+        return self.to.get(value, value)
+
+    def crossing(self) -> list[Value]:
+        return [self.of(v) for v in self._parts.crossing]
+
+    def carried_on(self, start: Sequence[Value]) -> list[Value]:
+        """The carried values behind the first early part: those of the late one as they began."""
+        ends = self._parts.loop.regions[0].terminator.operands
+        pairs = zip(ends, start, self._parts.late_carried, strict=True)
+        return [x if late else self.of(end) for end, x, late in pairs]
+
+
+class _Late:
+    """The late part of the turn before: ``now`` are carried values, what crossed, its number."""
+
+    def __init__(self, parts: Divided, now: Sequence[Value]) -> None:
+        count = len(parts.carried)
+        pairs = zip(parts.carried, now, parts.late_carried, strict=False)
+        self.to: dict[Value, Value] = {v: x for v, x, late in pairs if late}
+        self.to.update(zip(parts.crossing, now[count:-1], strict=True))
+        self.to[parts.variable] = now[-1]
+
+    def of(self, value: Value) -> Value:
+        return self.to.get(value, value)

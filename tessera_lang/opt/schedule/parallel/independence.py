@@ -1,0 +1,69 @@
+"""Whether the iterations of an axis are independent.
+
+Owns the verdict on an axis and its reason; ``accesses.py`` proves that two accesses never meet.
+Must not know what becomes of an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.opt.schedule.query.array_accesses import ACCUMULATE, Access, Nest, accesses_in
+from tessera_lang.opt.schedule.query.copy_rules import is_result
+from tessera_lang.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found of an axis: ``grid``, or why not; ``pair`` are accesses that may meet."""
+
+    name: str
+    grid: bool
+    reason: str = ""
+    pair: tuple[Access, Access] | None = None
+
+
+def verdicts(
+    loop: Operation, definitions: Mapping[Value, Operation], arrays: Mapping[Value, Value]
+) -> list[Verdict]:
+    """For each axis of a loop whether its iterations are independent."""
+    names = cast("tuple[str, ...]", loop.attributes["axes"])
+    promised = cast("tuple[str, ...]", loop.attributes.get("independent", ()))
+    if loop.results:
+        return [Verdict(n, False, "an iteration takes a value from the one before") for n in names]
+    accesses = accesses_in(loop, arrays)
+    pairs = [
+        (a, b)
+        for i, a in enumerate(accesses)
+        for b in accesses[i:]
+        if a.array is b.array and (a.writes or b.writes)
+    ]
+    nest = Nest(loop, definitions)
+    return [_verdict(nest, axis, name, name in promised, pairs) for axis, name in enumerate(names)]
+
+
+def _verdict(
+    nest: Nest, axis: int, name: str, promised: bool, pairs: Sequence[tuple[Access, Access]]
+) -> Verdict:
+    summed = False
+    for a, b in pairs:
+        if nest.disjoint(axis, a, b):
+            continue
+        if a.operation.name == b.operation.name == ACCUMULATE and a.kind == b.kind:
+            summed = True
+            continue
+        if not promised:
+            what = f"`{array_name(a)}` may be {a.verb} and {b.verb} in two of its iterations"
+            if a is b or (a.verb == b.verb and a.writes):
+                what = f"two of its iterations may write the same elements of `{array_name(a)}`"
+            return Verdict(name, False, what, (a, b))
+    if summed:
+        return Verdict(name, False, f"a sum over {name}")
+    return Verdict(name, True)
+
+
+def array_name(access: Access) -> str:
+    name = access.array.name
+    return "return" if is_result(name) else name or "an array"

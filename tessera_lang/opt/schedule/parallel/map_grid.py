@@ -1,0 +1,187 @@
+"""Which loops become the grid: axes whose iterations are proved independent.
+
+Owns the order of the steps: perfect nests are joined, turned where they sum, neighbouring nests
+fused where that is safe, axes proved and moved outwards. ``independence.py`` judges an axis;
+``privatize.py`` takes the sums out. Must not know a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.diagnostics import Diagnostic, Label
+from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
+from tessera_lang.opt.schedule.parallel.loop_interchange import Turning
+from tessera_lang.opt.schedule.parallel.loop_nests import fused, joined, split
+from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
+from tessera_lang.opt.schedule.query.array_accesses import (
+    FOR,
+    SCATTER,
+    Access,
+    accesses_in,
+    arrays_of,
+    definitions_of,
+)
+from tessera_lang.record import replace
+
+
+def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
+    """``program`` with every axis mapped: at most one loop, at the top, is the grid."""
+    (kernel,) = program.operations
+    kernel = arranged(kernel)
+    region = kernel.regions[0]
+    arrays = arrays_of(kernel)
+    at = _candidate(region, arrays)
+    definitions = definitions_of(kernel)
+    turning = Turning(definitions, arrays)
+    operations: list[Operation] = []
+    for i, o in enumerate(region.operations):
+        if i == at:
+            operations.append(_mapped(o, turning, remarks))
+        else:
+            if at is None and o.name == FOR and _writes(o, arrays):
+                remarks.extend(_warnings(o, verdicts(o, definitions, arrays)))
+            operations.extend(turning.inside(o))
+    made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
+    return replace(program, operations=(made,))
+
+
+def arranged(kernel: Operation) -> Operation:
+    """The kernel with its loops as they are looked at: joined and fused where that is safe."""
+    joined_ = _joined(sink_conditions(kernel.regions[0]))
+    return _fuse(_turned(replace(kernel, regions=(joined_,))))
+
+
+def _turned(kernel: Operation) -> Operation:
+    region = kernel.regions[0]
+    turning = Turning(definitions_of(kernel), arrays_of(kernel))
+    operations = tuple(x for o in region.operations for x in turning.turned(o))
+    return replace(kernel, regions=(Region(region.arguments, operations),))
+
+
+# --- which loop --------------------------------------------------------------------------------
+
+
+def _writes(o: Operation, arrays: Mapping[Value, Value]) -> list[Access]:
+    return [a for a in accesses_in(o, arrays) if a.writes]
+
+
+def _candidate(region: Region, arrays: Mapping[Value, Value]) -> int | None:
+    """The only operation at the top that writes, where it is a loop that carries nothing, and
+    nothing else reads what it writes."""
+    writing = [i for i, o in enumerate(region.operations) if _writes(o, arrays)]
+    if len(writing) != 1:
+        return None
+    loop = region.operations[writing[0]]
+    if loop.name != FOR or loop.results:
+        return None
+    written = [a.array for a in _writes(loop, arrays)]
+    for i, o in enumerate(region.operations):
+        if i != writing[0] and any(a.array is w for a in accesses_in(o, arrays) for w in written):
+            return None
+    return writing[0]
+
+
+def _joined(region: Region) -> Region:
+    return Region(region.arguments, tuple(joined(o) for o in region.operations))
+
+
+def _fuse(kernel: Operation) -> Operation:
+    """Neighbouring nests with the same axes as one, where no two iterations then meet."""
+    operations = list(kernel.regions[0].operations)
+    i = 0
+    while i < len(operations):
+        j = next((j for j in range(i + 1, len(operations)) if operations[j].name == FOR), None)
+        if operations[i].name != FOR or j is None:
+            i += 1
+            continue
+        made = _fused_pair(kernel, operations, i, j)
+        if made is None:
+            i += 1
+        else:
+            operations = made
+            i = next(k for k, o in enumerate(operations) if o.name == FOR and k >= i)
+            region = Region(kernel.regions[0].arguments, tuple(operations))
+            kernel = replace(kernel, regions=(region,))
+    return kernel
+
+
+def _fused_pair(
+    kernel: Operation, operations: list[Operation], i: int, j: int
+) -> list[Operation] | None:
+    arrays, definitions = arrays_of(kernel), definitions_of(kernel)
+    first, second, between = operations[i], operations[j], operations[i + 1 : j]
+    if any(_writes(o, arrays) or accesses_in(o, arrays) for o in between):
+        return None
+    if any(v in o.operands for o in between for v in first.results):
+        return None
+    made = fused(first, second, definitions)
+    if made is None or not _writes(first, arrays) or not _writes(second, arrays):
+        return None
+    definitions = {**definitions, **definitions_of(made)}
+    if not all(v.grid for v in verdicts(made, definitions, arrays)):
+        return None
+    return [*operations[:i], *between, made, *operations[j + 1 :]]
+
+
+# --- the new nest --------------------------------------------------------------------------------
+
+
+def _mapped(loop: Operation, turning: Turning, remarks: list[Diagnostic]) -> Operation:
+    """The loop as a grid of the independent axes around loops over the others."""
+    found = verdicts(loop, turning.definitions, turning.arrays)
+    remarks.extend(_warnings(loop, found))
+    grid = [i for i, v in enumerate(found) if v.grid]
+    rest = [i for i, v in enumerate(found) if not v.grid]
+    reasons = {i: found[i].reason for i in rest}
+    (region,) = loop.regions
+    inner = (x for o in region.operations for x in turning.inside(o))
+    body = Region(region.arguments, tuple(inner))
+    return split(replace(loop, regions=(body,)), grid, rest, reasons)
+
+
+def _warnings(loop: Operation, found: Sequence[Verdict]) -> list[Diagnostic]:
+    """What stands in the way of axes that were written as such."""
+    plain = bool(loop.attributes.get("plain"))
+    return [_warning(loop, v) for v in found if v.pair is not None and not plain]
+
+
+def _warning(loop: Operation, v: Verdict) -> Diagnostic:
+    assert v.pair is not None
+    a, b = v.pair
+    chosen = any(x.operation.name == SCATTER for x in v.pair)
+    whose = "no row is written in two of them" if chosen else "its iterations are independent"
+    labels = [
+        Label(x.operation.span, f"`{array_name(x)}` is {x.verb} here")
+        for x in ((a,) if a is b else (a, b))
+        if x.operation.span is not None
+    ]
+    return Diagnostic(
+        "T0706",
+        f"the axis `{v.name}` runs in order: {v.reason}",
+        loop.span,
+        f"`{v.name}` is not spread over the device",
+        severity="warning",
+        labels=tuple(labels),
+        notes=(_missing(v),),
+        helps=(f"if {whose}, say so: `{_promise(v, chosen)}`",),
+        certainty="estimated",
+    )
+
+
+def _promise(v: Verdict, chosen: bool) -> str:
+    said = f'independent=("{v.name}",)'
+    return f"for {v.name} in op.tile_range(n, step=64, {said}):" if chosen else said
+
+
+def _missing(v: Verdict) -> str:
+    """The fact that is not there."""
+    assert v.pair is not None
+    a, b = v.pair
+    if any(s is None for s in (*a.starts, *b.starts)):
+        return "which elements are touched is read from memory"
+    return (
+        "no axis of the array was found along which the slices of two iterations are apart by at"
+        " least their width"
+    )

@@ -1,0 +1,203 @@
+"""Long reductions at the top of a kernel: each group has a part of the iterations, and what the
+parts come to is combined where the result is used.
+
+Owns the proof that a loop only reduces, and its two halves: a loop over parts, whose iterations are
+independent, and the reduction of what they have left in memory. Must not know a machine, nor which
+reductions are long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.ir.core import (
+    Attribute,
+    Operation,
+    PointerType,
+    Region,
+    TileType,
+    Value,
+)
+from tessera_lang.ir.rewrite import clone_operation, replace_values
+from tessera_lang.ir.schedule.builder import ScheduleBuilder
+from tessera_lang.opt.schedule.parallel.loop_nests import bounds_of, names_of
+from tessera_lang.opt.schedule.query.array_accesses import FOR
+from tessera_lang.record import dataclass, replace
+from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
+from tessera_lang.types.dtype import DType
+
+PARTS = 512
+"""Parts of a reduction: some for each multiprocessor, and few to combine."""
+_KINDS = {"tile.add": "add", "tile.mul": "mul", "tile.max": "max", "tile.min": "min"}
+_UNITS = {"add": 0, "mul": 1}
+_DTYPES = ("f32", "f64", "i32", "i64")
+_MOST = 8 * PARTS  # elements that are combined at once
+_ALIGNMENT = 16
+
+
+def reduced_by(loop: Operation) -> tuple[str, ...] | None:
+    """How each value that a loop carries is reduced; None where it does more than that."""
+    if loop.name != FOR or not loop.results or len(names_of(loop)) != 1:
+        return None
+    users: dict[Value, int] = {}
+    made: dict[Value, Operation] = {}
+    for o in loop.walk():
+        made.update(dict.fromkeys(o.results, o))
+        for v in o.operands:
+            users[v] = users.get(v, 0) + 1
+    (region,) = loop.regions
+    kinds: list[str] = []
+    for at, value in zip(region.arguments[1:], region.terminator.operands, strict=True):
+        kind = _kind(at, value, made, users)
+        if not kind or not _has_room(at):
+            return None
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+def _has_room(value: Value) -> bool:
+    t, size = value.type, 1
+    if isinstance(t, TileType):
+        for n in t.shape:
+            size *= n if isinstance(n, int) else _MOST + 1
+        t = t.dtype
+    return isinstance(t, DType) and t.name in _DTYPES and size * PARTS <= _MOST
+
+
+def _kind(
+    source: Value, value: Value, made: Mapping[Value, Operation], users: Mapping[Value, int]
+) -> str:
+    """The one operation by which ``value`` comes from ``source``, seen by nobody else on the way;
+    "" where there is none."""
+    o = made.get(value)
+    if o is None or users.get(value, 0) != 1 or users.get(source, 0) != 1:
+        return ""
+    if o.name == FOR:
+        place = o.results.index(value)
+        (region,) = o.regions
+        axes = len(names_of(o))
+        if o.operands[3 * axes + place] is not source:
+            return ""
+        at = region.arguments[axes + place]
+        return _kind(at, region.terminator.operands[place], made, users)
+    kind = _KINDS.get(o.name, "")
+    if source in o.operands:
+        return kind
+    inner = [_kind(source, v, made, users) for v in o.operands] if kind else []
+    found = [k for k in inner if k]
+    return kind if found == [kind] else ""
+
+
+def in_parts(
+    kernel: Operation, plan: LaunchPlan, loops: Sequence[Operation]
+) -> tuple[Operation, LaunchPlan]:
+    """The kernel with those loops, which only reduce, done in parts."""
+    work = _Work(kernel, plan)
+    for loop in loops:
+        work.split(loop)
+    return work.kernel, work.plan
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    kernel: Operation
+    plan: LaunchPlan
+
+    def split(self, loop: Operation) -> None:
+        kinds = reduced_by(loop)
+        assert kinds is not None
+        pointers = [self._memory(v) for v in loop.results]
+        b = ScheduleBuilder(loop.span)
+        with b.region() as inner:
+            views = [
+                b.view(p, [b.index(n) for n in self._shape(v)], shape=self._shape(v), mut=True,
+                       aligned=True, name=v.name or "parts")
+                for p, v in zip(pointers, loop.results, strict=True)
+            ]  # fmt: skip
+            self._parts(b, loop, kinds, views)
+            starts = loop.operands[3:]
+            found = [
+                self._combined(b, *each)
+                for each in zip(loop.results, kinds, views, starts, strict=True)
+            ]
+        region = self.kernel.regions[0]
+        at = next(i for i, o in enumerate(region.operations) if o is loop)
+        to = dict(zip(loop.results, found, strict=True))
+        rest = replace_values(region.operations[at + 1 :], to)
+        operations = (*region.operations[:at], *inner.operations, *rest)
+        made = Region((*region.arguments, *pointers), operations)
+        self.kernel = replace(self.kernel, regions=(made,))
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def _shape(self, value: Value) -> tuple[int, ...]:
+        t = value.type
+        own = t.sizes if isinstance(t, TileType) else ()
+        return (PARTS, *own)
+
+    def _memory(self, value: Value) -> Value:
+        """An argument for the parts of a value: a result that no caller gets."""
+        t = value.type
+        dtype = t.dtype if isinstance(t, TileType) else t
+        assert isinstance(dtype, DType)
+        name = f"parts_{value.name}"
+        plan, number = self.plan, len(self.plan.parameters) + len(self.plan.results)
+        kept = ResultPlan(dtype.name, self._shape(value), kept=True)
+        slot = Slot("data", number, dtype=dtype.name)
+        self.plan = replace(plan, results=(*plan.results, kept), slots=(*plan.slots, slot))
+        attributes = dict(self.kernel.attributes)
+        rows = (("parameters", name), ("hints", 0), ("divisors", _ALIGNMENT))
+        for key, more in rows:
+            before = attributes.get(key)
+            if isinstance(before, tuple):
+                made: Attribute = (*before, more)
+                attributes[key] = made
+        self.kernel = replace(self.kernel, attributes=attributes)
+        return Value(PointerType(dtype, "global"), name)
+
+    # --- the halves -----------------------------------------------------------------------------
+
+    def _parts(
+        self, b: ScheduleBuilder, loop: Operation, kinds: Sequence[str], views: Sequence[Value]
+    ) -> None:
+        """Part p takes every ``PARTS``-th iteration from the p-th on."""
+        (lower,), (upper,), (step,) = bounds_of(loop)
+        with b.region(("part", lower.type)) as body:
+            (part,) = body.arguments
+            first = b.binary("add", lower, b.binary("mul", part, step))
+            wide = b.binary("mul", step, b.index(PARTS))
+            starts = [self._start(b, k, v) for k, v in zip(kinds, loop.operands[3:], strict=True)]
+            one = clone_operation(loop, {})
+            one = replace(one, operands=(first, upper, wide, *starts))
+            b.current.operations.append(one)
+            for value, view in zip(one.results, views, strict=True):
+                t = value.type
+                tile = b.expand(value, 0) if isinstance(t, TileType) else b.full(value, (1,))
+                shape = self._shape(value)
+                zeros = [b.index(0) for _ in shape[1:]]
+                sizes = [b.index(n) for n in shape[1:]]
+                b.store_tile(tile, view, [part, *zeros], [b.index(1), *sizes])
+            b.yield_()
+        attributes: dict[str, Attribute] = {"plain": True}
+        b.loops([b.index(0)], [b.index(PARTS)], [b.index(1)], [], body.region, ["part"],
+                attributes=attributes)  # fmt: skip
+
+    def _start(self, b: ScheduleBuilder, kind: str, start: Value) -> Value:
+        """What a part begins with: it is taken in once more at the end where that changes
+        nothing."""
+        if kind not in _UNITS:
+            return start
+        t = start.type
+        dtype = t.dtype if isinstance(t, TileType) else t
+        assert isinstance(dtype, DType)
+        unit = b.constant(_UNITS[kind], dtype)
+        return b.full(unit, t.shape) if isinstance(t, TileType) else unit
+
+    def _combined(
+        self, b: ScheduleBuilder, value: Value, kind: str, view: Value, start: Value
+    ) -> Value:
+        shape = self._shape(value)
+        zeros, sizes = [b.index(0) for _ in shape], [b.index(n) for n in shape]
+        tile = b.load_tile(view, zeros, sizes, shape)
+        found = b.reduce(kind, tile, b.index(PARTS), 0, hint=value.name)
+        return b.binary(kind, start, found, hint=value.name) if kind in _UNITS else found

@@ -1,0 +1,1 @@
+"""What passes ask of a Schedule kernel: loops, loads, products, sizes. Decides nothing."""

@@ -1,0 +1,119 @@
+"""What a deciding pass is given, and how it writes its decision down.
+
+Owns the record of a machine with the remarks, and the attributes with their origins. A pass
+never undoes what the user said: ``decide`` keeps it, and the pass says why where it cannot be
+honoured. Must not know any single decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.ir.core import Attribute, Operation, Program
+from tessera_lang.ir.rewrite import rewrite_operation
+from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.source import Span
+from tessera_lang.target.machine import Machine
+
+USER = "user"
+COST = "cost model"
+LEGALITY = "legality"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``remarks`` collects what the passes have to say: notes, and errors that end the way.
+    ``relief``: how often a schedule for this machine was found to need too many registers."""
+
+    machine: Machine
+    remarks: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    relief: int = 0
+
+    def note(
+        self, code: str, message: str, span: Span | None, notes: Sequence[str] = (),
+        helps: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.remarks.append(
+            Diagnostic(code, message, span, severity="note", notes=tuple(notes),
+                       helps=tuple(helps))
+        )  # fmt: skip
+
+    def refuse(
+        self, code: str, message: str, span: Span | None, notes: Sequence[str] = (),
+        helps: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.remarks.append(Diagnostic(code, message, span, notes=tuple(notes), helps=tuple(helps)))
+
+    @property
+    def refused(self) -> bool:
+        return any(d.severity == "error" for d in self.remarks)
+
+
+Decide = Callable[[Program, Context], Program]
+
+
+def origins_of(kernel: Operation) -> dict[str, str]:
+    """Who said what, by the name of the attribute."""
+    found = kernel.attributes.get("origins", ())
+    assert isinstance(found, tuple)
+    pairs = (str(entry).partition("=") for entry in found)
+    return {name: origin for name, _, origin in pairs}
+
+
+def said_by_user(kernel: Operation, name: str) -> bool:
+    return name in kernel.attributes and origins_of(kernel).get(name, USER) == USER
+
+
+def with_decisions(
+    kernel: Operation, decisions: Mapping[str, Attribute], origin: str = COST
+) -> Operation:
+    """The kernel with these attributes; what the user said stays as it was."""
+    attributes, origins = dict(kernel.attributes), origins_of(kernel)
+    for name, value in decisions.items():
+        if said_by_user(kernel, name) or attributes.get(name) == value:
+            continue
+        attributes[name] = value
+        origins[name] = origin
+    attributes["origins"] = tuple(f"{n}={o}" for n, o in sorted(origins.items()))
+    return replace(kernel, attributes=attributes)
+
+
+def overruled(
+    kernel: Operation, name: str, value: Attribute, context: Context, reason: str
+) -> Operation:
+    """The kernel with another value than the user said, which is reported with the reason."""
+    said = kernel.attributes.get(name)
+    text = f"padding={said}" if name == "padding" else f"schedule.{name}({_shown(said)})"
+    context.note("T0742", f"`{text}` is not honoured: {reason}", kernel.span)
+    attributes, origins = dict(kernel.attributes), origins_of(kernel)
+    attributes[name] = value
+    origins[name] = LEGALITY
+    attributes["origins"] = tuple(f"{n}={o}" for n, o in sorted(origins.items()))
+    return replace(kernel, attributes=attributes)
+
+
+def _shown(value: Attribute | None) -> str:
+    if not isinstance(value, tuple):
+        return str(value)
+    return str(value[0]) if len(value) == 1 else f"({', '.join(map(str, value))})"
+
+
+def with_kernel(program: Program, kernel: Operation) -> Program:
+    return program if kernel is kernel_of(program) else replace(program, operations=(kernel,))
+
+
+def with_attributes(
+    kernel: Operation, decisions: Mapping[Operation, Mapping[str, Attribute]]
+) -> Operation:
+    """The kernel where these operations inside it have further attributes."""
+    by_results = {id(o.results): more for o, more in decisions.items()}
+
+    def step(operation: Operation) -> Operation | None:
+        more = by_results.get(id(operation.results)) if operation.results else None
+        if more is None:
+            return None
+        return replace(operation, attributes={**operation.attributes, **more})
+
+    return rewrite_operation(kernel, step) if by_results else kernel

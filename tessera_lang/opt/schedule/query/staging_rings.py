@@ -1,0 +1,209 @@
+"""Which staged loads share a ring of buffers, and what shared memory a schedule takes.
+
+A *ring* belongs to the region its loads stand in: those of it that products read first which do
+not wait for each other are filled together and freed together, unless a loop that moves tiles
+stands between them: it is gone through with the ring half full. Both the depth of pipelines and
+the lowering ask here. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.opt.schedule.query.copy_rules import access_of, array_name
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, SCATTER, Facts, Load
+from tessera_lang.opt.schedule.query.matrix_units import through_shared
+from tessera_lang.record import dataclass
+from tessera_lang.source import Span
+
+SLOT_BARRIERS = 16
+STORE_BUFFERS = 2
+PLAIN_STAGES = 2  # of tiles that go through registers: one is read while the next is written
+STORE_LINES = (128, 64)  # bytes of a line of a subtile, the best first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ring:
+    """``around``: the operation whose region holds the loads; ``loop``: whether that region
+    runs more than once a tile. ``others``: the same loads at other places, which go on with
+    the same buffers."""
+
+    loads: tuple[Load, ...]
+    around: Operation
+    loop: Operation | None
+    others: tuple[tuple[Load, ...], ...] = ()
+
+    @property
+    def stages(self) -> int:
+        found = self.loads[0].operation.attributes.get("stages", 1)
+        return int(found) if isinstance(found, int) else 1
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        return tuple(x.operation.result for x in self.loads)
+
+    @property
+    def everywhere(self) -> tuple[Load, ...]:
+        """The loads at all places."""
+        return (*self.loads, *(x for place in self.others for x in place))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one stage."""
+        return sum(tile_bytes(x.tile) for x in self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedUse:
+    """What takes shared memory: a text for the user, bytes of a stage, and how many stages."""
+
+    what: str
+    bytes: int
+    stages: int
+    span: Span | None
+
+    @property
+    def total(self) -> int:
+        return self.bytes * self.stages
+
+
+def tile_bytes(tile: TileType) -> int:
+    product = tile.dtype.bytes
+    for n in tile.sizes:
+        product *= n
+    return product
+
+
+def is_staged(load: Load) -> bool:
+    return _is_staged(load.operation)
+
+
+def _is_staged(operation: Operation) -> bool:
+    return operation.attributes.get("stage") == "shared"
+
+
+def rings_of(facts: Facts) -> tuple[Ring, ...]:
+    """The rings in the order of their first loads. Loads with the same attribute ``ring`` are
+    of one, in whatever region they stand."""
+    keys: dict[tuple[object, ...], dict[int, list[Load]]] = {}
+    first, stretches, regions = _first_products(facts), _stretches(facts), _regions(facts)
+    for load in facts.reads:
+        if is_staged(load):
+            around = regions[id(load.operation)]
+            said = load.operation.attributes.get("ring")
+            kept = bool(load.operation.attributes.get("kept"))  # once, in one buffer
+            place = stretches[id(load.operation)]
+            own = (around, first.get(load.operation.result, -1), place, kept)
+            key = (said,) if said is not None else own
+            keys.setdefault(key, {}).setdefault(around, []).append(load)
+    return tuple(_ring([tuple(loads) for loads in places.values()], facts)
+                 for places in keys.values())  # fmt: skip
+
+
+def _regions(facts: Facts) -> dict[int, int]:
+    """For each operation the region it stands in: both sides of a condition are two."""
+    regions = [r for o in facts.kernel.walk() for r in o.regions]
+    return {id(o): id(r) for r in regions for o in r.operations}
+
+
+def _ring(places: Sequence[tuple[Load, ...]], facts: Facts) -> Ring:
+    main = max(places, key=lambda loads: len(loads[0].inside))
+    others = tuple(loads for loads in places if loads is not main)
+    return Ring(main, _around(main[0], facts), main[0].loop, others)
+
+
+def _around(load: Load, facts: Facts) -> Operation:
+    return load.inside[-1] if load.inside else facts.kernel
+
+
+def _first_products(facts: Facts) -> dict[Value, int]:
+    """How many products the first one that reads a load waits for in a row."""
+    levels: dict[int, int] = {}
+    _find_levels(facts.kernel.regions[0], {}, levels)
+    out: dict[Value, int] = {}
+    for dot in facts.dots:
+        for operand in (dot.a, dot.b):
+            if operand.load is not None:
+                out.setdefault(operand.load.operation.result, levels[id(dot.operation)])
+    return out
+
+
+def _find_levels(region: Region, behind: dict[Value, int], levels: dict[int, int]) -> None:
+    for operation in region.operations:
+        level = max((behind.get(v, 0) for v in operation.operands), default=0)
+        if operation.name == DOT:
+            levels[id(operation)] = level
+        for inner in operation.regions:
+            _find_levels(inner, behind, levels)
+        more = any(o.name == DOT for o in operation.walk())
+        behind.update(dict.fromkeys(operation.results, level + more))
+
+
+def _stretches(facts: Facts) -> dict[int, int]:
+    """For each load, behind how many operations of its region it stands that move tiles."""
+    out: dict[int, int] = {}
+    waiting = [facts.kernel.regions[0]]
+    while waiting:
+        passed = 0
+        for operation in waiting.pop().operations:
+            out[id(operation)] = passed
+            passed += bool(operation.regions) and any(_is_staged(o) for o in operation.walk())
+            waiting += operation.regions
+    return out
+
+
+def subtile_columns(tile: TileType) -> int:
+    """Columns of a subtile of a store: a line of 128 or of 64 bytes; 0 where the tile has none."""
+    if len(tile.sizes) < 2:
+        return 0
+    lines = (line // tile.dtype.bytes for line in STORE_LINES)
+    return next((n for n in lines if tile.sizes[-1] % n == 0), 0)
+
+
+def shared_use(facts: Facts) -> list[SharedUse]:
+    """What the staged loads and the stores of a schedule take, in order."""
+    uses = [
+        SharedUse(
+            f"`{array_name(facts, load.view)}`: {ring.stages} x {_sizes(load.tile)}",
+            tile_bytes(load.tile), ring.stages, load.operation.span,
+        )
+        for ring in rings_of(facts) for load in ring.loads
+    ]  # fmt: skip
+    uses += _computed(facts)
+    seen: set[TileType] = set()
+    columns = facts.kernel.attributes.get("subtile", 0)
+    for store, _ in facts.stores:
+        tile = access_of(store).tile
+        if store.name == SCATTER or not columns or tile in seen or not subtile_columns(tile):
+            continue
+        seen.add(tile)
+        rows, width = tile.sizes[-2], subtile_columns(tile)
+        name = array_name(facts, store.operands[1])
+        uses.append(
+            SharedUse(f"stores to `{name}`: {STORE_BUFFERS} x {rows} x {width} {tile.dtype}",
+                      rows * width * tile.dtype.bytes, STORE_BUFFERS, store.span)
+        )  # fmt: skip
+    slots = sum(r.stages for r in rings_of(facts))
+    if slots:
+        uses.append(SharedUse("barriers", SLOT_BARRIERS, slots, None))
+    return uses
+
+
+def _computed(facts: Facts) -> list[SharedUse]:
+    """The operands of products that are computed and written to shared memory."""
+    out: list[SharedUse] = []
+    for dot in facts.dots:
+        for operand in (dot.a, dot.b):
+            t = operand.value.type
+            assert isinstance(t, TileType)
+            unit = dot.operation.attributes.get("unit")
+            if unit == "wgmma" and through_shared(dot, operand, facts):
+                text = f"a computed operand: {_sizes(t)}"
+                twice = 2 if dot.inside and dot.inside[-1].name == FOR else 1
+                out.append(SharedUse(text, tile_bytes(t), twice, dot.operation.span))
+    return out
+
+
+def _sizes(tile: TileType) -> str:
+    return f"{' x '.join(map(str, tile.sizes))} {tile.dtype}"

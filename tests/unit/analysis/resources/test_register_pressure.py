@@ -1,0 +1,136 @@
+"""Registers of a lane: the estimate agrees with counting by hand, and with ptxas in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_lang.analysis.resources.register_pressure import (
+    Pressure,
+    pressure,
+    registers_of_tile,
+    table,
+)
+from tessera_lang.driver.session import Session
+from tessera_lang.ir.core import Operation, TileType
+from tessera_lang.ir.parser import parse_program
+from tessera_lang.target.machine import machine_named
+
+TILE = "!tile.tile<64x64xf32, regs(32@1*1) lanes(2@1*32 16@0*1) warps(4@0*16)>"
+"""32 registers of each of 128 lanes."""
+
+
+def kernel(body: str) -> Operation:
+    text = f""""tile.kernel"() ({{
+^bb0(%a: !tile.ptr<f32, global>, %n: index):
+  %zero = "tile.constant"() {{value = 0 : i64}} : () -> index
+  %one = "tile.constant"() {{value = 1 : i64}} : () -> index
+  %v = "tile.view"(%a, %n, %n) : (!tile.ptr<f32, global>, index, index) -> !tile.view<?x?xf32, global, mut, contiguous, aligned>
+{body}
+  "tile.return"() : () -> ()
+}}) {{grid_rank = 1 : i64, group = [128 : i64], parameters = ["a", "n"], shared_budget = -1 : i64, sym_name = "k"}} : () -> ()
+"""  # noqa: E501
+    return parse_program(text).operations[0]
+
+
+def load(name: str) -> str:
+    return (
+        f'  %{name} = "tile.load_tile"(%v, %zero, %zero, %n, %n) {{dims = [0 : i64, 1 : i64],'
+        " steps = [1 : i64, 1 : i64]} : (!tile.view<?x?xf32, global, mut, contiguous, aligned>,"
+        f" index, index, index, index) -> {TILE}\n"
+    )
+
+
+def store(name: str) -> str:
+    return (
+        f'  "tile.store_tile"(%{name}, %v, %zero, %zero, %n, %n) {{dims = [0 : i64, 1 : i64],'
+        f" steps = [1 : i64, 1 : i64]}} : ({TILE}, !tile.view<?x?xf32, global, mut, contiguous,"
+        " aligned>, index, index, index, index) -> ()\n"
+    )
+
+
+def add(result: str, a: str, b: str, name: str = "add") -> str:
+    return f'  %{result} = "tile.{name}"(%{a}, %{b}) : ({TILE}, {TILE}) -> {TILE}\n'
+
+
+def one(body: str) -> Pressure:
+    (found,) = pressure(kernel(body))
+    return found
+
+
+def test_a_tile_has_the_registers_of_its_layout() -> None:
+    value = kernel(load("x") + store("x")).regions[0].operations[3].result
+    assert isinstance(value.type, TileType)
+    assert registers_of_tile(value.type) == 32
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_what_is_alive_at_once_is_added(count: int) -> None:
+    """Loads that are stored in the end: all of them at once."""
+    names = [f"x{i}" for i in range(count)]
+    found = one("".join(map(load, names)) + "".join(map(store, names)))
+    assert found.tiles == 32 * count
+    assert len(found.held) == count and len(table(found)) == count
+
+
+@pytest.mark.parametrize("count", [1, 4, 9])
+def test_what_is_dead_is_not_added(count: int) -> None:
+    found = one("".join(load(f"x{i}") + store(f"x{i}") for i in range(count)))
+    assert found.tiles == 32
+
+
+@pytest.mark.parametrize("length", [2, 6, 20])
+def test_a_run_of_element_wise_work_has_no_steps(length: int) -> None:
+    """It is done register by register: every step reads the first value, and the one before."""
+    steps = "".join(add(f"y{i + 1}", f"y{i}", "y0") for i in range(length))
+    found = one(load("y0") + steps + store(f"y{length}"))
+    assert found.tiles == 32
+
+
+def test_what_a_loop_reads_lives_until_its_end() -> None:
+    """``x`` is read at the begin of each turn, where ``z`` of the turn is not there yet."""
+    body = (
+        load("x")
+        + f'  %r = "tile.for"(%zero, %n, %one, %x) ({{\n  ^bb0(%i: index, %acc: {TILE}):\n'
+        + add("y", "acc", "x") + load("z") + add("w", "y", "z", "mul")
+        + f'  "tile.yield"(%w) : ({TILE}) -> ()\n'
+        + f"  }}) {{site = -1 : i64}} : (index, index, index, {TILE}) -> {TILE}\n" + store("r")
+    )  # fmt: skip
+    assert one(body).tiles == 96
+
+
+PRODUCTS = """
+@op.kernel
+def f(A: f32[1024, 1024], B: f32[1024, 1024], C: f32[1024, 1024], O: mut f32[1024, 1024]):
+    for i in op.tile_range(1024, step={rows}):
+        a = op.zeros(({rows}, {columns}), f32)
+        b = op.zeros(({rows}, {columns}), f32)
+        for p in op.tile_range(1024, step=16):
+            a += A[i:i+{rows}, p:p+16] @ B[p:p+16, 0:{columns}]
+            b += A[i:i+{rows}, p:p+16] @ C[p:p+16, 0:{columns}]
+        O[i:i+{rows}, 0:{columns}] = a * b
+"""
+
+
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(64, 64, 4), (128, 128, 8), (128, 256, 16)])
+def test_a_group_has_the_lanes_that_its_tiles_need(rows: int, columns: int, warps: int) -> None:
+    """Two accumulators: 64, 128 and 128 registers, with no more lanes than that takes."""
+    text = PRODUCTS.format(rows=rows, columns=columns)
+    session = Session(overlay={"m.tessera": text})
+    signature = session.signature("m.tessera", "f")
+    made = session.for_machine("m.tessera", "f", signature, machine_named("cuda", "sm_80"))
+    assert made.lowered is not None
+    assert made.schedule.operations[0].attributes["warps"] == warps
+    assert all(p.tiles <= 255 for p in pressure(made.lowered[0].operations[0]))
+
+
+def test_a_directive_that_asks_for_too_few_lanes_is_refused_with_the_table() -> None:
+    text = PRODUCTS.format(rows=128, columns=160)
+    text = text.replace("    for i", "    schedule.warps(4)\n    for i", 1)
+    session = Session(overlay={"m.tessera": text})
+    signature = session.signature("m.tessera", "f")
+    made = session.for_machine("m.tessera", "f", signature, machine_named("cuda", "sm_80"))
+    assert made.lowered is None
+    (error,) = [d for d in made.remarks if d.severity == "error"]
+    assert error.code == "T0741" and error.span is not None
+    assert sum("= 160 registers" in note for note in error.notes) == 2
+    assert any("schedule.warps(8)" in h for h in error.helps) or "smaller" in error.helps[0]

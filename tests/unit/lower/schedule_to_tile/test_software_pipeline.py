@@ -1,0 +1,60 @@
+"""Programs whose products depend on each other, on the asynchronous machine: peeled and skewed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tessera_backend.cpu.asynchronous import launch as machine
+
+from tessera_lang.driver.pipeline import for_machine, schedule
+from tessera_lang.record import replace
+from tessera_lang.target.machine import machine_named
+from tests.unit.lower.ast_to_schedule.lowering import lower_source, tensor
+
+ATTENTION = """
+@op.kernel
+def attention(q: bf16[h, s, 64], k: bf16[h, t, 64], v: bf16[h, t, 64], o: mut bf16[h, s, 64]):
+    for hi, i in op.tile_range(h, s, step=(1, ROWS)):
+        top = op.full((ROWS,), -inf, f32)
+        total = op.zeros((ROWS,), f32)
+        acc = op.zeros((ROWS, 64), f32)
+        for j in op.tile_range(t, step=64):
+            logits = q[hi, i:i+ROWS, :] @ k[hi, j:j+64, :].T
+            higher = max(top, op.max(logits, axis=1) * 0.25)
+            p = fast.exp2(logits * 0.25 - higher[:, None])
+            shrink = fast.exp2(top - higher)
+            total = total * shrink + op.sum(p, axis=1)
+            acc = acc * shrink[:, None] + p @ v[hi, j:j+64, :]
+            top = higher
+        o[hi, i:i+ROWS, :] = (acc / total[:, None]).to(bf16)
+"""
+
+
+@pytest.mark.parametrize("t", [1, 64, 65, 200])
+@pytest.mark.parametrize("rows", [64, 128])
+def test_attention(rows: int, t: int) -> None:
+    rng = np.random.default_rng(t)
+    q, k, v = (rng.uniform(-1, 1, (2, n, 64)).astype(ml_dtypes.bfloat16) for n in (150, t, t))
+    out = np.full(q.shape, np.nan, q.dtype)
+    arrays: list[Any] = [q, k, v, out]
+    signature = tuple(
+        replace(tensor(x, aligned=True), divisors=(1, 1, 64), hints=(8, 8000, 64)) for x in arrays
+    )
+    source = ATTENTION.replace("ROWS", str(rows))
+    program, plan, _ = lower_source(source, *arrays, signature=signature)
+    program, _ = schedule(program)
+    found = for_machine(program, plan, machine_named("cuda", "sm_90a"))
+    said = [d.message for d in found.remarks if d.code == "T0748"]
+    assert [m.split(":")[0] for m in said] == [
+        "the last turn of this loop stands apart", "the products of this loop overlap",
+    ], said  # fmt: skip
+    assert found.lowered is not None
+    lowered, finished = found.lowered
+    assert any(o.name == "tile.roles" for o in lowered.operations[0].walk())
+    machine.launch(lowered, finished, *arrays)
+    scores = np.exp2(0.25 * q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1))
+    wanted = scores / scores.sum(-1, keepdims=True) @ v.astype(np.float64)
+    np.testing.assert_allclose(out.astype(np.float64), wanted, atol=1e-2)

@@ -1,0 +1,119 @@
+"""The tiles that the model chooses where there are few: what was measured best on an H100."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_lang.ir.core import Operation
+from tessera_lang.ir.verify import verify
+from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered, cycles, turn_cycles
+from tessera_lang.opt.schedule.machine_passes import decide
+from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
+from tessera_lang.target.machine import machine_named
+from tests.unit.opt.schedule.programs import matmul
+
+HOPPER = machine_named("cuda", "sm_90a")
+
+MEASURED = [
+    ((512, 512, 512), (64, 32, 128)),
+    ((1024, 1024, 1024), (64, 128, 64)),
+    ((1000, 1000, 1000), (64, 128, 64)),
+    ((2048, 2048, 2048), (128, 256, 64)),
+    ((256, 8192, 28672), (128, 128, 64)),
+    ((16, 8192, 8192), (16, 64, 128)),
+    ((1, 8192, 8192), (8, 64, 128)),
+    ((64, 28672, 8192), (64, 256, 64)),
+    ((8192, 8192, 8192), (128, 256, 64)),
+]
+
+
+def decided(*sizes: int, tile: tuple[int, ...] = ()) -> Operation:
+    program = matmul(*sizes, attributes={"tile": tile} if tile else {}).program
+    for one in decide(HOPPER):
+        program = verify(one.run(program))
+    return kernel_of(program)
+
+
+@pytest.mark.parametrize(("sizes", "tile"), MEASURED)
+def test_the_best_that_was_measured(sizes: tuple[int, int, int], tile: tuple[int, ...]) -> None:
+    assert decided(*sizes).attributes["tile"] == tile
+
+
+@pytest.mark.parametrize("size", [512, 1024, 2048])
+def test_one_wave_neither_stays_nor_clusters(size: int) -> None:
+    found = decided(size, size, size).attributes
+    assert found["persistent"] is False
+    assert "cluster" not in found
+
+
+def test_one_wave_shares_copies_whose_lines_lie_across_those_of_the_cache() -> None:
+    found = decided(1000, 1000, 1000).attributes
+    assert found["cluster"] == (2, 1)
+    assert found["persistent"] is False
+
+
+@pytest.mark.parametrize(("rows", "hints"), [(16, 1), (1024, 0)])
+def test_the_cache_lets_go_first_of_what_is_read_once(rows: int, hints: int) -> None:
+    """The wide matrix, where one row of tiles reads it; of several each reads it again."""
+    kernel = decided(rows, 8192, 8192)
+    assert sum(o.attributes.get("hint") == "first" for o in kernel.walk()) == hints
+
+
+def test_what_the_cache_can_hold_stays() -> None:
+    assert not any("hint" in o.attributes for o in decided(16, 1024, 1024).walk())
+
+
+def test_several_waves_do() -> None:
+    found = decided(4096, 4096, 4096).attributes
+    assert found["persistent"] is True
+    assert found["cluster"] == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("tile", "cluster"),
+    [((128, 256, 64), (2, 1)), ((256, 128, 64), (1, 2)), ((128, 128, 64), (2, 1))],
+)
+def test_neighbours_share_the_larger_side(tile: tuple[int, ...], cluster: tuple[int, ...]) -> None:
+    assert decided(4096, 4096, 4096, tile=tile).attributes["cluster"] == cluster
+
+
+@pytest.mark.parametrize(("k", "shared"), [(512, False), (4096, True)])
+def test_tiles_of_few_turns_share_nothing(k: int, shared: bool) -> None:
+    """Neighbours wait for each other at each end of a tile."""
+    assert ("cluster" in decided(4096, 4096, k).attributes) == shared
+
+
+def work(tiles: int, product: Product, **more: int) -> Work:
+    return Work(tiles, (product,), 0, 0, **more)  # type: ignore[arg-type]
+
+
+def test_a_wave_more_costs_a_wave() -> None:
+    product = Product(128, 128, 64, 16, 64, "wgmma")
+    one, two = (cycles(work(n, product), HOPPER) for n in (132, 133))
+    assert 1.8 < two / one < 2.2
+
+
+def test_lines_across_lines_cost_the_cache_twice() -> None:
+    product = Product(64, 64, 64, 16, 64, "wgmma")
+    aligned = turn_cycles(product, work(132, product), HOPPER)
+    across = turn_cycles(product, Work(132, (product,), 0, 0, split=True), HOPPER)
+    assert across > 1.8 * aligned
+
+
+def test_few_buffers_wait() -> None:
+    product = Product(128, 256, 64, 16, 64, "wgmma")
+    deep, flat = (turn_cycles(product, work(132, product, room=n * 49152), HOPPER) for n in (4, 2))
+    assert flat > 1.2 * deep
+
+
+def test_main_memory_is_a_floor() -> None:
+    product = Product(64, 16, 128, 16, 64, "wgmma")
+    moved = 8192 * 8192 * 2
+    assert cycles(Work(128, (product,), 0, moved), HOPPER) >= moved / 2300
+
+
+def test_lines_across_lines_are_shared_from_two_waves_on() -> None:
+    product = Product(192, 192, 64, 16, 47, "wgmma")
+    across = Work(256, (product,), 192 * 192 * 2, 0, split=True)
+    assert clustered(across, HOPPER).cluster == 2
+    assert clustered(Work(256, (product,), 192 * 192 * 2, 0), HOPPER).cluster == 1
