@@ -30,7 +30,7 @@ took 132 us on an H200 if it asked and 138 if not, an rmsnorm (two) 136 and 150;
 in groups of 4 warps (six) 150 and 134."""
 WAVES = 1.0
 """How many times the groups that are there at once a group looks ahead. Half as far was as good in
-one run (docs/performance.md), twice as far was not."""
+one run (docs/performance-notebook.md), twice as far was not."""
 
 
 def read_ahead(program: Program, context: Context) -> Program:
