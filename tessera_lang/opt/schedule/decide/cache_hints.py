@@ -2,7 +2,7 @@
 
 What a launch reads once, and which the cache could not hold anyway, would only drive out what is
 read again, or has yet to be written back: 134 MB took 39 us instead of 43 behind a launch that had
-written. Arrays of several times that gained nothing (docs/performance-notebook.md). Owns the choice.
+written. Arrays of several times that gain nothing (docs/performance-notebook.md). Owns the choice.
 Must not know how a copy says it.
 """
 
