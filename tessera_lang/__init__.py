@@ -2,7 +2,7 @@
 
 The face for Python hosts: ``import tessera_lang as tessera``. The names below come from the
 runtime, found by its entry point when first used; importing this package imports nothing
-else. See docs/architecture.md.
+else. See docs/python.md.
 """
 
 from __future__ import annotations
@@ -12,26 +12,58 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tessera_lang.diagnostics.diagnostic import TesseraError
+    from collections.abc import Sequence
+    from os import PathLike
 
-    # What the installed runtime gives; this package knows its names only.
-    compile: Any
-    NoSuchKernel: Any
-    TesseraWarning: Any
-    from_device: Any
-    load: Any
-    load_built: Any
-    synchronize: Any
-    to_device: Any
+    from tessera_lang.diagnostics.diagnostic import TesseraError
+    from tessera_lang.target.python_types import (
+        Array,
+        DeviceArray,
+        DType,
+        Groups,
+        Integer,
+        Real,
+        Stream,
+        Target,
+    )
+
+    # What the installed runtime gives; this package knows its names only. A module has the names
+    # of its file: `tesserac stubs` writes their types.
+    class NoSuchKernel(TesseraError, AttributeError): ...
+
+    class TesseraWarning(UserWarning): ...
+
+    def load(
+        path: str | PathLike[str], target: Target = "auto",
+        paths: Sequence[str | PathLike[str]] = (), arch_as: str = "",
+    ) -> Any: ...  # fmt: skip
+
+    def compile(
+        source: str | PathLike[str], target: Target = "auto", arch: str = "",
+        paths: Sequence[str | PathLike[str]] = (),
+    ) -> Any: ...  # fmt: skip
+
+    def load_built(directory: str | PathLike[str], target: Target = "auto") -> Any: ...
+
+    def to_device(value: object, device: int = 0) -> DeviceArray: ...
+
+    def from_device(array: DeviceArray) -> Any: ...
+
+    def synchronize(device: int | None = None) -> None: ...
+
 
 _RUNTIME_NAMES = frozenset({
     "NoSuchKernel", "TesseraWarning", "compile", "from_device", "load", "load_built",
     "synchronize", "to_device",
 })  # fmt: skip
+_TYPES = frozenset({
+    "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
+})  # fmt: skip
 
 __all__ = [
-    "NoSuchKernel", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
-    "load", "load_built", "synchronize", "to_device",
+    "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
+    "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device", "load",
+    "load_built", "synchronize", "to_device",
 ]  # fmt: skip
 
 
@@ -40,6 +72,10 @@ def __getattr__(name: str) -> Any:
         from tessera_lang.diagnostics.diagnostic import TesseraError as found
 
         return found
+    if name in _TYPES:
+        from tessera_lang.target import python_types
+
+        return getattr(python_types, name)
     if name not in _RUNTIME_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tessera_lang.target.runtime import runtime

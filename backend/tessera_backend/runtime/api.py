@@ -220,6 +220,13 @@ def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, .
     return write(directory, artifacts)
 
 
+def stub_of(file: str, folders: Sequence[str]) -> str:
+    """The text of a type stub. Raises TesseraError where the file is wrong."""
+    from tessera_backend.runtime.stubs import stub_text
+
+    return stub_text(_provider(_find(file), "auto", folders).module(), Path(file).name)
+
+
 def cache_directory() -> Path:
     return _cache.configured_directory() or Path(os.devnull)
 

@@ -55,16 +55,20 @@ def _kind(positional: bool) -> Any:
 
 def _parameter(p: ParameterInfo, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(
-        p.name, kind, default=_default(p),
+        p.name, kind, default=default_of(p) if has_default(p) else _EMPTY,
         annotation=AsWritten(p.declared) if p.declared else _EMPTY,
     )  # fmt: skip
 
 
-def _default(p: ParameterInfo) -> object:
+def has_default(p: ParameterInfo) -> bool:
+    """Whether a call may leave the parameter out."""
+    return p.default is not None or bool(p.written)
+
+
+def default_of(p: ParameterInfo) -> object:
+    """The value, or its text where that is no literal."""
     if p.default is not None:
         return p.default
-    if not p.written:
-        return _EMPTY
     try:
         return ast.literal_eval(p.written)
     except (ValueError, SyntaxError):

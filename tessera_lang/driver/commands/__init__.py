@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "test": "Run the tests of files.",
     "fmt": "Format files.",
     "fix": "Mend files where diagnostics say how.",
+    "stubs": "Write a type stub of a file for Python programs.",
     "emit": "Print a file at one stage of the compiler.",
     "explain": "Explain a diagnostic code.",
     "devices": "List the devices that kernels can run on.",
