@@ -23,7 +23,7 @@ def command(file: str, output: str, search: tuple[str, ...]) -> int:
 
     FILE may be a module of the standard library, as `std.reduce`.
     """
-    from tessera_lang.driver.rewriting import replace_file
+    from tessera_lang.driver.source_rewrites import replace_file
     from tessera_lang.target.runtime import runtime
 
     text = runtime().stub_of(file, search)
