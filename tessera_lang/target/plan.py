@@ -241,6 +241,7 @@ class LaunchPlan:
     code needs, counted behind the results. ``prints``: the lines of ``print``, numbered from 0.
     ``launches_before``: a call is several launches, one behind the other, and this is the one
     behind so many; what is of the whole call (parameters, results, conditions, sites) is in each.
+    ``brackets``: the compile-time parameters in brackets, with the values compiled for.
     """
 
     kernel: str
@@ -260,6 +261,7 @@ class LaunchPlan:
     prints: tuple[PrintText, ...] = ()
     launches_before: int = 0
     grid_rank: int = 1
+    brackets: tuple[ParameterPlan, ...] = ()
 
     @property
     def grid_axes(self) -> int:
@@ -289,17 +291,8 @@ class LaunchPlan:
     def to_json(self) -> dict[str, object]:
         return {
             "kernel": self.kernel,
-            "parameters": [
-                {
-                    "name": p.name, "kind": p.kind, "dtype": p.dtype, "rank": p.rank,
-                    "dims": [dim_to_json(d) for d in p.dims], "mut": p.mut,
-                    "contiguous": p.contiguous, "aligned": p.aligned, "span": list(p.span),
-                    "value": p.value, "sizes": list(p.sizes), "divisors": list(p.divisors),
-                    "unit": p.unit, "pitches": p.pitches, "buckets": list(p.buckets),
-                    "small": p.small,
-                }
-                for p in self.parameters
-            ],
+            "parameters": [_parameter_to_json(p) for p in self.parameters],
+            "brackets": [_parameter_to_json(p) for p in self.brackets],
             "slots": [
                 {"kind": s.kind, "parameter": s.parameter, "axis": s.axis,
                  "symbol": s.symbol, "dtype": s.dtype, "box": list(s.box),
@@ -336,6 +329,7 @@ class LaunchPlan:
         return LaunchPlan(
             kernel=str(d["kernel"]),
             parameters=tuple(_parameter(cast("dict[str, object]", p)) for p in d["parameters"]),
+            brackets=tuple(_parameter(cast("dict[str, object]", p)) for p in d["brackets"]),
             slots=tuple(_slot(cast("dict[str, object]", s)) for s in d["slots"]),
             group=tuple(cast("list[int]", d["group"])),
             grid=None if grid is None else tuple(dim_from_json(g) for g in grid),
@@ -352,6 +346,16 @@ class LaunchPlan:
             launches_before=cast("int", d["launches_before"]),
             grid_rank=cast("int", d["grid_rank"]),
         )
+
+
+def _parameter_to_json(p: ParameterPlan) -> dict[str, object]:
+    return {
+        "name": p.name, "kind": p.kind, "dtype": p.dtype, "rank": p.rank,
+        "dims": [dim_to_json(d) for d in p.dims], "mut": p.mut, "contiguous": p.contiguous,
+        "aligned": p.aligned, "span": list(p.span), "value": p.value, "sizes": list(p.sizes),
+        "divisors": list(p.divisors), "unit": p.unit, "pitches": p.pitches,
+        "buckets": list(p.buckets), "small": p.small,
+    }  # fmt: skip
 
 
 _ROWS = ("sizes", "divisors", "buckets")  # fields of a parameter that are rows of numbers

@@ -171,9 +171,12 @@ def _of_array(p: ParameterPlan) -> list[Condition]:
             found.append(_fact(sizes[axis], "<=", most, f"{what} is at most {most}"))
             if least:
                 found.append(_fact(sizes[axis], ">", least, f"{what} is above {least}"))
-    if not p.contiguous:
-        found += _strided(p, sizes, element)
-    return found
+    return [*found, *_strided(p, sizes, element)]
+
+
+def texts_of(p: ParameterPlan) -> tuple[str, ...]:
+    """What code assumes of an array, in words."""
+    return tuple(dict.fromkeys(premise.text for premise in _of_array(p)))
 
 
 def _whole(of: Dim, by: int, what: str) -> list[Condition]:
@@ -214,6 +217,8 @@ def _strided(p: ParameterPlan, sizes: Sequence[Dim], element: int) -> list[Condi
         step = stride(p.name, axis)
         what = f"the stride of axis {axis} of `{p.name}`"
         one: tuple[Compared, ...] = ((n, "<=", 1),)
+        if axis == p.unit and p.contiguous:
+            continue  # it says so
         if axis == p.unit:
             found.append(Condition(step, "==", 1, f"{what} is 1", others=one))
         elif p.pitches:

@@ -43,8 +43,12 @@ class Runtime(Protocol):
         """What was run with ``arch_as``, and what that says."""
         ...
 
-    def write_build(self, directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
-        """Code, manifest and C header of each kernel; the files written."""
+    def write_build(
+        self, directory: Path, artifacts: Sequence[Artifact], root: str = "",
+        prefix: str = "tessera",
+    ) -> tuple[Path, ...]:  # fmt: skip
+        """Code, manifest and C header of each kernel; the files written. ``root``: the folder of
+        the source, to which places are relative; ``prefix`` begins the names of C."""
         ...
 
     def stub_of(self, file: str, folders: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tessera_lang.record import dataclass
 
 _X86_64, _AARCH64 = 62, 183
+_MACHINES = {_X86_64: "x86_64", _AARCH64: "aarch64", 3: "i386", 40: "arm", 243: "riscv"}
 _ALLOC, _EXEC = 0x2, 0x4
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
 _SKIPPED = (".eh_frame", ".note.GNU-stack")
@@ -61,6 +62,39 @@ def _text(table: bytes, start: int) -> str:
     return table[start:end].decode("utf-8", "replace")
 
 
+def _check_kind(data: bytes, machine: str, wanted: int) -> None:
+    """Whether these are the first bytes of an object for a machine. Raises ElfError."""
+    if not data.startswith(b"\x7fELF"[: len(data)]):
+        raise ElfError(f"no ELF object: it begins with {data[:4]!r}")
+    if len(data) < 64:
+        raise ElfError(f"the object is cut short: {len(data)} bytes of it are there")
+    if data[4] != 2 or data[5] != 1:
+        bits, order = 64 if data[4] == 2 else 32, "little" if data[5] == 1 else "big"
+        raise ElfError(f"an object for a {bits}-bit {order}-endian machine, and this is {machine}")
+    kind, found = struct.unpack_from("<HH", data, 16)
+    if found != wanted:
+        its = _MACHINES.get(found, f"another machine (number {found} of ELF)")
+        raise ElfError(f"an object for {its}, and this machine is {machine}")
+    if kind != 1:
+        raise ElfError("a linked program or library, and no object")
+
+
+def renamed(code: bytes, old: str, new: str) -> bytes:
+    """An object whose function ``old`` is called ``new``; nothing else of it changes. Raises
+    ElfError where there is no such function."""
+    machine = _MACHINES.get(int.from_bytes(code[18:20], "little"), "")
+    obj = ElfObject(code, machine)
+    out = bytearray(code)
+    place, names = obj.place_of(old)
+    # The names move behind all else, with the new one at their end.
+    start, size = len(out), names.size
+    out += code[names.offset : names.offset + size] + new.encode() + b"\0"
+    struct.pack_into("<I", out, place, size)
+    header = struct.unpack_from("<Q", code, 0x28)[0] + 64 * obj.number_of(names)
+    struct.pack_into("<QQ", out, header + 24, start, size + len(new.encode()) + 1)
+    return bytes(out)
+
+
 class ElfObject:
     """A parsed object."""
 
@@ -69,11 +103,7 @@ class ElfObject:
         wanted = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
         if wanted is None:
             raise ElfError(f"there is no loader for {machine}")
-        if data[:7] != b"\x7fELF\x02\x01\x01":
-            raise ElfError("not a 64-bit little-endian ELF object")
-        kind, found = self._unpack("<HH", 16)
-        if kind != 1 or found != wanted:
-            raise ElfError(f"not an object for {machine}")
+        _check_kind(data, machine, wanted)
         self._machine = wanted
         self._sections = self._read_sections()
         self._symbols = self._read_symbols()
@@ -92,6 +122,17 @@ class ElfObject:
             if section is not None and section.flags & _EXEC and symbol.name:
                 entries[symbol.name] = section.place + symbol.value
         return Image(bytes(content), code_size, entries, self._resolve)
+
+    def place_of(self, name: str) -> tuple[int, _Section]:
+        """Where the symbol of that name begins in the bytes, and the section of names."""
+        table = next(s for s in self._sections if s.kind == _SYMTAB)
+        for number, symbol in enumerate(self._symbols):
+            if symbol.name == name and symbol.section:
+                return table.offset + 24 * number, self._section(table.link)
+        raise ElfError(f"the object has no function {name}")
+
+    def number_of(self, section: _Section) -> int:
+        return self._sections.index(section)
 
     # --- reading ----------------------------------------------------------------------------
 

@@ -79,6 +79,13 @@ def known_features(machine: str) -> tuple[str, ...]:
     return tuple(_X86 if machine == "x86_64" else _ARM)
 
 
+def feature_row(name: str) -> tuple[int, int, int, int, int] | None:
+    """Leaf, subleaf, register and bit of cpuid, and the bits of XCR0 that must be set, where x86-64
+    has a feature of that name."""
+    place = _X86.get(name)
+    return None if place is None else (*place, _state(name))
+
+
 def enabled(machine: str, features: str) -> tuple[str, ...]:
     """Those of a list as LLVM writes it, ``+avx2,-xop``, that code may need."""
     on = {word[1:] for word in features.split(",") if word.startswith("+")}

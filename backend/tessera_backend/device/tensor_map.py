@@ -33,6 +33,14 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_256, _NO_INTERLEAVE, _ZERO_FILL = 3, 0, 0
 
 
+def map_numbers(slot: Slot, dtype: DType) -> dict[str, int]:
+    """What a map of a slot is made with beside an array: numbers of the driver's enumerations."""
+    return {
+        "data_type": _data_type(dtype), "interleave": _NO_INTERLEAVE,
+        "swizzle": _SWIZZLES[slot.swizzle], "promotion": _PROMOTE_256, "fill": _ZERO_FILL,
+    }  # fmt: skip
+
+
 class MappedArray(Protocol):
     """What a map needs to know of an array beside its address; strides in elements."""
 

@@ -213,11 +213,13 @@ def asynchronous_report(arch_as: str) -> tuple[str, ...]:
     return report(arch_as)
 
 
-def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
+def write_build(
+    directory: Path, artifacts: Sequence[Artifact], root: str = "", prefix: str = "tessera"
+) -> tuple[Path, ...]:  # fmt: skip
     """Code, manifest and C headers; the files written."""
     from tessera_backend.runtime.build import write_build as write
 
-    return write(directory, artifacts)
+    return write(directory, artifacts, root, prefix)
 
 
 def stub_of(file: str, folders: Sequence[str]) -> str:

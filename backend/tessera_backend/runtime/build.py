@@ -1,6 +1,6 @@
 """What ``tesserac build`` writes: code, a manifest with the launch plans, C headers.
 
-Must not know how code is compiled.
+Owns the names of files and symbols. Must not know how code is compiled.
 """
 
 from __future__ import annotations
@@ -12,40 +12,105 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
+from tessera_backend.cpu.elf import renamed
 from tessera_backend.runtime.built import MANIFEST, SCHEMA, digest_of, suffix_of
+from tessera_backend.runtime.c_interface.calls import Variant
+from tessera_backend.runtime.c_interface.header import INCLUDES, header, included
+from tessera_backend.runtime.c_interface.names import RESERVED, Names, plain
+from tessera_backend.runtime.portable_places import Portable
 from tessera_lang import __version__
+from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, ParameterPlan, Slot
+
+PREFIX = "tessera"
+_OURS = (".o", ".ptx", ".cubin", ".h")
+_ENDS = ("call", "launch", "prepare", "accepts", "refuses", "cuda")
 
 
-def write_build(directory: Path, artifacts: Sequence[Artifact]) -> tuple[Path, ...]:
-    """Write a folder of artifacts; the files written, the manifest last.
+def write_build(
+    directory: Path, artifacts: Sequence[Artifact], root: str = "", prefix: str = PREFIX
+) -> tuple[Path, ...]:  # fmt: skip
+    """Write a folder of artifacts; the files written, the manifest last. What an earlier build left
+    there goes. ``root``: the folder of the source, to which its paths are relative; ``prefix``
+    begins every name of C.
 
     Raises OSError where the folder cannot be written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
+    before = _files_of(directory)
+    portable = Portable(root)
+    artifacts = [portable.artifact(a) for a in artifacts]
+    names, labels = _folder_names(prefix), dict[str, str]()
+    for artifact in artifacts:
+        kernel = artifact.plan.kernel
+        if kernel not in labels:
+            labels[kernel] = names.take(f"{prefix}_{plain(kernel)}")
+    variants: dict[str, list[Variant]] = {}
     items: list[dict[str, object]] = []
-    taken: set[str] = set()
+    files: dict[str, bytes] = {}
     for artifact in artifacts:
-        files = [_file_name(a, taken) for a in (artifact, *artifact.then)]
-        for launch, name in zip((artifact, *artifact.then), files, strict=True):
-            written.append(_write(directory / name, launch.code))
-        items.append(_manifest_item(artifact, files))
-    kernels: dict[str, list[Artifact]] = {}
-    for artifact in artifacts:
-        kernels.setdefault(artifact.plan.kernel, []).append(artifact)
-    for kernel, variants in kernels.items():
-        header = directory / f"tessera_{kernel}.h"
-        written.append(_write(header, _header(kernel, variants, items).encode()))
+        kernel = artifact.plan.kernel
+        own = variants.setdefault(kernel, [])
+        variant = _variant(artifact, f"{labels[kernel]}_{len(own) + 1}", names)
+        own.append(variant)
+        items.append(_manifest_item(variant))
+        for file, launch in zip(variant.files, variant.launches, strict=True):
+            files[file] = launch.code
+    for kernel, own in variants.items():
+        files[f"{labels[kernel]}.h"] = header(kernel, labels[kernel], own).encode()
+    on_gpu = any(a.kind != "object" for a in artifacts)
+    files.update({name: included(name) for name in INCLUDES[: 1 + on_gpu]})
     manifest = {
         "schema": SCHEMA, "tessera": __version__, "sha256": digest_of(items), "kernels": items,
+        "files": sorted(files),
     }  # fmt: skip
     text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+    written = [_write(directory / name, data) for name, data in files.items()]
     written.append(_write(directory / MANIFEST, text.encode()))
+    for name in before - files.keys():
+        (directory / name).unlink(missing_ok=True)
     return tuple(written)
+
+
+def _files_of(directory: Path) -> set[str]:
+    """The files that the manifest of a folder names: those of the build before."""
+    try:
+        listed = json.loads((directory / MANIFEST).read_bytes())["files"]
+        return {n for n in listed if Path(n).name == n and n.endswith(_OURS)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _folder_names(prefix: str) -> Names:
+    """Names without those of the headers that every folder has."""
+    texts = " ".join(included(name).decode() for name in INCLUDES)
+    taken = set(re.findall(rf"\b{re.escape(prefix)}\w*", texts)) | {prefix, f"{prefix}_cuda"}
+    stems = {word.rpartition("_")[0] for word in taken if word.rpartition("_")[2] in _ENDS}
+    return Names(RESERVED | {word.lower() for word in taken | stems})
+
+
+def _variant(artifact: Artifact, wanted: str, names: Names) -> Variant:
+    """A variant with its files and symbols; the code of the CPU has them from here on."""
+    label = names.take(wanted)
+    launches = [artifact, *artifact.then]
+    labels = [label, *(names.take(f"{label}_then_{n}") for n in range(1, len(launches)))]
+    entries = [
+        own if a.kind == "object" else a.entry for own, a in zip(labels, launches, strict=True)
+    ]
+    files = [
+        f"{own}.{re.sub('[^A-Za-z0-9_-]', '_', a.options.arch)}{suffix_of(a.kind)}"
+        for own, a in zip(labels, launches, strict=True)
+    ]
+    first, *then = (_with_entry(a, e) for a, e in zip(launches, entries, strict=True))
+    return Variant(replace(first, then=tuple(then)), label, tuple(files), tuple(entries))
+
+
+def _with_entry(artifact: Artifact, entry: str) -> Artifact:
+    if artifact.kind != "object" or artifact.entry == entry:
+        return artifact
+    code = renamed(artifact.code, artifact.entry, entry)
+    return replace(artifact, code=code, entry=entry)
 
 
 def _write(path: Path, data: bytes) -> Path:
@@ -63,205 +128,42 @@ def _write(path: Path, data: bytes) -> Path:
     return path
 
 
-def _file_name(artifact: Artifact, taken: set[str]) -> str:
-    words = [_word(p) for p in artifact.plan.parameters]
-    stem = ".".join([artifact.plan.kernel, "_".join(words) or "0", artifact.options.arch])
-    stem = re.sub(r"[^A-Za-z0-9_.]", "_", stem)
-    name, count = stem, 1
-    while name in taken:
-        count += 1
-        name = f"{stem}.{count}"
-    taken.add(name)
-    return name + suffix_of(artifact.kind)
-
-
-def _word(p: ParameterPlan) -> str:
-    if p.kind == "tensor":
-        facts = ("" if p.contiguous else "s") + ("a" if p.aligned else "")
-        return f"{p.dtype}x{p.rank}{facts}{'n' if p.small else ''}"
-    return p.dtype if p.value is None else str(p.value)
-
-
-def _manifest_item(artifact: Artifact, files: Sequence[str]) -> dict[str, object]:
+def _manifest_item(variant: Variant) -> dict[str, object]:
     """A kernel, and in ``then`` the launches behind its first."""
-    o, r = artifact.options, artifact.resources
+    artifact, *then = variant.launches
+    o = artifact.options
     return {
-        "kernel": artifact.plan.kernel, "file": files[0], "kind": artifact.kind,
-        "entry": artifact.entry, "sha256": hashlib.sha256(artifact.code).hexdigest(),
+        **_launch_item(artifact, variant.files[0]),
+        "kernel": artifact.plan.kernel, "label": variant.label,
         "options": {"target": o.target, "arch": o.arch, "bounds": o.bounds,
                     "optimize": o.optimize},
-        "host": _host(artifact.options),
-        "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
-        "plan": artifact.plan.to_json(),
-        "then": [_manifest_item(a, [f]) for a, f in zip(artifact.then, files[1:], strict=True)],
+        "machine": _machine(o), "host": _host(o), "needs": list(artifact.needs),
+        "premises": variant.texts(),
+        "then": [_launch_item(a, f) for a, f in zip(then, variant.files[1:], strict=True)],
     }  # fmt: skip
 
 
+def _launch_item(artifact: Artifact, file: str) -> dict[str, object]:
+    r = artifact.resources
+    return {
+        "file": file, "kind": artifact.kind, "entry": artifact.entry,
+        "sha256": hashlib.sha256(artifact.code).hexdigest(),
+        "resources": [r.registers, r.spill_bytes, r.shared_bytes, r.local_bytes],
+        "plan": artifact.plan.to_json(),
+    }  # fmt: skip
+
+
+def _machine(options: TargetOptions) -> str:
+    """The kind of processor that code of the CPU is for."""
+    from tessera_backend.cpu.host_cpu import host_machine
+
+    return host_machine() if options.target == "cpu" else ""
+
+
 def _host(options: TargetOptions) -> str:
-    """The processor that native code is for; "" where a name says it or it is not a CPU."""
-    if options.target != "cpu" or options.arch != "native":
-        return ""
+    """The very processor that native code is for, where nobody says what processors have."""
+    from tessera_backend.cpu.features import host_features
     from tessera_backend.runtime.built import this_host
 
-    return this_host()
-
-
-# --- the C header --------------------------------------------------------------------------
-
-_SCALARS = {
-    "bool": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
-    "index": "int64_t", "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t",
-    "u64": "uint64_t", "f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t",
-    "f8e4m3": "uint8_t", "f8e5m2": "uint8_t",
-}  # fmt: skip
-
-_CUDA_USE = """\
- * Load the file with cuModuleLoad, get the entry with cuModuleGetFunction and launch it with
- * cuLaunchKernel: {block} threads a block, {shared} bytes of dynamic shared memory, and the
- * arguments below in that order, each of 8 bytes (a CUtensorMap of 128, by value).
-"""
-_CPU_USE = """\
- * An ELF object, position independent: link it. Every thread of a launch calls the function
- * below; together they run all groups.
-"""
-
-
-def _header(kernel: str, variants: Sequence[Artifact], items: Sequence[dict[str, object]]) -> str:
-    guard = f"TESSERA_{re.sub(r'[^A-Za-z0-9]', '_', kernel).upper()}_H"
-    lines = [
-        f"/* Kernel {kernel}, compiled by tessera {__version__}. Made by `tesserac build`. */",
-        f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>", "",
-        "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-    ]  # fmt: skip
-    for item in items:
-        if item["kernel"] == kernel:
-            artifact = next(
-                a for a in variants
-                if hashlib.sha256(a.code).hexdigest() == item["sha256"]
-                and a.plan.to_json() == item["plan"]
-            )  # fmt: skip
-            lines += _variant(artifact, str(item["file"]))
-            before = artifact
-            for launch, then in zip(artifact.then, cast("list[Any]", item["then"]), strict=True):
-                lines += _variant(launch, str(then["file"]), before)
-                before = launch
-    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
-
-
-def _variant(artifact: Artifact, file: str, before: Artifact | None = None) -> list[str]:
-    """``before``: the launch that each call makes in front of this one."""
-    plan = artifact.plan
-    x, y, z = (*reversed(plan.group), 1, 1)[:3]
-    use = _CPU_USE if artifact.kind == "object" else _CUDA_USE.format(
-        block=f"({x}, {y}, {z})", shared=_dynamic_shared(artifact))  # fmt: skip
-    prefix = re.sub(r"[^A-Za-z0-9]", "_", Path(file).stem).upper()
-    lines = [f"/* {file}: entry {artifact.entry}, {artifact.options.arch}.", " *"]
-    lines += use.rstrip("\n").split("\n")
-    if before is not None:
-        lines.append(f" * Each call launches it behind {before.entry}, when that has ended.")
-    lines.append(f" * The grid has {_grid_text(plan)} groups (last axis = x).")
-    if plan.persistent:
-        lines.append(" * They walk over that many tiles: launch at most as many as run at once.")
-    if plan.cluster:
-        lines.append(f" * Clusters have {' x '.join(map(str, plan.cluster))} groups.")
-    lines.append(" */")
-    lines.append(f'#define {prefix}_ENTRY "{artifact.entry}"')
-    lines.append(f"enum {prefix}_SLOTS {{")
-    lines += [
-        f"    {prefix}_{_slot_name(plan, s, i)} = {i}, /* {_slot_text(plan, s)} */"
-        for i, s in enumerate(plan.slots)
-    ]
-    lines += [f"    {prefix}_SLOT_COUNT = {len(plan.slots)}", "};"]
-    if artifact.kind == "object":
-        lines.append(_prototype(artifact))
-    return [*lines, ""]
-
-
-def _prototype(artifact: Artifact) -> str:
-    from tessera_backend.runtime.host_code import C_PROTOTYPE
-
-    return C_PROTOTYPE.format(entry=artifact.entry, scratch=max(0, artifact.resources.local_bytes))
-
-
-def _dynamic_shared(artifact: Artifact) -> int:
-    from tessera_backend.device.module import STATIC_SHARED_LIMIT
-
-    size = artifact.plan.shared_bytes
-    return size if size > STATIC_SHARED_LIMIT else 0
-
-
-def _grid_text(plan: LaunchPlan) -> str:
-    return "as many as the caller wants" if plan.grid is None else " x ".join(map(str, plan.grid))
-
-
-def _slot_name(plan: LaunchPlan, slot: Slot, at: int) -> str:
-    name = _array_name(plan, slot) if slot.parameter >= 0 else slot.symbol
-    words = [slot.kind, name, str(slot.axis) if slot.axis >= 0 else ""]
-    text = "_".join(w for w in words if w) or str(at)
-    return re.sub(r"[^A-Za-z0-9]", "_", text).upper()
-
-
-def _array_name(plan: LaunchPlan, slot: Slot) -> str:
-    """A parameter, or a result, which the caller of a C interface passes behind them."""
-    copy = plan.copy_of(slot.parameter)
-    if copy is not None:
-        return f"{plan.parameters[copy.parameter].name}_copy"
-    result = slot.parameter - len(plan.parameters)
-    if result < 0:
-        return plan.parameters[slot.parameter].name
-    return f"{'kept' if plan.results[result].kept else 'result'}{result}"
-
-
-def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
-    name = _array_name(plan, slot) if slot.parameter >= 0 else ""
-    copy = plan.copy_of(slot.parameter)
-    match slot.kind:
-        case "data" if copy is not None:
-            p = plan.parameters[copy.parameter]
-            order = ", ".join(map(str, copy.axes))
-            return (
-                f"const {_SCALARS[p.dtype]} *: first element of a copy of {p.name} that the caller "
-                f"makes: its axes {order}, outermost first, lines at multiples of "
-                f"{COPY_ALIGNMENT} bytes"
-            )
-        case "data" if slot.parameter >= len(plan.parameters):
-            result = plan.results[slot.parameter - len(plan.parameters)]
-            shape = " x ".join(map(str, result.dims))
-            zeros = ", all 0 when the kernel begins" if result.zeroed else ""
-            if result.kept:
-                zeros = ", which the launches of a call share"
-            return f"{_SCALARS[result.dtype]} *: first element of {name}, {shape}, row-major{zeros}"
-        case "data":
-            p = plan.parameters[slot.parameter]
-            return f"{'' if p.mut else 'const '}{_SCALARS[p.dtype]} *: first element of {name}"
-        case "bytes":
-            return f"{_SCALARS[slot.dtype]}[]: all elements of {name}, by value"
-        case "tensor_map":
-            box = " x ".join(map(str, slot.box))
-            axes = ", ".join(map(str, slot.axes))
-            return (
-                f"CUtensorMap: of {name}, axes {axes}, a box of {box} elements, outermost first, "
-                f"swizzle of {slot.swizzle} bytes"
-            )
-        case "workspace":
-            return f"void *: {plan.workspace} bytes of zeros, left zero"
-        case "scratch":
-            return f"void *: {plan.scratch} bytes that hold anything"
-        case "size":
-            return f"int64_t: size of axis {slot.axis} of {name}"
-        case "stride":
-            return f"int64_t: stride of axis {slot.axis} of {name}, in elements"
-        case "symbol":
-            return f"int64_t: the size {slot.symbol}"
-        case "scalar":
-            return f"{_SCALARS[slot.dtype]}: {name}, in the low bits"
-        case "groups":
-            return "int64_t: number of groups"
-        case "print":
-            return (
-                f"uint64_t *: {PRINT_WORDS} words, the first two zeroed: words taken, lines lost, "
-                "then the lines: text + 1, group, lane, values"
-            )
-        case "fault":
-            return "uint64_t *: 8 words, zeroed; the first is not 0 once a fault was reported"
+    native = options.target == "cpu" and options.arch == "native"
+    return this_host() if native and host_features() is None else ""

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.c_interface.choice import specialty
 from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
 from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.signature import Asked, Signature, text
+from tessera_backend.runtime.variants import not_for, unmet
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch import capability_of, runs_on
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 5
+SCHEMA = 6
 """Of the manifest with the plans in it: raised with each change of their fields."""
 
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
@@ -33,12 +35,14 @@ _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
 class BuiltKernel:
     """One kernel and signature of a folder; ``file`` is a plain name in it.
 
-    ``host`` is the processor that native code is for, ``then`` the launches behind the first.
+    ``machine`` is the kind of processor that native code is for, ``host`` the very one where nobody
+    says what a processor has, ``then`` are the launches behind the first.
     """
 
     artifact: Artifact
     file: str
     digest: str
+    machine: str = ""
     host: str = ""
     then: tuple[BuiltKernel, ...] = ()
 
@@ -90,17 +94,24 @@ def read_manifest(directory: Path) -> list[BuiltKernel]:
 
 def _kernel(item: Any) -> BuiltKernel:
     options = item["options"]
+    made_with = TargetOptions(
+        str(options["target"]), str(options["arch"]), str(options["bounds"]),
+        int(options["optimize"]),
+    )  # fmt: skip
+    needs = tuple(str(name) for name in item["needs"])
+    first, *then = (_launch(one, made_with, needs) for one in (item, *item["then"]))
+    return replace(first, machine=str(item["machine"]), host=str(item["host"]), then=tuple(then))
+
+
+def _launch(item: Any, options: TargetOptions, needs: tuple[str, ...]) -> BuiltKernel:
     file = str(item["file"])
     if Path(file).name != file or not file.endswith(suffix_of(item["kind"])):
         raise ValueError("a file of a manifest lies in its folder")
     artifact = Artifact(
-        str(item["kind"]), b"", str(item["entry"]), LaunchPlan.from_json(item["plan"]),
-        TargetOptions(str(options["target"]), str(options["arch"]), str(options["bounds"]),
-                      int(options["optimize"])),
-        Resources(*(int(n) for n in item["resources"])),
+        str(item["kind"]), b"", str(item["entry"]), LaunchPlan.from_json(item["plan"]), options,
+        Resources(*(int(n) for n in item["resources"])), needs=needs,
     )  # fmt: skip
-    then = tuple(_kernel(launch) for launch in item["then"])
-    return BuiltKernel(artifact, file, str(item["sha256"]), str(item["host"]), then)
+    return BuiltKernel(artifact, file, str(item["sha256"]))
 
 
 class BuiltProvider:
@@ -125,10 +136,33 @@ class BuiltProvider:
         found = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
         level = _level(found[0].parameters)
         says = found[0].grid is not None
-        interface = KernelInterface.of_plan(name, found[0].parameters, level, says)
-        for plan in found[1:]:
-            interface = interface.common(KernelInterface.of_plan(name, plan.parameters, level))
+        open_ = self._open(name)
+        every = [
+            KernelInterface.of_plan(
+                name, plan.parameters, level, says,
+                tuple(p for p in plan.brackets if p.name in open_),
+            )
+            for plan in found
+        ]  # fmt: skip
+        interface = every[0]
+        for other in every[1:]:
+            interface = interface.common(other)
         return interface
+
+    def _open(self, name: str) -> tuple[str, ...]:
+        """The parameters in brackets that a call says: those but types that its arrays say."""
+        plans = [k.artifact.plan for k in self.kernels if k.artifact.plan.kernel == name]
+        said: list[str] = []
+        for at, bracket in enumerate(plans[0].brackets):
+            values = {tuple((p.dtype, p.rank) for p in x.parameters): x.brackets[at].value
+                      for x in plans}  # fmt: skip
+            decided = all(
+                values[tuple((p.dtype, p.rank) for p in x.parameters)] == x.brackets[at].value
+                for x in plans
+            )
+            if bracket.dtype != "dtype" or len(set(values.values())) < 2 or not decided:
+                said.append(bracket.name)
+        return tuple(said)
 
     def asked(self, name: str, wanted: Signature) -> Asked:
         """The sizes that the code of a folder was made for."""
@@ -149,15 +183,13 @@ class BuiltProvider:
         return wanted
 
     def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
-        fitting = [
-            k for k in self.kernels
-            if k.artifact.plan.kernel == name and _runs_on(k, device)
-            and _fits(k.artifact.plan.parameters, wanted)
-            and grid_rank in (0, k.artifact.plan.grid_axes)
-        ]  # fmt: skip
+        own = [k for k in self.kernels if k.artifact.plan.kernel == name]
+        open_ = self._open(name)
+        reasons = [(k, _reasons(k, wanted, open_, device, grid_rank)) for k in own]
+        fitting = [k for k, why in reasons if not why]
         if not fitting:
-            raise self._nothing_fits(name, wanted, device, grid_rank)
-        return self._read(max(fitting, key=lambda k: _facts(k.artifact)))
+            raise self._nothing_fits(name, wanted, device, grid_rank, reasons)
+        return self._read(max(fitting, key=lambda k: specialty(k.artifact)))
 
     def _read(self, kernel: BuiltKernel) -> Artifact:
         try:
@@ -171,69 +203,51 @@ class BuiltProvider:
         return replace(a, code=code, then=then)
 
     def _nothing_fits(
-        self, name: str, wanted: Signature, device: int, grid_rank: int
-    ) -> TesseraError:
-        there = [
-            f"{k.artifact.options.target} {k.host or k.artifact.options.arch}"
-            f"{'' if _is_for_this_host(k) else ' (another processor)'}: "
-            + ", ".join(_shown(p) for p in k.artifact.plan.parameters)
-            + (f", a grid of {_axes(k.artifact.plan.grid_axes)}" if grid_rank else "")
-            for k in self.kernels if k.artifact.plan.kernel == name
-        ]  # fmt: skip
+        self, name: str, wanted: Signature, device: int, grid_rank: int,
+        reasons: Sequence[tuple[BuiltKernel, Reasons]],
+    ) -> TesseraError:  # fmt: skip
         where = "the CPU" if device == HOST else f"CUDA device {device}"
+        grid = f" and a grid of {_axes(grid_rank)}" if grid_rank else ""
+        notes = [f"{k.file}: {'; '.join(words for _, words in why)}" for k, why in reasons]
+        # What the nearest of them lacks is what to build for.
+        nearest = min((why for _, why in reasons), key=len, default=())
+        options = dict.fromkeys(option for option, _ in nearest) or ("--signature",)
         return error(diagnostic(
-            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)})"
-            f"{f' and a grid of {_axes(grid_rank)}' if grid_rank else ''} on {where}",
-            notes=("it has " + "; ".join(there),),
-            helps=("build it for this call too: tesserac build --signature",
-                   *(("--grid-axes says for how many axes of a grid",) if grid_rank else ())),
+            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)}){grid} on "
+            f"{where}", notes=notes,
+            helps=(f"build it for this call too: tesserac build {' '.join(options)}",),
         ))  # fmt: skip
+
+
+Reasons = tuple[tuple[str, str], ...]
+"""Why code is not taken: the option of `tesserac build` that it is about, and the words."""
+
+
+def _reasons(
+    k: BuiltKernel, wanted: Signature, brackets: tuple[str, ...], device: int, grid_rank: int
+) -> Reasons:
+    artifact = k.artifact
+    found: list[tuple[str, str]] = []
+    where = not_for(artifact.options, artifact.kind, device)
+    if where:
+        found.append(("--target" if device == HOST else "--arch", where))
+    elif device == HOST:
+        found += [("--arch", why) for why in _not_for_this_host(k)]
+    lacking = unmet(artifact.plan, wanted, brackets)
+    found += [("--signature", f"it is for calls in which {x}") for x in lacking]
+    axes = artifact.plan.grid_axes
+    if grid_rank not in (0, axes):
+        found.append(("--grid-axes", f"it is for a grid of {_axes(axes)}"))
+    return tuple(found)
 
 
 def _axes(count: int) -> str:
     return "1 axis" if count == 1 else f"{count} axes"
 
 
-def _shown(p: ParameterPlan) -> str:
-    if p.kind != "tensor":
-        return p.dtype
-    facts = ("" if p.contiguous else " strided") + (" aligned" if p.aligned else "")
-    facts += " small" if p.small else ""
-    if not p.divisors:
-        return f"{p.dtype}[{p.rank}]{facts}"
-    sizes = [
-        f"{n}" if n is not None else f"{d}k" if d > 1 else "?"
-        for n, d in zip(p.sizes, p.divisors, strict=True)
-    ]
-    return f"{p.dtype}[{', '.join(sizes)}]{facts}"
-
-
 def _level(parameters: tuple[ParameterPlan, ...]) -> Literal["lane", "tile"]:
     """Only a tile kernel is told what divides a size."""
     return "tile" if any(p.divisors for p in parameters) else "lane"
-
-
-def _facts(artifact: Artifact) -> tuple[int, tuple[int, int]]:
-    """How special the code is: facts it builds on, then the newer architecture."""
-    facts = sum(
-        p.contiguous + p.aligned + p.small + p.pitches
-        + sum(n is not None for n in (*p.sizes, *p.buckets))
-        + sum(d.bit_length() for d in p.divisors)
-        for p in artifact.plan.parameters
-    )  # fmt: skip
-    return facts, capability_of(artifact.options.arch)
-
-
-def _runs_on(kernel: BuiltKernel, device: int) -> bool:
-    artifact = kernel.artifact
-    if device == HOST:
-        return artifact.options.target == "cpu" and _is_for_this_host(kernel)
-    if artifact.options.target != "cuda":
-        return False
-    from tessera_backend.device.driver import device as cuda_device
-
-    capability = cuda_device(device).capability
-    return runs_on(artifact.options.arch, capability, artifact.kind == "cubin")
 
 
 def this_host() -> str:
@@ -243,37 +257,11 @@ def this_host() -> str:
     return f"{host_machine()} {hashlib.sha256(cpu_identity().encode()).hexdigest()[:12]}"
 
 
-def _is_for_this_host(kernel: BuiltKernel) -> bool:
-    return kernel.host in ("", this_host())
+def _not_for_this_host(kernel: BuiltKernel) -> list[str]:
+    """Why native code does not run on this processor; nothing where it does."""
+    from tessera_backend.cpu.features import missing
 
-
-def _fits(parameters: tuple[ParameterPlan, ...], wanted: Signature) -> bool:
-    if len(parameters) != len(wanted):
-        return False
-    return all(_entry_fits(p, e) for p, e in zip(parameters, wanted, strict=True))
-
-
-def _entry_fits(p: ParameterPlan, entry: tuple[Any, ...]) -> bool:
-    match entry:
-        case ("t", dtype, rank, contiguous, aligned, small, *facts):
-            return (
-                p.kind == "tensor" and p.dtype == dtype and p.rank == rank
-                and contiguous >= p.contiguous and aligned >= p.aligned and small >= p.small
-                and all(_facts_hold(p, f) for f in facts)
-            )  # fmt: skip
-        case ("s", dtype):
-            return p.kind == "scalar" and p.dtype == dtype
-        case _:
-            return p.kind == "constant" and p.value in (None, entry[2])
-
-
-def _facts_hold(p: ParameterPlan, facts: tuple[Any, ...]) -> bool:
-    """Whether what the code relies on is so in a call; code may rely on none."""
-    sizes, _, divisors, unit, pitches, buckets = facts
-    return (
-        all(a in (None, b) for a, b in zip(p.sizes, sizes, strict=False))
-        and all(a in (None, b) for a, b in zip(p.buckets, buckets, strict=False))
-        and all(b % a == 0 for a, b in zip(p.divisors, divisors, strict=False))
-        # Where no stride is 1 the pitches are those of all axes.
-        and (p.unit == unit or p.unit == -1 and not p.pitches) and pitches >= p.pitches
-    )  # fmt: skip
+    lacking = missing(kernel.machine, kernel.artifact.needs)
+    if lacking:
+        return [f"it needs {', '.join(lacking)}, which this processor lacks"]
+    return [] if kernel.host in ("", this_host()) else ["it is for another processor"]

@@ -141,7 +141,7 @@ def _at_exit() -> None:
 
 # --- words to sentences --------------------------------------------------------------------
 
-_DONE = {
+DONE = {
     "read": "reads outside of `{what}`; the read gave 0",
     "write": "writes outside of `{what}`; the write was skipped",
     "atomic": "updates an element outside of `{what}`; it was skipped",
@@ -149,6 +149,7 @@ _DONE = {
     "step": "has a `range` with a step of 0 ({what}); the loop did not run",
     "assert": "fails an assertion: {what}",
 }
+"""What became of it, by the kind of its site."""
 
 
 def fault_diagnostic(plan: LaunchPlan, words: Sequence[int]) -> Diagnostic:
@@ -168,6 +169,6 @@ def fault_diagnostic(plan: LaunchPlan, words: Sequence[int]) -> Diagnostic:
             else f"index {index} along axis {axis}, which has no element",
         )
     return diagnostic(
-        "T0845", f"`{plan.kernel}` " + _DONE[site.kind].format(what=site.what),
+        "T0845", f"`{plan.kernel}` " + DONE[site.kind].format(what=site.what),
         (site.file, site.line, site.column), notes=tuple(notes),
     )  # fmt: skip

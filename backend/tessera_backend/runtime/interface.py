@@ -84,28 +84,31 @@ class KernelInterface:
     def common(self, other: KernelInterface) -> KernelInterface:
         """What two signatures of one kernel have in common; the rest is not known."""
         pairs = zip(self.parameters, other.parameters, strict=True)
-        return replace(self, parameters=tuple(_common(p, q) for p, q in pairs))
+        brackets = zip(self.brackets, other.brackets, strict=True)
+        return replace(
+            self, parameters=tuple(_common(p, q) for p, q in pairs),
+            brackets=tuple(_common(p, q) for p, q in brackets),
+        )  # fmt: skip
 
     @staticmethod
     def of_plan(
         name: str, parameters: tuple[ParameterPlan, ...], level: Literal["lane", "tile"] = "lane",
-        says_grid: bool = False,
+        says_grid: bool = False, brackets: tuple[ParameterPlan, ...] = (),
     ) -> KernelInterface:  # fmt: skip
         """The interface of a kernel of which only compiled code is at hand."""
         kinds: dict[str, Literal["array", "scalar", "constant"]] = {
             "tensor": "array", "scalar": "scalar", "constant": "constant",
         }  # fmt: skip
-        return KernelInterface(
-            name,
+        shown, values = (
             tuple(
                 ParameterInfo(
                     p.name, kinds[p.kind], p.dtype, p.rank, p.mut, p.value, p.span, p.declared
                 )
-                for p in parameters
-            ),
-            level=level,
-            says_grid=says_grid,
+                for p in some
+            )
+            for some in (parameters, brackets)
         )
+        return KernelInterface(name, shown, values, level, says_grid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,7 @@ def _plan(
     return LaunchPlan(
         kernel=lowering.frame.typed.declaration.name,
         parameters=frame.parameters(),
+        brackets=frame.brackets(),
         slots=tuple(frame.slots),
         group=(1,),
         grid=None,

@@ -161,6 +161,14 @@ class KernelFrame:
         """How the caller sees each parameter."""
         return tuple(self._parameter(p) for p in declared_parameters(self.typed))
 
+    def brackets(self) -> tuple[ParameterPlan, ...]:
+        """The compile-time parameters in brackets, with what the kernel is compiled for."""
+        declared = self.typed.declaration.brackets
+        return tuple(
+            self._parameter(DeclaredParameter(p.name, p.name_span, fact))
+            for p, fact in zip(declared, self.typed.signature, strict=False)
+        )
+
     def _parameter(self, p: DeclaredParameter) -> ParameterPlan:
         span = self.lowering.position(p.span)
         if isinstance(p.type, Tensor) and isinstance(p.fact, TensorArgument):

@@ -68,8 +68,7 @@ def lower_kernel(
     operations = (*top.operations, *lowering.allocations, *body.operations)
     region = without_unused(entry, operations)
     rank = _grid_rank(lowering, info.grid, region, grid_rank)
-    kernel = Builder(typed.declaration.name_span)
-    name = typed.declaration.name
+    kernel, name = Builder(typed.declaration.name_span), typed.declaration.name
     kernel.kernel(
         name,
         region,
@@ -85,6 +84,7 @@ def lower_kernel(
     plan = LaunchPlan(
         kernel=name,
         parameters=entry.parameters(),
+        brackets=entry.brackets(),
         slots=tuple(entry.slots),
         group=info.group,
         grid=info.grid,

@@ -150,7 +150,7 @@ def test_every_field_that_says_something_of_a_call_is_a_premise() -> None:
     }  # fmt: skip
     assert {*ParameterPlan.__dataclass_fields__} == {*said, "span", "value"}
     looked_at = {"parameters", "slots", "group", "grid", "grid_rank", "conditions", "results",
-                 "cluster", "copies", "kernel"}  # fmt: skip
+                 "cluster", "copies", "kernel", "brackets"}  # fmt: skip
     made = {"shared_bytes", "sites", "workspace", "scratch", "persistent", "prints",
             "launches_before"}  # fmt: skip
     assert {*LaunchPlan.__dataclass_fields__} == looked_at | made

@@ -1,0 +1,1 @@
+"""C headers of built kernels: names, premises as checks, and launches."""
