@@ -94,7 +94,7 @@ class _Choice:
     def _chooser(self, own: list[str], tests: list[str]) -> list[str]:
         lines = [
             "/* The number of the variant that a call takes, or 0"
-            + ("" if self.on_cpu else "; `capability` of the device: 90 for sm_90") + ". */",
+            + ("" if self.on_cpu else "; `capability`: see tessera_cuda_capability") + ". */",
             f"static inline int {self.label}_accepts({', '.join(own) or 'void'})", "{",
         ]  # fmt: skip
         for v, test in zip(self.variants, tests, strict=True):
