@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.diagnostics.render import render
 from tessera_lang.driver.project_places import Text
 from tessera_lang.record import dataclass, field
@@ -96,11 +97,9 @@ def _value(
     """A setting in the form that options have it. Raises TesseraError."""
     span = text.of_key(f"{head}{key}")
     if key not in keys:
-        from difflib import get_close_matches
-
-        close = get_close_matches(key, keys, n=1)
+        close = nearest(key, keys)
         known = ", ".join(f"`{head}{k}`" for k in keys)
-        help_text = f"did you mean `{head}{close[0]}`?" if close else f"the keys are {known}"
+        help_text = f"did you mean `{head}{close}`?" if close else f"the keys are {known}"
         raise _refused(file, f"has no setting `{head}{key}`", text, span, (help_text,))
     try:
         return keys[key](file, value)

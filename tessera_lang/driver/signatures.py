@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from math import prod
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import replace
-from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
@@ -110,7 +111,7 @@ def complete_signature(
     names = [p.name for _, p in parameters_of(function)]
     for name in given:
         if name not in names:
-            close = did_you_mean(name, tuple(names))
+            close = nearest(name, tuple(names))
             helps = (f"did you mean `{close}`?",) if close else ()
             raise _bad(f"`{function.name}` has no parameter `{name}`", *helps)
     constants = _compile_time(function, scope, given)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
+from tessera_lang.evaluate.foreign_names import library_help
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.sizes import bind_sizes
 from tessera_lang.evaluate.value import (
@@ -106,15 +108,16 @@ class Calls(Expressions):
             message = f"`{name}` says nothing at the top of a file"
             helps = ("write it at the top of a tile kernel's body",)
             return fault("T0611", message, call.span, helps=helps)
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, list(BUILTINS), n=1, cutoff=0.8)
-        if close:
-            return _no_member(call, head, member, f"did you mean `{close[0]}`?")
+        elsewhere = library_help(member, host=True)
         if head == "op" and member not in OP_LATER:
-            return _no_member(call, head, member)
+            own = (n.removeprefix("op.") for n in BUILTINS if n.startswith("op."))
+            close = nearest(member, own)
+            helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
+            return _no_member(call, head, member, *helps)
         if head in _LATER:
-            return not_built(f"`{name}`, one of the {_LATER[head]},", call.function.span)
+            what = f"`{name}`, one of the {_LATER[head]},"
+            instead = elsewhere or ("write a kernel of it and call that",)
+            return not_built(what, call.function.span, instead[0])
         if head == "math":
             return not_built(f"`{name}` in the host program", call.function.span)
         return fault("T0818", f"`{name}` can be called in a kernel only", call.function.span)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from tessera_lang.diagnostics import Edit, Fix
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, helps_for_member
+from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, helps_for_member, library_help
 from tessera_lang.evaluate.language import (
     LANE_NAMES,
     LATER,
@@ -38,6 +40,7 @@ from tessera_lang.evaluate.value import (
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import Index, World
+from tessera_lang.types.dtype import dtype_named
 
 _MISSING = object()
 MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
@@ -112,17 +115,17 @@ class Expressions(Operators):
             names.extend(at.values)
             at = at.parent
         few = names if len(names) <= MAX_CANDIDATES else []
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, few, n=1, cutoff=0.7)
-        helps = (f"did you mean `{close[0]}`?",) if close else ()
+        spelled = dtype_named(name)
+        close = spelled.name if spelled is not None else nearest(name, few)
+        helps = (f"did you mean `{close}`?",) if close else library_help(name, host=True)
+        fixes = (Fix(f"write `{close}`", (Edit(span, close),), "unsafe"),) if close else ()
         if name in FOREIGN_NAMES:
-            helps = (FOREIGN_NAMES[name],)
+            helps, fixes = (FOREIGN_NAMES[name],), ()
         if name in LATER:
             return not_built(f"`{name}` ({LATER[name]})", span, "")
         if name in LANE_NAMES:
             return fault("T0818", f"`{name}` can be used in a kernel only", span)
-        return fault("T0101", f"`{name}` is not defined", span, helps=helps)
+        return fault("T0101", f"`{name}` is not defined", span, helps=helps, fixes=fixes)
 
     def _fstring(self, e: ast.Expr, scope: Scope) -> object:
         pieces: list[str] = []

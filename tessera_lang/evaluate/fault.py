@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
+from tessera_lang.diagnostics import Diagnostic, Fix, Label, TesseraError
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.record import replace
 from tessera_lang.source import Span
@@ -28,10 +28,11 @@ class HostFault(Exception):
 
 def fault(
     code: str, message: str, span: Span, *, label: str = "",
-    notes: tuple[str, ...] = (), helps: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (), helps: tuple[str, ...] = (), fixes: tuple[Fix, ...] = (),
 ) -> HostFault:  # fmt: skip
     """A fault of one diagnostic, to be raised."""
-    return HostFault((Diagnostic(code, message, span, label, notes=notes, helps=helps),))
+    found = Diagnostic(code, message, span, label, notes=notes, helps=helps, fixes=fixes)
+    return HostFault((found,))
 
 
 @contextmanager

@@ -5,6 +5,9 @@ Owns the table, for kernels and for the host program. Must not know scopes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, isfinite
+
 _NUMPY = "NumPy has no place in a program: write `f32(x)`, `math.sqrt(x)`, `op.zeros(shape)`"
 _BARRIER = "write `tbarrier()`"
 
@@ -69,3 +72,60 @@ def helps_for_member(name: str, close: str | None = None) -> tuple[str, ...]:
     if name in FOREIGN_MEMBERS:
         return (FOREIGN_MEMBERS[name],)
     return (f"did you mean `{close}`?",) if close else ()
+
+
+_LIBRARY_MODULES = {
+    "std.sort": "sort argsort sort_pairs",
+    "std.nn": "softmax log_softmax layernorm rmsnorm",
+    "std.linalg": "matmul gemv addmm linear",
+    "std.histogram": "histogram bincount",
+    "std.scan": "inclusive exclusive running_max running_min segmented",
+    "std.random": "uniform normal integers",
+    "std.stencil": "convolve1d laplace2d",
+    "std.transpose": "transpose",
+    "std.elementwise": "add subtract multiply divide minimum maximum negate absolute relu square",
+    "std.reduce": "mean argmax argmin",
+}
+_OTHER_NAMES = {
+    "cumsum": "std.scan.inclusive", "cummax": "std.scan.running_max",
+    "cummin": "std.scan.running_min", "rand": "std.random.uniform",
+    "randn": "std.random.normal", "randint": "std.random.integers",
+    "sub": "std.elementwise.subtract", "mul": "std.elementwise.multiply",
+    "div": "std.elementwise.divide", "convolve": "std.stencil.convolve1d",
+    "dot": "std.linalg.matmul", "mm": "std.linalg.matmul", "bmm": "std.linalg.matmul",
+    "mv": "std.linalg.gemv", "layer_norm": "std.nn.layernorm", "rms_norm": "std.nn.rmsnorm",
+}  # fmt: skip
+IN_LIBRARY: dict[str, str] = {
+    **{name: f"{m}.{name}" for m, names in _LIBRARY_MODULES.items() for name in names.split()},
+    **_OTHER_NAMES,
+}
+"""Functions of the library by the names that they, or others like them, go by."""
+
+
+def library_help(name: str, *, host: bool) -> tuple[str, ...]:
+    """What the library has under a name that is sought elsewhere; ``host``: whether what asks can
+    call it there, as only the host program can."""
+    found = IN_LIBRARY.get(name)
+    if found is None:
+        return ()
+    module = found.rpartition(".")[0]
+    if host:
+        return (f"write `import {module}` and call `{found}`",)
+    return (f"the host program can: it imports `{module}` and calls `{found}` on whole arrays",)
+
+
+def counted(values: Sequence[object]) -> str:
+    """What to write for a `range` over floats, of the values of its arguments where known."""
+    numbers = [float(v) for v in values if isinstance(v, (int, float))]
+    if len(numbers) != len(values) or not 1 <= len(numbers) <= 3:
+        return "count with an integer and compute from it: `start + f32(k) * step`"
+    start = numbers[0] if len(numbers) > 1 else 0.0
+    stop = numbers[1] if len(numbers) > 1 else numbers[0]
+    step = numbers[2] if len(numbers) > 2 else 1.0
+    if step == 0 or not all(map(isfinite, numbers)):
+        return "count with an integer and compute from it: `start + f32(k) * step`"
+    steps = (stop - start) / step
+    count = round(steps) if abs(steps - round(steps)) < 1e-9 * max(1.0, abs(steps)) else ceil(steps)
+    shown = f"f32(k) * {step!r}" if step != 1 else "f32(k)"
+    shown = f"{start!r} + {shown}" if start else shown
+    return f"count with an integer, `for k in range({max(count, 0)}):`, and compute `{shown}`"

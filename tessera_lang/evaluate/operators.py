@@ -69,16 +69,30 @@ class Operators:
         if isinstance(a, Unknown) or isinstance(b, Unknown):
             return self.unknown_result(operator, a, b)
         if operator == "@":
-            raise not_built(
-                "a matrix product in the host program", span,
-                "call `std.linalg.matmul(a, b)`, or write a tile kernel of it",
-            )  # fmt: skip
+            raise not_built("a matrix product in the host program", span, self._product(a, b))
         with located(span):
             if self.world.is_array(a) or self.world.is_array(b):
                 return self.world.binary(operator, a, b)
             result = arithmetic.binary(operator, a, b)
         with located(span, "T0802"):
             return arithmetic.int64(result)
+
+    def _product(self, a: object, b: object) -> str:
+        """What to write for the product of two arrays, by their ranks."""
+        ranks = [len(self.world.shape(x)) if self.world.is_array(x) else -1 for x in (a, b)]
+        match ranks:
+            case (-1, _) | (_, -1):
+                return "`@` is the product of two matrices"
+            case (1, 1):
+                return "write `op.sum(a * b)` for the product of two vectors"
+            case (2, 1):
+                return "write `import std.linalg` and call `std.linalg.gemv(a, x)`"
+            case (1, _):
+                return "write a tile kernel that returns `op.sum(x[:, None] * a, axis=0)`"
+            case (_, 1):
+                return "write a tile kernel that returns `op.sum(a * x, axis=-1)`"
+            case _:
+                return "write `import std.linalg` and call `std.linalg.matmul(a, b)`"
 
     def unknown_result(self, operator: str, a: object, b: object) -> object:
         """The kind of a result of which an operand is unknown."""

@@ -14,6 +14,7 @@ from tessera_lang.evaluate.arguments import Arguments, bind, integer_of, wrong_c
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault, located
+from tessera_lang.evaluate.foreign_names import counted
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.target.host_world import Reduction
 
@@ -51,6 +52,9 @@ def _range(host: Host, arguments: Arguments, path: str) -> object:
         raise wrong_count("range", "one to three integers", given, arguments.call.span)
     if is_unknown(values):
         return Unknown()
+    if any(isinstance(v, float) for v in values):
+        at = arguments.call.span
+        raise fault("T0818", "`range` counts in integers", at, helps=(counted(values),))
     numbers = [
         integer_of(v, e.span, "a bound of `range`")
         for v, e in zip(values, arguments.call.arguments, strict=True)

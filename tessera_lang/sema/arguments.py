@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.sema.builtins import BuiltinInfo
-from tessera_lang.sema.scope import did_you_mean
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
@@ -45,7 +45,7 @@ def bind(
         good = False
     for k in call.keywords:
         if k.name not in names:
-            close = did_you_mean(k.name, tuple(names))
+            close = nearest(k.name, tuple(names))
             report(Diagnostic(
                 "T0106", f"{what} has no parameter `{k.name}`", k.name_span, labels=labels,
                 helps=(f"did you mean `{close}`?",) if close else (),

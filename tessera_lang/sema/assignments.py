@@ -8,13 +8,15 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.atomics import writable
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.conversions import cast_fix
 from tessera_lang.sema.literals import give, is_silent, settle_default
 from tessera_lang.sema.meanings import module_of, variable_term
-from tessera_lang.sema.operators import Operand, cast_fix, operate, source_of
+from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.ranges import fits_by_range
 from tessera_lang.sema.shared import stored
 from tessera_lang.sema.signature import dtype_lookup, unknown_type
 from tessera_lang.sema.slice_reductions import wide_dtype
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
@@ -225,6 +227,7 @@ def assign_augmented(c: Context, s: ast.AugmentedAssign) -> None:
         base = c.infer(s.target.value)
         if isinstance(base, (Tensor, Buffer)):
             writable(c, s.target, base)
+    c.places[s.target] = s
     result = operate(c, s.operator, s.operator_span, a, b)
     if c.final:
         c.typed.coercions.pop(s.target, None)

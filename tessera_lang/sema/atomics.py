@@ -10,8 +10,8 @@ from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.literals import give, is_silent
-from tessera_lang.sema.operators import source_of
 from tessera_lang.sema.shared import stored
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import Local
 from tessera_lang.syntax import ast

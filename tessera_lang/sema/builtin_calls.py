@@ -12,10 +12,11 @@ from tessera_lang.sema.atomics import infer_atomic
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.lanes import builtin_problem
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
-from tessera_lang.sema.operators import Operand, meet, not_numbers, silent, source_of
+from tessera_lang.sema.operators import Operand, meet, not_numbers, silent
 from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
 from tessera_lang.sema.slice_reductions import infer_reduction
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.warps import infer_warp
 from tessera_lang.syntax import ast

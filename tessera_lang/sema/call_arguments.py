@@ -11,7 +11,6 @@ from tessera_lang.record import replace
 from tessera_lang.sema.arguments import Bound, bind
 from tessera_lang.sema.context import Binding, Context, Known, text_of
 from tessera_lang.sema.literals import give, misfit, settle
-from tessera_lang.sema.operators import source_of
 from tessera_lang.sema.parameters import axes_counted
 from tessera_lang.sema.signature import (
     ParameterSpec,
@@ -23,6 +22,7 @@ from tessera_lang.sema.signature import (
     parameters_of,
     spec_of,
 )
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Cell, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import (
     Constant,

@@ -15,10 +15,10 @@ from tessera_lang.sema.context import Binding, Context, Frame, Known, text_of
 from tessera_lang.sema.inlined_size import MOST_NESTED, nested_too_deep
 from tessera_lang.sema.lanes import recursion
 from tessera_lang.sema.literals import give
-from tessera_lang.sema.operators import source_of
 from tessera_lang.sema.signature import (
     is_compile_time,
 )
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.typed import (
     Builtin,

@@ -103,6 +103,9 @@ class Context:
     wide_calls: dict[ast.Expr, DType] = field(default_factory=dict[ast.Expr, DType])
     bare: dict[ast.Expr, BareBuffer] = field(default_factory=dict[ast.Expr, BareBuffer])
     dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    places: dict[ast.Expr, ast.AugmentedAssign] = field(
+        default_factory=dict[ast.Expr, ast.AugmentedAssign]
+    )  # what augmented assignments change, by which statement
     infer: Callable[[ast.Expr], Term] = lambda _: ERROR
 
     # --- reports -----------------------------------------------------------------------

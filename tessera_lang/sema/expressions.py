@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeGuard, cast
 
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
@@ -22,8 +23,8 @@ from tessera_lang.sema.meanings import (
     symbol_term,
     variable_term,
 )
-from tessera_lang.sema.operators import Operand, meet, operate, silent, source_of
-from tessera_lang.sema.scope import did_you_mean
+from tessera_lang.sema.operators import Operand, meet, operate, silent
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import (
     Local,
@@ -95,7 +96,11 @@ def infer_once(c: Context, e: ast.Expr) -> Term:
 
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.FString: ("an f-string", "lanes have no text"),
-    ast.ListExpr: ("a list", "use shared memory, `tshared.alloc(shape, dtype)`, or variables"),
+    ast.ListExpr: (
+        "a list",
+        "for numbers that change write `tlocal.alloc(shape, dtype)`, an array of each lane;"
+        " for a table of fixed numbers a tuple: `(1.0, 2.0)`",
+    ),
     ast.DictExpr: ("a dict", "use an array"),
     ast.Comprehension: ("a list comprehension", "write a loop"),
     ast.Lambda: ("a lambda", "write a plain function and call it"),
@@ -325,7 +330,7 @@ def _attribute(c: Context, e: ast.Attribute) -> Term:
         return DTYPE
     if is_silent(base) or isinstance(base, OpenBuffer):
         return base if is_silent(base) else Unknown()
-    close = did_you_mean(e.name, ("shape", "dtype", "ndim", "to"))
+    close = nearest(e.name, ("shape", "dtype", "ndim", "to"))
     return c.report(
         "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
         helps=helps_for_member(e.name, close),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.sema.clauses import (
     kernel_decorator,
@@ -16,7 +17,7 @@ from tessera_lang.sema.clauses import (
     tile_decorator,
 )
 from tessera_lang.sema.flow import is_none
-from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
@@ -75,7 +76,7 @@ def _decorators(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagn
             )  # fmt: skip
             continue
         name = d.value.id if isinstance(d.value, ast.Name) else ""
-        close = did_you_mean(name, _DECORATORS)
+        close = nearest(name, _DECORATORS)
         yield Diagnostic(
             "T0113", f"`@{name}` is no decorator" if name else "this is no decorator", d.span,
             helps=(f"did you mean `@{close}`?",) if close

@@ -5,9 +5,10 @@ Owns the checks of indices. Must not know what an element is used for.
 
 from __future__ import annotations
 
+from tessera_lang.evaluate.foreign_names import counted
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
@@ -67,3 +68,16 @@ def index(c: Context, e: ast.Expr) -> None:
         return
     helps = (f"convert it: `index({source_of(e)})`",) if isinstance(term, Scalar) else ()
     c.report("T0215", f"an index is an integer, not `{text_of(term)}`", e.span, helps=helps)
+
+
+def counts_in_floats(c: Context, e: ast.Call) -> bool:
+    """Reports a `range` over floats, once for all its arguments."""
+    floats = False
+    for argument in e.arguments:
+        term = c.infer(argument)
+        weak = isinstance(term, Weak) and term.kind == "float"
+        floats = floats or weak or (isinstance(term, Scalar) and term.dtype.is_float)
+    if floats:
+        values = [c.try_value(a) for a in e.arguments]
+        c.report("T0215", "`range` counts in integers", e.span, helps=(counted(values),))
+    return floats

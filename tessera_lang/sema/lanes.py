@@ -7,8 +7,8 @@ The generic check of a kernel and the check of an instance say the same words, s
 from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.sema import builtins
-from tessera_lang.sema.scope import did_you_mean
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
@@ -90,7 +90,7 @@ def tile_builtin_problem(name: str, span: Span) -> Diagnostic | None:
             helps=(_INSTEAD.get(name, "a tile kernel works on tiles, not in lanes"),),
         )  # fmt: skip
     if name.startswith("schedule."):
-        close = did_you_mean(name.removeprefix("schedule."), builtins.DIRECTIVES)
+        close = nearest(name.removeprefix("schedule."), builtins.DIRECTIVES)
         return Diagnostic(
             "T0610", f"there is no directive `{name}`", span,
             helps=(f"did you mean `schedule.{close}`?",) if close

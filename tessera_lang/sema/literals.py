@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.sema.context import Context
+from tessera_lang.sema.conversions import Advice, convert_operand, wider_for
 from tessera_lang.sema.terms import Open, Term, Unknown, default_dtype
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType, integer_range, widens_to
@@ -60,15 +62,20 @@ def misfit(value: object, dtype: DType) -> str | None:
     return None
 
 
-def settle(c: Context, e: ast.Expr, term: Term, dtype: DType) -> Term:
-    """Give a weak or open expression the type it met; anything else stays what it is."""
+def settle(
+    c: Context, e: ast.Expr, term: Term, dtype: DType, beside: ast.Expr | None = None
+) -> Term:
+    """Give a weak or open expression the type it met; anything else stays what it is.
+
+    ``beside``: the operand of that type, where it is one that could be converted instead.
+    """
     if isinstance(term, Open):
         c.cells.fix(term.cell, dtype, e.span)
         return term
     if not isinstance(term, Weak):
         return term
     if c.is_known(e):
-        return _settle_known(c, e, dtype)
+        return _settle_known(c, e, dtype, beside)
     return _settle_parts(c, e, dtype)
 
 
@@ -77,7 +84,7 @@ def settle_default(c: Context, e: ast.Expr, term: Term) -> Term:
     return settle(c, e, term, default_dtype(term.kind)) if isinstance(term, Weak) else term
 
 
-def _settle_known(c: Context, e: ast.Expr, dtype: DType) -> Term:
+def _settle_known(c: Context, e: ast.Expr, dtype: DType, beside: ast.Expr | None) -> Term:
     try:
         value = c.value_of(e)
     except NotConstant as fault:
@@ -86,18 +93,37 @@ def _settle_known(c: Context, e: ast.Expr, dtype: DType) -> Term:
         return c.note(e, ERROR)
     reason = misfit(value, dtype)
     if reason is not None:
-        helps = ()
-        if isinstance(value, float) and dtype.is_integer:
-            helps = (f"write `{dtype}(...)` around it, or make the other operand a float",)
-        elif isinstance(value, int) and dtype.is_float:
-            helps = (f"write it as a float, `{float(value)!r}`, if rounding is meant",)
+        helps, fixes = _instead(c, e, value, dtype, beside)
         return c.note(
             e,
             c.report("T0202", f"{_shown(value)} does not fit in `{dtype}`", e.span, reason,
-                     helps=helps),
+                     helps=helps, fixes=fixes),
         )  # fmt: skip
     _mark(c, e, dtype)
     return c.note(e, Scalar(dtype))
+
+
+def _instead(
+    c: Context, e: ast.Expr, value: object, dtype: DType, beside: ast.Expr | None
+) -> Advice:
+    """What to write where a literal does not fit the type that it meets."""
+    if isinstance(value, int) and dtype.is_float:
+        text = repr(float(value))
+        if misfit(float(value), dtype) is not None:
+            return (), ()
+        return (f"write it as a float, `{text}`, if rounding is meant",), (
+            Fix(f"write `{text}`", (Edit(e.span, text),), "unsafe"),
+        )
+    wide = wider_for(value, dtype)
+    if beside is not None:
+        return convert_operand(c, beside, dtype, wide) if wide is not None else ((), ())
+    if not isinstance(value, float) or not dtype.is_integer:
+        return (), ()
+    if value.is_integer() and misfit(int(value), dtype) is None:
+        return (f"write it as an integer: `{int(value)}`",), (
+            Fix(f"write `{int(value)}`", (Edit(e.span, str(int(value))),), "unsafe"),
+        )
+    return (f"write an integer, or give a float dtype, such as `f32`, to what has `{dtype}`",), ()
 
 
 def _mark(c: Context, e: ast.Expr, dtype: DType) -> None:

@@ -10,13 +10,14 @@ import math
 from typing import Literal
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES
-from tessera_lang.record import dataclass, field
+from tessera_lang.diagnostics.nearest import nearest
+from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, library_help
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema import builtins
 from tessera_lang.sema.arguments import bind, bind_builtin
 from tessera_lang.sema.bound_names import children
 from tessera_lang.sema.lanes import builtin_problem, not_built, tile_builtin_problem
-from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import Builtin, FunctionSymbol, Local, ModuleSymbol, Symbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -99,16 +100,13 @@ class NameChecker:
 
     def _undefined(self, e: ast.Name) -> None:
         if e.id in self._told:
+            self._again(e)
             return
         self._told.add(e.id)
         helps: tuple[str, ...] = ()
         fixes: tuple[Fix, ...] = ()
         spelled = dtype_named(e.id)
-        close = (
-            spelled.name
-            if spelled
-            else did_you_mean(e.id, (*self.locals, *self.scope.candidates()))
-        )
+        close = spelled.name if spelled else nearest(e.id, (*self.locals, *self.scope.candidates()))
         if e.id == "grid_groups":
             helps = ("`grid_groups` is bound by a shape, as in `out: mut f32[grid_groups]`",)
         elif e.id in FOREIGN_NAMES:
@@ -121,10 +119,20 @@ class NameChecker:
         elif close is not None:
             helps = (f"did you mean `{close}`?",)
             fixes = (Fix(f"write `{close}`", (Edit(e.span, close),), "unsafe"),)
+        else:
+            helps = library_help(e.id, host=self.place == "any")
         self.problems.append(Diagnostic(
             "T0101", f"`{e.id}` is not defined", e.span, "not found in this scope", helps=helps,
             fixes=fixes,
         ))  # fmt: skip
+
+    def _again(self, e: ast.Name) -> None:
+        """One more place of a name that was reported: its fix mends all of them."""
+        for i, d in enumerate(self.problems):
+            if d.code == "T0101" and d.message == f"`{e.id}` is not defined" and d.fixes:
+                (fix,) = d.fixes
+                edits = (*fix.edits, replace(fix.edits[0], span=e.span))
+                self.problems[i] = replace(d, fixes=(replace(fix, edits=edits),))
 
     def _module_of(self, name: str) -> str:
         """The module of the language that has a function of this name; empty: none has."""
@@ -171,10 +179,12 @@ class NameChecker:
         if key in self._told:
             return
         self._told.add(key)
-        close = did_you_mean(e.name, self.scope.members(module))
+        close = nearest(e.name, self.scope.members(module))
+        helps = (f"did you mean `{close}`?",) if close else _number_instead(e.name)
+        helps = helps or library_help(e.name, host=self.place == "any")
         self.problems.append(Diagnostic(
             "T0104", f"`{module.name}` has no `{e.name}`", e.name_span,
-            helps=(f"did you mean `{close}`?",) if close else _number_instead(e.name),
+            helps=helps,
             fixes=(Fix(f"write `{close}`", (Edit(e.name_span, close),), "unsafe"),)
             if close else (),
         ))  # fmt: skip

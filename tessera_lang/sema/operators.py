@@ -9,7 +9,9 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.conversions import Advice, cast_fix, convert_operand
 from tessera_lang.sema.literals import is_silent, settle
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import LiteralKind, Open, Term, Unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -36,46 +38,6 @@ def silent(*operands: Operand) -> Term:
     )
 
 
-def source_of(e: ast.Expr) -> str:
-    """A short expression as it is written, for help texts."""
-    match e:
-        case ast.Name():
-            return e.id
-        case ast.IntLit() | ast.FloatLit() | ast.BoolLit():
-            return str(e.value)
-        case ast.Attribute():
-            return f"{source_of(e.value)}.{e.name}"
-        case ast.Subscript():
-            return f"{source_of(e.value)}[{', '.join(item_source(i) for i in e.items)}]"
-        case ast.Call() if not e.keywords:
-            return f"{source_of(e.function)}({', '.join(source_of(a) for a in e.arguments)})"
-        case _:
-            return "..."
-
-
-def item_source(e: ast.Expr) -> str:
-    """An index or slice as it is written."""
-    match e:
-        case ast.NoneLit():
-            return "None"
-        case ast.SliceExpr():
-            lower, upper = (item_source(x) if x is not None else "" for x in (e.lower, e.upper))
-            return f"{lower}:{upper}" + (f":{item_source(e.step)}" if e.step is not None else "")
-        case ast.Binary(left=ast.Name() | ast.IntLit(), right=ast.Name() | ast.IntLit()):
-            return f"{source_of(e.left)}{e.operator}{source_of(e.right)}"
-        case ast.Unary(operator="-", operand=ast.Name() | ast.IntLit()):
-            return f"-{source_of(e.operand)}"
-        case _:
-            return source_of(e)
-
-
-def cast_fix(e: ast.Expr, dtype: DType) -> Fix:
-    """Edits that put ``dtype(...)`` around an expression."""
-    start = Span(e.span.anchor, e.span.start, e.span.start)
-    end = Span(e.span.anchor, e.span.end, e.span.end)
-    return Fix(f"convert with `{dtype}(...)`", (Edit(start, f"{dtype}("), Edit(end, ")")), "unsafe")
-
-
 def _wanted(a: DType, b: DType) -> DType:
     """The type whose cast to suggest where two do not mix."""
     if a.is_float and b.is_float:
@@ -88,15 +50,29 @@ def _wanted(a: DType, b: DType) -> DType:
 def mixed(c: Context, span: Span, a: Operand, b: Operand, notes: tuple[str, ...] = ()) -> Term:
     """Two dtypes that do not mix without a possible loss."""
     assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
-    wanted = _wanted(a.term.dtype, b.term.dtype)
-    changed = [o for o in (a, b) if isinstance(o.term, Scalar) and o.term.dtype != wanted]
-    casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
+    helps, fixes = _conversions(c, a, b)
     return c.report(
         "T0201", f"`{a.term}` and `{b.term}` do not mix: the conversion could lose a value", span,
         labels=(Label(a.e.span, f"this is `{a.term}`"), Label(b.e.span, f"this is `{b.term}`")),
-        notes=notes, helps=(f"convert explicitly: {casts}",),
-        fixes=(cast_fix(changed[-1].e, wanted),),
+        notes=notes, helps=helps, fixes=fixes,
     )  # fmt: skip
+
+
+def _conversions(c: Context, a: Operand, b: Operand) -> Advice:
+    """What makes two numbers of types that do not mix meet."""
+    assert isinstance(a.term, Scalar) and isinstance(b.term, Scalar)
+    wanted = _wanted(a.term.dtype, b.term.dtype)
+    if a.e in c.places:  # keeps its type: the other is converted, if that is of the same kind
+        if a.term.dtype.is_float == b.term.dtype.is_float:
+            wanted = a.term.dtype
+        elif wanted != a.term.dtype:
+            return convert_operand(c, a.e, a.term.dtype, wanted)
+    changed = [o for o in (a, b) if isinstance(o.term, Scalar) and o.term.dtype != wanted]
+    casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
+    edits = tuple(edit for o in changed for edit in cast_fix(o.e, wanted).edits)
+    return (f"convert explicitly: {casts}",), (
+        Fix(f"convert with `{wanted}(...)`", edits, "unsafe"),
+    )
 
 
 def _wider(a: LiteralKind, b: LiteralKind) -> LiteralKind:
@@ -119,9 +95,9 @@ def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         case Open(), Open():
             return Open(c.cells.unify(a.term.cell, b.term.cell))
         case Scalar(), Weak() | Open():
-            return _meet_literal(c, a.term, b)
+            return _meet_literal(c, a.e, a.term, b)
         case Weak() | Open(), Scalar():
-            return _meet_literal(c, b.term, a)
+            return _meet_literal(c, b.e, b.term, a)
         case Scalar(), Scalar():
             common = common_dtype(a.term.dtype, b.term.dtype)
             if common is None:
@@ -134,7 +110,8 @@ def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
             return not_numbers(c, span, a, b)
 
 
-def _meet_literal(c: Context, typed: Scalar, literal: Operand) -> Term:
+def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> Term:
+    """``e``, of type ``typed``, meets a literal."""
     if typed.dtype == BOOL:
         return c.report(
             "T0206", "a `bool` does not mix with a number", literal.e.span,
@@ -144,7 +121,7 @@ def _meet_literal(c: Context, typed: Scalar, literal: Operand) -> Term:
     if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
         if not typed.dtype.is_float:
             return Unknown()
-    settled = settle(c, literal.e, literal.term, typed.dtype)
+    settled = settle(c, literal.e, literal.term, typed.dtype, beside=e)
     return ERROR if isinstance(settled, ErrorType) else typed
 
 
@@ -212,18 +189,31 @@ def _divide(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         o in integers or isinstance(o.term, Weak) and o.term.kind == "int" for o in (a, b)
     )
     if integers and others_weak:
+        helps, fixes = _quotients(c, span, a, b)
         return c.report(
             "T0204", "`/` on integers", span, "both sides are integers",
-            helps=(
-                "write `//` for the floor of the quotient",
-                "or convert first: `f32(...) / f32(...)`",
-            ),
-            fixes=(Fix("use `//`", (Edit(span, "//"),), "unsafe"),),
+            helps=helps, fixes=fixes,
         )  # fmt: skip
     result = meet(c, span, a, b)
     if isinstance(result, Open) and result.cell.root().kind == "int":
         return Unknown((result.cell,))
     return result
+
+
+def _quotients(c: Context, span: Span, a: Operand, b: Operand) -> Advice:
+    """Both meanings that a quotient of integers can have."""
+    floor = Fix("use `//`", (Edit(span, "//"),), "unsafe")
+    floats = [o for o in (a, b) if isinstance(o.term, Scalar)]
+    if a.e in c.places:
+        helps, fixes = convert_operand(c, a.e, floats[0].term.dtype, F32)
+        floor = Fix("use `//=`", (Edit(span, "//="),), "unsafe")
+        return ("write `//=` for the floor of the quotient", *helps), (floor, *fixes)
+    edits = tuple(edit for o in floats for edit in cast_fix(o.e, F32).edits)
+    shown = " / ".join(f"f32({source_of(o.e)})" if o in floats else source_of(o.e) for o in (a, b))
+    return (
+        "write `//` for the floor of the quotient",
+        f"or convert first: `{shown}`",
+    ), (floor, Fix("divide as f32", edits, "unsafe"))
 
 
 def _bits(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand) -> Term:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.language import MATH_NUMBERS
 from tessera_lang.sema import builtins
 from tessera_lang.sema.bound_names import statement_expressions, statements, targets
 from tessera_lang.sema.names import NameChecker
-from tessera_lang.sema.scope import Importer, ModuleScope, builtin, did_you_mean
+from tessera_lang.sema.scope import Importer, ModuleScope, builtin
 from tessera_lang.sema.typed import (
     Builtin,
     Constant,
@@ -249,7 +250,7 @@ class _Resolver:
     def _from_language(self, n: ast.ImportedName) -> None:
         symbol = builtin(n.name)
         if symbol is None:
-            close = did_you_mean(n.name, builtins.TOP_LEVEL)
+            close = nearest(n.name, builtins.TOP_LEVEL)
             self.problems.append(Diagnostic(
                 "T0104", f"the language has no `{n.name}`", n.span,
                 helps=(f"did you mean `{close}`?",) if close else (),
@@ -261,7 +262,7 @@ class _Resolver:
     def _member(self, s: ast.FromImport, n: ast.ImportedName, module: ModuleSymbol) -> None:
         symbol = self._scope.member(module, n.name)
         if symbol is None:
-            close = did_you_mean(n.name, self._scope.members(module))
+            close = nearest(n.name, self._scope.members(module))
             self.problems.append(Diagnostic(
                 "T0104", f"`{s.module}` has no `{n.name}`", n.span,
                 helps=(f"did you mean `{close}`?",) if close else (),

@@ -140,14 +140,4 @@ def builtin(name: str) -> Symbol | None:
     return Builtin(name) if name in builtins.TOP_LEVEL else None
 
 
-def did_you_mean(name: str, candidates: tuple[str, ...]) -> str | None:
-    """The nearest name in sight, if one is near enough; none where there are very many."""
-    if len(candidates) > 2 * MAX_CANDIDATES:
-        return None
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, candidates, n=1, cutoff=0.7)
-    return close[0] if close else None
-
-
 Scopes = Callable[[str], ModuleScope]

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from math import prod
 from typing import Literal
 
-from tessera_lang.diagnostics.diagnostic import Diagnostic
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import dataclass
 from tessera_lang.sema import builtins
-from tessera_lang.sema.scope import ModuleScope, did_you_mean
+from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.sizes import BadSize, read_size
 from tessera_lang.sema.typed import (
     Argument,
@@ -104,9 +105,10 @@ def unknown_type(a: ast.TypeExpr) -> Diagnostic:
     """An annotation that names no type."""
     name = a.base.id if isinstance(a.base, ast.Name) else "this"
     spelled = dtype_named(name)
-    close = spelled.name if spelled else did_you_mean(name, (*DTYPES, *builtins.COMPILE_TIME_TYPES))
+    close = spelled.name if spelled else nearest(name, (*DTYPES, *builtins.COMPILE_TIME_TYPES))
     helps = (f"did you mean `{close}`?",) if close else (f"the types are {', '.join(DTYPES)}",)
-    return Diagnostic("T0217", f"`{name}` is no type", a.base.span, helps=helps)
+    fixes = (Fix(f"write `{close}`", (Edit(a.base.span, close),), "unsafe"),) if close else ()
+    return Diagnostic("T0217", f"`{name}` is no type", a.base.span, helps=helps, fixes=fixes)
 
 
 def dtype_lookup(scope: ModuleScope, compile_time: dict[str, Constant]) -> DTypeLookup:

@@ -9,7 +9,7 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import OpenBuffer, Term, Unknown
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType

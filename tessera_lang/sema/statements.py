@@ -11,11 +11,11 @@ from tessera_lang.sema.assignments import assign, assign_augmented, declare, set
 from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expressions import require_bool
-from tessera_lang.sema.indexing import index
+from tessera_lang.sema.indexing import counts_in_floats, index
 from tessera_lang.sema.lanes import statement_problem
 from tessera_lang.sema.literals import settle, settle_default
 from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.source import Span
@@ -152,6 +152,8 @@ def _range(c: Context, e: ast.Expr) -> bool:
     if c.final:
         c.typed.symbols[e.function] = Builtin("range")
     c.note(e, Opaque("range"))
+    if counts_in_floats(c, e):
+        return False
     for argument in e.arguments:
         index(c, argument)
         if c.final:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label
+from tessera_lang.record import replace
 from tessera_lang.sema import builtins
 from tessera_lang.sema.bound_names import (
     assigned_names,
@@ -66,8 +67,27 @@ def check_function_structure(
 ) -> tuple[Diagnostic, ...]:
     """The generic check of one function, made once per scope."""
     if function not in scope.structure:
-        scope.structure[function] = tuple(_check(scope, function))
+        scope.structure[function] = _types_once(list(_check(scope, function)))
     return scope.structure[function]
+
+
+def _types_once(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """A type that is none is one fault of a function, wherever it stands; its fix mends all."""
+    first: dict[str, int] = {}
+    kept: list[Diagnostic] = []
+    for d in found:
+        name = d.message.split("`")[1] if d.code in ("T0217", "T0101") and "`" in d.message else ""
+        if d.code == "T0217" and d.fixes and name not in first:
+            first[name] = len(kept)
+        elif name in first and d.fixes and d.span is not None:
+            one = kept[first[name]]
+            edits = (*one.fixes[0].edits, *d.fixes[0].edits)
+            labels = (*one.labels, Label(d.span, "and here"))
+            fix = replace(one.fixes[0], edits=edits)
+            kept[first[name]] = replace(one, labels=labels, fixes=(fix,))
+            continue
+        kept.append(d)
+    return tuple(kept)
 
 
 def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Fix, Label
 from tessera_lang.sema.context import Context, Variable, text_of
+from tessera_lang.sema.conversions import cast_fix
 from tessera_lang.sema.literals import give
 from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.operators import cast_fix, source_of
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

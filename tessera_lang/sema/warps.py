@@ -9,7 +9,8 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, not_numbers, source_of
+from tessera_lang.sema.operators import Operand, not_numbers
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX, U32

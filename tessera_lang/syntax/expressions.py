@@ -119,7 +119,9 @@ class ExpressionActions:
         if "f" not in prefix:
             return [self._plain(token)]
         start = token.start + len(prefix) + len(quote)
-        parts, problem = read_fstring(body, start, self.read_expression, self.span)
+        parts, problem = read_fstring(
+            body, start, self.read_expression, self.span, self.diagnostics.append
+        )
         result: list[str | ast.FormattedValue] = []
         for part in parts:
             if isinstance(part, str):

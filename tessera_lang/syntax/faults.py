@@ -6,6 +6,7 @@ Owns their wording. Must not know how a fault is found.
 from __future__ import annotations
 
 from tessera_lang.diagnostics import Diagnostic, Edit, Fix, Label
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.source import Span
 
 
@@ -145,6 +146,28 @@ def not_in_language(span: Span, what: str, instead: str) -> Diagnostic:
     return Diagnostic("T0035", f"{what} not part of the language", span, helps=(instead,))
 
 
+def format_conversion(span: Span, text: str) -> Diagnostic:
+    """`f"{x!r}"`."""
+    return Diagnostic(
+        "T0035",
+        f"the conversion '{text}' of an f-string is not part of the language",
+        span,
+        helps=("leave it out: a field shows its value as `print` does",),
+        fixes=(Fix(f"leave '{text}' out", (Edit(span, ""),)),),
+    )
+
+
+def format_with_name(span: Span, opened: Span, text: str) -> Diagnostic:
+    """`f"{x=}"`; ``text`` is what stands before the value."""
+    return Diagnostic(
+        "T0035",
+        "the '=' of a field of an f-string is not part of the language",
+        span,
+        helps=(f"write the name out: `{text}{{{text[:-1]}}}`",),
+        fixes=(Fix("write the name out", (Edit(opened, text), Edit(span, ""))),),
+    )
+
+
 def bad_target(span: Span, what: str) -> Diagnostic:
     return Diagnostic(
         "T0036",
@@ -173,14 +196,12 @@ def bad_qualifier(span: Span, text: str) -> Diagnostic:
 
 
 def bad_clause(span: Span, text: str) -> Diagnostic:
-    from difflib import get_close_matches
-
-    close = get_close_matches(text, ("tile", "shared", "grid", "registers"), n=1, cutoff=0.7)
+    close = nearest(text, ("tile", "shared", "grid", "registers"))
     return Diagnostic(
         "T0040",
         f"'{text}' is not a clause of a decorator",
         span,
-        helps=(f"did you mean '{close[0]}'?",)
+        helps=(f"did you mean '{close}'?",)
         if close
         else ("the clauses are tile[...], shared(...), grid[...] and registers(...)",),
     )

@@ -6,11 +6,15 @@ gives a function that does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.source import Span
-from tessera_lang.syntax import ast
+from tessera_lang.syntax import ast, faults
 
+_CONVERSION = re.compile(r"(?<=.)(![A-Za-z]|(?<![=!<>])=)$")
+"""`!r` and the `=` of `f"{x=}"`, at the end of a field."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -19,6 +23,7 @@ def read_fstring(
     start: int,
     read: Callable[[int, int], ast.Expr],
     span: Callable[[int, int], Span],
+    report: Callable[[Diagnostic], None],
 ) -> tuple[list[str | ast.FormattedValue], tuple[str, int] | None]:
     """Text (with its escapes) and values in order; the first fault and its offset.
 
@@ -50,12 +55,35 @@ def read_fstring(
             if text:
                 parts.append(text)
                 text = ""
-            value = read(start + i + 1, start + end)
+            read_to = _without_python(body, (i, end), (start, span), report)
+            value = read(start + i + 1, start + read_to)
             parts.append(ast.FormattedValue(span(start + i, start + stop + 1), value, form))
             i = stop + 1
     if text:
         parts.append(text)
     return parts, None
+
+
+def _without_python(
+    body: str, field: tuple[int, int], at: tuple[int, Callable[[int, int], Span]],
+    report: Callable[[Diagnostic], None],
+) -> int:  # fmt: skip
+    """Where the expression of a field ends: in front of `!r` and of a last `=`, which are
+    Python's and are reported."""
+    begin, end = field
+    start, span = at
+    written = body[begin + 1 : end].rstrip()
+    found = _CONVERSION.search(written)
+    if found is None:
+        return end
+    stop = begin + 1 + len(written[: found.start()].rstrip())
+    where = span(start + stop, start + begin + 1 + len(written))
+    if found[0].startswith("!"):
+        report(faults.format_conversion(where, found[0]))
+    else:
+        opened = span(start + begin, start + begin)
+        report(faults.format_with_name(where, opened, f"{written[: found.start()].strip()}="))
+    return stop
 
 
 def _field(body: str, i: int) -> tuple[int, int]:

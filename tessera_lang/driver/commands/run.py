@@ -78,8 +78,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[Diagnostic]:
     from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.diagnostics.nearest import nearest
     from tessera_lang.driver.dependencies import names_in
-    from tessera_lang.sema.scope import did_you_mean
 
     if not names:
         return []
@@ -88,7 +88,7 @@ def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[
     found: list[Diagnostic] = []
     for name in names:
         if name not in known:
-            close = did_you_mean(name, known)
+            close = nearest(name, known)
             helps = (f"did you mean `{close}`?",) if close else ()
             message = f"`--set {name}=...`: the top level of {path} has no name `{name}`"
             found.append(Diagnostic("T0812", message, helps=helps))

@@ -13,7 +13,8 @@ from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call
 from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile import functions, makers, reductions
 from tessera_lang.sema.tile.context import TileContext

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.record import replace
 from tessera_lang.sema import expressions as lanes
@@ -15,7 +16,6 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import DTYPE, MODULE
 from tessera_lang.sema.operators import Operand, operate, silent
-from tessera_lang.sema.scope import did_you_mean
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
@@ -268,7 +268,7 @@ def _attribute(c: TileContext, e: ast.Attribute) -> Term:
             return _transposed(c, e, base, rank)
         case _:
             pass
-    close = did_you_mean(e.name, ("shape", "dtype", "ndim", "to", "T", "mT"))
+    close = nearest(e.name, ("shape", "dtype", "ndim", "to", "T", "mT"))
     return c.report(
         "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
         helps=helps_for_member(e.name, close),

@@ -238,26 +238,40 @@ def common_factor(numbers: list[int]) -> int:
     return gcd(*numbers)
 
 
-_LOOSE = ("+", "-")
-
-
 def described(dim: Dim) -> str:
-    """A size in words of the program, with no more brackets than it needs."""
-    if not isinstance(dim, DimOp):
-        return str(dim)
-    if dim.operator in ("min", "max", "ceil_div"):
-        return f"{dim.operator}({described(dim.left)}, {described(dim.right)})"
-    left, right = described(dim.left), described(dim.right)
-    if dim.operator not in _LOOSE and _is_loose(dim.left):
-        left = f"({left})"
-    if dim.operator != "+" and _is_infix(dim.right):
-        right = f"({right})"
-    return f"{left} {dim.operator} {right}"
+    """A size as one would write it: what is added first, then what is taken away, with no more
+    brackets than it needs."""
+    form = form_of(dim)
+    parts = [(k, _times(abs(k), atom)) for atom, k in form.terms]
+    if form.constant or not parts:
+        parts.append((form.constant, str(abs(form.constant))))
+    parts.sort(key=lambda part: part[0] < 0)
+    first, *rest = parts
+    text = f"-{first[1]}" if first[0] < 0 else first[1]
+    return text + "".join(f" {'-' if k < 0 else '+'} {part}" for k, part in rest)
 
 
-def _is_infix(dim: Dim) -> bool:
-    return isinstance(dim, DimOp) and dim.operator not in ("min", "max", "ceil_div")
+def _times(factor: int, atom: Dim) -> str:
+    """``factor * atom``; an atom is no sum."""
+    text = _atom(atom)
+    if factor == 1:
+        return text
+    quotient = isinstance(atom, DimOp) and atom.operator in ("//", "%")
+    return f"{factor} * ({text})" if quotient else f"{factor} * {text}"
 
 
-def _is_loose(dim: Dim) -> bool:
-    return isinstance(dim, DimOp) and dim.operator in _LOOSE
+def _atom(atom: Dim) -> str:
+    if not isinstance(atom, DimOp):
+        return str(atom)
+    if atom.operator in ("min", "max", "ceil_div"):
+        return f"{atom.operator}({described(atom.left)}, {described(atom.right)})"
+    left, right = (_operand(x) for x in (atom.left, atom.right))
+    if isinstance(atom.left, DimOp) and atom.left.operator == atom.operator:
+        left = _atom(atom.left)
+    return f"{left} {atom.operator} {right}"
+
+
+def _operand(dim: Dim) -> str:
+    """A part of a product or a quotient."""
+    calls = not isinstance(dim, DimOp) or dim.operator in ("min", "max", "ceil_div")
+    return described(dim) if calls else f"({described(dim)})"

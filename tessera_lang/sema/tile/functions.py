@@ -11,7 +11,8 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, silent, source_of
+from tessera_lang.sema.operators import Operand, silent
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tessera_lang.sema.bound_names import statements, targets
-from tessera_lang.sema.indexing import index
+from tessera_lang.sema.indexing import counts_in_floats, index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import variable_term
 from tessera_lang.sema.terms import Term
@@ -24,7 +24,7 @@ from tessera_lang.sema.variables import bind_variable
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
-from tessera_lang.types.type import Opaque, Scalar, Tile, TileAxis
+from tessera_lang.types.type import ERROR, Opaque, Scalar, Tile, TileAxis
 
 Block = Callable[[TileContext, tuple[ast.Stmt, ...]], None]
 
@@ -39,8 +39,10 @@ def for_loop(c: TileContext, s: ast.For, block: Block) -> None:
         c.typed.symbols[s.iterable.function] = symbol  # type: ignore[assignment]
     c.note(s.iterable, Opaque("range"))
     names = target_names(s.target)
+    term: Term = Scalar(INDEX)
     if symbol == Builtin("range"):
-        ranges = _range(c, s.iterable)
+        term = ERROR if counts_in_floats(c, s.iterable) else term
+        ranges = None if term is ERROR else _range(c, s.iterable)
     else:
         ranges = _tile_range(c, s.iterable, names)
     if ranges is None or len(ranges) != len(names):
@@ -50,7 +52,7 @@ def for_loop(c: TileContext, s: ast.For, block: Block) -> None:
                 helps=("write one name for each axis",),
             )  # fmt: skip
         ranges = [Range(0, None)] * len(names)
-    _body(c, s, names, ranges, block)
+    _body(c, s, names, (ranges, term), block)
 
 
 def target_names(target: ast.Expr) -> list[ast.Name]:
@@ -143,13 +145,15 @@ def _independent(c: TileContext, e: ast.Expr | None, names: list[str]) -> None:
     items = e.items if isinstance(e, ast.TupleExpr) else (e,)
     for item in items:
         c.infer(item)
-        value = c.try_value(item)
+        value = item.value if isinstance(item, ast.StringLit) else c.try_value(item)
         if not isinstance(value, str) or value not in names:
             shown = ", ".join(f'"{n}"' for n in names)
-            c.report("T0606", f"`independent` names axes of the loop: {shown}", item.span)
+            c.report("T0606", f"`independent` names axes of the loop: {shown}", item.span,
+                     helps=(f'write `independent=("{names[0]}",)`',) if names else ())  # fmt: skip
             return
     c.infer(e)
-    c.set_value(e, tuple(c.try_value(i) for i in items))
+    named = (i.value if isinstance(i, ast.StringLit) else c.try_value(i) for i in items)
+    c.set_value(e, tuple(named))
 
 
 # --- what changes in a loop ----------------------------------------------------------------
@@ -254,13 +258,14 @@ def _head_axis(
 
 
 def _body(
-    c: TileContext, s: ast.For, names: list[ast.Name], ranges: list[Range], block: Block
+    c: TileContext, s: ast.For, names: list[ast.Name], over: tuple[list[Range], Term], block: Block
 ) -> None:
+    ranges, term = over
     before = dict(c.env)
     changed = _enter(c, s)
     head = dict(c.env)
     for name, found in zip(names, ranges, strict=True):
-        _loop_variable(c, name, found)
+        _loop_variable(c, name, found, term)
     c.loops.append(Loop(s, _names(c, s)))
     block(c, s.body)
     loop = c.loops.pop()
@@ -270,11 +275,11 @@ def _body(
         c.env[name.id] = c.fresh((s, "last"), c.full(name.id))
 
 
-def _loop_variable(c: TileContext, name: ast.Name, found: Range) -> None:
+def _loop_variable(c: TileContext, name: ast.Name, found: Range, term: Term) -> None:
     v = c.variables.get(name.id)
     if v is None:
         return
-    bind_variable(c, v, None, Scalar(INDEX), name.span)
+    bind_variable(c, v, None, term, name.span)
     if c.final:
         c.typed.symbols[name] = v.local
     c.note(name, variable_term(c, v))

@@ -10,7 +10,7 @@ from tessera_lang.sema.arguments import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, misfit, settle
-from tessera_lang.sema.operators import source_of
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting

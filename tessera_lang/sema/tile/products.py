@@ -10,7 +10,8 @@ from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, mixed, silent, source_of
+from tessera_lang.sema.operators import Operand, mixed, silent
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (

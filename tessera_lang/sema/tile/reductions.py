@@ -10,8 +10,9 @@ from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.slice_reductions import result_dtype
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.functions import attach_instance, widened

@@ -22,7 +22,8 @@ from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent, settle_default
-from tessera_lang.sema.operators import Operand, source_of
+from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext

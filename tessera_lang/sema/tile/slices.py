@@ -12,7 +12,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import item_source, source_of
+from tessera_lang.sema.sources import item_source, source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import Access, TileContext
 from tessera_lang.sema.tile.forms import described, normal

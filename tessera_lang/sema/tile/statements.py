@@ -13,7 +13,8 @@ from tessera_lang.sema.assignments import declare
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.operators import Operand, operate, source_of
+from tessera_lang.sema.operators import Operand, operate
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.terms import Open, Term
 from tessera_lang.sema.tile import results
@@ -138,6 +139,7 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
 
 
 def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
+    c.places[s.target] = s
     if isinstance(s.target, ast.Subscript):
         augmented(c, s, s.target)
         return

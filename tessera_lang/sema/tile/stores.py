@@ -9,9 +9,11 @@ from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.atomics import writable
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.conversions import cast_fix
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, cast_fix, operate, source_of
+from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.ranges import fits_by_range
+from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import Term
 from tessera_lang.sema.tile.context import Accumulation, TileContext
 from tessera_lang.sema.tile.forms import described

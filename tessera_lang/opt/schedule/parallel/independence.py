@@ -10,19 +10,30 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.opt.schedule.query.array_accesses import ACCUMULATE, Access, Nest, accesses_in
+from tessera_lang.opt.schedule.query.array_accesses import (
+    ACCUMULATE,
+    Access,
+    Nest,
+    Repeated,
+    accesses_in,
+)
 from tessera_lang.opt.schedule.query.copy_rules import is_result
 from tessera_lang.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found of an axis: ``grid``, or why not; ``pair`` are accesses that may meet."""
+    """What was found of an axis: ``grid``, or why not; ``pair`` are accesses that may meet.
+
+    ``repeated``: that they surely do, and how; ``promised``: though the program says otherwise.
+    """
 
     name: str
     grid: bool
     reason: str = ""
     pair: tuple[Access, Access] | None = None
+    repeated: Repeated | None = None
+    promised: bool = False
 
 
 def verdicts(
@@ -51,6 +62,10 @@ def _verdict(
     for a, b in pairs:
         if nest.disjoint(axis, a, b):
             continue
+        repeated = nest.repeated(axis, a) if a is b else None
+        if repeated is not None:
+            what = f"two of its iterations write the same elements of `{array_name(a)}`"
+            return Verdict(name, False, what, (a, b), repeated, promised)
         if a.operation.name == b.operation.name == ACCUMULATE and a.kind == b.kind:
             summed = True
             continue

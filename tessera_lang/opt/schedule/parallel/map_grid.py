@@ -8,6 +8,7 @@ fused where that is safe, axes proved and moved outwards. ``independence.py`` ju
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
@@ -19,6 +20,7 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,
     SCATTER,
     Access,
+    Repeated,
     accesses_in,
     arrays_of,
     definitions_of,
@@ -157,6 +159,8 @@ def _warning(loop: Operation, v: Verdict) -> Diagnostic:
         for x in ((a,) if a is b else (a, b))
         if x.operation.span is not None
     ]
+    if v.repeated is not None:
+        return _repeated(loop, v, v.repeated, labels)
     return Diagnostic(
         "T0706",
         f"the axis `{v.name}` runs in order: {v.reason}",
@@ -168,6 +172,31 @@ def _warning(loop: Operation, v: Verdict) -> Diagnostic:
         helps=(f"if {whose}, say so: `{_promise(v, chosen)}`",),
         certainty="estimated",
     )
+
+
+def _repeated(loop: Operation, v: Verdict, how: Repeated, labels: list[Label]) -> Diagnostic:
+    """Two iterations surely write the same elements; a promise that they do not is an error."""
+    note = (
+        f"the place that is written does not depend on `{v.name}`"
+        if not how.width
+        else f"an iteration writes {how.width} elements and the next one begins"
+        f" {how.factor * how.step} further on"
+    )
+    helps = (f"give the loop a step of that many: `step={how.apart}`",) if how.apart else ()
+    several = len(cast("tuple[str, ...]", loop.attributes["axes"])) > 1
+    if how.apart and several:
+        helps = (f"give the axis `{v.name}` a step of that many: {how.apart}",)
+    if v.promised:
+        message = f"`{v.name}` is said to be independent, and {v.reason}"
+        return Diagnostic(
+            "T0606", message, loop.span, f"`{v.name}` has a step of {how.step}",
+            labels=tuple(labels), notes=(note,), helps=helps,
+        )  # fmt: skip
+    return Diagnostic(
+        "T0706", f"the axis `{v.name}` runs in order: {v.reason}", loop.span,
+        f"`{v.name}` is not spread over the device", severity="warning", labels=tuple(labels),
+        notes=(note,), helps=helps,
+    )  # fmt: skip
 
 
 def _promise(v: Verdict, chosen: bool) -> str:

@@ -101,6 +101,21 @@ def accesses_in(operation: Operation, arrays: Mapping[Value, Value]) -> list[Acc
     return [a for a in found if a is not None]
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A write of ``width`` elements that moves on by ``factor`` times the ``step`` of a loop, and
+    so meets its own next iteration. ``width`` 0: it does not move at all."""
+
+    width: int
+    factor: int
+    step: int
+
+    @property
+    def apart(self) -> int | None:
+        """The step at which no two iterations meet; None where there is none."""
+        return self.width // self.factor if self.width and self.width % self.factor == 0 else None
+
+
 @dataclass(slots=True)
 class _Side:
     """One of two iterations: the atoms of what differs between them."""
@@ -301,6 +316,38 @@ class Nest:
             )
         finally:
             del self.known.facts[mark:]
+
+    def repeated(self, axis: int, a: Access) -> Repeated | None:
+        """What a write surely has in common with the one of the next iteration of ``axis``, all
+        other axes being alike; None where that is not known, or where there is nothing."""
+        if a.operation.name != STORE or self._around(a):
+            return None
+        count = len(cast("tuple[str, ...]", self.loop.attributes["axes"]))
+        side = _Side()
+        variables = self.loop.regions[0].arguments[:count]
+        for variable in variables:
+            side.atoms[variable] = self._atom()
+        moved = side.atoms[variables[axis]].terms[0][0]
+        step = self.form(self.loop.operands[2 * count + axis], side)
+        starts = [None if v is None else self.form(v, side) for v in a.starts]
+        fixed = {t for form in self.shared.values() for t, _ in form.terms}
+        fixed |= {t for v in variables for t, _ in side.atoms[v].terms}
+        if step.terms or step.constant < 1 or any(s is None for s in starts):
+            return None
+        found = Repeated(0, 0, step.constant)
+        for start, size, by in zip(starts, a.sizes, a.steps, strict=True):
+            assert start is not None
+            if any(t not in fixed for t, _ in start.terms):
+                return None  # it may depend on the iteration in any way
+            factor = start.coefficient(moved)
+            if factor == 0:
+                continue
+            if found.width or by != 1 or not isinstance(size, int) or factor < 0:
+                return None
+            if factor * step.constant >= size:
+                return None
+            found = Repeated(size, factor, step.constant)
+        return found
 
     def _beyond(self, a: Access, b: Access, dim: int, x: _Side, y: _Side) -> bool:
         """Whether ``a`` begins behind the end of ``b`` along an axis of the array."""
