@@ -135,4 +135,8 @@ class Operators:
         """The items of an iterable host value."""
         if isinstance(value, (tuple, list, range, str, dict)):
             return iter(cast("tuple[object, ...]", value))
-        raise fault("T0818", f"{arithmetic.kind_of(value)} cannot be gone through", span)
+        places = ("go through its places: `for i in range(len(x)):`, and `x[i]`",)
+        helps = places if self.world.is_array(value) else ()
+        raise fault(
+            "T0818", f"{arithmetic.kind_of(value)} cannot be gone through", span, helps=helps
+        )

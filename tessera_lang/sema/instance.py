@@ -20,6 +20,7 @@ from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.inlined_size import too_large
+from tessera_lang.sema.lane_ids import warn_of_equal_warps
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes
 from tessera_lang.sema.shared import bare_buffer, check_bare
@@ -198,6 +199,8 @@ def _finish(c: Context, parameters: Parameters) -> None:
     for v in c.variables.values():
         typed.variables[v.local] = final_type(c, v)
         _warn_narrow(c, v)
+    if typed.kernel is not None:
+        warn_of_equal_warps(c)
     typed.shared_bytes = sum(c.allocations.values())
     typed.parameters = tuple(parameters.order)
     typed.parameter_types = tuple(typed.variables[p] for p in parameters.order)

@@ -24,6 +24,7 @@ _ROWS = (
     Code("T0314", "bad-registers", "The number of registers of a lane is outside the limits."),
     Code("T0315", "own-array-room", "The arrays of a lane take more memory than it has."),
     Code("T0316", "kernel-too-large", "The functions that a kernel calls make too much code."),
+    Code("T0317", "warps-alike", "All warps of a group store the same (a warning)."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}
