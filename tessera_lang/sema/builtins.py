@@ -192,7 +192,15 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "tshared": ("alloc",),
     "tlocal": ("alloc",),
     "math": tuple(n.removeprefix("math.") for n in FUNCTIONS if n.startswith("math.")),
-    "op": (*OP_BUILT, *OP_LATER),
+    "op": tuple(
+        dict.fromkeys(
+            (
+                *OP_BUILT,
+                *OP_LATER,
+                *(n.removeprefix("op.") for n in TILE_FUNCTIONS if n.startswith("op.")),
+            )
+        )
+    ),
     "schedule": tuple(
         n.removeprefix("schedule.") for n in TILE_FUNCTIONS if n.startswith("schedule.")
     ),
@@ -211,3 +219,12 @@ def later(name: str) -> str | None:
     if head == "op" and member in OP_LATER:
         return "tile and graph operations"
     return None
+
+
+def is_built(name: str) -> bool:
+    """Whether some part of a program can use a builtin: a lane kernel, a tile kernel or the host
+    program. (``later`` answers for the host program and for what stands nowhere yet.)"""
+    head, _, member = name.partition(".")
+    if name == "op.kernel" or name in FUNCTIONS or name in TILE_FUNCTIONS:
+        return True
+    return later(name) is None and (head != "op" or not member or member in OP_BUILT)

@@ -14,7 +14,8 @@ from tessera_grammar.keywords import BUILTINS, KEYWORDS
 
 from tessera_lang.driver.modules import standard_modules
 from tessera_lang.record import dataclass
-from tessera_lang.sema.builtins import MEMBERS, TOP_LEVEL, later
+from tessera_lang.sema.builtins import FUNCTIONS, MEMBERS, TOP_LEVEL, is_built, later
+from tessera_lang.sema.heads import kernel_decorator
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import Constant, FunctionSymbol, ModuleSymbol, Symbol
 from tessera_lang.source import Span
@@ -179,9 +180,11 @@ def members(document: Document, dotted: str, offset: int) -> tuple[Completion, .
     if symbol.name == "std":
         return tuple(Completion(n, "module") for n in standard_modules())
     names = scope.members(symbol) or MEMBERS.get(symbol.name, ())
-    return tuple(
-        of_builtin(n, f"{symbol.name}.{n}") for n in names if later(f"{symbol.name}.{n}") is None
-    )
+    known = (f"{symbol.name}.{n}" for n in names)
+    function = document.function_at(offset)
+    if function is not None and kernel_decorator(function) is not None:  # lanes have no tiles
+        known = (n for n in known if n in FUNCTIONS or later(n) is None)
+    return tuple(of_builtin(n.rpartition(".")[2], n) for n in known if is_built(n))
 
 
 def of_builtin(label: str, full: str) -> Completion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_grammar.keywords import BUILTINS, KEYWORDS, MODULE_MEMBERS, SIZE_UNITS, SOFT_KEYWORDS
 
-from tessera_lang.sema.builtins import FUNCTIONS, later
+from tessera_lang.sema.builtins import FUNCTIONS, TILE_FUNCTIONS, is_built, later
 
 HEAD_WORDS: dict[str, str] = {
     "kernel": SOFT_KEYWORDS["kernel"],
@@ -51,12 +51,13 @@ _SIGNATURES: dict[str, str] = {
     "op.save": "op.save(path, array)",
     "op.reshape": "op.reshape(x, shape)",
     "op.cast": "op.cast(x, dtype)",
+    "op.tile_range": "op.tile_range(stop, ..., step=, independent=)",
 }
 
 
 def signature_of(full: str) -> str:
     """How a builtin is called: ``atomic_add(place, value, scope=, order=)``; else its name."""
-    info = FUNCTIONS.get(full)
+    info = FUNCTIONS.get(full) or (TILE_FUNCTIONS.get(full) if full not in _SIGNATURES else None)
     if info is None or full in BUILTINS and BUILTINS[full].kind == "dtype":
         return _SIGNATURES.get(full, full)
     shown = [p if i < info.required else f"{p}=" for i, p in enumerate(info.parameters)]
@@ -73,6 +74,8 @@ def help_of(full: str) -> str:
     else:
         text = BUILTINS[full].doc if full in BUILTINS else ""
     text = " ".join(t for t in (text, _MORE.get(full, "")) if t)
+    if is_built(full):
+        return text
     belongs = later(full)
     return text if belongs is None else f"{text} Not built yet ({belongs}).".lstrip()
 

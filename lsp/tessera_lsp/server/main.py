@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from tessera_lang import __version__
 
@@ -50,6 +51,11 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+def missing_packages() -> list[str]:
+    """What the extra `lsp` brings and is not installed."""
+    return [name for name in ("pygls", "lsprotocol") if find_spec(name) is None]
+
+
 def serve() -> int:
     """Serve until the client goes; 0 if it said so first."""
     from tessera_lsp.server.features import make_server
@@ -72,6 +78,14 @@ def main() -> None:
     # Clients pass it; the same id comes with the first request.
     parser.add_argument("--clientProcessId", type=int, help=argparse.SUPPRESS)
     parser.parse_args()
+    lacking = missing_packages()
+    if lacking:
+        print(
+            f"tessera-lsp: the language server needs {' and '.join(lacking)}, which a plain install"
+            " leaves out.\nInstall 'tessera-lang[lsp]': python -m pip install 'tessera-lang[lsp]'",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     code = serve()
     sys.stderr.flush()
