@@ -9,7 +9,7 @@ WITHOUT = """
 import importlib.util, sys
 
 find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *package: None if name in {names!r} else find(name, *package)
+importlib.util.find_spec = lambda name, *at: None if name in {names!r} else find(name, *at)
 sys.argv = ["tessera-lsp", *{arguments!r}]
 from tessera_lsp.server.main import main
 main()
