@@ -119,6 +119,7 @@ def for_machine(
     registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
     often it was."""
     from tessera_lang.opt.schedule.machine_passes import decide
+    from tessera_lang.opt.schedule.cost.slow_forms import in_one_group
 
     best = _attempt(program, plan, machine, timings, relief)
     while best.over > 0 and best.relief < MOST_RELIEF:
@@ -134,6 +135,8 @@ def for_machine(
         features = tuple(f for f in machine.features if f != "cluster")
         alone = decide(replace(machine, features=features), [], best.relief)
         best = replace(best, decided=run_passes(program, alone, timings))
+    if machine.target == "cuda" and (alone := in_one_group(best.decided.operations[0], machine)):
+        remarks.append(alone)
     made, finished = _to_tile_ir(best, plan, machine, timings)
     made = run_passes(made, TILE, timings)
     lowered = made, finish_plan(made, finished)
@@ -155,8 +158,9 @@ def _attempt(
 ) -> _Attempt:
     """One decided schedule, lowered to register tiles on a GPU where it has a form with them."""
     from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
-    from tessera_lang.opt.schedule.decide.legality import crowding
     from tessera_lang.opt.schedule.machine_passes import decide
+    from tessera_lang.opt.schedule.decide.legality import crowding
+    from tessera_lang.opt.schedule.cost.slow_forms import by_elements
 
     remarks: list[Diagnostic] = []
     decided = run_passes(program, decide(machine, remarks, relief), timings)
@@ -171,10 +175,9 @@ def _attempt(
             timings,
         )  # fmt: skip
     except NotTiled as reason:
-        remarks.append(Diagnostic(
-            "T0747", f"not lowered to register tiles: {reason.reason}",
-            reason.span or decided.operations[0].span, severity="note",
-        ))  # fmt: skip
+        helps = (reason.instead,) if reason.instead else ()
+        kernel = decided.operations[0]
+        remarks.append(by_elements(kernel, machine, reason.reason, reason.span, helps))
         return _Attempt(decided, remarks, relief)
     if _refused(remarks):
         return _Attempt(decided, remarks, relief, made)

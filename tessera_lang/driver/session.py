@@ -36,6 +36,7 @@ from tessera_lang.driver.signatures import (
     read_signature,
     without_facts,
 )  # fmt: skip
+from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import Compile, without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
@@ -70,6 +71,7 @@ class Session(Instances):
     ) -> None:
         super().__init__(search_paths, overlay)
         self.faults: list[InternalFault] = []  # for the report of whoever shows them
+        self.shown: set[tuple[str, str]] = set()  # code and message of what a command has printed
         self._structures: dict[str, dict[ast.FunctionDef, tuple[Key, tuple[Diagnostic, ...]]]] = {}
 
     # --- checks ------------------------------------------------------------------------
@@ -355,12 +357,25 @@ class Session(Instances):
         try:
             if machine is None:
                 return compiled(*self.tile(path, name, signature, grid_rank=grid_rank))
-            return one_call(self._compiled_launches(path, name, signature, machine, compiled))
+            made = one_call(self._compiled_launches(path, name, signature, machine, compiled))
+            return replace(made, diagnostics=(*self._told(path, name, signature, machine),
+                                              *made.diagnostics))  # fmt: skip
         except InternalFault as error:
             self.faults.append(error)
             raise
         except TesseraError as error:
             raise self.error(error.diagnostics) from error
+
+    def _told(
+        self, path: str, name: str, signature: Signature, machine: Machine
+    ) -> tuple[Diagnostic, ...]:
+        """What whoever compiles a kernel for a GPU hears of its form."""
+        if machine.target != "cuda":
+            return ()
+        instance = self._sound(path, name, signature)
+        scheduled = self._schedule(self.files.spelling(path), instance, fresh=True)
+        made = self._made_for(scheduled, machine)
+        return told((*scheduled.diagnostics, *made.remarks))
 
     def _compiled_launches(
         self, path: str, name: str, signature: Signature, machine: Machine, compiled: Compile

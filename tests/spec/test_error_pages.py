@@ -48,7 +48,7 @@ def test_program(code: str, kind: str, source: str, tmp_path: Path) -> None:
     found = [d.code for d in session.check(path)]
     if code in ADVICE:
         found += [d.code for d in advice(session, path, ADVICE[code])]
-    if code.startswith("T074") or code == "P1006":
+    if code.startswith(("T074", "T075")) or code == "P1006":
         machine = session.machine("cuda", "sm_90")
         found += [d.code for d in remarks_of(session, path, machine) if d.code == code]
     if code == "T0650":

@@ -6,7 +6,7 @@ miss opens a session. Must not know arguments or launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,14 @@ from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
 from tessera_backend.runtime.import_closure import Closure, closure_of, compiler_identity
 from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
-from tessera_backend.runtime.report import diagnostic, error, remember_source, tell_once
+from tessera_backend.runtime.report import (
+    diagnostic,
+    error,
+    remember_source,
+    rendered,
+    tell_once,
+    tell_text_once,
+)
 from tessera_backend.runtime.signature import Signature
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment
@@ -160,12 +167,26 @@ class SessionProvider:
         if entry is not None:
             artifact = _unpack(entry, options)
             if artifact is not None:
+                self._tell(entry.header.get("warnings", ()))
                 return artifact
         with self._lock:
             artifact = self._compiled(name, wanted, options, grid_rank)
+        warned = _warnings(artifact)
         if self._is_current():
-            self._cache.put(key, _pack(artifact), b"".join(a.code for a in _all_of(artifact)))
+            header = {**_pack(artifact), "warnings": warned}
+            self._cache.put(key, header, b"".join(a.code for a in _all_of(artifact)))
+        self._tell(warned)
         return artifact
+
+    def _tell(self, warned: Sequence[Sequence[str]]) -> None:
+        """What the compiler warns of the form of a kernel, once a process: also where its code
+        comes from the cache. What the library does is for us to mend, not the user."""
+        if not warned or _is_standard(self.path):
+            return
+        shown: set[tuple[str, str]] = self._session.shown if self._session is not None else set()
+        for code, message, text in warned:
+            if (code, message) not in shown:
+                tell_text_once(f"{code} {message}", text)
 
     def _compiled(
         self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
@@ -302,6 +323,12 @@ def _interface(entry: Entry) -> ModuleInterface | None:
 def _all_of(artifact: Artifact) -> tuple[Artifact, ...]:
     """The launches of a call."""
     return artifact, *artifact.then
+
+
+def _warnings(artifact: Artifact) -> list[list[str]]:
+    """Code, message and text of what there is to tell of the form of a kernel."""
+    said = (d for d in artifact.diagnostics if d.severity == "warning" and d.code[:3] == "T07")
+    return [[d.code, d.message, rendered((d,))] for d in said]
 
 
 def _pack(artifact: Artifact) -> dict[str, Any]:

@@ -104,9 +104,15 @@ def _is_ours(file: str) -> bool:
 def tell_once(key: str, d: Diagnostic) -> None:
     """A warning through Python's ``warnings``, once a process and key."""
     if key not in _told:
+        tell_text_once(key, rendered((d,)))
+
+
+def tell_text_once(key: str, text: str) -> None:
+    """The same of a warning that was rendered before."""
+    if key not in _told:
         _told.add(key)
         # The first frame outside of this package is the caller's line.
         level, frame = 2, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
             frame, level = frame.f_back, level + 1
-        warnings.warn(rendered((d,)), TesseraWarning, stacklevel=level)
+        warnings.warn(text, TesseraWarning, stacklevel=level)

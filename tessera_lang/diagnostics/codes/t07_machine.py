@@ -12,6 +12,7 @@ _ROWS = (
     Code("T0744", "unit-chosen", "Why a product is not done by the best unit of the machine."),
     Code("T0745", "not-specialised", "Why a kernel is not split into roles."),
     Code("T0747", "not-lowered-to-tiles", "Why a kernel has no form with tiles in registers."),
+    Code("T0750", "one-group", "A kernel runs in one group, though its loops take long."),
     Code("T0749", "contraction-split", "Whether a contraction is split over groups."),
     Code("T0748", "products-in-turn", "Whether products that depend on each other overlap."),
 )  # fmt: skip

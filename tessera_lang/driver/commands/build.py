@@ -79,7 +79,9 @@ def command(
                 artifact = session.compile_kernel(
                     path, kernel.name, kernel.signature, options, grid_rank=axes
                 )
-                show(session, artifact.diagnostics, color=color)
+                said = artifact.diagnostics
+                new = [d for d in said if (d.code, d.message) not in session.shown]
+                show(session, new, color=color)
                 made[artifact.plan.grid_axes] = artifact
             artifacts.extend(made.values())
     root = "" if file == "-" else os.path.dirname(os.path.abspath(path))

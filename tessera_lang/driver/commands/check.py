@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--remarks", is_flag=True,
               help="Also report what became of the schedules of tile kernels.")  # fmt: skip
 @click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
-              help="The target of the remarks.")  # fmt: skip
+              help="The target of the remarks; of slow forms it is told in any case.")  # fmt: skip
 @arch_option
 @path_option
 @format_option
@@ -62,12 +62,13 @@ def command(
             from tessera_lang.driver.advice import Questions, advice
 
             found.extend(advice(session, path, Questions(strict, lints, lints, guards)))
-        if remarks:
+        if remarks or target or arch:
             from tessera_lang.driver.advice import remarks_of
             from tessera_lang.driver.commands.kernels import machine_for
 
             machine = machine_for(session, target or ("" if arch else "cuda"), arch)
-            found.extend(remarks_of(session, path, machine))
+            said = remarks_of(session, path, machine)
+            found.extend(d for d in said if remarks or d.severity == "warning")
     if not any(d.severity == "error" for d in found):
         found.extend(_unmet(session, paths, signatures))
     return show(session, found, format_, color)

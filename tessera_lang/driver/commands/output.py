@@ -39,6 +39,7 @@ def show(
     from tessera_lang.diagnostics.render import in_order, render, summary
 
     items = in_order(diagnostics)
+    session.shown.update((d.code, d.message) for d in items)
     files = session.files.known()
     sys.stdout.flush()
     if format_ == "human":

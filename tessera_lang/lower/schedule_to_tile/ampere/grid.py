@@ -25,6 +25,7 @@ from tessera_lang.types.shape import Dim, dim_op
 _WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store",
            "tile.assert", "tile.print")  # fmt: skip
 _GROUPS_PER_UNIT = 4
+_APART = "write a kernel for each of them, and call one after the other"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +45,13 @@ def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
     if not loops:
         return None
     if len(loops) > 1:
-        raise NotTiled("several loops become groups", loops[1].span)
+        raise NotTiled("several loops become groups", loops[1].span, _APART)
     (loop,) = loops
     if loop.results:
         raise NotTiled("a loop over groups hands values on", loop.span)
     for other in kernel.regions[0].operations:
         if other is not loop and any(o.name in _WRITES for o in other.walk()):
-            raise NotTiled("something is written outside the loop over groups", other.span)
+            raise NotTiled("something is written outside the loop over groups", other.span, _APART)
     total = _total(loop, numbers)
     rows = kernel.attributes.get("group_rows", 1)
     stays = bool(kernel.attributes.get("persistent")) or total is None

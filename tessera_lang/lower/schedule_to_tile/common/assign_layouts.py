@@ -253,13 +253,17 @@ class Layouts:
                 self._grow(value, access_of(operation))
 
     def _pad_product(self, dot: Operation) -> None:
+        a, b, accumulator = dot.operands
+        if any(isinstance(v.type, TileType) and len(v.type.shape) != 2 for v in dot.operands):
+            raise NotTiled(
+                "a product of tiles of more than two axes", dot.span,
+                "take one matrix at a time: a loop with step 1 over the first axis, and `a[i, :, :]"
+                " @ b[i, :, :]` in it",
+            )  # fmt: skip
         product = self.engine.product(dot)
         if product is None:
-            raise NotTiled("no unit of the machine computes a product of these types", dot.span)
+            raise NotTiled("no unit of the machine computes this product", dot.span)
         self._products[dot] = product
-        a, b, accumulator = dot.operands
-        if len(accumulator.type.shape) != 2:  # type: ignore[union-attr]
-            raise NotTiled("a product of more than two axes", dot.span)
         m, n, k = product.multiples
         for value, axis, multiple in ((a, 0, m), (a, 1, k), (b, 0, k), (b, 1, n)):
             self.axes.require(value, axis, multiple, hard=True)

@@ -18,15 +18,9 @@ from tessera_lang.opt.schedule.query.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import (
-    DOT,
-    PREFETCH,
-    Estimate,
-    Facts,
-    facts_of,
-    kernel_of,
-)
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, PREFETCH, Dot, Estimate, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
+from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 
 MOST_STAGES = 8
 _RESERVED = 2048  # barriers, and what reductions between warps ask for
@@ -74,10 +68,21 @@ def _note_unfed(facts: Facts, context: Context) -> None:
         why = (
             "`schedule.pipeline_stages(1)` has one place for each tile"
             if found and one and said_by_user(facts.kernel, "pipeline_stages")
-            else "its factors are brought once" if found
+            else _why_one_place(facts, dot) if found
             else "both of its factors are computed here or loaded once"
         )  # fmt: skip
         context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)
+
+
+def _why_one_place(facts: Facts, dot: Dot) -> str:
+    """Why no staged factor of a product has a second place."""
+    loops = [x.loop for x in facts.reads if x.operation.attributes.get("stage") == "shared"
+             and x.loop is not None and x.loop in dot.inside]  # fmt: skip
+    if not loops:
+        return "its factors are brought once"
+    if all(Estimate(facts, {}).trips(loop) == 1 for loop in loops):
+        return "its loop runs once"
+    return "shared memory has room for one place of each of its tiles"
 
 
 def one_stage_less(kernel: Operation, facts: Facts, context: Context) -> Operation | None:
