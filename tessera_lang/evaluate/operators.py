@@ -79,7 +79,8 @@ class Operators:
 
     def _product(self, a: object, b: object) -> str:
         """What to write for the product of two arrays, by their ranks."""
-        ranks = [len(self.world.shape(x)) if self.world.is_array(x) else -1 for x in (a, b)]
+        shapes = [self.world.shape(x) if self.world.is_array(x) else None for x in (a, b)]
+        ranks = [len(cast("tuple[object, ...]", s)) if isinstance(s, tuple) else -1 for s in shapes]
         match ranks:
             case (-1, _) | (_, -1):
                 return "`@` is the product of two matrices"

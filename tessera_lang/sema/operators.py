@@ -204,8 +204,8 @@ def _quotients(c: Context, span: Span, a: Operand, b: Operand) -> Advice:
     """Both meanings that a quotient of integers can have."""
     floor = Fix("use `//`", (Edit(span, "//"),), "unsafe")
     floats = [o for o in (a, b) if isinstance(o.term, Scalar)]
-    if a.e in c.places:
-        helps, fixes = convert_operand(c, a.e, floats[0].term.dtype, F32)
+    if a.e in c.places and isinstance(a.term, Scalar):
+        helps, fixes = convert_operand(c, a.e, a.term.dtype, F32)
         floor = Fix("use `//=`", (Edit(span, "//="),), "unsafe")
         return ("write `//=` for the floor of the quotient", *helps), (floor, *fixes)
     edits = tuple(edit for o in floats for edit in cast_fix(o.e, F32).edits)

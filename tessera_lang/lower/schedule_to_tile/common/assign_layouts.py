@@ -253,7 +253,7 @@ class Layouts:
                 self._grow(value, access_of(operation))
 
     def _pad_product(self, dot: Operation) -> None:
-        a, b, accumulator = dot.operands
+        a, b, _ = dot.operands
         if any(isinstance(v.type, TileType) and len(v.type.shape) != 2 for v in dot.operands):
             raise NotTiled(
                 "a product of tiles of more than two axes", dot.span,
