@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
-from tessera_lang.sema.assigned import statements, targets
+from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast

@@ -5,7 +5,7 @@ Owns the text. Must not know types.
 
 from __future__ import annotations
 
-from tessera_lang.sema.assigned import children
+from tessera_lang.sema.bound_names import children
 from tessera_lang.syntax import ast
 
 

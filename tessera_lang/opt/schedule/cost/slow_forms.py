@@ -12,9 +12,16 @@ from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, TileType
-from tessera_lang.opt.schedule.cost import cycles
-from tessera_lang.opt.schedule.facts import FOR, LOOPS, Estimate, Facts, facts_of, is_grid
-from tessera_lang.opt.schedule.work import work_of
+from tessera_lang.opt.schedule.cost.cost_model import cycles
+from tessera_lang.opt.schedule.cost.workload import work_of
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    FOR,
+    LOOPS,
+    Estimate,
+    Facts,
+    facts_of,
+    is_grid,
+)
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.target.machine import Machine

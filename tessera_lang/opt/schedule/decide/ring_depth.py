@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
+from tessera_lang.opt.schedule.cost.cost_model.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
     overruled,
@@ -18,9 +18,16 @@ from tessera_lang.opt.schedule.query.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, PREFETCH, Dot, Estimate, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    PREFETCH,
+    Dot,
+    Estimate,
+    Facts,
+    facts_of,
+    kernel_of,
+)
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
-from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 
 MOST_STAGES = 8
 _RESERVED = 2048  # barriers, and what reductions between warps ask for

@@ -9,7 +9,7 @@ import pytest
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.slow_kernels import told
-from tessera_lang.opt.schedule.facts import is_grid
+from tessera_lang.opt.schedule.query.kernel_facts import is_grid
 
 PATH = "k.tessera"
 """Loops whose iterations hang together, by what carries them, over `n` elements."""
