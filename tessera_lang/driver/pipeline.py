@@ -21,7 +21,7 @@ from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.ir.core import Program, VerifyError
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.ast_to_tile.kernel.kernel import finish_plan
+from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.opt.passes import Pass
 from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES, VERSION_GUARDS
 from tessera_lang.record import dataclass, replace
@@ -118,7 +118,7 @@ def for_machine(
     """What ``schedule`` gave, with the decisions for a machine, and lowered. Where it needs more
     registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
     often it was."""
-    from tessera_lang.opt.schedule.cost.cost_model.slow_forms import in_one_group
+    from tessera_lang.opt.schedule.cost.slow_forms import in_one_group
     from tessera_lang.opt.schedule.machine_passes import decide
 
     best = _attempt(program, plan, machine, timings, relief)
@@ -158,7 +158,7 @@ def _attempt(
 ) -> _Attempt:
     """One decided schedule, lowered to register tiles on a GPU where it has a form with them."""
     from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
-    from tessera_lang.opt.schedule.cost.cost_model.slow_forms import by_elements
+    from tessera_lang.opt.schedule.cost.slow_forms import by_elements
     from tessera_lang.opt.schedule.decide.legality import crowding
     from tessera_lang.opt.schedule.machine_passes import decide
 

@@ -40,7 +40,7 @@ from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import Compile, without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile.kernel.kernel import finish_plan
+from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import replace
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.cost.cost_model.split_k import parts_of, stream_of
+from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
     overruled,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import cast
 
-from tessera_lang.analysis.ranges.integer_ranges.linear import Knowledge, Linear
+from tessera_lang.analysis.ranges.linear import Knowledge, Linear
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import dataclass, field
