@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from tessera_backend.runtime.cache import forget_shared_cache
 
+import tessera_lang as tessera
+from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.lower.schedule_to_tile.common import memory_plan, tile_counts
 from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
 from tessera_lang.lower.schedule_to_tile.hopper import ring
@@ -46,6 +48,21 @@ def test_schedules_change_nothing(target: str, count: int) -> None:
         assert not outcome.wrong, f"{outcome.wrong}\n{case}"
         refused += bool(outcome.refused)
     assert count - refused >= count * 9 // 10
+
+
+def test_only_a_lack_of_resources_is_a_reason() -> None:
+    """A schedule that fits is never refused, whatever the code."""
+    large, tight = case_of(0), case_of(34)  # of 330 cases, 0 and 34 are the first that do not fit
+    assert [tried(c, "sm_90a").refused for c in (large, tight)] == ["T0741", "T0741"]
+    said = "the products need 512 registers of each lane; there are 231 for them"
+    for target, code, message, right in (
+        ("sm_90a", "T0741", said, "T0741"), ("cpu", "T0741", said, ""),
+        ("sm_90a", "T0740", "the schedule needs 9 bytes of shared memory; sm_90 has 9", ""),
+        ("sm_90a", "T0742", said, ""), ("sm_90a", "T0608", said, ""),
+    ):  # fmt: skip
+        error = tessera.TesseraError([Diagnostic("error", code, message, None)])
+        outcome = tile_schedules.refusal(large, target, error)
+        assert outcome.refused == right and bool(outcome.wrong) == (not right)
 
 
 @pytest.mark.gpu

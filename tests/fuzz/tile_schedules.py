@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import tessera_lang as tessera
+from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tests.cards import environment
 from tests.fuzz.tile_programs import Array, compiled
 from tests.fuzz.tile_programs_reference import evaluated, wrong
@@ -40,6 +42,7 @@ from tests.fuzz.tile_schedules_cases import (
 )
 from tests.on_device import call
 
+RESOURCES = ("T0740", "T0741")  # shared memory; registers
 MOST_FAULTS = 24  # more say nothing new
 
 __all__ = ["KERNELS", "Case", "Kernel", "arguments", "case_of", "program_of", "tried"]
@@ -69,16 +72,30 @@ def tried(case: Case, target: str) -> Outcome:
     try:
         found = called(case, target)
     except tessera.TesseraError as error:
-        codes = [d.code for d in error.diagnostics if d.severity == "error"]
-        if case.lines and codes and all(c.startswith(("T06", "T07")) for c in codes):
-            return Outcome(refused=codes[0])
-        return Outcome(wrong=f"refused: {error}")
+        return refusal(case, target, error)
     except Exception as error:  # what we look for
         return Outcome(wrong=repr(error)[:600])
     try:
         return compared(case, target, found)
     except tessera.TesseraError as error:
         return Outcome(wrong=f"without a schedule: {error}")
+
+
+def refusal(case: Case, target: str, error: tessera.TesseraError) -> Outcome:
+    """Right only if a machine has too few registers or too little memory for what the schedule
+    asks for, the message says by how much, and the kernel runs without the schedule."""
+    faults = [d for d in error.diagnostics if d.severity == "error"]
+    if not (case.lines and faults and target != "cpu" and all(map(_is_too_much, faults))):
+        return Outcome(wrong=f"refused: {error}")
+    plain = tried(case.plain(), target)
+    if plain.wrong:
+        return Outcome(wrong=f"without a schedule: {plain.wrong}")
+    return Outcome(refused=faults[0].code)
+
+
+def _is_too_much(fault: Diagnostic) -> bool:
+    numbers = [int(n) for n in re.findall(r"(?<![\w])\d+", fault.message)]
+    return fault.code in RESOURCES and len(numbers) == 2 and numbers[0] > numbers[1]
 
 
 def compared(case: Case, target: str, found: list[Array]) -> Outcome:
