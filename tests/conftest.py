@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.cards import environment
 
-pytest_plugins = ["tests.reporting"]
+pytest_plugins = ["tests.reporting", "tests.sampling"]
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))

@@ -148,6 +148,7 @@ def reduced(x: i32[n], out: mut i32[n], of_rows: mut i32[n]):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("size", [5, 32, 33, 100])
+@pytest.mark.sample(2)
 def test_reductions_of_what_a_lane_has(tmp_path: Path, target: str, size: int) -> None:
     """Of any length, by each lane for itself: a group shares what all its lanes see alone."""
     x = np.random.default_rng(size).integers(-50, 50, 96).astype(np.int32)

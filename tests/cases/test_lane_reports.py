@@ -345,6 +345,7 @@ def test_a_scan_whose_operator_is_not_associative(target: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.sample(1)
 def test_a_scan_of_some_rows(axis: int, target: str) -> None:
     """B107 scan: tilelang#2536. A part of an array is scanned where it lies, and nothing else."""
     scan = tessera.load("std.scan", target=target)

@@ -725,6 +725,7 @@ def f(out: mut {dtype}[n]):
 
 
 @pytest.mark.parametrize("n", [1, 3, 11, 33, 257])
+@pytest.mark.sample(3)
 def test_maxima_of_negative_values(target: str, n: int) -> None:
     """B109 reduce: tvm#12274. Lanes without an element never count."""
     reduce = tessera.load("std.reduce", target=target)
@@ -751,6 +752,7 @@ def test_sums_of_bools_and_small_integers(target: str) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 64, 128, 1000, 2048, 2049, 5000, 100003])
+@pytest.mark.sample(4)
 def test_scans_of_every_length(target: str, n: int) -> None:
     """B103 scan: triton#2359. Inclusive, exclusive and running maxima against NumPy."""
     scan = tessera.load("std.scan", target=target)
@@ -765,6 +767,7 @@ def test_scans_of_every_length(target: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("operators", [24, 200, 5000])
+@pytest.mark.sample(2)
 def test_long_expressions(operators: int) -> None:
     """B131 compile: aiken#1377. Thousands of operators in seconds, no recursion."""
     import time

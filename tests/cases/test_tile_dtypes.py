@@ -70,6 +70,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "left", "right", "rtol"), CASES)
 @pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.sample
 def test_products(
     kernels: Any, name: str, left: str, right: str, rtol: float, orders: tuple[int, int]
 ) -> None:
@@ -90,6 +91,7 @@ def test_scales_of_rows_and_columns(kernels: Any, orders: tuple[int, int]) -> No
 
 @pytest.mark.parametrize("pair", [("bf16", "f32"), ("f32", "f16")])
 @pytest.mark.parametrize("orders", ORDERS)
+@pytest.mark.sample
 def test_an_operand_is_rounded_to_the_other(
     kernels: Any, pair: tuple[str, str], orders: tuple[int, int]
 ) -> None:

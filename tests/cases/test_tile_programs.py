@@ -137,6 +137,7 @@ SIZES = [
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BF16, np.float64])
+@pytest.mark.sample
 def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
     m, n, k = size
     a, b, c = random(m, k, dtype=dtype), random(k, n, dtype=dtype, seed=1), random(m, n, seed=2)
@@ -152,6 +153,7 @@ def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1), (33, 65, 17), (64, 128, 48), (50, 70, 0)])
+@pytest.mark.sample(2)
 def test_a_product_with_its_epilogue(target: str, size: tuple[int, int, int]) -> None:
     m, n, k = size
     x, w, bias = random(m, k), random(n, k, seed=1), random(n, seed=2)
@@ -192,6 +194,7 @@ def totals(x: f32[m, n]):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 2), (33, 1025), (4, 127), (5, 128), (2, 9000)])
+@pytest.mark.sample(3)
 def test_softmax(target: str, shape: tuple[int, int]) -> None:
     x = random(*shape)
     e = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
@@ -233,6 +236,7 @@ def attention[BM: int = 32, BN: int = 32](
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [(1, 1, 1, 1, 8), (2, 2, 33, 65, 16), (1, 2, 64, 64, 32)])
+@pytest.mark.sample
 def test_attention(target: str, size: tuple[int, ...], causal: bool) -> None:
     b, h, s, t, d = size
     q, k, v = random(b, h, s, d), random(b, h, t, d, seed=1), random(b, h, t, d, seed=2)

@@ -301,6 +301,7 @@ def test_two_halves_of_one_array(target: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8])
+@pytest.mark.sample(1)
 def test_products_of_any_layout(target: str, dtype: Any) -> None:
     """Strides of the operands of a product: transposed, stepped, reversed, broadcast."""
     m = load("@op.kernel\ndef f(a, b):\n    return a @ b\n", target)
@@ -319,6 +320,7 @@ def test_products_of_any_layout(target: str, dtype: Any) -> None:
 @pytest.mark.parametrize(
     "sizes", [(1, 32, 2, 64), (1, 128, 128, 64), (2, 1, 64, 64), (2, 64, 1, 8)]
 )
+@pytest.mark.sample
 def test_axes_of_one_element_have_strides_of_any_kind(
     target: str, sizes: tuple[int, int, int, int]
 ) -> None:
@@ -590,6 +592,7 @@ def f(a: f32[32, 128], b: f32[128, 32], out: mut f32[32, 32]):
 
 @pytest.mark.parametrize("t", [16, 32, 48, 64])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.sample
 def test_two_products_into_one_accumulator(target: str, t: int, dtype: Any) -> None:
     """B124 matmul: triton#10821. Both products of a round are in the sum."""
     source = """
@@ -620,6 +623,7 @@ def softmax(z: Array) -> Array:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 33, 128, 8192, 8193, 20000])
+@pytest.mark.sample(4)
 def test_a_row_without_a_key(target: str, n: int) -> None:
     """B125 softmax: burn#4694. Nothing but -inf gives zeros; one element gives 1 (R2)."""
     source = """
@@ -667,6 +671,7 @@ def columns(x: f32[m, n]) -> f32[m, n]:
 
 
 @pytest.mark.parametrize("n", [1, 31, 1025, 4095, 8192, 8193, 20001])
+@pytest.mark.sample(4)
 def test_norms_of_rows_of_every_size(target: str, n: int) -> None:
     """Norms, kind K: a row that is streamed gives what a row that fits gives."""
     x = uniform(3, n) + np.float32(5)
@@ -713,6 +718,7 @@ def whole(q, k, v, bias, scale: f32):
 
 
 @pytest.mark.parametrize("s", [1, 2, 48, 63, 64, 65, 96, 127, 128, 129])
+@pytest.mark.sample(4)
 def test_attention_with_a_mask_that_is_added(target: str, s: int) -> None:
     """B127, B129 attention: triton#2626, triton-msl#7. One tolerance where tiles divide or not."""
     q, k, v = uniform(s, 16), uniform(s, 16, seed=1), uniform(s, 16, seed=2)
@@ -798,6 +804,7 @@ def f(x):
 
 @pytest.mark.parametrize("dtype", [BF16, np.int8])
 @pytest.mark.parametrize("n", [5, 700])
+@pytest.mark.sample
 def test_a_sum_of_rows_of_any_length(target: str, dtype: Any, n: int) -> None:
     """Narrow sums into a place without a capacity, kept unrounded over the loop: the parts of a
     row are outside of the loop over the rows, whatever their loops are called."""

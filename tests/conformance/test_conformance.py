@@ -215,6 +215,7 @@ def run_ir_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", cases())
+@pytest.mark.sample(9)
 def test_on_the_cpu(name: str, tmp_path: Path) -> None:
     run_case(name, "cpu", tmp_path)
 

@@ -83,6 +83,7 @@ PRODUCTS: dict[str, tuple[str, Callable[..., tuple[Array, Array]]]] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", PRODUCTS)
+@pytest.mark.sample
 def test_products(case: str, dtype: str, place: str, tmp_path: Path) -> None:
     name, call = PRODUCTS[case]
     kernel = getattr(loaded(source_of(case), place, tmp_path), name)
@@ -93,6 +94,7 @@ def test_products(case: str, dtype: str, place: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.sample
 def test_pipelined_attention(dtype: str, place: str, tmp_path: Path) -> None:
     source = source_of("pipelined_attention").replace("Q, K, V, block", "Q, K, V, O, block")
     source = source.rstrip("\n") + "\n        O[start:start+block] = out\n"

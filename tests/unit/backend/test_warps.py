@@ -111,6 +111,7 @@ def same_bits(a: Any, b: Any) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.sample
 def test_numbers(dtype: str, group: tuple[int, ...], target: str) -> None:
     if group not in ((32,), (70,)) and dtype not in ("f32", "f64", "i32"):
         pytest.skip("other groups with three dtypes")
@@ -139,6 +140,7 @@ def test_numbers(dtype: str, group: tuple[int, ...], target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
+@pytest.mark.sample
 def test_votes(group: tuple[int, ...], target: str) -> None:
     lanes = prod(group)
     r = np.random.default_rng(3)
@@ -195,6 +197,7 @@ def k(x: {dtype}[n], out: mut {dtype}[2, n]):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", ["bool", "i8", "u8", "u16", "i32", "u64"])
+@pytest.mark.sample
 def test_matches(dtype: str, group: tuple[int, ...], target: str) -> None:
     """Several in a loop: what one leaves behind must not reach the next."""
     if group not in ((32,), (70,)) and dtype not in ("u8", "i32"):
@@ -297,6 +300,7 @@ def test_the_interpreter_agrees(dtype: str, group: tuple[int, ...]) -> None:
       (((32,), "f32"), ((70,), "f64"), ((5,), "i32"), ((128,), "u32"), ((33,), "u64"))),
     VOTES_TEXT.format(group=(128,)), VOTES_TEXT.format(group=(70,)),
 ], ids=range(7))  # fmt: skip
+@pytest.mark.sample
 def test_ptxas_takes_it(text: str, arch: str) -> None:
     program, plan, _ = lower_source(text)
     row = architecture_named(arch)
@@ -366,6 +370,7 @@ OF_ALL: dict[str, Any] = {
     *((m, n) for m in OF_ALL for n in (12, 32) if not ("ballot" in m and n == 32)),
     ("group_sum(x[i])", 40), ("group_min(x[i]) + 4", 40),
 ])  # fmt: skip
+@pytest.mark.sample(7)
 def test_a_group_decides_by_what_its_lanes_made(target: str, made: str, lanes: int) -> None:
     """Where the group is one warp, the result is one value for it, which control may need."""
     x = (np.arange(lanes) % 9).astype(np.int32)

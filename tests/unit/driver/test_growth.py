@@ -58,11 +58,13 @@ def growth(make: Maker, n: int, work: Callable[[str], object]) -> float:
 
 
 @pytest.mark.parametrize("kind", LANE)
+@pytest.mark.sample(8)
 def test_lane_kernels(kind: str) -> None:
     assert growth(LANE[kind], 8, lambda text: lowered(checked(text))) < MOST
 
 
 @pytest.mark.parametrize("kind", TILE)
+@pytest.mark.sample(3)
 def test_tile_kernels(kind: str) -> None:
     assert growth(TILE[kind], 4, checked) < MOST
 

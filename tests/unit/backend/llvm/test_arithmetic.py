@@ -95,6 +95,7 @@ PYTHON = {
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.sample(5)
 def test_integer_binary(dtype: DType) -> None:
     values = integer_values(dtype)
     a, b = pairs(values, dtype)
@@ -215,6 +216,7 @@ def test_float_unary(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES.values() if d != BOOL], ids=str)
+@pytest.mark.sample(8)
 def test_comparison(dtype: DType) -> None:
     a, b = pairs(float_values(dtype) if dtype.is_float else integer_values(dtype), dtype)
     wide = a.astype(np.float64), b.astype(np.float64)

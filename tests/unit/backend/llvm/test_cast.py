@@ -96,6 +96,7 @@ PAIRS = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if a != b]
 
 
 @pytest.mark.parametrize("source", DTYPES.values(), ids=str)
+@pytest.mark.sample(6)
 def test_cast(source: DType) -> None:
     values = every(source)
     targets = [d for d in DTYPES.values() if d != source]

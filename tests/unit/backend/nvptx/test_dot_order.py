@@ -28,6 +28,7 @@ def f(A: {dtype}[m, k], B: {dtype}[k, n], C: {dtype}[n, e], O: mut {dtype}[m, e]
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("rows", [32, 64])
+@pytest.mark.sample
 def test_reads_stay_beside_the_multiply_adds(dtype: str, rows: int) -> None:
     text = ptx_of(CLIPPED.format(dtype=dtype, rows=rows))
     kinds = re.findall(r"ld\.(?:volatile\.)?shared|\bfma\.rn", text)

@@ -66,6 +66,7 @@ def test_ptxas_takes_every_form_without_a_note(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sample(12)
 def test_ptxas_takes_every_product_without_a_note(name: str) -> None:
     made = assembled(ptx(product(CASES[name])))
     assert made.diagnostics == ()

@@ -229,6 +229,7 @@ KINDS = ["add", "mul", "max", "min", "argmax", "argmin"]
 @needs_ptxas
 @pytest.mark.parametrize("dtype", [F32, F16, I8, F64])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sample
 def test_every_reduction_is_code(kind: str, dtype: DType) -> None:
     shape = (16, 128)
     for axis, layout in ((0, blocked(shape, 4, 4)), (1, across(shape))):

@@ -198,6 +198,7 @@ def test_gather() -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", [F32, F64, I32, F16])
+@pytest.mark.sample
 def test_reductions(dtype: DType, kind: str, axis: int) -> None:
     def body(b: B, v: list[Value]) -> None:
         zero = b.index(0)
@@ -351,6 +352,7 @@ SHAPES = [(16, 24, 8), (5, 7, 3), (33, 65, 31), (1, 1, 1), (3, 3, 0), (0, 4, 4),
 
 
 @pytest.mark.parametrize("turn", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.sample(2)
 def test_products(turn: tuple[bool, bool]) -> None:
     built = product(F32, F32, turn)
     mades = [compiled(built, machine) for machine in (CPU, GPU)]
@@ -374,6 +376,7 @@ def test_products_of_dtypes(dtype: DType, to: DType, wide: DType) -> None:
 
 @pytest.mark.parametrize("sizes", [(64, 64, 64), (48, 100, 17), (7, 3, 130), (1, 160, 5)])
 @pytest.mark.parametrize("turn", [(False, False), (True, True)])
+@pytest.mark.sample(2)
 def test_products_of_tile_sizes(sizes: tuple[int, int, int], turn: tuple[bool, bool]) -> None:
     built = product(F32, F32, turn, sizes)
     made = compiled(built)

@@ -111,6 +111,7 @@ ORDERS = [(1, 0), (1, 1), (0, 0)]  # of a and b: the axis each is contiguous alo
 
 @pytest.mark.parametrize("orders", ORDERS, ids=["tn", "nn", "tt"])
 @pytest.mark.parametrize("dtype", DTYPES_OF_PRODUCTS)
+@pytest.mark.sample
 def test_operands_in_any_order_keep_the_asynchronous_unit(
     dtype: str, orders: tuple[int, int]
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_contraction_of_any_length(dtype: str, k: int) -> None:
 
 @pytest.mark.parametrize("orders", [(1, 0), (1, 1)])
 @pytest.mark.parametrize("pair", [("bf16", "f32"), ("f32", "bf16"), ("f16", "f32")])
+@pytest.mark.sample
 def test_an_operand_that_is_rounded_on_the_way(
     pair: tuple[str, str], orders: tuple[int, int]
 ) -> None:

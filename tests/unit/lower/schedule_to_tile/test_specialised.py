@@ -62,6 +62,7 @@ def product(m: int, n: int, k: int, transposed: bool = True, **more: Any) -> Ope
 
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("sizes", [(256, 256, 256), (200, 136, 72), (64, 64, 8), (64, 64, 640)])
+@pytest.mark.sample
 def test_products(sizes: tuple[int, int, int], transposed: bool) -> None:
     product(*sizes, transposed=transposed, attributes=SMALL)
 
@@ -73,6 +74,7 @@ def test_depths(stages: int) -> None:
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (4, 1), (1, 2)])
 @pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.sample(3)
 def test_clusters(cluster: tuple[int, int], transposed: bool) -> None:
     product(320, 384, 192, transposed, attributes={"tile": (64, 128, 64), "cluster": cluster})
 
@@ -159,6 +161,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
+@pytest.mark.sample
 def test_forms(form: Any, cluster: tuple[int, int]) -> None:
     kernel = form()
     operation = kernel.program.operations[0]

@@ -148,6 +148,7 @@ def checked(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 6, 8])
+@pytest.mark.sample(2)
 def test_sums_are_rounded_once(seed: int) -> None:
     checked(seed)
 
@@ -191,6 +192,7 @@ def both(x: bf16[m, n], a: mut bf16[n], b: mut bf16[m]):
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("sm_90a", marks=pytest.mark.slow), GPU])
 @pytest.mark.parametrize("shape", [(0, 9000), (1, 1), (3, 8200), (70, 129)])
+@pytest.mark.sample(2)
 def test_two_sums_in_one_loop(shape: tuple[int, int], target: str) -> None:
     """Of rows that have no capacity, and of those that have one."""
     m, n = shape

@@ -1,0 +1,59 @@
+"""Which cases of a test with many are run each time, and which by ``make test-all`` only.
+
+``@pytest.mark.sample`` keeps as few cases as hold every value of every parameter at least once.
+``@pytest.mark.sample(n)`` keeps ``n``, from the first to the last at equal steps, for parameters
+that are seeds or sizes of one kind. The others get the marker ``slow``. The choice hangs on the
+parameters alone, so that it is the same in every run, on every machine and in every process; cases
+for a GPU are a sample of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Numbers of ``most`` of ``count`` things, at equal steps, with both ends."""
+    if most >= count:
+        return list(range(count))
+    if most == 1:
+        return [0]
+    return [round(i * (count - 1) / (most - 1)) for i in range(most)]
+
+
+def covering(cases: Sequence[frozenset[Any]]) -> list[int]:
+    """Numbers of cases that hold together all that any holds: always the one with most news."""
+    left = set[Any]().union(*cases)
+    taken: list[int] = []
+    while left:
+        best = max(range(len(cases)), key=lambda i: (len(cases[i] & left), -i))
+        taken.append(best)
+        left -= cases[best]
+    return sorted(taken)
+
+
+def _values(item: pytest.Item) -> frozenset[Any]:
+    spec = getattr(item, "callspec", None)
+    return frozenset((name, repr(v)) for name, v in spec.params.items()) if spec else frozenset()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    groups: defaultdict[tuple[str, bool], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
+            function = item.nodeid.partition("[")[0]
+            groups[function, bool(item.get_closest_marker("gpu"))].append(item)
+    for group in groups.values():
+        marker = group[0].get_closest_marker("sample")
+        assert marker is not None
+        if marker.args:
+            kept = spread(len(group), marker.args[0])
+        else:
+            kept = covering([_values(item) for item in group])
+        for number in set(range(len(group))) - set(kept):
+            group[number].add_marker(pytest.mark.slow)
