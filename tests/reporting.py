@@ -65,6 +65,8 @@ class Reporter:
         for name, value in report.user_properties:
             if name == CPU:
                 self._spent[report.nodeid] = float(str(value))
+        if report.when == "teardown" and len(self._spent) % 100 == 0:
+            self._write()  # what is known so far, should the run be cut off
 
     def _tell(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -78,6 +80,9 @@ class Reporter:
         terminal.flush()
 
     def pytest_sessionfinish(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
         if self._file is None:
             return
         lines = [f"{seconds:10.3f} {test}" for test, seconds in self._spent.items()]
