@@ -33,7 +33,7 @@ OPEN = {"_sort_by_byte": ("not proved",)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-@pytest.mark.sample(7)
+@pytest.mark.sample(5)
 def test_no_false_alarm(path: Path) -> None:
     found, kernels = lowered_kernels(path)
     assert not [d for d in found if d.severity == "error"]
@@ -44,7 +44,7 @@ def test_no_false_alarm(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-@pytest.mark.sample(7)
+@pytest.mark.sample(5)
 def test_every_pass_keeps_what_is_proved(path: Path) -> None:
     """The analyses audit our own passes: none may move a barrier or a place."""
     for _, program, plan in lowered_kernels(path)[1]:
@@ -85,10 +85,13 @@ def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:
     backend.compile(made, finish_plan(made, plan), options, ())
 
 
-def test_cost_of_the_analyses() -> None:
+@pytest.mark.parametrize(
+    "files", [FILES[::7], pytest.param(FILES, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_cost_of_the_analyses(files: list[Path]) -> None:
     """Together under a third of the compile time of the library's kernels."""
     analyses = compiling = 0.0
-    for path in FILES:
+    for path in files:
         for _, program, plan in lowered_kernels(path)[1]:
             analyses += seconds(lambda p=program, q=plan: analyse(p, q))
             compiling += seconds(lambda p=program, q=plan: compile_for_cpu(p, q))

@@ -767,7 +767,7 @@ def test_scans_of_every_length(target: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("operators", [24, 200, 5000])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_long_expressions(operators: int) -> None:
     """B131 compile: aiken#1377. Thousands of operators in seconds, no recursion."""
     import time

@@ -402,6 +402,7 @@ def running(x: f32[n], y: mut f32[1]):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("n", [1000, 150_008])
+@pytest.mark.sample(1)
 def test_reductions_of_all_there_is(target: str, n: int) -> None:
     """Long ones are shared by groups: what they give is what one group gives, to rounding."""
     m = loaded(REDUCTIONS, target)

@@ -215,7 +215,7 @@ def run_ir_case(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", cases())
-@pytest.mark.sample(9)
+@pytest.mark.sample(7)
 def test_on_the_cpu(name: str, tmp_path: Path) -> None:
     run_case(name, "cpu", tmp_path)
 

@@ -31,6 +31,7 @@ def module(source: str, target: str) -> Any:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tile_size", [16, 48])
+@pytest.mark.sample(1)
 def test_tiled_matmul_with_other_tiles(target: str, tile_size: int) -> None:
     k = module(source_of("tiled_matmul"), target).tiled_matmul
     rng = np.random.default_rng(0)
@@ -66,6 +67,7 @@ def test_inner_sizes_that_differ_are_refused(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.sample(1)
 def test_pipelined_attention_block_by_block(target: str, dtype: str) -> None:
     source = source_of("pipelined_attention").replace("Q, K, V, block", "Q, K, V, O, block")
     source = source.rstrip("\n") + "\n        O[start:start+block] = out\n"
@@ -125,6 +127,7 @@ def test_vec_add_moves_16_bytes_a_lane(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.sample(2)
 def test_matmul_schedule_stages_with_a_pitch(dtype: str, arch: str) -> None:
     shapes = f"A: {dtype}[1024, 1024], B: {dtype}[1024, 1024], C: {dtype}[1024, 1024]"
     made = Compiled("matmul_schedule", "matmul", shapes, arch)

@@ -96,7 +96,7 @@ PAIRS = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if a != b]
 
 
 @pytest.mark.parametrize("source", DTYPES.values(), ids=str)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_cast(source: DType) -> None:
     values = every(source)
     targets = [d for d in DTYPES.values() if d != source]
@@ -128,6 +128,7 @@ def test_encode_agrees_with_ml_dtypes(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.sample(3)
 def test_constants(dtype: DType) -> None:
     for value in (0.0, -0.0, 1.0, 0.1, -3.3, 448.0, 1e-3, 65504.0, 1e30, math.nan):
         run = map_kernel([dtype], dtype, lambda b, v, c=value: b.constant(c, dtype))

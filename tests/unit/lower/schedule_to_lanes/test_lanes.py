@@ -367,6 +367,7 @@ def test_products(turn: tuple[bool, bool]) -> None:
     ("dtype", "to", "wide"),
     [(F64, F64, F64), (F16, F16, F32), (BF16, F32, F32), (I8, I32, I32), (BF16, BF16, F32)],
 )
+@pytest.mark.sample(3)
 def test_products_of_dtypes(dtype: DType, to: DType, wide: DType) -> None:
     built = product(dtype, to, (False, False), wide=wide)
     rtol = 1e-2 if to.bits < 32 else 1e-5

@@ -68,13 +68,14 @@ def test_products(sizes: tuple[int, int, int], transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.sample(2)
 def test_depths(stages: int) -> None:
     product(192, 128, 448, attributes={**SMALL, "pipeline_stages": stages})
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (4, 1), (1, 2)])
 @pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_clusters(cluster: tuple[int, int], transposed: bool) -> None:
     product(320, 384, 192, transposed, attributes={"tile": (64, 128, 64), "cluster": cluster})
 
@@ -161,7 +162,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
-@pytest.mark.sample
+@pytest.mark.sample(5)
 def test_forms(form: Any, cluster: tuple[int, int]) -> None:
     kernel = form()
     operation = kernel.program.operations[0]
