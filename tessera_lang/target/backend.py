@@ -14,6 +14,7 @@ from tessera_lang.ir.core import Program
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.installed import entry_points
 from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.ptx import joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,17 @@ class Artifact:
     needs: tuple[str, ...] = ()
 
 
+def join_texts(stage: str, texts: Sequence[str]) -> str:
+    """The texts of several kernels at a stage as one that its tool reads."""
+    return joined(texts) if stage == "ptx" else "\n".join(texts)
+
+
 def one_call(launches: Sequence[Artifact]) -> Artifact:
     """The launches of a call, in order: the first, with the texts and warnings of all."""
     first, *then = launches
     if not then:
         return first
-    texts = {stage: "\n".join(a.texts[stage] for a in launches) for stage in first.texts}
+    texts = {stage: join_texts(stage, [a.texts[stage] for a in launches]) for stage in first.texts}
     said = dict.fromkeys(d for a in launches for d in a.diagnostics)
     return replace(first, then=tuple(then), texts=texts, diagnostics=tuple(said))
 

@@ -243,11 +243,11 @@ def _describe_dlpack(value: object, name: str) -> ArrayView:
         raise refuse("T0831", name, f"cannot be shared through DLPack: {fault}") from fault
     if found.dtype is None:
         raise refuse("T0832", name, "has elements of a type that the language does not have")
-    return ArrayView(
+    return _checked(ArrayView(
         found.dtype, found.shape, found.strides,
         _check_pointer(found.pointer, found.dtype, name), int(index) if on_cuda else HOST,
         found.read_only, (value, found.owner),
-    )  # fmt: skip
+    ), name)  # fmt: skip
 
 
 def _describe_interface(
@@ -268,10 +268,10 @@ def _describe_interface(
         raise refuse("T0831", name, "has an array interface without an address")
     pointer, read_only = cast("tuple[int | None, bool]", data)
     stream = interface.get("stream")
-    return ArrayView(
+    return _checked(ArrayView(
         dtype, shape, strides, _check_pointer(int(pointer or 0), dtype, name), device,
         bool(read_only), value, None, None if stream is None else int(stream),
-    )  # fmt: skip
+    ), name)  # fmt: skip
 
 
 def _describe_cuda_interface(value: object, name: str) -> ArrayView:
@@ -341,12 +341,36 @@ def is_numpy(kind: type) -> bool:
 def describe(value: object, name: str) -> ArrayView | None:
     """The array behind an argument, or None where it is a number or nothing we know.
 
-    Raises TesseraError for an array that a kernel cannot take.
+    Raises TesseraError for an array that a kernel cannot take. Other libraries run here: whatever
+    goes wrong in them is about the argument.
     """
     found = describer(value.__class__)
-    if found is not None:
-        return found(value, name)
-    # Some objects grow the interface per instance, by __getattr__.
-    if getattr(value, "__cuda_array_interface__", None) is not None:
-        return _describe_cuda_interface(value, name)
+    try:
+        if found is not None:
+            return found(value, name)
+        # Some objects grow the interface per instance, by __getattr__.
+        if getattr(value, "__cuda_array_interface__", None) is not None:
+            return _describe_cuda_interface(value, name)
+    except TesseraError:
+        raise
+    except Exception as fault:
+        kind, said = type(fault).__name__, " ".join(str(fault).split())[:200]
+        raise refuse(
+            "T0831", name, f"is of type `{type(value).__name__}`, and what it says of its memory "
+            f"cannot be read: {kind}{f': {said}' if said else ''}",
+            "pass an array of NumPy, PyTorch, CuPy or JAX that holds its values",
+        ) from fault  # fmt: skip
     return None
+
+
+def _checked(view: ArrayView, name: str) -> ArrayView:
+    """A view as a protocol gave it; what cannot be true is refused before memory is touched."""
+    if any(n < 0 for n in view.shape):
+        raise refuse("T0831", name, f"says that its shape is {view.shape}")
+    if len(view.strides) != len(view.shape):
+        raise refuse("T0831", name, f"says that its shape is {view.shape} and its strides are "
+                     f"{view.strides}")  # fmt: skip
+    if not 0 <= view.pointer < 1 << 64 or (view.size and not view.pointer):
+        raise refuse("T0831", name, f"has elements and says that they begin at the address "
+                     f"{view.pointer}")  # fmt: skip
+    return view

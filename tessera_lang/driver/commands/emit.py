@@ -27,6 +27,7 @@ from tessera_lang.driver.commands.kernels import (
 )  # fmt: skip
 from tessera_lang.driver.commands.output import show, show_timings
 from tessera_lang.target.arch import is_gpu_name
+from tessera_lang.target.backend import join_texts
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
@@ -78,7 +79,8 @@ def command(
             code = show(session, session.instance(path, c.name, c.signature)[2], color=color)
             if code:
                 return code
-        text = "\n".join(_stage(session, path, c, stage, (target, arch, bounds)) for c in chosen)
+        how = target, arch, bounds
+        text = join_texts(stage, [_stage(session, path, c, stage, how) for c in chosen])
     if output is not None:
         output.write_text(text, encoding="utf-8")
     else:
