@@ -52,7 +52,7 @@ class Planted:
 
 _RING = ("schedule.pipeline_stages(2)", "schedule.warp_specialize(True)")
 CASES = (
-    Planted("product, two warp groups, groups that stay", "product", "sm_90a",
+    Planted("product, two warp groups, persistent", "product", "sm_90a",
             ("schedule.tile((128, 128, 64))", "schedule.persistent(True)", *_RING),
             {"m": 512, "n": 256, "k": 256}),
     Planted("product, clusters of two", "product", "sm_90a",
