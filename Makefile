@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # As many test processes as there are cores; JOBS=0 runs them in one.
 JOBS ?= auto
 PARALLEL := -n $(JOBS) --dist worksteal
-SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks
+SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks docs
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all lint format types check docs dist vsix fuzz bench clean
