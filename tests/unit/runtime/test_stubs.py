@@ -72,7 +72,6 @@ def holds():
 '''
 
 USES = """\
-# pyright: strict
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -114,8 +113,25 @@ except tessera.TesseraError as error:
 
 def use(array: tessera.Array, number: tessera.Real) -> None:
     m.scale(array, array, number)
+"""
 
+WRONG = """\
+# pyright: strict, reportUnknownMemberType=false, reportUnusedExpression=false
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import tessera_lang as tessera
+
+if TYPE_CHECKING:
+    from things import Module
+
+m: Module = tessera.load("things.tessera", target="cpu")
+x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+d = tessera.to_device(x)
 m.scale(x)  # wrong
 m.scale(3, out)  # wrong
 m.scale(x, out, "2")  # wrong
@@ -145,6 +161,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, path in enumerate(EXAMPLES):
         assert run(["stubs", str(path), "-o", str(folder / f"example_{number}.pyi")]) == 0
     (folder / "uses.py").write_text(USES, "utf-8")
+    (folder / "wrong.py").write_text(WRONG, "utf-8")
     return folder
 
 
@@ -280,9 +297,6 @@ def test_pyright_takes_stubs_and_finds_wrong_uses(folder: Path) -> None:
         "typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [str(ROOT)],
         # A stub has no module of Python behind it.
         "reportMissingModuleSource": False,
-        # The wrong uses are of unknown types too.
-        "reportUnknownMemberType": False, "reportUnusedExpression": False,
-        "reportPrivateUsage": False,
     }  # fmt: skip
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
     done = subprocess.run(
@@ -297,8 +311,8 @@ def test_pyright_takes_stubs_and_finds_wrong_uses(folder: Path) -> None:
         for d in found["generalDiagnostics"]
     }
     wanted = {
-        ("uses.py", number)
-        for number, line in enumerate(USES.splitlines(), 1)
+        ("wrong.py", number)
+        for number, line in enumerate(WRONG.splitlines(), 1)
         if re.search(r"# wrong$", line)
     }
     assert {*lines} == wanted, {k: v for k, v in lines.items() if k not in wanted}
