@@ -25,11 +25,13 @@ _PIECE = re.compile(
 
 @dataclass(slots=True)
 class _State:
-    """Where a scan stands: open brackets, the quotes of an open string, a joined line."""
+    """Where a scan stands: open brackets, the quotes of an open string, a joined line. ``unclosed``:
+    it has seen quotes that nothing in the rest of the file closes."""
 
     depth: int = 0
     quote: str = ""
     joined: bool = False
+    unclosed: bool = False
 
     @property
     def neutral(self) -> bool:
@@ -44,7 +46,7 @@ class SegmentCache:
 
 
 def _scan(text: str, start: int, end: int, state: _State) -> None:
-    state.joined = False
+    state.joined = state.unclosed = False
     position = start
     while True:
         if state.quote:
@@ -66,6 +68,7 @@ def _scan(text: str, start: int, end: int, state: _State) -> None:
                     position = match.end()
                     break
                 # Never closed: what follows in column 0 is kept.
+                state.unclosed = True
                 return
         else:
             return
@@ -102,7 +105,7 @@ def split(text: str, cache: SegmentCache) -> list[tuple[int, int]]:
             segment = text[start:end]
             if segment not in cache.closed:
                 _scan(text, start, end, state)
-            if state.neutral:
+            if state.neutral and not state.unclosed:  # else the rest of the file says so too
                 closed.add(segment)
         else:
             _scan(text, start, end, state)
