@@ -38,14 +38,15 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The one of some names that ``name`` is a slip of, if there is one."""
     plain = _plain(name)
     best: tuple[int, str] | None = None
-    own = name.lower() in WORDS
+    own, letters = name.lower() in WORDS, set(plain)
     for i, candidate in enumerate(candidates):
         if i >= MOST_CANDIDATES:
             return None
         other = _plain(candidate)
         if other == plain and plain:
             return candidate
-        if own or abs(len(other) - len(plain)) > 3:
+        most = max(1, max(len(plain), len(other)) // 4)
+        if own or abs(len(other) - len(plain)) > most or len(letters ^ set(other)) > 2 * most:
             continue
         slips = _slips(plain, other)
         if slips and (best is None or slips < best[0]) and _is_slip(plain, other, slips):

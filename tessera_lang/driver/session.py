@@ -7,7 +7,8 @@ on it. Must not know how an answer is shown, and loads no backend before code is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -130,17 +131,40 @@ class Session(Instances):
         found.extend(scope.diagnostics)
         found.extend(self._import_faults(path))
         for function in parsed.module.functions:
-            found.extend(self._structure(path, scope, function))
+            with self._costing(function.name_span, found):
+                found.extend(self._structure(path, scope, function))
         fits: dict[str, BadSignature | None] = {}
         for function in kernels_of(parsed.module):
-            for signature in self._signatures_of(function, scope, signatures, fits):
-                found.extend(self.judged(path, function, signature))
+            with self._costing(function.name_span, found):
+                for signature in self._signatures_of(function, scope, signatures, fits):
+                    found.extend(self.judged(path, function, signature))
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
         found.extend(self._check_host(path, given, found))
         self._forget_old(path, parsed.module)
         kept = self._structures.get(path, {})
         now = set(parsed.module.functions)
         self._structures[path] = {f: v for f, v in kept.items() if f in now}
+
+    @contextmanager
+    def _costing(self, span: Span, found: list[Diagnostic]) -> Generator[None]:
+        """A fault of ours costs the declaration at ``span``, and no other."""
+        try:
+            yield
+        except (TesseraError, BadSignature, RecursionError):
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is
+            found.append(self._failed(error, span))
+
+    def _failed(self, error: Exception, span: Span) -> Diagnostic:
+        """A fault of ours, kept for the report, as its declaration shows it."""
+        fault = error
+        if not isinstance(fault, InternalFault):
+            message = f"a fault of the compiler: {type(error).__name__}: {error}"
+            fault = InternalFault("T0902", message, stage="check", span=span)
+            fault.__cause__ = error
+        self.faults.append(fault)
+        said = fault.diagnostic()
+        return said if said.span is not None else replace(said, span=span)
 
     def _import_faults(self, path: str) -> list[Diagnostic]:
         """The faults of files that this one needs."""
@@ -200,10 +224,13 @@ class Session(Instances):
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 
         launches = Launches(self.scope, self.instance, self.completed)
-        found = list(SymbolicHost(SymbolicWorld(launches), self, path).check(given))
+        whole = SymbolicHost(SymbolicWorld(launches), self, path)
+        found = list(whole.check(given))
+        found.extend(self._failed(*failure) for failure in whole.failures)
         host = SymbolicHost(SymbolicWorld(launches), self, path)
         for function in self.tests(path):
             found.extend(host.check_test(function))
+            found.extend(self._failed(*failure) for failure in host.failures)
         found.extend(launches.warnings)
         places = {(d.span.file, d.span.lo) for d in before if d.span and d.severity == "error"}
         damaged = _damaged_words(self.parsed(path))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal, cast
 
-from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.evaluate.host import CALL_DEPTH, Host, Left, Outcome, Returned, room_for_calls
 from tessera_lang.evaluate.library import ONLY_AT_RUN
@@ -18,6 +18,7 @@ from tessera_lang.evaluate.names import assigned
 from tessera_lang.evaluate.symbolic_world import Size, SymbolicArray
 from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
 from tessera_lang.record import replace
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 
@@ -33,14 +34,22 @@ class _OutOfSteps(Exception):
     """The check has followed the program far enough."""
 
 
+_PASSED_ON = (_OutOfSteps, RecursionError, TesseraError)
+
+
 class SymbolicHost(Host):
-    """Runs the program without data and collects what is surely wrong."""
+    """Runs the program without data and collects what is surely wrong.
+
+    ``failures``: faults of ours, each with the statement or test that it cost.
+    """
 
     found: list[Diagnostic]
+    failures: list[tuple[Exception, Span]]
 
     def check(self, given: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
         """Diagnostics of the top-level statements. ``given`` names get a value from outside."""
         self.found = []
+        self.failures = []
         self._steps = 0
         self._active: dict[object, int] = {}
         self._returns: list[list[object]] = []
@@ -60,6 +69,7 @@ class SymbolicHost(Host):
     def check_test(self, function: ast.FunctionDef) -> tuple[Diagnostic, ...]:
         """Diagnostics of a test's body; a fault in one of its statements does not end it."""
         self.found = []
+        self.failures = []
         self._steps = 0
         self._active = {}
         self._returns = []
@@ -68,6 +78,10 @@ class SymbolicHost(Host):
                 self.run_test(function)
             except HostFault as error:
                 self.found.extend(error.diagnostics)
+            except _PASSED_ON:
+                raise
+            except Exception as error:  # noqa: BLE001  # of ours: it costs this test
+                self.failures.append((error, function.name_span))
         if not self.found:
             return ()
         ours = {f"`{name}` {ONLY_AT_RUN}" for name in assigned(self._module.body)}
@@ -86,6 +100,11 @@ class SymbolicHost(Host):
             self.top_statement(statement)
         except HostFault as error:
             self.found.extend(error.diagnostics)
+            self._forget((statement,), self.top)
+        except _PASSED_ON:
+            raise
+        except Exception as error:  # noqa: BLE001  # of ours: it costs this statement
+            self.failures.append((error, statement.span))
             self._forget((statement,), self.top)
 
     def _forget(self, body: tuple[ast.Stmt, ...], scope: Scope) -> None:

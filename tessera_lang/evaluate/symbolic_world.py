@@ -42,6 +42,11 @@ class SymbolicArray:
         return f"{dtype}[{_shape_text(self.shape)[1:-1]}]"
 
 
+def known_dtype(dtype: object) -> DType | None:
+    """A dtype as the program gives it; None where that is damaged or not known."""
+    return dtype if isinstance(dtype, DType) else None
+
+
 def scalar_of(dtype: DType | None) -> Unknown:
     """An element whose value is not known."""
     if dtype is None:
@@ -78,7 +83,7 @@ class SymbolicWorld:
     # --- making ------------------------------------------------------------------------
 
     def fill(self, kind: Filling, shape: object, dtype: object, value: object = None) -> object:
-        return SymbolicArray(dtype if isinstance(dtype, DType) else None, _sizes(shape))
+        return SymbolicArray(known_dtype(dtype), _sizes(shape))
 
     def arange(self, start: float, stop: float, step: float, dtype: object) -> object:
         if not isinstance(dtype, DType):  # damaged, as it was written
@@ -88,11 +93,11 @@ class SymbolicWorld:
         return SymbolicArray(dtype, (arange_count(start, stop, step, dtype),))
 
     def random(self, shape: object, dtype: DType, seed: int, low: float, high: float) -> object:
-        return SymbolicArray(dtype, _sizes(shape))
+        return SymbolicArray(known_dtype(dtype), _sizes(shape))
 
     def load(self, path: str, key: str | None, dtype: DType | None) -> object:
         column = path.endswith(".csv") and key is not None
-        return SymbolicArray(dtype, (Unknown("int"),) if column else None)
+        return SymbolicArray(known_dtype(dtype), (Unknown("int"),) if column else None)
 
     def save(self, path: str, arrays: dict[str, object]) -> None:
         return None
@@ -190,7 +195,7 @@ class SymbolicWorld:
         return SymbolicArray(dtype, (*source.shape[:at], *source.shape[at + 1 :]))
 
     def convert(self, array: object, dtype: DType) -> object:
-        return SymbolicArray(dtype, cast("SymbolicArray", array).shape)
+        return SymbolicArray(known_dtype(dtype), cast("SymbolicArray", array).shape)
 
     def view(
         self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object, shape: object = ()

@@ -25,8 +25,10 @@ _PIECE = re.compile(
 
 @dataclass(slots=True)
 class _State:
-    """Where a scan stands: open brackets, the quotes of an open string, a joined line. ``unclosed``:
-    it has seen quotes that nothing in the rest of the file closes."""
+    """Where a scan stands: open brackets, the quotes of an open string, a joined line.
+
+    ``unclosed``: it has seen quotes that nothing in the rest of the file closes.
+    """
 
     depth: int = 0
     quote: str = ""
