@@ -199,8 +199,23 @@ class BuiltProvider:
         if hashlib.sha256(code).hexdigest() != kernel.digest:
             raise _damaged(self.directory, f"{kernel.file} is not what the manifest says")
         a = kernel.artifact
+        if a.kind == "object":
+            self._look_at(kernel, code)
         then = tuple(self._read(launch) for launch in kernel.then)
         return replace(a, code=code, then=then)
+
+    def _look_at(self, kernel: BuiltKernel, code: bytes) -> None:
+        """Whether an object can be loaded, before that is tried: a folder is built again, where
+        the cache would be cleared."""
+        from tessera_backend.cpu.elf import ElfError, ElfObject
+        from tessera_backend.cpu.host_cpu import host_machine
+
+        try:
+            entries = ElfObject(code, host_machine()).image().entries
+        except ElfError as fault:
+            raise _damaged(self.directory, f"{kernel.file}: {fault}") from fault
+        if kernel.artifact.entry not in entries:
+            raise _damaged(self.directory, f"{kernel.file} has no function {kernel.artifact.entry}")
 
     def _nothing_fits(
         self, name: str, wanted: Signature, device: int, grid_rank: int,

@@ -58,7 +58,7 @@ class HostCode:
         except (ElfError, OSError, ValueError, KeyError, TypeError) as fault:
             raise error(diagnostic(
                 "T0849", f"the code of `{artifact.plan.kernel}` cannot be loaded: {fault}",
-                helps=("build it on this machine", "`tesserac cache clear` empties the cache"),
+                helps=("`tesserac cache clear` empties the cache; it is compiled again then",),
             )) from fault  # fmt: skip
 
     def load(self, artifact: Artifact) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import io
 import json
 import re
@@ -19,6 +20,7 @@ from tessera_backend.cpu import features
 from tessera_backend.cpu.elf import ElfError, ElfObject, renamed
 from tessera_backend.runtime import memory_overlap as overlap
 from tessera_backend.runtime.arrays import HOST, ArrayView
+from tessera_backend.runtime.built import digest_of
 from tessera_backend.runtime.c_interface.calls import Variant
 from tessera_backend.runtime.c_interface.header import included
 from tessera_backend.runtime.c_interface.names import RESERVED, Names, comment_of, text_of
@@ -615,6 +617,30 @@ def test_a_wrong_object_says_what_it_is(library: Path) -> None:
     assert "linked program" in said(code[:16] + b"\x03" + code[17:])
     assert "no ELF object" in said(b"\xcf\xfa\xed\xfe" + code[4:])
     assert "no ELF object" in said(b"MZ" + code[2:])
+
+
+def test_a_wrong_object_of_a_folder_is_built_again(library: Path, tmp_path: Path) -> None:
+    """The advice is about the folder, also where its manifest says that the object is right."""
+    shutil.copytree(library, tmp_path / "out")
+    manifest = json.loads((library / "manifest.json").read_text())
+    kernel = next(k for k in manifest["kernels"] if k["kernel"] == "double")
+    code = (library / kernel["file"]).read_bytes()
+    machine = 183 if features.host_machine() == "x86_64" else 62
+    for damaged, words in (
+        (code[:100], "cut short"), (b"", "cut short"), (b"MZ" + code, "no ELF object"),
+        (code[:18] + bytes([machine, 0]) + code[20:], "and this machine is"),
+        (renamed(code, kernel["entry"], "x"), "has no function tessera_double_1"),
+    ):  # fmt: skip
+        (tmp_path / "out" / kernel["file"]).write_bytes(damaged)
+        kernel["sha256"] = hashlib.sha256(damaged).hexdigest()
+        manifest["sha256"] = digest_of(manifest["kernels"])
+        (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+        module = tessera.load_built(tmp_path / "out")
+        with pytest.raises(TesseraError) as caught:
+            module.double(np.ones(3, np.float32), 2.0, np.ones(3, np.float32))
+        said = str(caught.value)
+        assert caught.value.diagnostics[0].code == "T0849" and words in said
+        assert "build it again: tesserac build" in said and "cache clear" not in said
 
 
 def test_the_processor_of_a_folder_is_looked_at(
