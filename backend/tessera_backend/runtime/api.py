@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tessera_backend.runtime import cache as _cache
-from tessera_backend.runtime.caller_errors import ends_at_the_caller
+from tessera_backend.runtime.caller_errors import WrongType, ends_at_the_caller
 from tessera_backend.runtime.module import Module, NoSuchKernel, Target
 from tessera_backend.runtime.report import TesseraWarning, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -42,11 +42,13 @@ def load(
     and checked now, and a kernel is compiled when it is first called. Raises TesseraError.
     """
     _check_target(target)
-    path = os.fspath(path)
+    path = _path("path", path)
     name = _find(path)
+    paths = _folders(paths)
+    _check_text("arch_as", arch_as)
     if arch_as:
         target = _target_as(target, arch_as)
-    origin = load, (path, target, tuple(paths), arch_as)
+    origin = load, (path, target, paths, arch_as)
     return Module(name, _provider(name, target, paths, arch_as=arch_as), target, origin)
 
 
@@ -70,10 +72,12 @@ def compile(
     as by ``load``. Raises TesseraError.
     """
     _check_target(target)
+    paths = _folders(paths)
+    _check_text("arch", arch)
     text = source if isinstance(source, str) and "\n" in source else None
-    name = "<source>" if text is not None else _find(os.fspath(source))
+    name = "<source>" if text is not None else _find(_path("source", source))
     provider = _provider(name, target, paths, text, arch)
-    return Module(name, provider, target, (compile, (source, target, arch, tuple(paths))))
+    return Module(name, provider, target, (compile, (source, target, arch, paths)))
 
 
 @ends_at_the_caller
@@ -82,8 +86,8 @@ def load_built(directory: str | os.PathLike[str], target: Target = "auto") -> Mo
     from tessera_backend.runtime.built import BuiltProvider
 
     _check_target(target)
-    provider = BuiltProvider(Path(directory))
-    folder = os.fspath(directory)
+    folder = _path("directory", directory)
+    provider = BuiltProvider(Path(folder))
     origin = load_built, (folder, target)
     return Module(folder, provider, _built_target(provider, target), origin)
 
@@ -100,6 +104,32 @@ def _check_target(target: str) -> None:
                                helps=("targets are `auto`, `cpu` and `cuda`",)))  # fmt: skip
 
 
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise WrongType(name, value, "a text")
+
+
+def _path(name: str, value: str | bytes | os.PathLike[str]) -> str:
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise WrongType(name, value, "a path") from None
+
+
+def _folders(paths: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    try:
+        if not isinstance(paths, (str, bytes, os.PathLike)):
+            return tuple([_path("paths", p) for p in paths])
+    except TypeError:
+        pass
+    raise WrongType("paths", paths, "a list of folders")
+
+
+def _check_device(value: object) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise WrongType("device", value, "the number of a device")
+
+
 def _find(path: str) -> str:
     from tessera_lang.driver.modules import SUFFIX, ModuleFinder, Refused
 
@@ -112,13 +142,13 @@ def _find(path: str) -> str:
 
 
 def _provider(
-    path: str, target: Target, paths: Sequence[str | os.PathLike[str]],
+    path: str, target: Target, paths: Sequence[str],
     text: str | None = None, arch: str = "", arch_as: str = "",
 ) -> SessionProvider:  # fmt: skip
     from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
     options = options_from_environment()
-    folders = (*(os.fspath(p) for p in paths), *options.path)
+    folders = (*paths, *options.path)
     options = replace(
         options, target=target, arch=arch or options.arch, path=folders,
         arch_as=arch_as or options.arch_as,
@@ -156,12 +186,17 @@ def to_device(value: object, device: int = 0) -> DeviceArray:
     """A copy of an array in the memory of a CUDA device. Raises TesseraError."""
     from tessera_backend.runtime.device_array import to_device as copy
 
+    _check_device(device)
     return copy(value, device)
 
 
 @ends_at_the_caller
-def from_device(array: DeviceArray) -> Any:
+def from_device(array: object) -> Any:
     """A NumPy copy of a device array, after the kernels before it. Raises TesseraError."""
+    from tessera_backend.runtime.device_array import DeviceArray
+
+    if not isinstance(array, DeviceArray):
+        raise WrongType("array", array, "an array of `to_device`")
     return array.numpy()
 
 
@@ -175,6 +210,7 @@ def synchronize(device: int | None = None) -> None:
         return
     from tessera_backend.device.driver import device as cuda_device
 
+    _check_device(device)
     cuda_device(device).synchronize()
     faults.report_all()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tessera_backend.runtime.report import rendered
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -31,8 +31,31 @@ def ends_at_the_caller(function: Callable[P, R]) -> Callable[P, R]:
         except TesseraError as error:
             show_to_caller(error)
             raise
+        except WrongType as error:
+            error.__traceback__ = None
+            error.__cause__, error.__suppress_context__ = None, True
+            raise
 
     return call
+
+
+class WrongType(TypeError):
+    """An argument of a public function is of a type that it does not take."""
+
+    def __init__(self, name: str, value: object, wanted: str) -> None:
+        super().__init__(f"`{name}` is {_shown(value)}, and {wanted} is expected")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeError, (str(self),)
+
+
+# What a traceback calls it: it is Python's own kind of error, and nobody has to catch another.
+WrongType.__module__, WrongType.__qualname__ = "builtins", "TypeError"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"of type {type(value).__name__}"
 
 
 def show_to_caller(error: TesseraError) -> None:

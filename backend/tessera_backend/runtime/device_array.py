@@ -124,7 +124,10 @@ class DeviceArray:
 def _described(value: object) -> ArrayView:
     view = describe(value, "value")
     if view is None:
-        view = describe(np.asarray(value), "value")
+        try:
+            view = describe(np.asarray(value), "value")
+        except (ValueError, TypeError) as fault:
+            raise refuse("T0831", "value", f"is no array: {fault}") from fault
     assert view is not None
     return view
 

@@ -196,6 +196,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "type in a function": ("T0818", lambda m, p: m.longer(f32(3), "text")),
     "library": ("T0804", lambda m, p: tessera.load("std.reduce", target="cpu").sum(1, 2, 3, 4)),
     # arrays
+    "a ragged list to a device": ("T0831", lambda m, p: tessera.to_device([[1], [2, 3]])),
     "a text to a device": ("T0832", lambda m, p: tessera.to_device("text")),
 }  # fmt: skip
 
@@ -352,6 +353,34 @@ def test_imported_faults_are_faults(tmp_path: Path) -> None:
     found = caught(lambda: tessera.load(path))
     assert found.diagnostics[0].span is not None
     assert "below.tessera" in str(found)
+
+
+MISUSES: dict[str, Callable[[Any], Any]] = {
+    "`path` is 3": lambda m: tessera.load(3),
+    "`path` is None": lambda m: tessera.load(None),
+    "`paths` is 'folder'": lambda m: tessera.load("std.reduce", paths="folder"),
+    "`paths` is 3": lambda m: tessera.load("std.reduce", paths=3),
+    "`paths` is [5]": lambda m: tessera.load("std.reduce", paths=[5]),
+    "`arch_as` is 90": lambda m: tessera.load("std.reduce", arch_as=90),
+    "`source` is 3": lambda m: tessera.compile(3),
+    "`arch` is None": lambda m: tessera.compile("N = 3\n", arch=None),
+    "`directory` is None": lambda m: tessera.load_built(None),
+    "`device` is 'cuda:0'": lambda m: tessera.to_device(f32(4), "cuda:0"),
+    "`device` is True": lambda m: tessera.to_device(f32(4), True),
+    "`device` is 1.0": lambda m: tessera.synchronize(1.0),
+    "`array` is of type ndarray": lambda m: tessera.from_device(f32(50)),
+}
+
+
+@pytest.mark.parametrize("said", MISUSES)
+def test_what_is_no_argument_at_all(said: str, m: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}") as info:
+        MISUSES[said](m)
+    frames = traceback.extract_tb(info.value.__traceback__)
+    assert {f.filename for f in frames} == {__file__}
+    text = "".join(traceback.format_exception(info.value))
+    assert text.count("Traceback") == 1 and "\nTypeError: " in text
+    assert type(copy.copy(info.value)) is TypeError
 
 
 # --- from process to process ---------------------------------------------------------------
