@@ -25,7 +25,7 @@ KEYWORDS: dict[str, str] = {
     "as": "Gives an import or a context another name.",
     "assert": "Reports a fault if the condition is false.",
     "break": "Leaves the innermost loop.",
-    "continue": "Goes on with the next round of the innermost loop.",
+    "continue": "Goes on with the next iteration of the innermost loop.",
     "def": "Declares a function.",
     "elif": "Tests another condition if those above were false.",
     "else": "What is done if the conditions above were false.",
