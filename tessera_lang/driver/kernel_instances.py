@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver import pipeline
@@ -18,6 +18,7 @@ from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.pipeline import ForMachine, Timing
 from tessera_lang.driver.signatures import (
     Axes,
+    knows_sizes,
     plan_with_facts,
     with_facts,
     with_rooms,
@@ -33,6 +34,7 @@ from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
+from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 
@@ -85,16 +87,24 @@ class Instance:
 
 
 class Instances(Scopes):
-    """The instances of the kernels of a set of files."""
+    """The instances of the kernels of a set of files. ``options``: what code will be made for,
+    where that is known; signatures get the facts of that target, and checks find what it refuses.
+    """
 
     def __init__(
         self, search_paths: Iterable[str] = (), overlay: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(search_paths, overlay)
+        self.options: TargetOptions | None = None
         self.timings: list[Timing] = []
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
+
+    @property
+    def target(self) -> str:
+        """What signatures are completed for."""
+        return "cpu" if self.options is None else self.options.target
 
     def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
         """The axes whose size a tile kernel is compiled for, and those of which it takes a
@@ -115,26 +125,33 @@ class Instances(Scopes):
     ) -> Signature | None:
         """The signature with the facts that its kernel is compiled for; None where it lacks a
         size that the kernel needs."""
-        bare = without_facts(signature)
+        bare = without_facts(signature, self.target)
         if kernel_level(function) != "tile":
             return bare
-        needed, whole = self.asked(path, function.name, bare)
-        return with_facts(function, signature, needed, whole)
+        needed, whole = self.asked(path, function.name, without_facts(signature))
+        return with_facts(function, signature, needed, whole, self.target)
 
-    def judged(
+    def short(
         self, path: str, function: ast.FunctionDef, signature: Signature
-    ) -> tuple[Diagnostic, ...]:
-        """What is wrong with a kernel for a signature. Where an axis is taken whole and nothing
-        says how long it is, the kernel is right if it is for short ones."""
-        found = self.instance(path, function.name, signature)[2]
-        if not has_errors(found) or kernel_level(function) != "tile":
-            return found
+    ) -> tuple[Diagnostic, ...] | None:
+        """What there is to say of a tile kernel where the axes that it takes whole, and whose size
+        nothing says, are short; None where it is wrong for these too."""
         _, whole = self.asked(path, function.name, without_facts(signature))
         short = with_rooms(function, signature, whole)
         if short is None:
-            return found
-        other = self.instance(path, function.name, short)[2]
-        return found if has_errors(other) else other
+            return None
+        found = self.instance(path, function.name, short)[2]
+        return None if has_errors(found) else found
+
+    def is_right_somewhere(self, path: str, function: ast.FunctionDef) -> bool:
+        """Whether a function was found right for some signature with sizes."""
+        kept = self._instances.get(self.files.spelling(path), {})
+        return any(
+            known is function and knows_sizes(cast("Signature", signature))
+            and instance.schedule is not None
+            and not has_errors((*instance.diagnostics, *instance.schedule.diagnostics))
+            for (known, signature), (_, instance) in kept.items()
+        )  # fmt: skip
 
     def instance(self, path: str, name: str, signature: Signature, grid_rank: int = 0) -> Checked:
         """A kernel checked for a signature and, without errors, lowered: its types, its plan

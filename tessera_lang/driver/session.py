@@ -35,6 +35,7 @@ from tessera_lang.driver.signatures import (
     complete_signature,
     knows_sizes,
     read_signature,
+    with_sizes,
     without_facts,
 )  # fmt: skip
 from tessera_lang.driver.slow_kernels import told
@@ -42,7 +43,7 @@ from tessera_lang.driver.spill_retry import Compile, without_spills
 from tessera_lang.evaluate.library import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
-from tessera_lang.record import replace
+from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations
 from tessera_lang.sema.structure import check_function_structure
@@ -52,6 +53,7 @@ from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.target.arch import find_architecture, specific_to, unknown_architecture
 from tessera_lang.target.backend import (
     Artifact,
+    Backend,
     TargetOptions,
     backend_named,
     backend_names,
@@ -61,7 +63,12 @@ from tessera_lang.target.machine import Machine, machine_named, machine_of
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
+    from tessera_lang.driver.checked_launches import Checked
     from tessera_lang.target.host_world import World
+
+
+_TRIED = (128, 16, 1024)
+"""Sizes of which one is taken for all that nothing says."""
 
 
 class Session(Instances):
@@ -134,12 +141,21 @@ class Session(Instances):
             with self._costing(function.name_span, found):
                 found.extend(self._structure(path, scope, function))
         fits: dict[str, BadSignature | None] = {}
+        doubtful: list[_Doubtful] = []
         for function in kernels_of(parsed.module):
             with self._costing(function.name_span, found):
-                for signature in self._signatures_of(function, scope, signatures, fits):
-                    found.extend(self.judged(path, function, signature))
+                every = self._signatures_of(function, scope, signatures, fits)
+                for signature, said in every.items():
+                    judged = self._judged(path, function, signature, said)
+                    if isinstance(judged, _Doubtful):
+                        doubtful.append(judged)
+                    else:
+                        found.extend(judged)
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
         found.extend(self._check_host(path, given, found))
+        for one in doubtful:
+            right = self.is_right_somewhere(path, one.function)
+            found.extend(one.otherwise if right else one.as_warnings())
         self._forget_old(path, parsed.module)
         kept = self._structures.get(path, {})
         now = set(parsed.module.functions)
@@ -166,6 +182,50 @@ class Session(Instances):
         said = fault.diagnostic()
         return said if said.span is not None else replace(said, span=span)
 
+    def _judged(
+        self, path: str, function: ast.FunctionDef, signature: Signature, said: Signature
+    ) -> tuple[Diagnostic, ...] | _Doubtful:
+        """What is wrong with a kernel for a signature, ``said`` without the facts of it. Where
+        sizes are open and the kernel is right for some of them, calls may be right."""
+        found = self._with_refusals(path, function.name, signature)[2]
+        is_open = kernel_level(function) == "tile" and not knows_sizes(signature)
+        if not has_errors(found) or not is_open:
+            return found
+        short = self.short(path, function, signature)
+        if short is not None:
+            return short
+        for size in _TRIED:
+            sized = self.completed(path, function, with_sizes(function, said, size))
+            if sized is not None:
+                then = self._with_refusals(path, function.name, sized)[2]
+                if not has_errors(then):
+                    return _Doubtful(function, found, size, then)
+        return found
+
+    def _with_refusals(
+        self, path: str, name: str, signature: Signature, grid_rank: int = 0
+    ) -> Checked:
+        """``instance``, with what the target refuses that code is made for."""
+        typed, plan, found = self.instance(path, name, signature, grid_rank)
+        if plan is not None and not has_errors(found):
+            found = (*found, *self.refusals(path, name, signature, grid_rank))
+        return typed, plan, found
+
+    def refusals(
+        self, path: str, name: str, signature: Signature, grid_rank: int = 0
+    ) -> tuple[Diagnostic, ...]:
+        """What stands in the way of code for the session's target, of a kernel that is right for
+        a signature; nothing where no target is known."""
+        if self.options is None:
+            return ()
+        try:
+            backend = self._backend(self.options)
+            machine, options = self._machine_of(path, name, self.options)
+            programs = self._programs(path, name, signature, machine, grid_rank)
+            return tuple(d for p, plan in programs for d in backend.refusals(p, plan, options))
+        except TesseraError as error:
+            return tuple(d for d in error.diagnostics if d.severity == "error")
+
     def _import_faults(self, path: str) -> list[Diagnostic]:
         """The faults of files that this one needs."""
         found: list[Diagnostic] = []
@@ -190,12 +250,13 @@ class Session(Instances):
     def _signatures_of(
         self, function: ast.FunctionDef, scope: ModuleScope, texts: tuple[str, ...],
         fits: dict[str, BadSignature | None] | None = None,
-    ) -> list[Signature]:  # fmt: skip
-        """``fits`` gets None for a text that says all of a kernel, and else what is missing."""
-        found: dict[Signature, None] = {}
+    ) -> dict[Signature, Signature]:  # fmt: skip
+        """Each signature with what was said of it. ``fits`` gets None for a text that says all of
+        a kernel, and else what is missing."""
+        found: dict[Signature, Signature] = {}
         own = signature_of_annotations(function, scope)
         if own is not None and (completed := self.completed(scope.path, function, own)):
-            found[completed] = None
+            found[completed] = own
         names = {p.name for p in (*function.brackets, *function.parameters)}
         for text in texts:
             given = read_signature(text)
@@ -211,8 +272,8 @@ class Session(Instances):
             if fits is not None:
                 fits[text] = None
             completed = self.completed(scope.path, function, signature)
-            found[completed or signature] = None
-        return list(found)
+            found[completed or signature] = signature
+        return found
 
     def _check_host(
         self, path: str, given: frozenset[str], before: list[Diagnostic]
@@ -223,7 +284,7 @@ class Session(Instances):
         from tessera_lang.evaluate.symbolic import SymbolicHost
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 
-        launches = Launches(self.scope, self.instance, self.completed)
+        launches = Launches(self.scope, self._with_refusals, self.completed)
         whole = SymbolicHost(SymbolicWorld(launches), self, path)
         found = list(whole.check(given))
         found.extend(self._failed(*failure) for failure in whole.failures)
@@ -359,20 +420,8 @@ class Session(Instances):
     ) -> Artifact:  # fmt: skip
         """Code of a kernel for a target. ``grid_rank``: axes of the grid that a call of a lane
         kernel gives, 0 for as many as the kernel asks for. Raises TesseraError, InternalFault."""
-        machine: Machine | None = None
-        if kernel_level(self._function(path, self.scope(path), name).declaration) == "tile":
-            if options.arch_as:
-                machine = self.machine("cuda", options.arch_as)
-            else:
-                machine = self.machine(options.target, options.arch)
-                options = replace(options, arch=machine.arch)
-        try:
-            backend = backend_named(options.target)
-        except KeyError:
-            known = ", ".join(f"`{n}`" for n in backend_names())
-            message = f"there is no target `{options.target}`"
-            helps = (f"the installed targets are {known}",)
-            raise self.error((Diagnostic("T0814", message, helps=helps),)) from None
+        machine, options = self._machine_of(path, name, options)
+        backend = self._backend(options)
 
         def compiled(program: Program, plan: LaunchPlan) -> Artifact:
             if options.bounds == "off":
@@ -403,6 +452,37 @@ class Session(Instances):
         scheduled = self._schedule(self.files.spelling(path), instance, fresh=True)
         made = self._made_for(scheduled, machine)
         return told((*scheduled.diagnostics, *made.remarks))
+
+    def _backend(self, options: TargetOptions) -> Backend:
+        try:
+            return backend_named(options.target)
+        except KeyError:
+            known = ", ".join(f"`{n}`" for n in backend_names())
+            message = f"there is no target `{options.target}`"
+            helps = (f"the installed targets are {known}",)
+            raise self.error((Diagnostic("T0814", message, helps=helps),)) from None
+
+    def _machine_of(
+        self, path: str, name: str, options: TargetOptions
+    ) -> tuple[Machine | None, TargetOptions]:
+        """The machine that a tile kernel is scheduled for, None for a lane kernel, and the options
+        with its architecture."""
+        if kernel_level(self._function(path, self.scope(path), name).declaration) != "tile":
+            return None, options
+        if options.arch_as:
+            return self.machine("cuda", options.arch_as), options
+        machine = self.machine(options.target, options.arch)
+        return machine, replace(options, arch=machine.arch)
+
+    def _programs(
+        self, path: str, name: str, signature: Signature, machine: Machine | None, grid_rank: int
+    ) -> list[tuple[Program, LaunchPlan]]:
+        """Tile IR of the launches of a call. Raises as ``tile`` does."""
+        first = self.tile(path, name, signature, machine, grid_rank)
+        if machine is None:
+            return [first]
+        made = self.for_machine(path, name, signature, machine)
+        return [launch.lowered for launch in made.launches if launch.lowered is not None]
 
     def _compiled_launches(
         self, path: str, name: str, signature: Signature, machine: Machine, compiled: Compile
@@ -446,6 +526,27 @@ class Session(Instances):
         from tessera_lang.evaluate.host import Host
 
         Host(world, self, self.files.spelling(path)).run_test(function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubtful:
+    """A tile kernel that is wrong as long as nobody says its sizes, and right for ``size``; what
+    there is to say then is ``otherwise``."""
+
+    function: ast.FunctionDef
+    found: tuple[Diagnostic, ...]
+    size: int
+    otherwise: tuple[Diagnostic, ...]
+
+    def as_warnings(self) -> tuple[Diagnostic, ...]:
+        """The same faults, which stand in the way of code for any size."""
+        note = f"so it is where nothing says the sizes; where they are {self.size} it is right"
+        helps = ("calls compile it for their sizes; `--signature` says them to `build` too",)
+        return tuple(
+            replace(d, severity="warning", notes=(*d.notes, note), helps=(*d.helps, *helps))
+            if d.severity == "error" else d
+            for d in self.found
+        )  # fmt: skip
 
 
 def _damaged_words(parsed: ParsedModule) -> frozenset[str]:

@@ -5,8 +5,7 @@ Owns how what is known of arguments becomes a signature. Must not know bodies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Mapping, Sequence
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.nearest import nearest
@@ -32,8 +31,8 @@ from tessera_lang.sema.typed import (
 )  # fmt: skip
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
-from tessera_lang.target.array_facts import bucket, divisor, size_class
-from tessera_lang.target.plan import LaunchPlan, is_small
+from tessera_lang.target.array_facts import HOST_ROW, all_small, array_facts, bucket, row_major
+from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import DType, dtype_named
 
 SIGNATURE_FILE = "<signature>"
@@ -136,28 +135,33 @@ def complete_signature(
     return tuple(arguments)
 
 
-def _is_small(a: TensorArgument) -> bool:
-    """Whether the sizes that a signature gives say that an array is small."""
-    sizes = [n for n in a.sizes if n is not None]
-    if not a.sizes or len(sizes) < a.rank:
+def _are_small(arrays: Sequence[TensorArgument], target: str) -> bool:
+    """Whether the sizes that a signature gives say that its arrays are small."""
+    known = [[n for n in a.sizes if n is not None] for a in arrays]
+    if not all(len(sizes) == a.rank for a, sizes in zip(arrays, known, strict=True)):
         return False
-    return is_small(sizes, [prod(sizes[axis + 1 :]) for axis in range(a.rank)], a.dtype.bytes)
+    return all_small(
+        [(n, row_major(n), a.dtype.bytes) for a, n in zip(arrays, known, strict=True)], target
+    )
 
 
-def without_facts(signature: Signature) -> Signature:
+def without_facts(signature: Signature, target: str = "cpu") -> Signature:
     """The signature without what it says of sizes: that of a lane kernel."""
+    arrays = [a for a in signature if isinstance(a, TensorArgument)]
+    small = _are_small(arrays, target)
     return tuple(
-        TensorArgument(a.dtype, a.rank, a.contiguous, a.aligned, small=a.small or _is_small(a))
+        TensorArgument(a.dtype, a.rank, a.contiguous, a.aligned, small=a.small or small)
         if isinstance(a, TensorArgument) else a
         for a in signature
     )  # fmt: skip
 
 
 def with_facts(
-    function: ast.FunctionDef, signature: Signature, needed: Axes, whole: Axes
+    function: ast.FunctionDef, signature: Signature, needed: Axes, whole: Axes, target: str
 ) -> Signature | None:
-    """The signature of a tile kernel, of arrays with these sizes (None: not known) that have no
-    gaps and begin at a multiple of 16 bytes. None where a size that it needs is not known."""
+    """The signature of a tile kernel for a target, of arrays with these sizes (None: not known)
+    that have no gaps and begin at a multiple of 16 bytes. None where a size that it needs is not
+    known."""
     arguments: list[Argument] = []
     for (_, p), a in zip(parameters_of(function), signature, strict=True):
         if isinstance(a, TensorArgument):
@@ -165,16 +169,10 @@ def with_facts(
             mine, bounds = ([x for n, x in axes if n == p.name] for axes in (needed, whole))
             if any(sizes[axis] is None for axis in mine):
                 return None
+            f = array_facts(sizes, None, a.dtype.bytes, mine, bounds, target)
             a = replace(
-                a, aligned=True,
-                sizes=tuple([n if i in mine else None for i, n in enumerate(sizes)]),
-                hints=tuple([0 if n is None else size_class(n) for n in sizes]),
-                divisors=tuple([1 if n is None else divisor(n) for n in sizes]),
-                unit=a.rank - 1, pitches=_pitches(sizes, a.dtype),
-                buckets=tuple(
-                    [bucket(n) if i in bounds and n is not None else None
-                     for i, n in enumerate(sizes)]
-                ),
+                a, aligned=True, sizes=f.sizes, hints=f.hints, divisors=f.divisors, unit=f.unit,
+                pitches=f.pitches, buckets=f.buckets,
             )  # fmt: skip
         arguments.append(a)
     return tuple(arguments)
@@ -188,11 +186,23 @@ def with_rooms(function: ast.FunctionDef, signature: Signature, whole: Axes) -> 
         if isinstance(a, TensorArgument):
             buckets = a.buckets or (None,) * a.rank
             mine = [axis for n, axis in whole if n == p.name]
+            short = bucket(1, HOST_ROW)
             a = replace(a, buckets=tuple(
-                [bucket(1) if b is None and i in mine else b for i, b in enumerate(buckets)]
+                [short if b is None and i in mine else b for i, b in enumerate(buckets)]
             ))  # fmt: skip
         arguments.append(a)
     return tuple(arguments) if tuple(arguments) != signature else None
+
+
+def with_sizes(function: ast.FunctionDef, signature: Signature, size: int) -> Signature:
+    """The signature where every size that nothing says is ``size``."""
+    arguments: list[Argument] = []
+    for (_, p), a in zip(parameters_of(function), signature, strict=True):
+        if isinstance(a, TensorArgument):
+            known = a.sizes or _declared_sizes(p, a.rank)
+            a = replace(a, sizes=tuple([size if n is None else n for n in known]))
+        arguments.append(a)
+    return tuple(arguments)
 
 
 def knows_sizes(signature: Signature) -> bool:
@@ -204,16 +214,6 @@ def _declared_sizes(p: ast.Parameter, rank: int) -> tuple[int | None, ...]:
     """The sizes that an annotation gives as numbers."""
     shape = p.annotation.shape if p.annotation is not None else None
     return (None,) * rank if shape is None else tuple([_size(p.name, e) for e in shape])
-
-
-def _pitches(sizes: tuple[int | None, ...], dtype: DType) -> bool:
-    """Whether rows surely lie a multiple of 16 bytes apart, and whatever is above rows."""
-    pitch = dtype.bytes
-    for n in reversed(sizes[1:]):
-        pitch *= 1 if n is None else n
-        if pitch % 16:
-            return False
-    return True
 
 
 def plan_with_facts(plan: LaunchPlan, signature: Signature) -> LaunchPlan:

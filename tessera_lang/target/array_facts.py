@@ -7,8 +7,11 @@ how arrays are held, or what is done with a fact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Literal
 
 from tessera_lang.record import dataclass
+from tessera_lang.target.plan import is_small
 
 _FEW = (1, 8, 16)  # classes of the small sizes: what units of a machine take at a time
 _DIVISORS = (128, 64, 16, 8, 4, 2)
@@ -18,6 +21,12 @@ _BUCKET = 128
 HOST_ROW, DEVICE_ROW = 8192, 131072
 """The longest axis that is a tile as a whole. A row of a device lies in the registers of a group,
 or of a cluster of them."""
+Target = Literal["cpu", "cuda"]
+
+
+def longest_row(target: str) -> int:
+    """Elements of the longest axis that is a tile as a whole on a target."""
+    return DEVICE_ROW if target == "cuda" else HOST_ROW
 
 
 _PARAMETER_BYTES = 4096
@@ -55,20 +64,45 @@ class ArrayFacts:
 
 
 def array_facts(
-    shape: Sequence[int], strides: Sequence[int], element_bytes: int,
-    needed: Sequence[int] = (), whole: Sequence[int] = (), longest: int = HOST_ROW,
+    shape: Sequence[int | None], strides: Sequence[int] | None, element_bytes: int,
+    needed: Sequence[int], whole: Sequence[int], target: str,
 ) -> ArrayFacts:  # fmt: skip
-    """The facts of an array; strides are in elements. ``needed`` are the axes whose size is
-    given, ``whole`` those of which a bound is, where they have ``longest`` elements at most."""
-    unit = unit_axis(shape, strides)
+    """The facts of an array for a target, whoever asks: a call, or a signature that was written.
+
+    Strides are in elements; None for those of an array without gaps, of which some sizes may not
+    be known (None). ``needed`` are the axes whose size is given, ``whole`` those of which a bound
+    is, where a tile takes them as a whole."""
+    longest = longest_row(target)
+    known = [n for n in shape if n is not None]
+    if strides is None and len(known) == len(shape):
+        strides = row_major(known)
+    if strides is None:
+        unit, pitches = len(shape) - 1, _row_pitches(shape, element_bytes)
+    else:
+        unit = unit_axis(known, strides)
+        pitches = _pitches(known, strides, unit, element_bytes)
     return ArrayFacts(
         tuple(n if axis in needed else None for axis, n in enumerate(shape)),
-        tuple(size_class(n) for n in shape),
-        tuple(divisor(n) for n in shape),
+        tuple(0 if n is None else size_class(n) for n in shape),
+        tuple(1 if n is None else divisor(n) for n in shape),
         unit,
-        _pitches(shape, strides, unit, element_bytes),
-        tuple(bucket(n, longest) if axis in whole else None for axis, n in enumerate(shape)),
+        pitches,
+        tuple(
+            bucket(n, longest) if axis in whole and n is not None else None
+            for axis, n in enumerate(shape)
+        ),
     )
+
+
+def all_small(arrays: Sequence[tuple[Sequence[int], Sequence[int], int]], target: str) -> bool:
+    """Whether 32 bits hold what is reckoned of the arrays of a lane kernel, each with its sizes,
+    its strides and the bytes of an element: a fact of all or of none, which code for a GPU uses."""
+    return target == "cuda" and all(is_small(*array) for array in arrays)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an array without gaps."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def size_class(n: int) -> int:
@@ -101,7 +135,7 @@ def coarser(hints: Sequence[int], divisors: Sequence[int], level: int) -> ArrayC
     return octaves, tuple([next((d for d in _COARSE if n % d == 0), 1) for n in divisors])
 
 
-def bucket(n: int, longest: int = HOST_ROW) -> int | None:
+def bucket(n: int, longest: int) -> int | None:
     """The capacity for a whole axis of this size; None for one that is too long for a tile."""
     if n > longest:
         return None
@@ -126,6 +160,16 @@ def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:
     longer = [axis for axis in unit if shape[axis] > 1]
     single = [axis for axis in range(len(shape)) if shape[axis] <= 1]
     return max(longer or unit or single, default=-1)
+
+
+def _row_pitches(shape: Sequence[int | None], element_bytes: int) -> bool:
+    """Whether the strides of an array without gaps surely are multiples of 16 bytes."""
+    pitch = element_bytes
+    for n in reversed(shape[1:]):
+        pitch *= 1 if n is None else n
+        if pitch % 16:
+            return False
+    return True
 
 
 def _pitches(shape: Sequence[int], strides: Sequence[int], unit: int, element_bytes: int) -> bool:

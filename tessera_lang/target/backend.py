@@ -133,6 +133,13 @@ class Backend(Protocol):
         """Versions that take part in a cache key (llvmlite, ptxas, driver ...)."""
         ...
 
+    def refusals(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions
+    ) -> tuple[Diagnostic, ...]:
+        """What the target does not take of a program: what ``compile`` refuses it for, found
+        without making code. May not import LLVM."""
+        ...
+
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:

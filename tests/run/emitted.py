@@ -38,7 +38,7 @@ from tessera_lang.evaluate.library import kernel_level
 from tessera_lang.ir.printer import print_program
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument
-from tessera_lang.target.array_facts import DEVICE_ROW, HOST_ROW, array_facts
+from tessera_lang.target.array_facts import array_facts
 from tessera_lang.target.plan import is_small
 from tests.run.emitted_cases import LANE_SIGNATURES, ROOT, TileCase, lane_files, tile_cases
 
@@ -107,8 +107,8 @@ def _of_a_launch(session: Session, path: str, case: TileCase, arch: str) -> Any:
             sizes = [n or 0 for n in a.sizes]
             strides = _strides(sizes, name in case.turned)
             mine = ([x for n, x in axes if n == name] for axes in (needed, whole))
-            longest = HOST_ROW if arch == "cpu" else DEVICE_ROW
-            f = array_facts(sizes, strides, a.dtype.bytes, *mine, longest)
+            target = "cpu" if arch == "cpu" else "cuda"
+            f = array_facts(sizes, strides, a.dtype.bytes, *mine, target)
             a = TensorArgument(
                 a.dtype, a.rank, name not in case.turned, True, f.sizes, f.hints, f.divisors,
                 f.unit, f.pitches, f.buckets,

@@ -44,6 +44,13 @@ class CpuBackend:
         cpu = cpu_identity() if options.arch == "native" else f"{host_machine()} {options.arch}"
         return (llvm, cpu)
 
+    def refusals(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions
+    ) -> tuple[Diagnostic, ...]:
+        """None of a program: memory of the host is what there is."""
+        _check_arch(options.arch)
+        return ()
+
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:

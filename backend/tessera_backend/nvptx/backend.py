@@ -53,6 +53,16 @@ class CudaBackend:
             return (*_llvm_identity(), f"ptxas {tool.version}")
         return (*_llvm_identity(), f"driver {_driver_version()}")
 
+    def refusals(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions
+    ) -> tuple[Diagnostic, ...]:
+        """Shared memory that the architecture does not have."""
+        from tessera_backend.nvptx import hopper
+
+        operation = _kernel_of(program)
+        arch = hopper.architecture_for(operation, self._architecture(options))
+        return check_shared_budget(operation, arch.shared_limit, arch.name)
+
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:
@@ -65,9 +75,9 @@ class CudaBackend:
         operation = _kernel_of(program)
         arch = rules.architecture_for(operation, self._architecture(options))
         options = replace(options, arch=arch.name)
-        over = check_shared_budget(operation, arch.shared_limit, arch.name)
-        if over:
-            raise TesseraError(over)
+        refused = self.refusals(program, plan, options)
+        if refused:
+            raise TesseraError(refused)
         plan = reporting_plan(plan, operation)
         try:
             kernel = emit_kernel(operation, plan, arch)

@@ -23,8 +23,8 @@ from tessera_backend.runtime.signature import Entry, Signature
 from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.array_facts import constants_by_value
-from tessera_lang.target.plan import ParameterPlan, is_small
+from tessera_lang.target.array_facts import all_small, constants_by_value
+from tessera_lang.target.plan import ParameterPlan
 from tessera_lang.types.dtype import DTYPES, dtype_named
 
 _ABSENT = object()
@@ -122,12 +122,10 @@ class Placed:
 
     @property
     def small(self) -> bool:
-        """Whether every array is small: see ``target.plan.is_small``."""
-        return all(
-            is_small(v.shape, v.strides, v.dtype.bytes)
-            for v in self.values
-            if isinstance(v, ArrayView)
-        )
+        """Whether code may rely on it that every array is small: see ``target.array_facts``."""
+        arrays = [v for v in self.values if isinstance(v, ArrayView)]
+        target = "cpu" if self.device == HOST else "cuda"
+        return all_small([(v.shape, v.strides, v.dtype.bytes) for v in arrays], target)
 
     def signature(self, small: bool = False) -> Signature:
         """What the kernel is compiled for. Alignment and ``small`` are facts of all arrays or of

@@ -106,7 +106,7 @@ class _Family:
     def signature(self, placed: Placed) -> Signature:
         """What a call compiles the kernel for: twice, where sizes that it asks for are part."""
         if self.interface.level == "lane":
-            return placed.signature(placed.device != HOST and placed.small)
+            return placed.signature(placed.small)
         wanted = placed.signature()
         asked = self.asked.get(wanted)
         if asked is None:

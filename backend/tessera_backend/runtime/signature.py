@@ -15,7 +15,7 @@ from typing import Any
 from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.interface import ConstantValue
 from tessera_lang.record import dataclass
-from tessera_lang.target.array_facts import DEVICE_ROW, HOST_ROW, array_facts, coarser
+from tessera_lang.target.array_facts import array_facts, coarser
 
 Entry = tuple[Any, ...]
 Signature = tuple[Entry, ...]
@@ -63,8 +63,8 @@ def with_facts(
                 tuple([axis for owner, axis in axes if owner == name])
                 for axes in (asked.needed, asked.whole)
             )
-            longest = HOST_ROW if value.device == HOST else DEVICE_ROW
-            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, longest)
+            target = "cpu" if value.device == HOST else "cuda"
+            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, target)
             facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
             entry = (*entry[:6], facts)
         entries.append(entry)
@@ -72,7 +72,7 @@ def with_facts(
 
 
 def coarser_signature(signature: Signature, level: int) -> Signature:
-    """The signature with fewer classes of sizes: see ``target.facts.coarser``."""
+    """The signature with fewer classes of sizes: see ``target.array_facts.coarser``."""
     entries: list[Entry] = []
     for entry in signature:
         for sizes, hints, divisors, *rest in entry[6:] if entry[0] == "t" else ():

@@ -17,11 +17,13 @@ from tessera_lang.driver.commands.flags import (
     signature_option,
     time_passes_option,
 )
-from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
-from tessera_lang.driver.commands.kernels import chosen_kernels, target_options
+from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.kernels import Choice, chosen_kernels, judged_for
 from tessera_lang.driver.commands.output import show, show_timings
 
 if TYPE_CHECKING:
+    from tessera_lang.diagnostics import Diagnostic
+    from tessera_lang.driver.session import Session
     from tessera_lang.target.backend import Artifact
 
 
@@ -62,31 +64,40 @@ def command(
 
     session = session_for(search)
     path = source_path(session, file)
-    # With kernels named, the signatures are theirs alone.
-    code = show(session, session.check(path, () if names else signatures), color=color)
-    if code:
-        return code
     if re.fullmatch("[A-Za-z][A-Za-z0-9_]*", prefix) is None:
         raise click.BadParameter(f"'{prefix}' is no name of C.", param_hint="'--prefix'")
-    chosen, _ = decided_target(target)
     named = dict.fromkeys(archs or (str(click.get_current_context().lookup_default("arch") or ""),))
+    every = [judged_for(target, arch, bounds) for arch in named]
+    found: dict[Diagnostic, None] = {}
+    for session.options in every:
+        # With kernels named, the signatures are theirs alone.
+        found |= dict.fromkeys(session.check(path, () if names else signatures))
+    code = show(session, tuple(found), color=color)
+    if code:
+        return code
     artifacts: list[Artifact] = []
-    for kernel in chosen_kernels(session, path, names, signatures):
-        for arch in named:
-            options = target_options(chosen, arch, bounds)
-            made: dict[int, Artifact] = {}
-            for axes in grid_axes or (0,):
-                artifact = session.compile_kernel(
-                    path, kernel.name, kernel.signature, options, grid_rank=axes
-                )
-                said = artifact.diagnostics
-                new = [d for d in said if (d.code, d.message) not in session.shown]
-                show(session, new, color=color)
-                made[artifact.plan.grid_axes] = artifact
-            artifacts.extend(made.values())
+    for session.options in every:
+        for kernel in chosen_kernels(session, path, names, signatures):
+            artifacts.extend(_made(session, path, kernel, grid_axes or (0,), color))
     root = "" if file == "-" else os.path.dirname(os.path.abspath(path))
     for written in runtime().write_build(output, artifacts, root, prefix):
         click.echo(str(written))
     if time_passes:
         show_timings(session)
     return 0
+
+
+def _made(
+    session: Session, path: str, kernel: Choice, grid_axes: tuple[int, ...], color: str
+) -> list[Artifact]:
+    """Code of a kernel for the session's target, for grids of so many axes, each once."""
+    assert session.options is not None
+    made: dict[int, Artifact] = {}
+    for axes in grid_axes:
+        artifact = session.compile_kernel(
+            path, kernel.name, kernel.signature, session.options, grid_rank=axes
+        )
+        new = [d for d in artifact.diagnostics if (d.code, d.message) not in session.shown]
+        show(session, new, color=color)
+        made[artifact.plan.grid_axes] = artifact
+    return list(made.values())

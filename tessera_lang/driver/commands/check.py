@@ -15,6 +15,7 @@ from tessera_lang.driver.commands.flags import (
     signature_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.kernels import judged_for
 from tessera_lang.driver.commands.output import show
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 @click.option("--remarks", is_flag=True,
               help="Also report what became of the schedules of tile kernels.")  # fmt: skip
 @click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
-              help="The target of the remarks; of slow forms it is told in any case.")  # fmt: skip
+              help="The target that signatures and calls with sizes are judged for, and that of "
+              "the remarks.")  # fmt: skip
 @arch_option
 @path_option
 @format_option
@@ -54,6 +56,7 @@ def command(
 ) -> int:  # fmt: skip
     """Report everything that is wrong with FILES; `-` is standard input."""
     session = session_for(search)
+    session.options = judged_for(target, arch)
     found: list[Diagnostic] = []
     paths = [source_path(session, name) for name in dict.fromkeys(files)]
     for path in paths:

@@ -17,13 +17,13 @@ from tessera_lang.driver.commands.flags import (
     signature_option,
     time_passes_option,
 )
-from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.inputs import session_for, source_path
 from tessera_lang.driver.commands.kernels import (
     Choice,
     chosen_kernels,
     is_tile_kernel,
+    judged_for,
     machine_for,
-    target_options,
 )  # fmt: skip
 from tessera_lang.driver.commands.output import show, show_timings
 from tessera_lang.target.arch import is_gpu_name
@@ -32,6 +32,7 @@ from tessera_lang.target.backend import join_texts
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.ir.core import Program
+    from tessera_lang.target.backend import TargetOptions
 
 STAGES = ("ast", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
 _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
@@ -70,6 +71,7 @@ def command(
     if stage == "ast":
         text, code = _tree(session, path, color)
     else:
+        session.options = _options(stage, target, arch, bounds)
         # With kernels named, the signatures are theirs alone.
         code = show(session, session.check(path, () if names else signatures), color=color)
         if code:
@@ -107,21 +109,25 @@ def _stage(
         typed, _, _ = session.instance(path, chosen.name, chosen.signature)
         assert typed is not None
         return typed_text(typed, session.files.known())
-    target, arch, bounds = how
+    target, arch, _ = how
     if stage in ("schedule", "tile"):
         return _ir(session, path, chosen, stage, (target, arch))
-    only = _ONLY_ON.get(stage)
-    if only is not None and target not in ("", "auto", only):
-        raise click.UsageError(f"The stage {stage} belongs to the target {only}, not {target}.")
-    usual = "cuda" if is_gpu_name(arch) else "cpu"
-    chosen_target = only or decided_target(target or usual)[0]
-    options = target_options(chosen_target, arch, bounds)
+    options = _options(stage, *how)
     artifact = session.compile_kernel(path, chosen.name, chosen.signature, options, (stage,))
     show(session, artifact.diagnostics)
     text = artifact.texts.get(stage)
     if text is None:
-        raise click.UsageError(f"The target {chosen_target} has no stage {stage}.")
+        raise click.UsageError(f"The target {options.target} has no stage {stage}.")
     return text.rstrip("\n") + "\n"
+
+
+def _options(stage: str, target: str, arch: str, bounds: str) -> TargetOptions:
+    """What code of a stage is made for; a stage that both targets have is the CPU's where nothing
+    says more."""
+    only = _ONLY_ON.get(stage)
+    if only is not None and target not in ("", "auto", only):
+        raise click.UsageError(f"The stage {stage} belongs to the target {only}, not {target}.")
+    return judged_for(only or target or ("" if is_gpu_name(arch) else "cpu"), arch, bounds)
 
 
 def _ir(session: Session, path: str, chosen: Choice, stage: str, how: tuple[str, str]) -> str:

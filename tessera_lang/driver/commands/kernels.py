@@ -44,6 +44,17 @@ def target_options(target: str, arch: str, bounds: str = "guard") -> TargetOptio
     return options.for_target(target, arch or backend_named(target).default_arch())
 
 
+def judged_for(
+    target: str, arch: str = "", bounds: str = "guard", arch_as: str = ""
+) -> TargetOptions:
+    """What a command makes code for, or would: ``auto`` where no target is named, and a GPU where
+    an architecture of one is. Raises TesseraError."""
+    usual = "cuda" if is_gpu_name(arch) else "auto"
+    named = usual if target in ("", "auto") else target
+    options = target_options(decided_target(named)[0], arch, bounds)
+    return replace(options, arch_as=arch_as or options.arch_as)
+
+
 def chosen_kernels(
     session: Session, path: str, names: tuple[str, ...], signatures: tuple[str, ...]
 ) -> list[Choice]:

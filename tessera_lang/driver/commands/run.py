@@ -16,6 +16,7 @@ from tessera_lang.driver.commands.flags import (
     path_option,
 )
 from tessera_lang.driver.commands.inputs import decided_target, session_for, source_path
+from tessera_lang.driver.commands.kernels import judged_for
 from tessera_lang.driver.commands.output import show
 from tessera_lang.driver.exit_codes import FAILED_RUN, OUR_FAULT
 from tessera_lang.record import dataclass
@@ -61,6 +62,7 @@ def command(
     unknown = _unknown_names(session, path, tuple(given))
     if unknown:
         return show(session, unknown, color=color)
+    session.options = judged_for("cpu" if arch_as or checked else target, arch_as=arch_as)
     found = session.check(path, given=frozenset(given))
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)

@@ -19,6 +19,7 @@ from tessera_lang.driver.commands.flags import (
     path_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.kernels import judged_for
 from tessera_lang.driver.commands.output import show
 from tessera_lang.driver.commands.run import Where
 from tessera_lang.driver.exit_codes import DIAGNOSTICS, FAILED_RUN, OUR_FAULT, USAGE
@@ -63,6 +64,7 @@ def command(
     session = session_for(search)
     where = Where(target, arch_as, checked, lane_order, lane_seed)
     targets = _targets(where)
+    session.options = judged_for(targets[0], arch_as=arch_as)
     paths = [source_path(session, name) for name in source_files(names)]
     found = find_tests(session, paths, words)
     view = _View(session, found, format_, color, len(targets) > 1)

@@ -18,11 +18,14 @@ from tessera_lang.sema.tile.context import Access, TileContext
 from tessera_lang.sema.tile.forms import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
+from tessera_lang.target.array_facts import HOST_ROW
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
-MOST_BUCKET = 8192
+MOST_BUCKET = HOST_ROW
+"""An axis of at most so many elements is a tile as a whole on every target; the bound that a
+signature gives says what is on its own."""
 MOST_LOOKED_UP = 64
 """Elements of a table that each element of a tile may choose from."""
 _SMALL_WHOLE = 128 * 128
