@@ -103,8 +103,9 @@ class Instances(Scopes):
 
     @property
     def target(self) -> str:
-        """What signatures are completed for."""
-        return "cpu" if self.options is None else self.options.target
+        """What signatures are completed for. Where no target is known it is the one that takes
+        the longest rows: what is wrong then is wrong everywhere."""
+        return "cuda" if self.options is None else self.options.target
 
     def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
         """The axes whose size a tile kernel is compiled for, and those of which it takes a

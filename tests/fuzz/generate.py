@@ -60,6 +60,9 @@ class Frame:
     in_loop: bool = False
 
 
+GRIDS = ((1,), (1,), (2,), (3,), (2, 2), (1, 3), (3, 1), (2, 1, 2), (3, 1, 1), (1, 2, 1), (2, 3, 2))
+
+
 class Generator(collectives.Together):
     def __init__(self, seed: int, faults: bool = False) -> None:
         self.random = random.Random(seed)
@@ -756,7 +759,7 @@ class Generator(collectives.Together):
     def kernel(self) -> p.Kernel:
         tiles = ((1,), (2,), (7,), (16,), (32,), (33,), (64,), (4, 8), (3, 5), (2, 4, 4), (96,))
         self.tile = self.random.choice(tiles)
-        self.grid = self.random.choice(((1,), (1,), (2,), (3,), (2, 2), (1, 3), (2, 1, 2)))
+        self.grid = self.random.choice(GRIDS)
         lanes, groups = math.prod(self.tile), math.prod(self.grid)
         total = lanes * groups
         sizes = {"n": max(1, total - self.random.choice((0, 0, 1, 5)))}
@@ -786,7 +789,18 @@ class Generator(collectives.Together):
             self.helpers,
             sizes,
             self.tables,
+            *self.head(sizes),
         )
+
+    def head(self, sizes: dict[str, int]) -> tuple[str, tuple[str, ...]]:
+        """What says how many groups there are, and conditions that hold of the call. Drawn apart
+        from all else, so that the program of a seed stays what it was."""
+        drawn = random.Random(f"{self.name} {self.grid} {sorted(sizes.items())}")
+        said = drawn.choice(("clause", "sizes", "call", "call", "both"))
+        bound = {name for q in self.parameters for name in q.shape}
+        facts = [f"{name} {relation} {n + more}" for name, n in sizes.items() if name in bound
+                 for relation, more in (("==", 0), ("<=", 0), (">=", 0), ("<", 1))]  # fmt: skip
+        return said, tuple(drawn.sample(facts, drawn.choice((0, 0, 1, 2))))
 
     def declare_parameters(self) -> None:
         made = self.parameters

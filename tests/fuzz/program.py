@@ -917,14 +917,31 @@ class Kernel:
     tables: list[tuple[str, tuple[int, ...]]] = field(
         default_factory=list[tuple[str, tuple[int, ...]]]
     )
+    said: str = "clause"
+    """What says the grid: a ``clause`` of numbers, or of ``sizes``, the ``call``, or both."""
+    where: tuple[str, ...] = ()
 
     def text(self) -> str:
         lines = [f"{name} = {values}" for name, values in self.tables]
         lines += [line for h in self.helpers for line in h.lines()]
-        lines += [f"@kernel tile[{self.tile}] grid[{self.grid}] shared(32_KiB)",
-                  f"def {self.name}({', '.join(p.text() for p in self.parameters)}):",
+        clauses = [f"tile[{self.tile}]", "shared(32_KiB)"]
+        if self.said != "call":
+            clauses.insert(1, f"grid[{self._clause()}]")
+        where = f" where {' and '.join(self.where)}" if self.where else ""
+        lines += [f"@kernel {' '.join(clauses)}",
+                  f"def {self.name}({', '.join(p.text() for p in self.parameters)}){where}:",
                   *suite(self.body)]  # fmt: skip
         return "\n".join(lines) + "\n"
+
+    def _clause(self) -> str:
+        """Groups along each axis; as many as an array has elements are so by its name."""
+        bound = {name for q in self.parameters for name in q.shape} if self.said == "sizes" else ()
+        names = {n: name for name, n in self.sizes.items() if name in bound}
+        return f"({', '.join(names.get(n, str(n)) for n in self.grid)},)"
+
+    def launched(self, kernel: Any) -> Any:
+        """What is called: ``k``, or ``k[groups]``."""
+        return kernel[self.grid] if self.said in ("call", "both") else kernel
 
     def run(self, arrays: dict[str, Array], scalars: dict[str, Number]) -> Launch:
         """All groups in order; ``arrays`` are changed in place."""

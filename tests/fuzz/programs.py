@@ -139,7 +139,7 @@ def compared(case: Case, module: Any, optimize: int, text: str) -> Difference | 
             outputs[q.name] = value
     faulted = ""
     try:
-        getattr(module, kernel.name)(*given)
+        kernel.launched(getattr(module, kernel.name))(*given)
         if module_target(module) == "cuda":
             tessera.synchronize()
     except tessera.TesseraError as fault:

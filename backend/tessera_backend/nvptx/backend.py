@@ -57,10 +57,10 @@ class CudaBackend:
         self, program: Program, plan: LaunchPlan, options: TargetOptions
     ) -> tuple[Diagnostic, ...]:
         """Shared memory that the architecture does not have."""
-        from tessera_backend.nvptx import hopper
+        from tessera_backend.nvptx.hopper import rules
 
         operation = _kernel_of(program)
-        arch = hopper.architecture_for(operation, self._architecture(options))
+        arch = rules.architecture_for(operation, self._architecture(options))
         return check_shared_budget(operation, arch.shared_limit, arch.name)
 
     def compile(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from lsprotocol import types as lsp
@@ -22,6 +23,8 @@ from tessera_lang.driver.options import from_environment
 from tessera_lang.driver.session import Session
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import SourceFile, Span
+from tessera_lang.target.arch import OLDEST
+from tessera_lang.target.backend import TargetOptions
 from tessera_lsp.ide import imports
 from tessera_lsp.ide.document import Document, Memory
 from tessera_lsp.server import convert
@@ -63,6 +66,20 @@ def _search_folders() -> tuple[str, ...]:
     except (ValueError, TesseraError) as error:
         logger.error("the settings could not be read: %s", error)
         return ()
+
+
+@cache
+def _made_for() -> TargetOptions | None:
+    """What a run of the file would make code for, where the environment or the project says it:
+    the editor then says what the run would. Whether there is a device is not looked at here."""
+    try:
+        options = from_environment()
+        if options.target not in ("cpu", "cuda"):
+            return None
+        usual = "native" if options.target == "cpu" else OLDEST.name
+        return options.for_target(options.target, options.arch or usual)
+    except (ValueError, TesseraError):
+        return None
 
 
 class TesseraServer(LanguageServer):
@@ -187,6 +204,7 @@ class TesseraServer(LanguageServer):
         )
 
     def checked(self, path: str, file: SourceFile) -> list[lsp.Diagnostic]:
+        self.session.options = _made_for()
         found: tuple[Diagnostic, ...] = self.session.check(path)
         found += hints(self.session, path)
 

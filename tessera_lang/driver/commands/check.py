@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 @click.option("--remarks", is_flag=True,
               help="Also report what became of the schedules of tile kernels.")  # fmt: skip
 @click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
-              help="The target that signatures and calls with sizes are judged for, and that of "
-              "the remarks.")  # fmt: skip
+              help="The target that kernels are judged for, and that of the remarks. Without it, "
+              "an architecture or a signature only what is wrong on all is found.")  # fmt: skip
 @arch_option
 @path_option
 @format_option
@@ -56,7 +56,8 @@ def command(
 ) -> int:  # fmt: skip
     """Report everything that is wrong with FILES; `-` is standard input."""
     session = session_for(search)
-    session.options = judged_for(target, arch)
+    if target or arch or signatures:  # else no backend is loaded
+        session.options = judged_for(target, arch)
     found: list[Diagnostic] = []
     paths = [source_path(session, name) for name in dict.fromkeys(files)]
     for path in paths:

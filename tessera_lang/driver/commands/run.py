@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.commands.flags import (
     as_option,
     checked_option,
@@ -62,7 +64,8 @@ def command(
     unknown = _unknown_names(session, path, tuple(given))
     if unknown:
         return show(session, unknown, color=color)
-    session.options = judged_for("cpu" if arch_as or checked else target, arch_as=arch_as)
+    with suppress(TesseraError):  # a target that is not there is said when the run begins
+        session.options = judged_for("cpu" if arch_as or checked else target, arch_as=arch_as)
     found = session.check(path, given=frozenset(given))
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
