@@ -74,7 +74,7 @@ class TensorMaps:
         self._device = device
         self._spare = spare
         self._kind = _data_type(array.dtype)
-        self._layout = _layout(slot, array)
+        self._layout = layout(slot, array)
         self._swizzle = _SWIZZLES[slot.swizzle]
         self._text = (
             f"making a tensor map of an array of shape {list(array.shape)} and strides "
@@ -110,7 +110,7 @@ def _data_type(dtype: DType) -> int:
     return _DATA_TYPES.get(dtype.name, _SHORT)
 
 
-def _layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:
+def layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:
     """Rank, sizes, strides in bytes, box and steps, innermost axis first, as C arrays."""
     axes = tuple(reversed(slot.axes)) or tuple(reversed(range(len(array.shape))))
     rank = len(axes)
