@@ -18,8 +18,9 @@ from tessera_lang.types.type import Space
 
 
 class CpuDialect(Dialect):
-    """``has_fma``: whether the CPU fuses; without it f64 does not lower. ``saturates``: whether
-    its conversions to integers do; else LLVM would convert vectors element by element.
+    """``has_fma``: whether the CPU fuses; without it that of f64 is integer code.
+    ``saturates``: whether its conversions to integers do; else LLVM would convert vectors
+    element by element.
     ``has_f16c``: whether it converts f16; else that is integer code, where LLVM would call a
     library."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tessera_backend.llvm import small_floats
+from tessera_backend.llvm import small_floats, software_fma
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule, scalar_type
 from tessera_backend.llvm.types import integer_constant, is_bits, register_type
 from tessera_lang.ir.core import Operation
@@ -187,6 +187,9 @@ def _intrinsic(name: str) -> Rule:
 def _fma(e: LaneEmitter, op: Operation) -> None:
     dtype = scalar_type(op.result)
     operands = [e.operand(v) for v in op.operands]
+    if dtype == F64 and not e.dialect.lowers("fma", "double"):
+        e.bind(op.result, software_fma.fma(e, *operands))
+        return
     if dtype == F64 or (dtype == F32 and e.dialect.lowers("fma", "float")):
         e.bind(op.result, e.call("fma", register_type(dtype), *operands))
         return

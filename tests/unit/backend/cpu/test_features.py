@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pytest
 from tessera_backend.cpu import features
@@ -94,6 +98,64 @@ def test_floats_of_16_bits_without_instructions_for_them(monkeypatch: pytest.Mon
     assert (np.isnan(h) == nan).all()
     assert (h.view(np.uint16)[~nan] == want.view(np.uint16)[~nan]).all()
     assert (y[~nan] == want.astype(np.float32)[~nan]).all()
+
+
+FMA = """\
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def fuse(x: f64[n], y: f64[n], z: f64[n], out: mut f64[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        out[i] = math.fma(x[i], y[i], z[i])
+"""
+
+
+def exactly(x: float, y: float, z: float) -> float:
+    """``x * y + z`` rounded once: by fractions, where all is finite."""
+    if not all(map(math.isfinite, (x, y, z))):
+        return z if math.isfinite(x) and math.isfinite(y) else x * y + z
+    total = Fraction(x) * Fraction(y) + Fraction(z)
+    if total == 0:
+        negative = math.copysign(1, x) * math.copysign(1, y) < 0
+        both = negative and math.copysign(1, z) < 0 and (x == 0 or y == 0)
+        return -0.0 if both else 0.0
+    try:
+        near = abs(float(total))
+    except OverflowError:
+        near = math.inf
+    return near if total > 0 else -near
+
+
+@x86
+def test_fused_operations_without_instructions_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random bits, near and far exponents, cancellation, subnormals, ties, ends: one rounding."""
+    monkeypatch.setenv("TESSERA_ARCH", "x86-64-v2")
+    monkeypatch.setenv("TESSERA_CACHE", "off")
+    random = np.random.default_rng(5)
+
+    def doubles(low: int, high: int, n: int) -> np.ndarray[Any, Any]:
+        bits = random.integers(0, 1 << 52, n, dtype=np.uint64)
+        keep = np.uint64(0xFFFFFFFFFFFFF) << random.integers(0, 53, n, dtype=np.uint64)
+        fields = random.integers(low, high, n, dtype=np.uint64) << np.uint64(52)
+        signs = random.integers(0, 2, n, dtype=np.uint64) << np.uint64(63)
+        return ((bits & keep) | fields | signs).view(np.float64)
+
+    ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324, 2.2250738585072014e-308,
+                     1.7976931348623157e308, -1.7976931348623157e308, 1.0, -1.0])  # fmt: skip
+    grid = [a.ravel() for a in np.meshgrid(ends, ends, ends)]
+    parts: list[list[np.ndarray[Any, Any]]] = [grid]
+    for low, high in ((0, 2047), (900, 1150), (1020, 1026), (0, 60), (480, 560), (1500, 1540)):
+        x, y, z = (doubles(low, high, 3000) for _ in "xyz")
+        with np.errstate(all="ignore"):
+            parts += [[x, y, z], [x, y, -(x * y)], [x, y, -np.nextafter(x * y, 0)],
+                      [x, y, x * y * 2.0 ** random.integers(-110, 110, 3000)]]  # fmt: skip
+    x, y, z = (np.ascontiguousarray(np.concatenate([p[i] for p in parts])) for i in range(3))
+    out = np.zeros_like(x)
+    tessera.compile(FMA, target="cpu").fuse(x, y, z, out)
+    want = np.array([exactly(*v) for v in zip(x.tolist(), y.tolist(), z.tolist(), strict=True)])
+    nan = np.isnan(want)
+    assert (np.isnan(out) == nan).all()
+    wrong = np.flatnonzero((out.view(np.uint64) != want.view(np.uint64)) & ~nan)
+    assert not wrong.size, [(x[i], y[i], z[i], out[i], want[i]) for i in wrong[:5]]
 
 
 def test_what_a_processor_lacks_is_said_before_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
