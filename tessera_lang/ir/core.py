@@ -9,7 +9,7 @@ part in equality of printed programs. Must not know any operation set.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, field
@@ -108,6 +108,34 @@ class Value:
     type: IRType
     name: str = ""
 
+    @property
+    def tile_type(self) -> TileType:
+        """The type of a value that is a tile. Raises TypeError."""
+        if isinstance(self.type, TileType):
+            return self.type
+        raise TypeError(f"%{self.name} is no tile but {self.type}")
+
+    @property
+    def view_type(self) -> ViewType:
+        """The type of a value that is a view of an array. Raises TypeError."""
+        if isinstance(self.type, ViewType):
+            return self.type
+        raise TypeError(f"%{self.name} is no view but {self.type}")
+
+    @property
+    def buffer_type(self) -> BufferType:
+        """The type of a value that is a buffer. Raises TypeError."""
+        if isinstance(self.type, BufferType):
+            return self.type
+        raise TypeError(f"%{self.name} is no buffer but {self.type}")
+
+    @property
+    def dtype(self) -> DType:
+        """The type of a value that is one scalar. Raises TypeError."""
+        if isinstance(self.type, DType):
+            return self.type
+        raise TypeError(f"%{self.name} is no scalar but {self.type}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
@@ -135,6 +163,28 @@ class Operation:
         """The only result."""
         (value,) = self.results
         return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An attribute that is an integer. Raises TypeError where it is not there and there is no
+        ``default``, or is something else."""
+        found = self.attributes.get(name, default)
+        if isinstance(found, int):
+            return found
+        raise TypeError(f"`{name}` of {self.name} is no integer but {found!r}")
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """An attribute that is a tuple of integers; () where it is not there. Raises TypeError."""
+        found = self.attributes.get(name, ())
+        if isinstance(found, tuple) and all(isinstance(i, int) for i in found):
+            return cast("tuple[int, ...]", found)
+        raise TypeError(f"`{name}` of {self.name} holds no integers but {found!r}")
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """An attribute that is a tuple of strings; () where it is not there. Raises TypeError."""
+        found = self.attributes.get(name, ())
+        if isinstance(found, tuple) and all(isinstance(i, str) for i in found):
+            return cast("tuple[str, ...]", found)
+        raise TypeError(f"`{name}` of {self.name} holds no strings but {found!r}")
 
     def walk(self) -> Iterator[Operation]:
         """This operation and all nested ones, outermost first."""

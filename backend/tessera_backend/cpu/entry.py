@@ -76,7 +76,7 @@ class Form:
 def dialect_arguments(
     kernel: Operation, target: CodeTarget
 ) -> tuple[tuple[int, ...], int, bool, bool, bool]:
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    group = kernel.integers("group")
     rank = cast("int", kernel.attributes["grid_rank"])
     arm = not target.triple.startswith("x86_64")
     return group, rank, target.has_fma, arm, target.has_f16c

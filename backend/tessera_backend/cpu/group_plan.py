@@ -19,12 +19,12 @@ from tessera_backend.cpu.interchange import Interchange
 from tessera_backend.cpu.uniform_values import Scalars
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field
 
 COLLECTIVE = ("tile.barrier", *WARP_OPS)
 EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
-LOOPS = ("tile.for", "tile.while")
 
 
 class Divergent(Exception):

@@ -67,7 +67,7 @@ class Versions:
 
     def __init__(self, kernel: Operation, scalars: Scalars) -> None:
         self._scalars = scalars
-        self._group = cast("tuple[int, ...]", kernel.attributes["group"])
+        self._group = kernel.integers("group")
         self._forms: dict[Value, Form | None] = {}
         self._writes: dict[Operation, bool] = {}
 

@@ -7,7 +7,6 @@ memory (or keeps them in registers of a vector). Must not know LLVM.
 from __future__ import annotations
 
 from math import prod
-from typing import cast
 
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
@@ -29,7 +28,7 @@ class LaneStrides:
 
     def __init__(self, kernel: Operation, uniform: Uniformity) -> None:
         self._uniform = uniform
-        self._inner = inner_axis(cast("tuple[int, ...]", kernel.attributes["group"]))
+        self._inner = inner_axis(kernel.integers("group"))
         self._strides: dict[Value, int | None] = {}
         self._constants: dict[Value, int] = {}
         for op in kernel.walk():
@@ -85,7 +84,7 @@ class Interchange:
         self._uniform = uniform
         self._strides = LaneStrides(kernel, uniform)
         self._wanted: set[Operation] = set()
-        lanes = prod(cast("tuple[int, ...]", kernel.attributes["group"]))
+        lanes = prod(kernel.integers("group"))
         if lanes >= _FEWEST_LANES:
             self._region(kernel.regions[0])
 

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,10 @@ def load(path: str, key: str | None) -> Array:
         return _checked(path, np.load(path, allow_pickle=False))
     except OSError as fault:
         raise DataFault(f"{path} cannot be read: {_reason(fault)}") from fault
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as fault:
+    # NumPy reads a damaged header as Python, which raises what its tokenizer raises.
+    except (
+        ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError, SyntaxError, TokenError,
+    ) as fault:  # fmt: skip
         what = f"{path} is truncated or not a {kind} file"
         if "pickle" in str(fault):  # NumPy's advice is to load it all the same
             raise DataFault(f"{what}: Python objects are not read") from fault

@@ -14,6 +14,7 @@ from tessera_lang.analysis.guards.guard_needs import Bound, Needs, Sum, Terms, n
 from tessera_lang.analysis.guards.hoistable_sums import NEAR, Ahead, KernelValues
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.ir.core import Operation, Region
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass
@@ -23,7 +24,6 @@ MOST_OPERATIONS = 400
 """Of a group, nested ones included: there will be two copies of it."""
 _MOST_STARTS = 6
 _FIXED = {"tile.shared.alloc", "tile.local.alloc", "tile.view"} | {d.name for d in TILE_LEVEL_OPS}
-_LOOPS = ("tile.for", "tile.while")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Found:
 
 def leaves(operation: Operation) -> bool:
     """Whether control may go from within an operation to behind its block."""
-    loop, scope = operation.name in _LOOPS, operation.name == "tile.scope"
+    loop, scope = operation.name in LOOPS, operation.name == "tile.scope"
     return any(_exits(region, loop, scope) for region in operation.regions)
 
 
@@ -68,7 +68,7 @@ def _exits(region: Region, in_loop: bool, in_scope: bool) -> bool:
             return True
         if name == "tile.leave" and not in_scope:
             return True
-        loop, scope = in_loop or name in _LOOPS, in_scope or name == "tile.scope"
+        loop, scope = in_loop or name in LOOPS, in_scope or name == "tile.scope"
         if any(_exits(inner, loop, scope) for inner in operation.regions):
             return True
     return False
@@ -213,7 +213,7 @@ def _breaks(region: Region) -> bool:
     """Whether a ``break`` leaves the loop that a region is the body of."""
     return any(
         operation.name == "tile.break"
-        or (operation.name not in _LOOPS and any(_breaks(r) for r in operation.regions))
+        or (operation.name not in LOOPS and any(_breaks(r) for r in operation.regions))
         for operation in region.operations
     )
 
@@ -229,7 +229,7 @@ def _meets(operation: Operation) -> bool:
 
 def _may_meet(operation: Operation) -> bool:
     """Whether an operation is a loop that may be there twice, if all lanes take the same."""
-    if operation.name not in _LOOPS:
+    if operation.name not in LOOPS:
         return False
     names = [inner.name for inner in operation.walk()]
     return len(names) <= MOST_OPERATIONS and _FIXED.isdisjoint(names)
@@ -253,7 +253,7 @@ def _inside(operation: Operation, certain: bool, looped: bool) -> Iterator[_Foun
     for region in operation.regions:
         here = within
         for inner in region.operations:
-            yield from _inside(inner, here, looped or operation.name in _LOOPS)
+            yield from _inside(inner, here, looped or operation.name in LOOPS)
             here = here and not leaves(inner)
 
 

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY, wrap
 from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT, KINDS, Kind
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
@@ -25,7 +26,6 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
 _Number = int | None
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Trace:
             name = operation.name
             if self.watch is not None and not operation.regions:
                 self.watch.see(self, operation)
-            if name in _EXITS or name in ("tile.yield", "tile.condition"):
+            if name in LEAVES or name in ("tile.yield", "tile.condition"):
                 return name, self.numbers(operation.operands)
             if name == "tile.barrier":
                 self.interval += 1
@@ -227,7 +227,7 @@ class Trace:
 
     def skip(self, operation: Operation) -> None:
         """Leave out what depends on data, if the lane surely comes out behind it."""
-        if any(o.name in ("tile.barrier", *_EXITS) for o in operation.walk()):
+        if any(o.name in ("tile.barrier", *LEAVES) for o in operation.walk()):
             raise WayUnknown
         for inner in operation.walk():
             if self.watch is not None:
@@ -289,7 +289,7 @@ def _is_plain(operation: Operation, watch: Watch | None) -> bool:
     if any(cast("DType", v.type).is_integer for v in operation.results):
         return False
     return not any(
-        o.name in ("tile.barrier", *_EXITS)
+        o.name in ("tile.barrier", *LEAVES)
         or (watch.matters(o) if watch else o.name in BUFFER_AT and _is_of_buffer(o))
         for o in operation.walk()
     )
@@ -330,7 +330,7 @@ def trace_lane(
     watch: Watch | None = None,
 ) -> Traced:  # fmt: skip
     """What a lane of the launch's group does, up to the end of the interval ``until``."""
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    group = kernel.integers("group")
     steps = min(_STEPS, effort.left)
     trace = Trace(launch, group, lane, watch, until=until, steps=steps)
     trace.values.update(launch.arguments)

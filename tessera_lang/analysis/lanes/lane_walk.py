@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
-from typing import cast
 
 from tessera_lang.analysis.lanes.lane_forms import NOBODY, Mask, Space
 from tessera_lang.analysis.lanes.lane_loops import run_for, run_while
@@ -210,7 +209,7 @@ def array_accesses(
 
 
 def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWalk:
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    group = kernel.integers("group")
     space = Space(prod(group))
     rules = LaneRules(group, space, uniformity, ranges)
     everyone = Mask(space.everyone, space.everyone)

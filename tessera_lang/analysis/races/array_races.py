@@ -19,6 +19,7 @@ from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
 from tessera_lang.ir.core import Operation, Value, ViewType
+from tessera_lang.ir.definitions import GROUP_IDS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import LaunchPlan
@@ -27,7 +28,6 @@ from tessera_lang.types.shape import symbols_of
 _STEPS = 20_000  # operations of all lanes that are followed for a kernel
 _MOST_EVENTS = 2000  # of one lane
 _ORDERS = ("update", "sync")
-_GROUP_IDS = ("tile.group_linear", "tile.group_index", "tile.group_count")
 _CALL_SAYS = "grid_groups"
 _UPDATES = frozenset(f"tile.{name}" for name in ("add", "sub", "min", "max", "and", "or", "xor"))
 
@@ -181,7 +181,7 @@ def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     named = {name for dim in plan.grid or () for name in symbols_of(dim)}
     if plan.grid and _CALL_SAYS not in named:
         return "error"
-    if any(o.name in _GROUP_IDS for o in kernel.walk()):
+    if any(o.name in GROUP_IDS for o in kernel.walk()):
         return "warning"
     return None
 

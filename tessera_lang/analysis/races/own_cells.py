@@ -103,7 +103,7 @@ def owned(kernel: Operation) -> tuple[set[Value], Ranges]:
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
     seen = _Seen(views)
     known = ranges(kernel, seen.access)
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    group = kernel.integers("group")
     rank = cast("int", kernel.attributes["grid_rank"])
     other = _used_otherwise(kernel, views)
     found = {

@@ -7,14 +7,13 @@ counter of a loop that starts there and steps over the grid. Must not know range
 from __future__ import annotations
 
 from math import prod
-from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
 
 
 def own_places(kernel: Operation) -> frozenset[Value]:
     """Such values; that a counter is also another one in each iteration does not matter here."""
-    lanes = prod(cast("tuple[int, ...]", kernel.attributes["group"]))
+    lanes = prod(kernel.integers("group"))
     made = {v: o for o in kernel.walk() for v in o.results}
 
     def is_(value: Value, name: str) -> bool:

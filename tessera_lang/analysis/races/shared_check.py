@@ -254,7 +254,7 @@ def _is_unwritten(
     if at is None or never:
         return at is not None
     read = trace.events[at]
-    for lane in range(prod(cast("tuple[int, ...]", kernel.attributes["group"]))):
+    for lane in range(prod(kernel.integers("group"))):
         other = trace_lane(kernel, launch, lane, effort, read.interval)
         if read.buffer in other.omitted or other.whole <= read.interval:
             return False

@@ -27,6 +27,7 @@ from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, div
 from tessera_lang.analysis.ranges.premises import see_premise
 from tessera_lang.analysis.ranges.state import Access, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
+from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LARGEST_SIZE, SMALL_BYTES, SMALL_LANES, SMALL_SIZE
 from tessera_lang.types.dtype import DType, integer_range
@@ -112,7 +113,6 @@ class _Walk(State):
 
 # --- control ------------------------------------------------------------------------------
 
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
 _Side = tuple[_Snapshot, tuple[Linear, ...]]
 
 
@@ -127,7 +127,7 @@ def _side(walk: _Walk, region: Region, condition: Value, truth: bool) -> _Side |
     assume(walk, condition, truth)
     walk.block(region)
     side: _Side | None = None
-    if region.terminator.name not in _EXITS:
+    if region.terminator.name not in LEAVES:
         values = _snapshot(walk, region.terminator.operands)
         side = (values, tuple(walk.known.facts[mark:]))
     del walk.known.facts[mark:], walk.products[products:]
@@ -410,13 +410,13 @@ def ranges(
     kernel: Operation, observe: Callable[[State, Operation], None] | None = None
 ) -> Ranges:  # fmt: skip
     """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known."""
-    group = cast("tuple[int, ...]", kernel.attributes["group"])
+    group = kernel.integers("group")
     walk = _Walk(group, cast("int", kernel.attributes["grid_rank"]), observe=observe)
     if kernel.attributes.get("small"):
         walk.largest_size, walk.most_groups = SMALL_SIZE, (SMALL_LANES - 1) // prod(group)
         walk.most_elements = SMALL_BYTES - 1
     region = kernel.regions[0]
-    told = cast("tuple[int, ...]", kernel.attributes.get("sizes", ()))
+    told = kernel.integers("sizes")
     sizes = dict.fromkeys(region.arguments[i] for i in told)
     for operation in region.operations:
         if operation.name == "tile.view":

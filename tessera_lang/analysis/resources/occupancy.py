@@ -38,7 +38,7 @@ def occupancy(lanes: int, shared: int, of: Limits) -> Occupancy:
 
 def report_occupancy(kernel: Operation) -> Diagnostic:
     """One note for a kernel, a line for architectures that are alike."""
-    lanes = prod(cast("tuple[int, ...]", kernel.attributes["group"]))
+    lanes = prod(kernel.integers("group"))
     types = [cast("BufferType", o.result.type) for o in _allocations(kernel)]
     shared = sum(-(-prod(t.shape) * t.dtype.bytes // 16) * 16 for t in types)
     notes = [

@@ -14,12 +14,12 @@ from math import gcd, prod
 
 from tessera_lang.analysis.resources.layouts import WARP, canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
 
-_LOOPS = ("tile.for", "tile.while")
 _NOT_ELEMENT_WISE = frozenset(d.name for d in TILE_LEVEL_OPS)
 _MOVES = (
     "tile.splat", "tile.coordinate", "tile.expand_tile", "tile.load_tile", "tile.read_tile",
@@ -130,7 +130,7 @@ class _Walk:
         if not operation.regions:
             return frozenset()
         base = frozenset(behind.values)
-        if operation.name in _LOOPS:
+        if operation.name in LOOPS:
             base |= _free_values(operation)
         needed: set[Value] = set()
         for number, region in enumerate(operation.regions):
@@ -277,11 +277,9 @@ def _fragments(dot: Operation) -> int:
 
 def _pieces(copy: Operation) -> int:
     """Vectors that a lane copies, if there are 128 of them."""
-    buffer = copy.operands[1].type
-    assert isinstance(buffer, BufferType)
+    buffer = copy.operands[1].buffer_type
     sizes = buffer.shape[-2:]
-    vector = copy.attributes["vector"]
-    assert isinstance(vector, int)
+    vector = copy.integer("vector")
     return -(-prod(sizes) * buffer.dtype.bytes // (vector * 4 * WARP))
 
 
@@ -289,8 +287,7 @@ def table(found: Pressure) -> tuple[str, ...]:
     """Who takes how much, for the user: the greatest first."""
     lines: list[str] = []
     for value in found.held[:_LINES]:
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         sizes = " x ".join(map(str, t.shape))
         name = f"`{value.name}`, " if value.name else ""
         lines.append(f"{name}a tile of {sizes} {t.dtype} = {registers_of_tile(t)} registers")

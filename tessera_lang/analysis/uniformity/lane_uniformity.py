@@ -19,6 +19,7 @@ from typing import cast
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
 from tessera_lang.analysis.uniformity.write_free_reads import settled_reads
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
+from tessera_lang.ir.definitions import GROUP_IDS, LANE_IDS, LOOPS
 from tessera_lang.record import dataclass, field, replace
 
 
@@ -148,7 +149,7 @@ class _Walk:
             if inner is target and not ends_loop:
                 break
             cause = self.parted(inner)
-            if cause is not None and inner.operation.name in _LOOPS:
+            if cause is not None and inner.operation.name in LOOPS:
                 self.split(inner.operation, replace(cause, exit=operation))
             if inner is target:
                 break
@@ -167,8 +168,6 @@ class _Walk:
         self.pending = [p for p in self.pending if p[0] is not target.operation]
 
 
-_LOOPS = ("tile.for", "tile.while")
-_LANES = ("tile.lane_linear", "tile.lane_index")
 _FROM_WARPS = (
     "tile.warp_reduce",
     "tile.warp_shuffle",
@@ -176,7 +175,6 @@ _FROM_WARPS = (
     "tile.warp_ballot",
     "tile.warp_match",
 )
-_UNIFORM = ("tile.group_linear", "tile.group_index", "tile.group_count")
 
 
 def _plain(walk: _Walk, operation: Operation) -> None:
@@ -186,7 +184,7 @@ def _plain(walk: _Walk, operation: Operation) -> None:
             walk.join(value, operation.operands)
         return
     (value,) = operation.results
-    if name in _LANES:
+    if name in LANE_IDS:
         axis = cast("int", operation.attributes.get("axis", -1))
         extent = prod(walk.lanes) if axis < 0 else walk.lanes[axis : axis + 1] or (1,)
         one = extent == 1 or extent == (1,)
@@ -195,7 +193,7 @@ def _plain(walk: _Walk, operation: Operation) -> None:
         own = name in ("tile.warp_shuffle", "tile.warp_match")
         most = 1 if own else 32  # the others give a warp one value
         walk.raise_to(value, Level.VARYING if prod(walk.lanes) > most else Level.UNIFORM)
-    elif name in _UNIFORM:
+    elif name in GROUP_IDS:
         walk.raise_to(value, Level.UNIFORM)
     elif name == "tile.load" and operation.attributes.get("uniform", False):
         walk.join(value, operation.operands[1:], Level.UNIFORM)
@@ -353,14 +351,14 @@ def _scope(walk: _Walk, operation: Operation) -> None:
 
 
 def _continue(walk: _Walk, operation: Operation) -> None:
-    target = walk.innermost(*_LOOPS)
+    target = walk.innermost(*LOOPS)
     apart = walk.parted(target) is not None
     target.back.append((operation.operands, apart))
     walk.exit_to(operation, target, ends_loop=False)
 
 
 def _break(walk: _Walk, operation: Operation) -> None:
-    target = walk.innermost(*_LOOPS)
+    target = walk.innermost(*LOOPS)
     target.leaves.append((operation.operands, walk.parted(target) is not None))
     walk.exit_to(operation, target, ends_loop=True)
 
@@ -405,7 +403,7 @@ def _written(kernel: Operation) -> frozenset[Value]:
 def uniformity(kernel: Operation) -> Uniformity:
     """Uniformity of one ``tile.kernel``."""
     region = kernel.regions[0]
-    walk = _Walk(_written(kernel), cast("tuple[int, ...]", kernel.attributes["group"]))
+    walk = _Walk(_written(kernel), kernel.integers("group"))
     walk.settled = settled_reads(kernel)
     for argument in region.arguments:
         walk.result.levels[argument] = Level.UNIFORM

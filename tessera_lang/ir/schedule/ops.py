@@ -7,6 +7,7 @@ element-wise work on tiles too. Must not know who builds, checks or lowers the o
 from __future__ import annotations
 
 from tessera_lang.ir.tile.table import AttributeDef, OpDef
+from tessera_lang.record import replace
 
 PREFIX = "tessera.schedule."
 MAPPINGS = ("open", "grid", "loop")
@@ -68,6 +69,7 @@ _OPS = [
             _optional("independent", "strs"), _optional("pipeline_stages", "int"),
             _optional("unroll", "int"), _optional("reason", "str"), _optional("plain", "bool"),
         ),
+        traits=("loop",),
     ),
     OpDef("parameter", (), "index", attributes=(AttributeDef("name", "str"),)),
     OpDef(
@@ -140,9 +142,6 @@ _OPS = [
 ]  # fmt: skip
 
 SCHEDULE_OPS: dict[str, OpDef] = {
-    PREFIX + d.name: OpDef(
-        PREFIX + d.name, d.operands, d.rule, d.results, d.classes, d.attributes, d.terminators,
-        d.effect, d.variadic,
-    )
+    PREFIX + d.name: replace(d, name=PREFIX + d.name)
     for d in _OPS
 }  # fmt: skip

@@ -91,14 +91,14 @@ def _kernel(operation: Operation) -> None:
 
 
 def _for(operation: Operation) -> None:
-    axes = cast("tuple[str, ...]", operation.attributes["axes"])
-    mapping = cast("tuple[str, ...]", operation.attributes["mapping"])
+    axes = operation.strings("axes")
+    mapping = operation.strings("mapping")
     count, operands = len(axes), operation.operands
     _require(count > 0, "has at least one axis", operation)
     _require(len(mapping) == count, "says for every axis how it is mapped", operation)
     holds = all(word in MAPPINGS for word in mapping)
     _require(holds, f"maps an axis to one of {', '.join(MAPPINGS)}", operation)
-    promised = cast("tuple[str, ...]", operation.attributes.get("independent", ()))
+    promised = operation.strings("independent")
     holds = all(name in axes for name in promised)
     _require(holds, "promises independence of its own axes", operation)
     _require(len(operands) >= 3 * count, "has bounds and a step for each axis", operation)

@@ -5,7 +5,7 @@ Owns ``TILE_OPS``. Must not know who builds, checks or lowers the operations.
 
 from __future__ import annotations
 
-from tessera_lang.ir.tile.table import AttributeDef, Classes, Effect, OpDef
+from tessera_lang.ir.tile.table import AttributeDef, Classes, Effect, OpDef, Trait
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -31,25 +31,28 @@ _SCOPE_BODY = ("tile.leave", "tile.return", "tile.break", "tile.continue")
 
 
 def _elementwise(
-    names: str, operands: str, classes: Classes, effect: Effect = "none", exact: bool = False
-) -> list[OpDef]:
+    names: str, operands: str, classes: Classes, effect: Effect = "none", exact: bool = False,
+    traits: tuple[Trait, ...] = (),
+) -> list[OpDef]:  # fmt: skip
     """Operations whose operands and result have one dtype."""
     attributes = (_SITE,) if effect == "fault" else (_EXACT,) if exact else ()
     return [
         OpDef(
             f"tile.{name}", tuple(operands.split()), "same",
-            classes=classes, attributes=attributes, effect=effect,
+            classes=classes, attributes=attributes, effect=effect, traits=traits,
         )
         for name in names.split()
     ]  # fmt: skip
 
 
+_COMMUTATIVE: tuple[Trait, ...] = ("commutative",)
+
 _GEOMETRY = [
-    OpDef("tile.lane_linear", (), "index"),
-    OpDef("tile.lane_index", (), "index", attributes=(_AXIS,)),
-    OpDef("tile.group_linear", (), "index"),
-    OpDef("tile.group_index", (), "index", attributes=(_AXIS,)),
-    OpDef("tile.group_count", (), "index", attributes=(_AXIS_OR_ALL,)),
+    OpDef("tile.lane_linear", (), "index", traits=("lane id",)),
+    OpDef("tile.lane_index", (), "index", attributes=(_AXIS,), traits=("lane id",)),
+    OpDef("tile.group_linear", (), "index", traits=("group id",)),
+    OpDef("tile.group_index", (), "index", attributes=(_AXIS,), traits=("group id",)),
+    OpDef("tile.group_count", (), "index", attributes=(_AXIS_OR_ALL,), traits=("group id",)),
 ]  # fmt: skip
 
 _MEMORY = [
@@ -64,11 +67,11 @@ _MEMORY = [
             AttributeDef("name", "str"), AttributeDef("offset", "int", (), True),
             AttributeDef("scratch", "bool", (), True),
         ),
-        effect="write",
+        effect="write", traits=("allocation",),
     ),
     OpDef(
         "tile.local.alloc", (), "local_alloc", attributes=(AttributeDef("name", "str"),),
-        effect="write",
+        effect="write", traits=("allocation",),
     ),
     OpDef(
         "tile.load", ("array", "indices..."), "load",
@@ -94,7 +97,9 @@ _MEMORY = [
         results=0, attributes=_ATOMIC, effect="write",
     ),
     OpDef("tile.fence", (), "nothing", results=0, attributes=(_SCOPE,), effect="sync"),
-    OpDef("tile.barrier", (), "nothing", results=0, effect="sync"),
+    OpDef(
+        "tile.barrier", (), "nothing", results=0, effect="sync", traits=("barrier", "all lanes"),
+    ),
     OpDef(
         "tile.assert", ("condition",), "assert", results=0, attributes=(_SITE,), effect="fault"
     ),
@@ -126,11 +131,12 @@ WARP_OPS = tuple(definition.name for definition in _WARP)
 
 _ARITHMETIC = [
     OpDef("tile.constant", (), "constant", attributes=(AttributeDef("value", "scalar"),)),
-    *_elementwise("add sub mul", "a b", "number", exact=True),
+    *_elementwise("add mul", "a b", "number", exact=True, traits=_COMMUTATIVE),
+    *_elementwise("sub", "a b", "number", exact=True),
     *_elementwise("div", "a b", "float"),
     *_elementwise("floordiv mod", "a b", "number", effect="fault"),
-    *_elementwise("min max", "a b", "any"),
-    *_elementwise("and or xor", "a b", "bits"),
+    *_elementwise("min max", "a b", "any", traits=_COMMUTATIVE),
+    *_elementwise("and or xor", "a b", "bits", traits=_COMMUTATIVE),
     *_elementwise("shl shr", "a count", "integer"),
     *_elementwise("neg abs", "a", "number"),
     *_elementwise("not", "a", "bits"),
@@ -164,20 +170,20 @@ _CONTROL = [
     ),
     OpDef(
         "tile.for", ("lower", "upper", "step", "carried..."), "for", results=-1,
-        attributes=(_SITE,), terminators=(_BODY,), effect="nested",
+        attributes=(_SITE,), terminators=(_BODY,), effect="nested", traits=("loop",),
     ),
     OpDef(
         "tile.while", ("carried...",), "while", results=-1,
-        terminators=(("tile.condition",), _BODY), effect="nested",
+        terminators=(("tile.condition",), _BODY), effect="nested", traits=("loop",),
     ),
     OpDef("tile.if", ("condition",), "if", results=-1, terminators=(_BODY, _BODY), effect="nested"),
     OpDef("tile.scope", (), "scope", results=-1, terminators=(_SCOPE_BODY,), effect="nested"),
     OpDef("tile.yield", ("values...",), "exit", results=0, effect="exit"),
     OpDef("tile.condition", ("condition", "carried..."), "exit", results=0, effect="exit"),
-    OpDef("tile.break", ("carried...",), "exit", results=0, effect="exit"),
-    OpDef("tile.continue", ("carried...",), "exit", results=0, effect="exit"),
-    OpDef("tile.leave", ("values...",), "exit", results=0, effect="exit"),
-    OpDef("tile.return", (), "exit", results=0, effect="exit"),
+    OpDef("tile.break", ("carried...",), "exit", results=0, effect="exit", traits=("leaves",)),
+    OpDef("tile.continue", ("carried...",), "exit", results=0, effect="exit", traits=("leaves",)),
+    OpDef("tile.leave", ("values...",), "exit", results=0, effect="exit", traits=("leaves",)),
+    OpDef("tile.return", (), "exit", results=0, effect="exit", traits=("leaves",)),
 ]  # fmt: skip
 
 TILE_OPS: dict[str, OpDef] = {

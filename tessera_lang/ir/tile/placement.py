@@ -7,7 +7,9 @@ beyond the values that exits hand over.
 from __future__ import annotations
 
 from tessera_lang.ir.core import IRType, Operation, Program, Region, VerifyError
+from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import types_of
+from tessera_lang.ir.tile.table import Trait
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import BOOL
 
@@ -84,13 +86,12 @@ def _check_exit(operation: Operation, targets: _Targets) -> None:
         raise VerifyError("hands over values of other types than its target takes", operation)
 
 
-_ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc", "tile.mbarrier.alloc")
-_BY_ONE_LANE = ("tma.load", "tma.store", "tma.reduce")
-_BY_ALL_LANES = frozenset({
-    "tile.barrier", "tile.named_barrier", "tile.cluster_barrier", "tile.roles", "tile.mma.async",
-    "tile.mma.commit", "tile.mma.wait", "tile.read_tile", "tile.write_tile", "tile.reduce_tile",
-    "tile.scan_tile", "tile.convert", "tile.dot", "tile.cluster_reduce", "tile.turn",
-})  # fmt: skip
+def _with(trait: Trait) -> frozenset[str]:
+    return frozenset(name for name, one in TILE_OPS.items() if trait in one.traits)
+
+
+_ALLOCATIONS = _with("allocation")
+_BY_ONE_LANE, _BY_ALL_LANES = _with("one lane"), _with("all lanes")
 
 
 def check_placement(program: Program) -> None:

@@ -21,6 +21,26 @@ meet; it stays where it is. ``nested``: what its regions do.
 
 AttributeKind = Literal["bool", "int", "str", "ints", "strs", "scalar", "dtype"]
 
+Trait = Literal[
+    "loop",
+    "leaves",
+    "lane id",
+    "group id",
+    "allocation",
+    "commutative",
+    "barrier",
+    "one lane",
+    "all lanes",
+]
+"""What passes ask of an operation beside its effect.
+
+``loop``: runs its regions again and again; the last operands are the values it carries.
+``leaves``: an exit before the end of a construct. ``lane id``, ``group id``: numbers that differ
+by lane, by group. ``allocation``: memory of the kernel. ``commutative``: operands may change
+places. ``barrier``: begins with a barrier of the group. ``one lane``: stands in ``tile.once``;
+``all lanes``: never does.
+"""
+
 Classes = Literal["any", "number", "integer", "float", "bits"]
 """Dtypes an operand may have: ``number`` is all but bool, ``bits`` integers and bool."""
 
@@ -57,6 +77,7 @@ class OpDef:
     terminators: tuple[tuple[str, ...], ...] = ()
     effect: Effect = "none"
     variadic: bool = False
+    traits: tuple[Trait, ...] = ()
 
     @property
     def regions(self) -> int:

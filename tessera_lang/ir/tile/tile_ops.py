@@ -6,7 +6,7 @@ Must not know who builds, checks or lowers the operations.
 
 from __future__ import annotations
 
-from tessera_lang.ir.tile.table import AttributeDef, OpDef
+from tessera_lang.ir.tile.table import AttributeDef, OpDef, Trait
 
 REDUCTIONS = ("add", "mul", "max", "min", "any", "all", "argmax", "argmin")
 PRECISIONS = ("exact", "tf32")
@@ -28,6 +28,10 @@ _ACCESS = (
     _optional("whole", "bool"),  # extents cut no such piece
 )
 
+_ONE: tuple[Trait, ...] = ("one lane",)
+_ALL: tuple[Trait, ...] = ("all lanes",)
+_WITH_BARRIER: tuple[Trait, ...] = ("barrier", "all lanes")
+
 _EACH = _optional("each", "str", ("role", "warp_group"))
 
 REGISTER_TILES = [
@@ -36,7 +40,7 @@ REGISTER_TILES = [
     OpDef(
         "tile.reduce_tile", ("tile", "scratch..."), "reduce_tile",
         attributes=(AttributeDef("kind", "str", REDUCTIONS), _AXIS, _optional("fresh", "bool")),
-        effect="warp",
+        effect="warp", traits=_WITH_BARRIER,
     ),
     OpDef(
         "tile.scan_tile", ("tile", "scratch..."), "scan_tile",
@@ -44,14 +48,14 @@ REGISTER_TILES = [
             AttributeDef("kind", "str", ("add", "mul", "max", "min")), _AXIS,
             AttributeDef("inclusive", "bool"),
         ),
-        effect="warp",
+        effect="warp", traits=_WITH_BARRIER,
     ),
     OpDef("tile.expand_tile", ("tile",), "expand_tile", attributes=(_AXIS,)),
     OpDef(
         "tile.transpose_tile", ("tile",), "transpose_tile",
         attributes=(AttributeDef("permutation", "ints"),),
     ),
-    OpDef("tile.convert", ("tile", "scratch..."), "convert", effect="warp"),
+    OpDef("tile.convert", ("tile", "scratch..."), "convert", effect="warp", traits=_WITH_BARRIER),
     OpDef("tile.slice_tile", ("tile",), "slice_tile", attributes=(AttributeDef("starts", "ints"),)),
     OpDef("tile.join_tiles", ("tiles...",), "join_tiles", attributes=(_AXIS,)),
     OpDef(
@@ -72,12 +76,12 @@ REGISTER_TILES = [
         "tile.scatter_tile", ("tile", "view", "numbers..."), "scatter_tile", results=0,
         attributes=(AttributeDef("dims", "ints"),), effect="write",
     ),
-    OpDef("tile.read_tile", ("buffer", "starts..."), "read_tile", effect="read"),
+    OpDef("tile.read_tile", ("buffer", "starts..."), "read_tile", effect="read", traits=_ALL),
     OpDef("tile.write_tile", ("tile", "buffer", "starts..."), "write_tile", results=0,
-          effect="write"),
+          effect="write", traits=_ALL),
     OpDef(
         "tile.dot", ("a", "b", "accumulator", "starts..."), "dot",
-        attributes=(AttributeDef("precision", "str", PRECISIONS),), effect="read",
+        attributes=(AttributeDef("precision", "str", PRECISIONS),), effect="read", traits=_ALL,
     ),
     OpDef(
         "tile.dot_into", ("a", "b", "accumulator", "numbers..."), "dot_into", results=0,
@@ -103,7 +107,7 @@ COPIES = [
 HOPPER = [
     OpDef(
         "tile.mbarrier.alloc", (), "mbarrier_alloc",
-        attributes=(_NAME, AttributeDef("arrivals", "int")), effect="write",
+        attributes=(_NAME, AttributeDef("arrivals", "int")), effect="write", traits=("allocation",),
     ),
     OpDef(
         "tile.mbarrier.expect", ("barrier", "slot"), "mbarrier", results=0,
@@ -119,11 +123,13 @@ HOPPER = [
     OpDef(
         "tma.load", ("map", "buffer", "barrier", "slot", "numbers..."), "tma_load", results=0,
         attributes=(_optional("multicast", "int"), _optional("hint", "str", ("first", "last"))),
-        effect="write",
+        effect="write", traits=_ONE,
     ),
-    OpDef("tma.store", ("buffer", "map", "numbers..."), "tma_store", results=0, effect="read"),
+    OpDef("tma.store", ("buffer", "map", "numbers..."), "tma_store", results=0,
+          effect="read", traits=_ONE),
     OpDef("tma.reduce", ("buffer", "map", "numbers..."), "tma_store", results=0,
-          attributes=(AttributeDef("kind", "str", ("add", "min", "max")),), effect="read"),
+          attributes=(AttributeDef("kind", "str", ("add", "min", "max")),),
+          effect="read", traits=_ONE),
     OpDef("tma.commit", (), "nothing", results=0, effect="sync"),
     OpDef("tma.wait", (), "nothing", results=0, attributes=(_PENDING,), effect="sync"),
     OpDef("tile.fence_async", (), "nothing", results=0, effect="sync"),
@@ -131,17 +137,19 @@ HOPPER = [
         "tile.named_barrier", (), "named_barrier", results=0,
         attributes=(AttributeDef("id", "int"), AttributeDef("lanes", "int"),
                     AttributeDef("wait", "bool"), _EACH),
-        effect="sync",
+        effect="sync", traits=_ALL,
     ),
     OpDef(
         "tile.turn", (), "turn", results=0,
-        attributes=(AttributeDef("id", "int"), AttributeDef("step", "str", TURNS)), effect="sync",
+        attributes=(AttributeDef("id", "int"), AttributeDef("step", "str", TURNS)),
+        effect="sync", traits=_ALL,
     ),
-    OpDef("tile.cluster_barrier", (), "nothing", results=0, effect="sync"),
+    OpDef("tile.cluster_barrier", (), "nothing", results=0, effect="sync", traits=_ALL),
     OpDef("tile.cluster_rank", (), "index"),
     OpDef(
         "tile.cluster_reduce", ("value", "buffer", "barrier"), "cluster_reduce",
-        attributes=(AttributeDef("kind", "str", ("add", "mul", "max", "min")),), effect="sync",
+        attributes=(AttributeDef("kind", "str", ("add", "mul", "max", "min")),),
+        effect="sync", traits=_ALL,
     ),
     OpDef("tile.role_warp", (), "index"),
     OpDef("tile.once", (), "once", results=0, terminators=(("tile.yield",),), effect="nested",
@@ -152,17 +160,17 @@ HOPPER = [
             AttributeDef("names", "strs"), AttributeDef("warps", "ints"),
             AttributeDef("registers", "ints"),
         ),
-        effect="nested",
+        effect="nested", traits=_ALL,
     ),
     OpDef(
         "tile.mma.async", ("accumulator", "a", "b", "accumulate", "starts..."), "mma_async",
         attributes=(AttributeDef("transpose_a", "bool"), AttributeDef("transpose_b", "bool"),
                     AttributeDef("precision", "str", PRECISIONS)),
-        effect="read",
+        effect="read", traits=_ALL,
     ),
-    OpDef("tile.mma.commit", (), "nothing", results=0, effect="sync"),
+    OpDef("tile.mma.commit", (), "nothing", results=0, effect="sync", traits=_ALL),
     OpDef("tile.mma.wait", ("values...",), "mma_wait", results=-1, attributes=(_PENDING,),
-          effect="sync"),
+          effect="sync", traits=_ALL),
 ]  # fmt: skip
 
 TILE_LEVEL_OPS = (*REGISTER_TILES, *COPIES, *HOPPER)

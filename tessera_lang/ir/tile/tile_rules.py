@@ -64,8 +64,7 @@ def _numbers(operation: Operation, name: str) -> tuple[int, ...]:
 
 
 def _axis(operation: Operation, rank: int) -> int:
-    axis = operation.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = operation.integer("axis")
     _require(0 <= axis < rank, f"has no axis {axis}", operation)
     return axis
 
@@ -386,8 +385,7 @@ def _memcpy(operation: Operation) -> None:
     expected = len(view.shape) + rank + len(buffer.shape)
     _require(len(numbers) == expected, f"takes {expected} starts and extents", operation)
     _indices(numbers, operation)
-    vector = operation.attributes["vector"]
-    assert isinstance(vector, int)
+    vector = operation.integer("vector")
     right = vector % view.dtype.bytes == 0
     _require(right, "whole elements move together", operation)
 

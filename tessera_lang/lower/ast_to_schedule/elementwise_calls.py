@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder, like, tile_type
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import BOOL, INDEX
 
 
 class NotSpread(Exception):
@@ -87,8 +87,7 @@ class Spread:
         if any(isinstance(v.type, TileType) for v in operands):
             operands = [self._all(v) for v in operands]
             like_ = tile_type(operands[-1])
-            dtype = o.result.type
-            assert isinstance(dtype, DType)
+            dtype = o.result.dtype
             result = like(like_, dtype)
         else:
             result = o.result.type

@@ -40,7 +40,7 @@ _SHORT = 32
 def share_loops(program: Program, loops: Sequence[ElementLoop]) -> Program:
     """The program with those loops dealt out that may be."""
     (kernel,) = program.operations
-    lanes = prod(cast("tuple[int, ...]", kernel.attributes["group"]))
+    lanes = prod(kernel.integers("group"))
     waiting = [x for x in loops if _is_long(x.most)]
     if lanes == 1 or not waiting:
         return program

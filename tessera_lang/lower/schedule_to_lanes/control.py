@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes import array_stores, products, reductions, scans
 from tessera_lang.lower.schedule_to_lanes.carried_values import (
@@ -20,7 +21,7 @@ from tessera_lang.lower.schedule_to_lanes.carried_values import (
     types_of_scalars,
 )
 from tessera_lang.lower.schedule_to_lanes.combined_axes import Bounds, trip_count, unflattened
-from tessera_lang.lower.schedule_to_lanes.def_use import LOOPS, is_tile
+from tessera_lang.lower.schedule_to_lanes.def_use import is_tile
 from tessera_lang.lower.schedule_to_lanes.state import Lowering, Slots, is_pointer
 from tessera_lang.lower.schedule_to_lanes.store_tiles import hand_over, is_dead_after, materialise
 from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values

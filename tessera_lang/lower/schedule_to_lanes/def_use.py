@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.ir.definitions import LOOPS
 
-LOOPS = ("tile.for", "tile.while", f"{PREFIX}for")
 Place = tuple[Operation, int]
 """A region: the operation that has it, and its number."""
 

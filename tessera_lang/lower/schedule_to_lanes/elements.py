@@ -70,8 +70,7 @@ def _broadcast(s: Lowering, op: Operation, index: Index) -> Value:
 
 
 def _transpose(s: Lowering, op: Operation, index: Index) -> Value:
-    permutation = op.attributes["permutation"]
-    assert isinstance(permutation, tuple)
+    permutation = op.integers("permutation")
     moved: list[Value] = list(index)
     for i, axis in enumerate(permutation):
         assert isinstance(axis, int)
@@ -172,9 +171,7 @@ def view_index(s: Lowering, op: Operation, starts: tuple[Value, ...], index: Ind
 
 
 def dims_of(op: Operation) -> list[int]:
-    dims = op.attributes["dims"]
-    assert isinstance(dims, tuple)
-    return [d for d in dims if isinstance(d, int)]
+    return list(op.integers("dims"))
 
 
 # --- guards ----------------------------------------------------------------------------------
@@ -224,9 +221,7 @@ def guarded(s: Lowering, inside: Value | None, read: Callable[[], Value], dtype:
 
 
 def _axis(op: Operation) -> int:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
-    return axis
+    return op.integer("axis")
 
 
 _RULES = {

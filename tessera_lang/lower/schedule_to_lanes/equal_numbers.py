@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import COMMUTATIVE
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, dim_op, symbols_of
@@ -18,7 +19,6 @@ _DIM_OPERATORS: dict[str, DimOperator] = {
     "tile.add": "+", "tile.sub": "-", "tile.mul": "*", "tile.floordiv": "//", "tile.mod": "%",
     "tile.min": "min", "tile.max": "max",
 }  # fmt: skip
-_COMMUTATIVE = ("tile.add", "tile.mul", "tile.min", "tile.max")
 _PURE = (*_DIM_OPERATORS, "tile.cast", "tile.select", "tile.cmp")
 
 
@@ -112,7 +112,7 @@ class Numbers:
 
     def _pure(self, op: Operation) -> Hashable:
         keys = [self.key(v) for v in op.operands]
-        if op.name in _COMMUTATIVE:
+        if op.name in COMMUTATIVE:
             keys.sort(key=repr)
         predicate = op.attributes.get("predicate")
         return (op.name, op.result.type, predicate, *keys)

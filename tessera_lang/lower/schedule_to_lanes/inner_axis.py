@@ -39,8 +39,7 @@ def _read(s: Lowering, value: Value, axes: Axes) -> Value | None:
         case "load":
             return _compared(s, op, op.operands[0], axes)
         case "transpose":
-            permutation = op.attributes["permutation"]
-            assert isinstance(permutation, tuple)
+            permutation = op.integers("permutation")
             first, second = permutation[axes[0]], permutation[axes[1]]
             assert isinstance(first, int) and isinstance(second, int)
             return _read(s, op.operands[0], (first, second))

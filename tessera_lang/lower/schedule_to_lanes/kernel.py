@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
+from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
 from tessera_lang.lower.schedule_to_lanes.combined_axes import trip_count, unflattened
 from tessera_lang.lower.schedule_to_lanes.control import (
@@ -21,7 +22,6 @@ from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.placement import Placement
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.tile import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
@@ -30,8 +30,6 @@ from tessera_lang.types.shape import Dim, dim_op
 
 _LANES = 256  # of a group on a GPU
 _MOST_AXES = 3
-_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas",
-           "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ def _grid(s: Lowering, region: Region) -> Grid | None:
         return None
     (loop,) = loops
     others = (op for op in region.operations if op is not loop)
-    if any(inner.name in _WRITES for op in others for inner in op.walk()):
+    if any(inner.name in WRITES | REPORTS for op in others for inner in op.walk()):
         return None
     axes: list[int] = []
     counts: list[Dim] = []
@@ -124,8 +122,7 @@ def _grid(s: Lowering, region: Region) -> Grid | None:
 
 
 def _grid_axes(op: Operation) -> list[int]:
-    mapping = op.attributes["mapping"]
-    assert isinstance(mapping, tuple)
+    mapping = op.strings("mapping")
     return [axis for axis, how in enumerate(mapping) if how == "grid"]
 
 

@@ -8,9 +8,9 @@ are made.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import WRITES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.
@@ -20,8 +20,6 @@ _EVALUATE = frozenset(
                                    "leave")))
 )  # fmt: skip
 _STORED = frozenset(PREFIX + name for name in ("reduce", "scan", "insert", "dot"))
-_WRITES = frozenset((*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas",
-                     "tile.atomic_store"))  # fmt: skip
 _READS = (f"{PREFIX}load", f"{PREFIX}gather")
 _FREE = (f"{PREFIX}full", f"{PREFIX}iota")
 # Operations whose element comes from another place of the operand.
@@ -43,7 +41,7 @@ class Placement:
         self._uses: dict[Value, dict[Operation, None]] = {}
         self.lazy: set[Value] = set()
         self.wide: dict[Value, DType] = {}
-        self._writers = [op for op in source.order if op.name in _WRITES]
+        self._writers = [op for op in source.order if op.name in WRITES]
         for op in source.order:
             for result in op.results:
                 if is_tile(result):
@@ -189,8 +187,7 @@ def swaps_matrix(op: Operation) -> bool:
     """Whether an operation is the transpose of the last two axes."""
     if op.name != f"{PREFIX}transpose":
         return False
-    permutation = op.attributes["permutation"]
-    assert isinstance(permutation, tuple)
+    permutation = op.integers("permutation")
     n = len(permutation)
     return permutation == (*range(n - 2), n - 1, n - 2)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
-from tessera_lang.lower.schedule_to_lanes.def_use import LOOPS, is_tile, tile_type
+from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import Extents, along, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
 from tessera_lang.lower.schedule_to_lanes.inner_axis import turned

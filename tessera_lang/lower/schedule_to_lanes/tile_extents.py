@@ -97,9 +97,7 @@ class Domains:
                 return [None if a != b else e for a, b, e in zip(before, sizes, inner, strict=True)]
             case "transpose":
                 inner = self.of(op.operands[0])
-                permutation = op.attributes["permutation"]
-                assert isinstance(permutation, tuple)
-                return [inner[p] for p in permutation if isinstance(p, int)]
+                return [inner[p] for p in op.integers("permutation")]
             case "extract":
                 return self._extract(op, sizes)
             case "dot":
@@ -221,8 +219,7 @@ class Domains:
             case "mask":
                 return op.operands[2 + axis] if self._is_zero(op.operands[1]) else None
             case "transpose":
-                permutation = op.attributes["permutation"]
-                assert isinstance(permutation, tuple)
+                permutation = op.integers("permutation")
                 inner = permutation[axis]
                 assert isinstance(inner, int)
                 return self.zeros_beyond(op.operands[0], inner)
@@ -239,9 +236,7 @@ def _same(a: Domain, b: Domain) -> bool:
 
 
 def _axis(op: Operation) -> int:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
-    return axis
+    return op.integer("axis")
 
 
 def carried_values(op: Operation) -> tuple[list[Sequence[Value]], Sequence[Value]]:
@@ -253,8 +248,7 @@ def carried_values(op: Operation) -> tuple[list[Sequence[Value]], Sequence[Value
         case "tile.for":
             return [op.regions[0].arguments[1:], op.results], op.operands[3:]
         case _:
-            axes = op.attributes["axes"]
-            assert isinstance(axes, tuple)
+            axes = op.strings("axes")
             n = len(axes)
             return [op.regions[0].arguments[n:], op.results], op.operands[3 * n :]
 

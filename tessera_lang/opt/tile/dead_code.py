@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import LOOPS, carried_from
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 
-_LOOPS = ("tile.for", "tile.while")
 _READS = (
     "tile.shared.alloc",
     "tile.local.alloc",
@@ -20,7 +20,6 @@ _READS = (
     "tile.gather_tile",
     "tile.read_tile",
 )
-_LEADING = {"tile.for": 3, "tile.while": 0}  # operands before the carried ones
 
 
 class Removable:
@@ -87,7 +86,7 @@ class _Marks:
             return
         if self.removable(operation) and not any(v in self.live for v in operation.results):
             return
-        if operation.name in _LOOPS:
+        if operation.name in LOOPS:
             self._loop(operation)
         else:
             self.mark(operation.operands)
@@ -95,7 +94,7 @@ class _Marks:
             self.region(region, (*enclosing, operation))
 
     def _loop(self, operation: Operation) -> None:
-        lead = _LEADING[operation.name]
+        lead = carried_from(operation)
         self.mark(operation.operands[:lead])
         for i in _carried(operation, self.live):
             self.mark(
@@ -140,7 +139,7 @@ def exit_target(operation: Operation, enclosing: tuple[Operation, ...]) -> Opera
         case "tile.yield" | "tile.condition":
             return enclosing[-1] if enclosing else None
         case "tile.break" | "tile.continue":
-            return next(o for o in reversed(enclosing) if o.name in _LOOPS)
+            return next(o for o in reversed(enclosing) if o.name in LOOPS)
         case "tile.leave":
             return next(o for o in reversed(enclosing) if o.name == "tile.scope")
         case _:
@@ -155,7 +154,7 @@ class _Rebuild:
     def region(self, region: Region, enclosing: tuple[Operation, ...]) -> Region:
         arguments = region.arguments
         parent = enclosing[-1] if enclosing else None
-        if parent is not None and parent.name in _LOOPS:
+        if parent is not None and parent.name in LOOPS:
             lead = 1 if parent.name == "tile.for" else 0
             kept = _carried(parent, self.live)
             arguments = (*arguments[:lead], *(arguments[lead + i] for i in kept))
@@ -177,8 +176,8 @@ class _Rebuild:
             return o
         regions = tuple(self.region(r, (*enclosing, o)) for r in o.regions)
         operands, results = o.operands, tuple(v for v in o.results if v in self.live)
-        if o.name in _LOOPS:
-            lead, kept = _LEADING[o.name], _carried(o, self.live)
+        if o.name in LOOPS:
+            lead, kept = carried_from(o), _carried(o, self.live)
             operands = (*operands[:lead], *(operands[lead + i] for i in kept))
             results = tuple(o.results[i] for i in kept)
         same = all(a is b for a, b in zip(regions, o.regions, strict=True))
@@ -197,7 +196,7 @@ class _Rebuild:
 
     def _kept(self, target: Operation, i: int, result: Value) -> bool:
         return result in self.live or (
-            target.name in _LOOPS and any(a in self.live for a in _arguments(target, i))
+            target.name in LOOPS and any(a in self.live for a in _arguments(target, i))
         )
 
 

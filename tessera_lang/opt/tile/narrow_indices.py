@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.ir.definitions import LOOPS, carried_from
 from tessera_lang.opt.passes import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import I32, INDEX, DType, integer_range
@@ -24,8 +25,6 @@ _SAME = (
 )  # fmt: skip
 """Operations on integers whose result is the same in any width that holds it and the operands."""
 _SHIFTS = ("tile.shl", "tile.shr")
-_LOOPS = ("tile.for", "tile.while")
-_LEADING = {"tile.for": 3, "tile.while": 0}
 
 
 @dataclass(slots=True)
@@ -85,7 +84,7 @@ class _Narrower:
         name = operation.name
         if name in ("tile.yield", "tile.break", "tile.continue", "tile.leave", "tile.condition"):
             out.append(self._exit(operation, out))
-        elif name in _LOOPS:
+        elif name in LOOPS:
             self._loop(operation, out)
         elif operation.regions:
             self._branches(operation, out)
@@ -142,14 +141,14 @@ class _Narrower:
     def _taken_by(self, name: str) -> tuple[bool, ...]:
         """Of the values of an exit, which are narrow where it leads."""
         kinds = {
-            "tile.break": _LOOPS, "tile.continue": _LOOPS, "tile.leave": ("tile.scope",),
+            "tile.break": LOOPS, "tile.continue": LOOPS, "tile.leave": ("tile.scope",),
         }.get(name)  # fmt: skip
         if kinds is None:
             return self.exits[-1][1]
         return next(narrow for kind, narrow in reversed(self.exits) if kind in kinds)
 
     def _loop(self, operation: Operation, out: list[Operation]) -> None:
-        lead = _LEADING[operation.name]
+        lead = carried_from(operation)
         arguments = [region.arguments[1 if lead else 0 :] for region in operation.regions]
         narrow = tuple(
             self.all_fit((operation.results[i], operation.operands[lead + i],

@@ -138,6 +138,22 @@ def test_damaged_files_end_in_a_sentence(world: HostWorld, tmp_path: Path) -> No
         assert fault(lambda p=path: world.load(p, None, None), name) == "T0813"
 
 
+@pytest.mark.parametrize("byte", [b"\0", b"(", b"'", b"\\", b"\xff"])
+def test_a_header_with_any_byte_wrong(world: HostWorld, tmp_path: Path, byte: bytes) -> None:
+    """NumPy reads a header as Python text: whatever its tokenizer raises ends in a sentence."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(3.0))
+    good = path.read_bytes()
+    for place in range(128):
+        path.write_bytes(good[:place] + byte + good[place + 1 :])
+        try:
+            found = world.load(str(path), None, None)
+        except WorldFault as error:
+            assert error.code == "T0813", place
+        else:
+            assert found is not None
+
+
 def test_files_of_the_other_byte_order(world: HostWorld, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(4, dtype=">f4"))
     found = world.load(str(tmp_path / "a.npy"), None, None)

@@ -17,7 +17,7 @@ from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type
 from tessera_backend.cpu.asynchronous.order import Access, Owners
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.analysis.resources.layouts import held_elements
-from tessera_lang.ir.core import BufferType, Operation, TileType
+from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
 
@@ -135,8 +135,7 @@ def _owners(s: Strand, t: Any, part: Part) -> Owners | None:
 
 def _load_tile(s: Strand, o: Operation) -> Sequence[Any]:
     memory: Memory = s.values[o.operands[0]]
-    t = o.result.type
-    assert isinstance(t, TileType)
+    t = o.result.tile_type
     part = part_of(s, o, 1, len(t.shape), memory)
     check_vector(o, memory, part)
     lanes = ("view", str(t.layout), part.box, part.dims)
@@ -146,8 +145,7 @@ def _load_tile(s: Strand, o: Operation) -> Sequence[Any]:
 
 def _store_tile(s: Strand, o: Operation) -> Sequence[Any]:
     tile, memory = s.get(o.operands[:2])
-    t = o.operands[0].type
-    assert isinstance(t, TileType)
+    t = o.operands[0].tile_type
     part = part_of(s, o, 2, tile.ndim, memory)
     check_vector(o, memory, part)
     lanes = ("view", str(t.layout), part.box, part.dims)
@@ -185,8 +183,7 @@ def _take_up(s: Strand, o: Operation) -> Sequence[Any]:
 
 def _gather_tile(s: Strand, o: Operation) -> Sequence[Any]:
     memory, *numbers = s.get(o.operands)
-    t = o.result.type
-    assert isinstance(t, TileType)
+    t = o.result.tile_type
     return (gathered(s, o, memory, numbers, t.sizes),)
 
 
@@ -225,8 +222,7 @@ def gathered(
 
 def _places(o: Operation, memory: Memory, numbers: Sequence[Any]) -> tuple[list[int], list[Array]]:
     """The extents of a tile of rows, and of each element its place along each axis."""
-    dims = o.attributes["dims"]
-    assert isinstance(dims, tuple)
+    dims = o.integers("dims")
     axes = memory.data.ndim
     extents = [max(0, int(n)) for n in numbers[axes:]]
     places: list[Array] = []
@@ -258,8 +254,7 @@ def _box(places: Sequence[Array]) -> Any:
 
 def buffer(o: Operation) -> Memory:
     """A buffer as it is when a group begins: poison."""
-    t = o.result.type
-    assert isinstance(t, BufferType)
+    t = o.result.buffer_type
     dtype = numpy_type(t.dtype)
     memory = Memory(np.full(t.shape, garbage(dtype), dtype), space="shared")
     memory.name = str(o.attributes.get("name", ""))
@@ -297,8 +292,7 @@ def _buffer_owners(s: Strand, t: TileType, rank: int) -> Owners | None:
 
 def _read_tile(s: Strand, o: Operation) -> Sequence[Any]:
     memory: Memory = s.values[o.operands[0]]
-    t = o.result.type
-    assert isinstance(t, TileType)
+    t = o.result.tile_type
     at, box = place_in(o, s.numbers(o.operands[1:]), t.sizes, memory)
     owners = _buffer_owners(s, t, memory.data.ndim)
     touch(s, o, memory, "read", box, ("buffer", id(memory), str(t.layout), box), owners)
@@ -307,8 +301,7 @@ def _read_tile(s: Strand, o: Operation) -> Sequence[Any]:
 
 def _write_tile(s: Strand, o: Operation) -> Sequence[Any]:
     tile, memory = s.get(o.operands[:2])
-    t = o.operands[0].type
-    assert isinstance(t, TileType)
+    t = o.operands[0].tile_type
     at, box = place_in(o, s.numbers(o.operands[2:]), t.sizes, memory)
     owners = _buffer_owners(s, t, memory.data.ndim)
     touch(s, o, memory, "write", box, ("buffer", id(memory), str(t.layout), box), owners)

@@ -17,7 +17,7 @@ from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.pending import Agent
 from tessera_backend.cpu.asynchronous.roles import slot_of
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
-from tessera_lang.ir.core import BufferType, Operation
+from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 
 _NEVER = 1 << 62
@@ -81,15 +81,13 @@ def _elected(s: Strand, o: Operation) -> int:
 
 def _load(s: Strand, o: Operation) -> Sequence[Any]:
     _elected(s, o)
-    target = o.operands[1].type
-    assert isinstance(target, BufferType)
+    target = o.operands[1].buffer_type
     rank = len(target.shape)
     places = s.numbers(o.operands[4:])
     where, at = places[:rank], places[rank:]
     m: Map = s.values[o.operands[0]]
     m.check(o, at)
-    mask = o.attributes.get("multicast", 0)
-    assert isinstance(mask, int)
+    mask = o.integer("multicast", 0)
     there = [p for i, p in enumerate(s.group.peers) if mask >> i & 1] if mask else [s.group]
     if m.memory.history is not None:
         key = slot_of(s, o, s.group, 2)
@@ -138,8 +136,7 @@ def _matrix_at(
 
 def _store(s: Strand, o: Operation) -> Sequence[Any]:
     leader = _elected(s, o)
-    source = o.operands[0].type
-    assert isinstance(source, BufferType)
+    source = o.operands[0].buffer_type
     rank = len(source.shape)
     places = s.numbers(o.operands[2:])
     where, coordinates = places[:rank], places[rank:]

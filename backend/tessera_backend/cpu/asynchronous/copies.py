@@ -108,9 +108,7 @@ def _commit(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def pending_of(o: Operation) -> int:
-    pending = o.attributes["pending"]
-    assert isinstance(pending, int)
-    return pending
+    return o.integer("pending")
 
 
 def _wait(s: Strand, o: Operation) -> Sequence[Any]:

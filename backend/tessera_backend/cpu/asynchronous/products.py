@@ -13,7 +13,7 @@ from tessera_backend.cpu.asynchronous.numbers import Array, numpy_type, without_
 from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.pending import Issued
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
-from tessera_lang.ir.core import BufferType, Operation, TileType, Value
+from tessera_lang.ir.core import BufferType, Operation, Value
 
 
 def _fence_async(s: Strand, o: Operation) -> Sequence[Any]:
@@ -46,8 +46,7 @@ def _mma_async(s: Strand, o: Operation) -> Sequence[Any]:
             held = s.values[value]
             sides.append(lambda held=held: held)
     start, add = s.values[accumulator], bool(s.values[flag])
-    t = o.result.type
-    assert isinstance(t, TileType)
+    t = o.result.tile_type
     cut = o.attributes["precision"] == "tf32"
 
     def compute() -> Array:

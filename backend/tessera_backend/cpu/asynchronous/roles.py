@@ -148,8 +148,7 @@ def _wait(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _expect(s: Strand, o: Operation) -> Sequence[Any]:
-    size = o.attributes["bytes"]
-    assert isinstance(size, int)
+    size = o.integer("bytes")
     slot = slot_of(s, o, s.group)
     slot.expect(size)
     slot.arrive(o, s.clock.told(0 if s.leader is None else s.leader))

@@ -11,7 +11,7 @@ from tessera_backend.cpu.asynchronous.memory import Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import element_type, scalar_operation
 from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
-from tessera_lang.ir.core import Operation, ViewType
+from tessera_lang.ir.core import Operation
 
 
 def _constant(s: Strand, o: Operation) -> Sequence[Any]:
@@ -39,8 +39,7 @@ def _assert(s: Strand, o: Operation) -> Sequence[Any]:
 
 def _view(s: Strand, o: Operation) -> Sequence[Any]:
     memory, *numbers = s.get(o.operands)
-    t = o.result.type
-    assert isinstance(t, ViewType)
+    t = o.result.view_type
     rank = len(t.shape)
     sizes, strides = [int(n) for n in numbers[:rank]], [int(n) for n in numbers[rank:]]
     if t.contiguous:

@@ -6,7 +6,7 @@ Owns the choice; must not know LLVM.
 from __future__ import annotations
 
 from math import prod
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from tessera_backend.cpu.checked.shadow_words import KINDS, Kind
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
@@ -148,4 +148,4 @@ def waits(kernel: Operation) -> bool:
 
 
 def lanes_of(kernel: Operation) -> int:
-    return prod(cast("tuple[int, ...]", kernel.attributes["group"]))
+    return prod(kernel.integers("group"))

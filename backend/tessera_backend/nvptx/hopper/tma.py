@@ -73,8 +73,7 @@ def _commit(e: LaneEmitter, op: Operation) -> None:
 
 
 def _wait(e: LaneEmitter, op: Operation) -> None:
-    pending = op.attributes["pending"]
-    assert isinstance(pending, int)
+    pending = op.integer("pending")
     immediates(e, "cp.async.bulk.wait.group.read", ("i32", pending))
 
 

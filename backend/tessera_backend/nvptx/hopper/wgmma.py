@@ -115,8 +115,7 @@ def _product(e: LaneEmitter, op: Operation) -> _Product:
 def _mnemonic(e: LaneEmitter, op: Operation, p: _Product) -> tuple[str, str]:
     """The instruction and what stands behind its predicate."""
     a, b = (_TYPES.get(d.name, "") for d in p.dtypes)
-    c = op.operands[0].type
-    assert isinstance(c, TileType)
+    c = op.operands[0].tile_type
     integers = p.dtypes[0].is_integer
     if not a or not b or c.dtype != (I32 if integers else F32):
         raise _no(e, op, f"{p.dtypes[0]} by {p.dtypes[1]} into {c.dtype}")

@@ -105,10 +105,8 @@ def _memcpy(e: LaneEmitter, op: Operation) -> None:
 
 def _prepare(e: LaneEmitter, op: Operation) -> _Copy:
     view, buffer, *numbers = op.operands
-    t = buffer.type
-    assert isinstance(t, BufferType)
-    vector = op.attributes["vector"]
-    assert isinstance(vector, int)
+    t = buffer.buffer_type
+    vector = op.integer("vector")
     dims, steps = ints(op, "dims"), ints(op, "steps")
     place, rank = e.places[view], len(dims)
     axes = len(place.sizes)

@@ -199,8 +199,7 @@ def _bytes(buffer: BufferType) -> int:
 
 def check_scratch(scratch: Value, needed: int) -> None:
     """A scratch buffer that is too small is a fault of whoever built the operation."""
-    t = scratch.type
-    assert isinstance(t, BufferType)
+    t = scratch.buffer_type
     there = (t.layout or SharedLayout()).bytes(t.shape, t.dtype.bytes)
     if there < needed:
         raise ValueError(f"scratch of {there} bytes where {needed} are needed")

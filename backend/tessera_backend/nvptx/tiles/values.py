@@ -171,15 +171,13 @@ def _coordinate(e: LaneEmitter, op: Operation) -> None:
 
 
 def _expand(e: LaneEmitter, op: Operation) -> None:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = op.integer("axis")
     held = held_at(e, op.operands[0])
     bind_at(e, op.result, lambda at: held[(*at[:axis], *at[axis + 1 :])])
 
 
 def _transpose(e: LaneEmitter, op: Operation) -> None:
-    permutation = op.attributes["permutation"]
-    assert isinstance(permutation, tuple)
+    permutation = op.integers("permutation")
     held = held_at(e, op.operands[0])
 
     def at(coordinates: Coordinates) -> str:
@@ -203,8 +201,7 @@ def _slice(e: LaneEmitter, op: Operation) -> None:
 
 
 def _join(e: LaneEmitter, op: Operation) -> None:
-    axis = op.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = op.integer("axis")
     whole: dict[Coordinates, str] = {}
     first = 0
     for value in op.operands:

@@ -15,7 +15,7 @@ from tessera_backend.nvptx.tiles.element_places import bases, below, conjunction
 from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total, widened
 from tessera_backend.nvptx.tiles.values import Coordinates, layout_of, tile_type
 from tessera_lang.analysis.resources.layouts import VECTOR_BYTES, vector_width
-from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.record import dataclass, field
 
@@ -154,8 +154,7 @@ def known_alignment(e: LaneEmitter, view: Value, starts: Sequence[Value | None],
     ``starts``: one an axis; None for an axis whose rows are taken in any order. The axis of
     neighbours counts by its start, the others by their stride.
     """
-    t = view.type
-    assert isinstance(t, ViewType)
+    t = view.view_type
     divisor = dialect_of(e).divisors
     pointer, numbers = _operands_of_view(e, view)
     rank, bytes_ = len(t.shape), t.dtype.bytes
@@ -202,8 +201,7 @@ def _facts(
     """Alignment and extents of a window: known from values, said by the operation, or tested."""
     rank, bytes_ = len(window.place.sizes), window.place.dtype.bytes
     most = window.vector * bytes_
-    said = op.attributes.get("vector", 1)
-    assert isinstance(said, int)
+    said = op.integer("vector", 1)
     known = max(known_alignment(e, view, list(numbers[:rank]), most), min(said, most))
     window.known = max(known // bytes_, 1)
     extent = numbers[rank + window.unit]
