@@ -182,6 +182,40 @@ _FUNCTIONS = {
     "autotune": "Finds the best configuration of an autotunable function.",
 }
 
+
+class Elementwise(NamedTuple):
+    """A function of each element of a tile: ``op.NAME(x)``. ``bare``: a tile kernel may leave out
+    ``op.``, where nothing else has the name."""
+
+    doc: str
+    bare: bool = False
+
+
+ELEMENTWISE: dict[str, Elementwise] = {
+    "exp": Elementwise("e to the power of each element.", bare=True),
+    "exp2": Elementwise("2 to the power of each element.", bare=True),
+    "log": Elementwise("The natural logarithm of each element.", bare=True),
+    "log2": Elementwise("The logarithm to the base 2 of each element.", bare=True),
+    "log1p": Elementwise("log(1 + x) of each element, exact in small ones."),
+    "sqrt": Elementwise("The square root of each element, correctly rounded.", bare=True),
+    "rsqrt": Elementwise("1 / sqrt(x) of each element.", bare=True),
+    "tanh": Elementwise("The hyperbolic tangent of each element.", bare=True),
+    "sin": Elementwise("The sine of each element, in radians.", bare=True),
+    "cos": Elementwise("The cosine of each element, in radians.", bare=True),
+    "erf": Elementwise("The error function of each element.", bare=True),
+    "sigmoid": Elementwise("1 / (1 + exp(-x)) of each element.", bare=True),
+    "silu": Elementwise("x * sigmoid(x) of each element."),
+    "gelu": Elementwise("x times the share of the normal distribution below x, of each element."),
+    "relu": Elementwise("The greater of x and 0, of each element."),
+    "floor": Elementwise("The largest whole number that is not above each element.", bare=True),
+    "ceil": Elementwise("The smallest whole number that is not below each element.", bare=True),
+    "round": Elementwise("The nearest whole number to each element, ties to even.", bare=True),
+    "trunc": Elementwise("Each element without its fraction."),
+    "abs": Elementwise("Absolute values."),
+}
+"""The functions of each element. One that is no operation of the IR is a function of ``std.math``
+of that name, or of ``_NAME`` for f32 and ``_NAME_f64`` where only tiles have it."""
+
 _MODULE_MEMBERS: dict[str, dict[str, str]] = {
     "tshared": {"alloc": "Takes shared memory of the group: tshared.alloc((64, 64), f32)."},
     "tlocal": {"alloc": "Gives each lane an array of its own: tlocal.alloc((16,), f32)."},
@@ -223,6 +257,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "machine": "One approximation of the machine by name, with an exact stand-in.",
     },
     "op": {
+        **{name: one.doc for name, one in ELEMENTWISE.items()},
         "kernel": "The decorator of a tile kernel: the body runs once.",
         "autotunable": "The decorator of a function whose configuration is tuned.",
         "zeros": "An array of zeros.",
@@ -248,7 +283,6 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "any": "Whether some value is true.",
         "argmin": "First index of the smallest value.",
         "argmax": "First index of the largest value.",
-        "abs": "Absolute values.",
         "tile_range": "The starts of tiles over an iteration space.",
         "shared": "Takes shared memory of the group for a tile.",
         "prefetch": "Copies a tile into shared memory ahead of use.",
@@ -257,25 +291,6 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "softmax": "Softmax over the last axis.",
         "conv2d": "Convolution over two axes.",
         "window": "A slice that may reach past the edges, with a fill.",
-        "exp": "e to the power of each element.",
-        "exp2": "2 to the power of each element.",
-        "log": "The natural logarithm of each element.",
-        "log2": "The logarithm to the base 2 of each element.",
-        "log1p": "log(1 + x) of each element, exact in small ones.",
-        "sqrt": "The square root of each element, correctly rounded.",
-        "rsqrt": "1 / sqrt(x) of each element.",
-        "tanh": "The hyperbolic tangent of each element.",
-        "sin": "The sine of each element, in radians.",
-        "cos": "The cosine of each element, in radians.",
-        "erf": "The error function of each element.",
-        "sigmoid": "1 / (1 + exp(-x)) of each element.",
-        "silu": "x * sigmoid(x) of each element.",
-        "gelu": "x times the share of the normal distribution below x, of each element.",
-        "relu": "The greater of x and 0, of each element.",
-        "floor": "The largest whole number that is not above each element.",
-        "ceil": "The smallest whole number that is not below each element.",
-        "round": "The nearest whole number to each element, ties to even.",
-        "trunc": "Each element without its fraction.",
         "prod": "Product over an axis, or over all.",
         "var": "Variance over an axis, or over all.",
         "cumsum": "Sums from the start to each element along an axis.",

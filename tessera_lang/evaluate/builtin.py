@@ -5,17 +5,18 @@ Owns the table. Must not know what a function does.
 
 from __future__ import annotations
 
+from tessera_grammar.keywords import MODULE_MEMBERS
+
 from tessera_lang.evaluate.array_functions import ARRAY_FUNCTIONS
 from tessera_lang.evaluate.builtin_protocol import Function
 from tessera_lang.evaluate.scalar_functions import SCALAR_FUNCTIONS
 
 BUILTINS: dict[str, Function] = {**ARRAY_FUNCTIONS, **SCALAR_FUNCTIONS}
 
-OP_LATER = (
-    "kernel", "autotunable", "tile_range", "shared", "prefetch", "barrier", "matmul", "softmax",
-    "relu", "gelu", "silu", "exp", "log", "sqrt", "tanh", "layernorm", "rmsnorm", "transpose",
-    "concat", "gather", "fft", "ifft", "conv2d", "window", "causal", "scan", "clamp", "where",
-    "mul", "add", "iota", "cumsum", "prod", "var", "exp2", "log2", "log1p", "rsqrt", "sin", "cos",
-    "erf", "sigmoid", "floor", "ceil", "round", "trunc",
+_PLANNED = (
+    "layernorm", "rmsnorm", "transpose", "concat", "gather", "fft", "ifft", "scan", "mul", "add",
 )  # fmt: skip
+OP_LATER = tuple(
+    name for name in (*MODULE_MEMBERS["op"], *_PLANNED) if f"op.{name}" not in BUILTINS
+)
 """Members of ``op`` that the host program does not have yet."""

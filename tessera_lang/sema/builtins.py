@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tessera_grammar.keywords import ELEMENTWISE
+
 from tessera_lang.evaluate.builtin import OP_LATER
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES
@@ -95,10 +97,6 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
 )
 FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
 
-_ONE = (
-    "exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "tanh", "sin", "cos", "erf", "sigmoid",
-    "silu", "gelu", "relu", "floor", "ceil", "round", "trunc", "abs",
-)  # fmt: skip
 _REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
 DIRECTIVES = (
     "tile", "use_shared_memory", "async_copy", "pipeline_stages", "vectorize", "unroll", "warps",
@@ -107,7 +105,7 @@ DIRECTIVES = (
 """What ``schedule.*`` says at the top of a tile kernel."""
 
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
-    *(_info(f"op.{n}", "x") for n in _ONE),
+    *(_info(f"op.{n}", "x") for n in ELEMENTWISE),
     *(_info(n, "x") for n in FAST_MATH),
     *(_info(f"op.{n}", "x axis", 1) for n in _REDUCTIONS),
     _info("op.cumsum", "x axis", 1),
@@ -144,10 +142,7 @@ LANE_REDUCTIONS = frozenset(f"op.{n}" for n in _REDUCTIONS)
 """Those that lanes call too, with arrays and slices of them."""
 TILE_VALUES = frozenset(n for n in TILE_FUNCTIONS if n.startswith("op."))
 """Those that a plain function may call too, which a tile kernel calls."""
-BARE = (
-    "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sin", "cos", "sigmoid", "erf", "floor",
-    "ceil", "round",
-)  # fmt: skip
+BARE = tuple(name for name, one in ELEMENTWISE.items() if one.bare)
 """Functions that a tile kernel may call without ``op.``, where nothing else has the name."""
 
 LANE_ONLY = (

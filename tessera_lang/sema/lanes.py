@@ -6,6 +6,8 @@ The generic check of a kernel and the check of an instance say the same words, s
 
 from __future__ import annotations
 
+from tessera_grammar.keywords import MODULE_MEMBERS
+
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.sema import builtins
@@ -129,9 +131,6 @@ def builtin_problem(name: str, span: Span) -> Diagnostic | None:
     return None
 
 
-_LIBRARY_MATH = (
-    "exp", "exp2", "log", "log2", "log1p", "tanh", "sin", "cos", "erf", "gelu", "sigmoid",
-)  # fmt: skip
 _OF_NUMBERS = {
     "where": "a if condition else b", "clamp": "min(max(x, low), high)", "cast": "x.to(dtype)",
 }  # fmt: skip
@@ -143,7 +142,7 @@ def _instead_of(name: str) -> tuple[str, ...]:
     member = name.removeprefix("op.")
     if member == "abs":
         return ("write `abs(x)`",)
-    if f"math.{member}" in builtins.FUNCTIONS or member in _LIBRARY_MATH:
+    if f"math.{member}" in builtins.FUNCTIONS or member in MODULE_MEMBERS["math"]:
         return (f"write `math.{member}(x)`, of one number",)
     if member.removesuffix("_like") in _ALLOCATIONS:
         return ("write `tshared.alloc(shape, dtype)`, or `tlocal.alloc` for each lane's own",)

@@ -32,8 +32,6 @@ from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
 
 NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc", *FAST_MATH)
 """Functions of floats that are operations."""
-OWN = ("silu", "rsqrt")
-"""Functions that ``std.math`` has for tiles only."""
 ROUNDED = ("gelu", "sigmoid", "_silu")
 """Functions whose form in ``std.fast`` serves where the result is rounded to at most 16 bits at
 once: its error, with that rounding, is at most 0.51 units of the last place of the result."""
@@ -74,13 +72,19 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
         if not (isinstance(result, Tile) and result.wide):
             convert_operand(c, o, Mixed(compute, False, axes))
         kind = name.removeprefix("op.")
-        if kind in OWN:
+        if not _is_public(c, kind):
             kind = f"_{kind}" if compute == F32 else f"_{kind}_f64"
         if not attach_instance(c, e, f"math.{kind}", [Scalar(compute)]):
             return ERROR if c.final else Unknown()
         if kind in ROUNDED and compute == F32:
             attach_instance(c, e, f"fast.{kind}", [Scalar(compute)], rounded=True)
     return result
+
+
+def _is_public(c: TileContext, function: str) -> bool:
+    """Whether lanes have a function of ``std.math`` too; else it stands there for tiles only."""
+    scope = c.scope.scope_named("std.math")
+    return scope is not None and function in scope.names
 
 
 def attach_instance(
