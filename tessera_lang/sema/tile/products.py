@@ -6,12 +6,12 @@ product is computed.
 
 from __future__ import annotations
 
-from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, mixed, silent
-from tessera_lang.sema.sources import source_of
+from tessera_lang.sema.sources import is_simple, source_of
 from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
@@ -76,20 +76,36 @@ def _waiting(c: TileContext, span: Span, a: Tile, b: Tile) -> Term:
     return Unknown()
 
 
+def _of_vectors(c: TileContext, a: Operand, b: Operand) -> None:
+    """Reports a product with a vector, which is a sum over an axis."""
+    assert isinstance(a.term, Tile) and isinstance(b.term, Tile)
+    x, y, one = len(a.term.axes), len(b.term.axes), (a if len(a.term.axes) < 2 else b)
+    assert isinstance(one.term, Tile)
+    left, right = source_of(a.e), source_of(b.e)
+    if x < 2 and y < 2:
+        text = f"op.sum({left} * {right})"
+    elif y < 2:
+        text = f"op.sum({left} * {right}[{'None, ' * (x - 1)}:], axis={x - 1})"
+    else:
+        spread = f"[{'None, ' * (y - 2)}:, None]"
+        text = f"op.sum({left}{spread} * {right}, axis={y - 2})"
+    helps: tuple[str, ...] = (f"write it as a sum: `{text}`",)
+    fixes: tuple[Fix, ...] = ()
+    if is_simple(a.e) and is_simple(b.e) and "..." not in text and 0 not in (x, y):
+        fixes = (Fix("write it as a sum", (Edit(a.e.span.to(b.e.span), text),), "unsafe"),)
+    if 0 in (x, y) or not (is_simple(a.e) and is_simple(b.e)):
+        helps = ("multiply and sum: `op.sum(A * x[None, :], axis=1)` of a matrix and a vector",)
+    c.report(
+        "T0604", "a product takes operands of two axes or more", one.e.span,
+        f"this has {len(one.term.axes)}", helps=helps, fixes=fixes,
+    )  # fmt: skip
+
+
 def _axes(c: TileContext, span: Span, a: Operand, b: Operand) -> tuple[TileAxis, ...] | None:
     assert isinstance(a.term, Tile) and isinstance(b.term, Tile)
     x, y = a.term.axes, b.term.axes
-    for o in (a, b):
-        assert isinstance(o.term, Tile)
-        if len(o.term.axes) < 2:
-            item = "[:, None]" if o is b else "[None, :]"
-            c.report(
-                "T0604", "a product takes operands of two axes or more", o.e.span,
-                f"this has {len(o.term.axes)}",
-                helps=(f"write `{source_of(o.e)}{item}` for a matrix of one"
-                       f" {'column' if o is b else 'row'}",),
-            )  # fmt: skip
-            return None
+    if len(x) < 2 or len(y) < 2:
+        return _of_vectors(c, a, b)
     if len(x) != len(y):
         low = a if len(x) < len(y) else b
         missing = ["None"] * abs(len(x) - len(y)) + [":", ":"]
