@@ -20,6 +20,7 @@ from tessera_lang.sema.bound_names import (
     written_names,
 )
 from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.endless_loops import endless_loops
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.heads import check_head
 from tessera_lang.sema.lanes import (
@@ -110,6 +111,7 @@ def _check(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diagnostic
     yield from names.problems
     first = {n: span for n, (span, _) in _variables(function).items()}
     yield from check_flow(function, first, literal_truth, lambda e: is_open(scope, function, e))
+    yield from endless_loops(function)
     yield from _unwritable(function)
     if kernel is not None or tile is not None:
         yield from _recursion(scope, function)

@@ -27,6 +27,7 @@ _ROWS = (
     Code("T0121", "not-called", "A function is named as a statement and not called."),
     Code("T0122", "default-order", "A parameter without a default follows one that has one."),
     Code("T0123", "not-a-test", "`@test` stands on what is no plain function without parameters."),
+    Code("T0124", "endless-loop", "Nothing changes the condition of a `while` (a warning)."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

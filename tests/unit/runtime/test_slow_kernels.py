@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tessera_backend.runtime import report
 from tessera_backend.runtime import signature as signatures
@@ -100,3 +101,20 @@ def test_the_example_of_a_sum_into_one_place_is_said_once(
     assert tesserac(["build", str(path), "-o", str(tmp_path / "out"), *target]) == 0
     said = capfd.readouterr().err
     assert said.count("T0706") == 1 and said.count("T0750") == 1
+
+
+@pytest.mark.gpu
+def test_a_launch_on_a_device_tells_it_once() -> None:
+    import tessera_lang as tessera
+
+    module = tessera.compile(SOURCE, target="cuda")
+    x, y = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
+    report._told.clear()  # pyright: ignore[reportPrivateUsage]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            module.scan(x, y)
+            module.spread(x, y)
+    said = [str(w.message) for w in seen if "T07" in str(w.message)]
+    assert len(said) == 1 and "`scan` runs in one group" in said[0]
+    assert Path(seen[0].filename).name == Path(__file__).name  # the caller's line
