@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tessera_lang.types.shape import evaluate_dim
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms
 from tests.unit.lower.schedule_to_tile.test_specialised import arrays_of, numbers, without
+from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 
 ARCHES = ("sm_80", "sm_90a")
@@ -193,14 +194,6 @@ def test_a_counter_that_is_not_set_back_is_found() -> None:
 # --- when ---------------------------------------------------------------------------------------
 
 
-def decided(kernel: Kernel, target: str = "cuda", arch: str = "sm_90a") -> Mapping[str, Attribute]:
-    program, remarks = kernel.program, list[Diagnostic]()
-    for one in decide(machine_named(target, arch), remarks):
-        program = verify(one.run(program))
-    said = [r for r in remarks if r.code == "T0749"]
-    return {**kernel_of(program).attributes, "remarks": tuple(r.message for r in said)}
-
-
 @pytest.mark.parametrize("arch", ARCHES)
 def test_lanes_wait_for_what_one_of_them_has_counted(arch: str) -> None:
     """One lane stores the count in shared memory and all load it, with a barrier between."""
@@ -216,29 +209,29 @@ def test_lanes_wait_for_what_one_of_them_has_counted(arch: str) -> None:
 
 
 def test_few_tiles_with_a_long_loop_are_split() -> None:
-    found = decided(matmul(128, 128, 32768))
-    parts = found["split"]
+    kernel, remarks = decided(matmul(128, 128, 32768))
+    found, parts = kernel.attributes, kernel.attributes["split"]
     assert isinstance(parts, int)
     assert parts > 2
     assert "split=cost model" in found["origins"]  # type: ignore[operator]
-    assert "is split in" in str(found["remarks"])
+    assert any("is split in" in r.message for r in remarks if r.code == "T0749")
 
 
 @pytest.mark.parametrize("sizes", [(4096, 4096, 4096), (8192, 28672, 8192), (128, 128, 128)])
 def test_enough_tiles_or_a_short_loop_are_not(sizes: tuple[int, int, int]) -> None:
-    assert "split" not in decided(matmul(*sizes))
+    assert "split" not in decided(matmul(*sizes)).kernel.attributes
 
 
 def test_clusters_share_copies_instead() -> None:
     kernel = matmul(128, 128, 32768, attributes={"cluster": (1, 2), "tile": (64, 64, 64)})
-    found = decided(kernel)
-    assert "split" not in found
-    assert "clusters" in str(found["remarks"])
+    found, remarks = decided(kernel)
+    assert "split" not in found.attributes
+    assert any("clusters" in r.message for r in remarks if r.code == "T0749")
 
 
 def test_lines_across_those_of_the_cache_do_not_make_clusters_of_few_tiles() -> None:
     """Clusters would save copies, parts save more."""
-    found = decided(matmul(128, 128, 32760))
+    found = decided(matmul(128, 128, 32760)).kernel.attributes
     assert "cluster" not in found
     assert int(str(found["split"])) > 2
 
@@ -246,8 +239,8 @@ def test_lines_across_those_of_the_cache_do_not_make_clusters_of_few_tiles() -> 
 def test_an_unrolled_product_is_shared_all_the_same() -> None:
     """Its loop stays one, as it stages tiles; others would be several."""
     kernel = matmul(128, 128, 32768, attributes={"unroll": 2, "tile": (64, 64, 64)})
-    assert decided(kernel)["split"] != 1
+    assert decided(kernel).kernel.attributes["split"] != 1
 
 
 def test_a_cpu_splits_nothing() -> None:
-    assert "split" not in decided(matmul(128, 128, 32768), "cpu", "x86-64")
+    assert "split" not in decided(matmul(128, 128, 32768), "x86-64").kernel.attributes

@@ -7,24 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType
-from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.opt.schedule.query.context import origins_of
 from tessera_lang.opt.schedule.query.kernel_facts import open_names
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F8E4M3, F32
+from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
-
-
-def decided(made: Kernel, arch: str = "sm_90a") -> tuple[Operation, list[Diagnostic]]:
-    remarks: list[Diagnostic] = []
-    program: Program = made.program
-    machine = machine_named("cpu" if arch == "cpu" else "cuda", arch)
-    for one in decide(machine, remarks):
-        program = verify(one.run(program))
-    return program.operations[0], remarks
 
 
 def staged(kernel: Operation) -> list[tuple[object, object, object]]:

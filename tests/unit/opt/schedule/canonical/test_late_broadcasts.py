@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, TileType
+from tests.unit.opt.schedule.decided import from_source
 
 SIGNATURE = "a: f16[512, 256], b: f16[256, 512], c: f16[512]"
 
 
-def decided(work: str) -> Operation:
+def schedule_of(work: str) -> Operation:
     text = f"@op.kernel\ndef kernel(a, b, c):\n    return ({work}).to(f16)\n"
-    session = Session(overlay={"kernel.tessera": text})
-    wanted = session.signature("kernel.tessera", "kernel", SIGNATURE)
-    machine = session.machine("cuda", "sm_90a")
-    made = session.for_machine("kernel.tessera", "kernel", wanted, machine)
+    made = from_source(text, SIGNATURE)
     return made.schedule.operations[0]
 
 
@@ -33,11 +30,11 @@ def ranks(kernel: Operation, name: str) -> set[int]:
     ],
 )
 def test_the_smaller_tile_is_worked_on(work: str, name: str) -> None:
-    kernel = decided(work)
+    kernel = schedule_of(work)
     found = ranks(kernel, name)
     assert found == ({1, 2} if name == "tile.cast" else {1})  # the result is rounded as a whole
 
 
 def test_what_is_stretched_two_ways_stays() -> None:
-    kernel = decided("a @ b + c[:, None].to(f32) * c[None, :].to(f32)")
+    kernel = schedule_of("a @ b + c[:, None].to(f32) * c[None, :].to(f32)")
     assert ranks(kernel, "tile.mul") == {2}

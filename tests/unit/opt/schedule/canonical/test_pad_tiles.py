@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.driver.pipeline import ForMachine
-from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, LOAD, facts_of
+from tests.unit.opt.schedule.decided import from_source
 
 PRODUCT = """
 @op.kernel
@@ -29,13 +29,6 @@ def product(m: int, n: int, k: int, dtype: str = "bf16", turned: bool = False) -
     a = (TURNED if turned else ROWS).format(m=m, k=k)
     left = "k, m" if turned else "m, k"
     return PRODUCT.format(m=m, n=n, k=k, dtype=dtype, a=a, left=left)
-
-
-def decided(source: str, shapes: str, arch: str = "sm_90a") -> ForMachine:
-    session = Session(overlay={"kernel.tessera": source})
-    signature = session.signature("kernel.tessera", "kernel", shapes)
-    machine = session.machine("cuda", arch)
-    return session.for_machine("kernel.tessera", "kernel", signature, machine)
 
 
 def named(made: ForMachine, name: str) -> list[Operation]:
@@ -63,7 +56,7 @@ def sizes(operation: Operation) -> tuple[int, ...]:
 def test_rows_and_columns(
     tile: tuple[int, int, int], arch: str, accumulator: tuple[int, int]
 ) -> None:
-    made = decided(product(*tile), "A: bf16[1024, 1024], B: bf16[1024, 1024]", arch)
+    made = from_source(product(*tile), "A: bf16[1024, 1024], B: bf16[1024, 1024]", arch)
     (dot,) = named(made, DOT)
     assert sizes(dot) == accumulator
     assert dot.attributes["unit"] == ("wgmma" if arch == "sm_90a" else "mma")
@@ -71,7 +64,7 @@ def test_rows_and_columns(
 
 def test_loads_bring_what_lies_behind_rows() -> None:
     """So that the copy engine, which knows no extents, can bring them."""
-    made = decided(product(24, 40, 64), "A: bf16[1024, 1024], B: bf16[1024, 1024]")
+    made = from_source(product(24, 40, 64), "A: bf16[1024, 1024], B: bf16[1024, 1024]")
     assert {o.attributes["copy"] for o in named(made, LOAD)} == {"tma"}
     assert made.schedule.operations[0].attributes["roles"] == (4, 4)
 
@@ -80,7 +73,7 @@ def test_loads_bring_what_lies_behind_rows() -> None:
 def test_loads_end_where_a_contraction_does(turned: bool) -> None:
     """Behind it zeros count: lanes bring them, no copy engine."""
     shapes = "A: bf16[1024, 1024], B: bf16[1024, 1024]"
-    made = decided(product(64, 64, 24, turned=turned), shapes)
+    made = from_source(product(64, 64, 24, turned=turned), shapes)
     facts = facts_of(made.schedule.operations[0])
     (dot,) = facts.dots
     assert dot.shape == (64, 64, 32)
@@ -109,7 +102,7 @@ def kernel(A: bf16[m, d], B: bf16[k, d], C: bf16[k, e]) -> f32[m, e]:
 
 def test_a_size_that_is_columns_and_contraction() -> None:
     """Both grow together: the second product masks what the first has too much."""
-    made = decided(COMPUTED, "A: bf16[1024, 64], B: bf16[1024, 64], C: bf16[1024, 64]")
+    made = from_source(COMPUTED, "A: bf16[1024, 64], B: bf16[1024, 64], C: bf16[1024, 64]")
     shapes = [d.shape for d in facts_of(made.schedule.operations[0]).dots]
     assert {s[1] for s in shapes} == {32, 64}
     assert {s[2] for s in shapes if s[1] == 64} == {32}
@@ -134,12 +127,12 @@ def kernel(A: bf16[m, k], B: bf16[k, n], C: bf16[k, n], D: bf16[k, n]) -> f32[m,
     return out
 """
     arrays = ", ".join(f"{name}: bf16[1024, 1024]" for name in "ABCD")
-    made = decided(source, arrays)
+    made = from_source(source, arrays)
     assert {sizes(o)[0] for o in named(made, DOT)} == {144}
     assert any("no multiple of 64" in d.message for d in made.remarks)
 
 
 def test_exact_products_keep_their_tiles() -> None:
-    made = decided(product(24, 20, 12, "f32"), "A: f32[1024, 1024], B: f32[1024, 1024]")
+    made = from_source(product(24, 20, 12, "f32"), "A: f32[1024, 1024], B: f32[1024, 1024]")
     (dot,) = named(made, DOT)
     assert sizes(dot) == (24, 20)

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.canonical.transpose_products import swap_operands, swapped
-from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.opt.schedule.query.context import Context, origins_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.target.machine import machine_named
@@ -21,6 +19,7 @@ from tessera_lang.types.dtype import DTYPES, F32
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms
 from tests.unit.lower.schedule_to_tile.test_specialised import FORMS, arrays_of, check, numbers
+from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import Kernel, matmul
 
 HOPPER = machine_named("cuda", "sm_90a")
@@ -70,18 +69,11 @@ def test_machines_without_the_unit(arch: str) -> None:
     assert swap_operands(program, Context(machine_named("cuda", arch))) is program
 
 
-def decided(kernel: Kernel) -> Operation:
-    remarks: list[Diagnostic] = []
-    program = kernel.program
-    for one in decide(HOPPER, remarks):
-        program = verify(one.run(program))
-    assert not [r for r in remarks if r.severity == "error"]
-    return kernel_of(program)
-
-
 @pytest.mark.parametrize(("rows", "capacity"), [(1, 8), (7, 8), (16, 16), (20, 32)])
 def test_the_capacity_is_what_the_rows_need(rows: int, capacity: int) -> None:
-    found = decided(matmul(rows, 8192, 8192)).attributes
+    kernel, remarks = decided(matmul(rows, 8192, 8192))
+    assert not [r for r in remarks if r.severity == "error"]
+    found = kernel.attributes
     tile = found["tile"]
     assert isinstance(tile, tuple)
     assert tile[0] == capacity

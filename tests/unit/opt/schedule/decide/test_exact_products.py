@@ -7,9 +7,9 @@ import pytest
 from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
-from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import replace
+from tests.unit.opt.schedule.decided import from_source
 
 PATH = "kernel.tessera"
 KERNEL = """
@@ -27,28 +27,26 @@ def kernel(a: f32[m, k], b: f32[k, n]) -> f32[m, n]:
 SAID = "schedule.warp_specialize(True)"
 
 
-def decided(rows: int, columns: int, directive: str = "pass") -> tuple[Operation, list[str]]:
+def product_of(rows: int, columns: int, directive: str = "pass") -> tuple[Operation, list[str]]:
     text = KERNEL.format(rows=rows, columns=columns, directive=directive)
-    session = Session(overlay={PATH: text})
-    wanted = session.signature(PATH, "kernel", "a: f32[1024, 1024], b: f32[1024, 1024]")
-    made = session.for_machine(PATH, "kernel", wanted, session.machine("cuda", "sm_90a"))
+    made = from_source(text, "a: f32[1024, 1024], b: f32[1024, 1024]")
     assert made.lowered is not None
     return made.schedule.operations[0], [d.message for d in made.remarks]
 
 
 @pytest.mark.parametrize("sizes", [(128, 256), (256, 128)])
 def test_sums_that_fill_all_registers(sizes: tuple[int, int]) -> None:
-    kernel, _ = decided(*sizes)
+    kernel, _ = product_of(*sizes)
     assert kernel.attributes["roles"] == (4, 8)
     assert kernel.attributes["registers"] == (40, 232)
 
 
 @pytest.mark.parametrize("sizes", [(64, 64), (128, 128), (64, 256)])
 def test_other_groups_run_beside_smaller_ones(sizes: tuple[int, int]) -> None:
-    kernel, said = decided(*sizes)
+    kernel, said = product_of(*sizes)
     assert "roles" not in kernel.attributes
     assert any("other groups run beside" in m for m in said)
-    kernel, _ = decided(*sizes, directive=SAID)
+    kernel, _ = product_of(*sizes, directive=SAID)
     assert "roles" in kernel.attributes
 
 
@@ -56,7 +54,7 @@ def test_other_groups_run_beside_smaller_ones(sizes: tuple[int, int]) -> None:
 def test_columns_that_lanes_do_not_share_evenly(columns: int) -> None:
     """Lanes of a warp hold 32 columns at a time, and what is brought as it lies ends at 24."""
     text = KERNEL.format(rows=64, columns=columns, directive=SAID)
-    kernel, _ = decided(64, columns, directive=SAID)
+    kernel, _ = product_of(64, columns, directive=SAID)
     assert ("roles" in kernel.attributes) == (columns % 32 == 0)
     options = replace(options_from_environment(), target="cpu", arch_as="sm_90a")
     module = Module("<source>", SessionProvider("<source>", options, text=text), "cpu")

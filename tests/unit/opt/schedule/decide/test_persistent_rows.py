@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
 
-from tessera_lang.driver import pipeline
 from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
@@ -20,6 +19,7 @@ from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.lower.ast_to_schedule.reference import numpy_type
+from tests.unit.opt.schedule.decided import HOPPER, pipelined
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
 
 N = 40960
@@ -55,13 +55,6 @@ def centred(n: int, m: int, weights: int = 2, dtype: DType = BF16) -> Kernel:
     return kernel("centred", arrays, {"m": m, "n": n}, body)
 
 
-def decided(made: Kernel, units: int = 132) -> ForMachine:
-    program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(
-        program, made.plan, replace(machine_named("cuda", "sm_90a"), units=units)
-    )
-
-
 def schedule_of(made: ForMachine) -> Operation:
     (found,) = made.schedule.operations
     return found
@@ -84,7 +77,7 @@ def loads(made: ForMachine, word: str) -> list[Operation]:
 def test_weights_are_kept_where_the_cache_is_the_bound(
     n: int, m: int, weights: int, kept: int, shared: int
 ) -> None:
-    made = decided(centred(n, m, weights))
+    made = pipelined(centred(n, m, weights))
     found = loads(made, "kept")
     assert len(found) == kept
     assert sum(o.attributes.get("stage") == "shared" for o in found) == shared
@@ -97,7 +90,7 @@ def test_weights_are_kept_where_the_cache_is_the_bound(
 @pytest.mark.parametrize("n", [49152, 131072])
 def test_what_there_is_no_room_for_is_not_kept(n: int, weights: int) -> None:
     """The ring and what is kept fit together; the rest is loaded for each row."""
-    made = decided(centred(n, 1024, weights, F32))
+    made = pipelined(centred(n, 1024, weights, F32))
     assert made.lowered is not None
     assert made.lowered[1].persistent
     assert made.lowered[1].shared_bytes <= machine_named("cuda", "sm_90a").shared_limit
@@ -107,7 +100,7 @@ def test_what_there_is_no_room_for_is_not_kept(n: int, weights: int) -> None:
 @cache
 def lowered(m: int, n: int) -> tuple[Program, LaunchPlan]:
     """For one multiprocessor, so that few rows are many."""
-    return decided(centred(n, m), units=1).lowered or pytest.fail("not lowered")
+    return pipelined(centred(n, m), replace(HOPPER, units=1)).lowered or pytest.fail("not lowered")
 
 
 def test_what_is_kept_is_loaded_before_the_loop() -> None:

@@ -23,6 +23,7 @@ from tessera_lang.target.arch import ROWS, architecture_named
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import F32
+from tests.unit.opt.schedule.decided import machine_of, pipelined
 from tests.unit.opt.schedule.programs import Array, Kernel, kernel
 
 M, N = 3, 128
@@ -51,11 +52,6 @@ def rows(n: int, m: int = M, scanned: bool = False) -> Kernel:
     return kernel("rows", arrays, {"m": m, "n": n}, body)
 
 
-def decided(made: Kernel, arch: str = "sm_90a") -> ForMachine:
-    program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(program, made.plan, machine_named("cuda", arch))
-
-
 def schedule_of(made: ForMachine) -> Operation:
     (found,) = made.schedule.operations
     return found
@@ -63,14 +59,14 @@ def schedule_of(made: ForMachine) -> Operation:
 
 @pytest.mark.parametrize(("n", "warps"), [(128, 1), (1024, 2), (8192, 16), (32768, 16)])
 def test_warps_of_a_row(n: int, warps: int) -> None:
-    made = schedule_of(decided(rows(n)))
+    made = schedule_of(pipelined(rows(n)))
     assert made.attributes["warps"] == warps
     assert "cluster" not in made.attributes
 
 
 @pytest.mark.parametrize(("n", "groups"), [(40000, 8), (65536, 8), (131072, 8)])
 def test_a_long_row_is_shared_by_a_cluster(n: int, groups: int) -> None:
-    made = decided(rows(n))
+    made = pipelined(rows(n))
     assert schedule_of(made).attributes["cluster"] == (groups,)
     reductions = [o for o in schedule_of(made).walk() if o.name.endswith("schedule.reduce")]
     assert [o.attributes["across"] for o in reductions] == [groups, groups]
@@ -79,8 +75,8 @@ def test_a_long_row_is_shared_by_a_cluster(n: int, groups: int) -> None:
 
 
 def test_what_cannot_be_done_by_parts_stays_whole() -> None:
-    assert "cluster" not in schedule_of(decided(rows(65536, scanned=True))).attributes
-    assert "cluster" not in schedule_of(decided(rows(65536), "sm_80")).attributes
+    assert "cluster" not in schedule_of(pipelined(rows(65536, scanned=True))).attributes
+    assert "cluster" not in schedule_of(pipelined(rows(65536), machine_of("sm_80"))).attributes
 
 
 @pytest.mark.parametrize(
@@ -89,7 +85,7 @@ def test_what_cannot_be_done_by_parts_stays_whole() -> None:
 )
 def test_a_cluster_computes_the_row(n: int, arch: str) -> None:
     made = rows(n)
-    program, plan = decided(made, arch).lowered or pytest.fail("not lowered")
+    program, plan = pipelined(made, machine_of(arch)).lowered or pytest.fail("not lowered")
     assert plan.cluster == (8,)
     x = np.random.default_rng(5).standard_normal((M, n)).astype(np.float32)
     y = np.full_like(x, np.nan)
@@ -101,14 +97,14 @@ def test_a_cluster_computes_the_row(n: int, arch: str) -> None:
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("arch", [a.name for a in ROWS.values() if a.has("cluster")])
 def test_a_cluster_is_code_for_every_architecture_that_has_them(arch: str) -> None:
-    program, plan = decided(rows(40000), arch).lowered or pytest.fail("not lowered")
+    program, plan = pipelined(rows(40000), machine_of(arch)).lowered or pytest.fail("not lowered")
     made = CudaBackend().compile(program, plan, TargetOptions("cuda", arch), ("ptx",))
     assert made.options.arch == arch and made.kind == "cubin" and not made.diagnostics
     assert ".reqnctapercluster" in made.texts["ptx"] and made.resources.spill_bytes == 0
 
 
 def resources(made: Kernel, name: str = "sm_90a") -> tuple[Any, str]:
-    program, plan = decided(made, name).lowered or pytest.fail("not lowered")
+    program, plan = pipelined(made, machine_of(name)).lowered or pytest.fail("not lowered")
     tool, arch = find_ptxas(), architecture_named(name)
     if tool is None:
         pytest.skip("there is no ptxas")
@@ -125,7 +121,7 @@ def test_a_row_is_read_once_by_vectors_and_stays_in_registers(n: int) -> None:
 
 
 def asked(made: Kernel, arch: str = "sm_90a") -> list[Any]:
-    schedule = schedule_of(decided(made, arch))
+    schedule = schedule_of(pipelined(made, machine_of(arch)))
     return [o.attributes.get("ahead") for o in schedule.walk() if o.name.endswith("schedule.load")]
 
 
@@ -238,13 +234,13 @@ def test_shared_rows_without_register_tiles_are_loops_of_lanes(
     import tessera_lang.lower.schedule_to_tile as register_tiles
 
     made = rows(65536)
-    assert "cluster" in schedule_of(decided(made)).attributes
+    assert "cluster" in schedule_of(pipelined(made)).attributes
 
     def refuse(*_: object) -> None:
         raise register_tiles.NotTiled("no reason")
 
     monkeypatch.setattr(register_tiles, "lower_to_tile", refuse)
-    alone = decided(made)
+    alone = pipelined(made)
     assert alone.lowered is not None
     assert "cluster" not in schedule_of(alone).attributes
     assert [r.code for r in alone.remarks if r.code == "T0747"]

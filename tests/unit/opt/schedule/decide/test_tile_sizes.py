@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.ir.core import Operation
-from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered, cycles, turn_cycles
-from tessera_lang.opt.schedule.machine_passes import decide
-from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.target.machine import machine_named
+from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import matmul
 
 HOPPER = machine_named("cuda", "sm_90a")
@@ -27,27 +24,20 @@ MEASURED = [
 ]
 
 
-def decided(*sizes: int, tile: tuple[int, ...] = ()) -> Operation:
-    program = matmul(*sizes, attributes={"tile": tile} if tile else {}).program
-    for one in decide(HOPPER):
-        program = verify(one.run(program))
-    return kernel_of(program)
-
-
 @pytest.mark.parametrize(("sizes", "tile"), MEASURED)
 def test_the_best_that_was_measured(sizes: tuple[int, int, int], tile: tuple[int, ...]) -> None:
-    assert decided(*sizes).attributes["tile"] == tile
+    assert decided(matmul(*sizes)).kernel.attributes["tile"] == tile
 
 
 @pytest.mark.parametrize("size", [512, 1024, 2048])
 def test_one_wave_neither_stays_nor_clusters(size: int) -> None:
-    found = decided(size, size, size).attributes
+    found = decided(matmul(size, size, size)).kernel.attributes
     assert found["persistent"] is False
     assert "cluster" not in found
 
 
 def test_one_wave_shares_copies_whose_lines_lie_across_those_of_the_cache() -> None:
-    found = decided(1000, 1000, 1000).attributes
+    found = decided(matmul(1000, 1000, 1000)).kernel.attributes
     assert found["cluster"] == (2, 1)
     assert found["persistent"] is False
 
@@ -55,16 +45,16 @@ def test_one_wave_shares_copies_whose_lines_lie_across_those_of_the_cache() -> N
 @pytest.mark.parametrize(("rows", "hints"), [(16, 1), (1024, 0)])
 def test_the_cache_lets_go_first_of_what_is_read_once(rows: int, hints: int) -> None:
     """The wide matrix, where one row of tiles reads it; of several each reads it again."""
-    kernel = decided(rows, 8192, 8192)
+    kernel = decided(matmul(rows, 8192, 8192)).kernel
     assert sum(o.attributes.get("hint") == "first" for o in kernel.walk()) == hints
 
 
 def test_what_the_cache_can_hold_stays() -> None:
-    assert not any("hint" in o.attributes for o in decided(16, 1024, 1024).walk())
+    assert not any("hint" in o.attributes for o in decided(matmul(16, 1024, 1024)).kernel.walk())
 
 
 def test_several_waves_do() -> None:
-    found = decided(4096, 4096, 4096).attributes
+    found = decided(matmul(4096, 4096, 4096)).kernel.attributes
     assert found["persistent"] is True
     assert found["cluster"] == (2, 1)
 
@@ -74,13 +64,16 @@ def test_several_waves_do() -> None:
     [((128, 256, 64), (2, 1)), ((256, 128, 64), (1, 2)), ((128, 128, 64), (2, 1))],
 )
 def test_neighbours_share_the_larger_side(tile: tuple[int, ...], cluster: tuple[int, ...]) -> None:
-    assert decided(4096, 4096, 4096, tile=tile).attributes["cluster"] == cluster
+    assert (
+        decided(matmul(4096, 4096, 4096, attributes={"tile": tile})).kernel.attributes["cluster"]
+        == cluster
+    )
 
 
 @pytest.mark.parametrize(("k", "shared"), [(512, False), (4096, True)])
 def test_tiles_of_few_turns_share_nothing(k: int, shared: bool) -> None:
     """Neighbours wait for each other at each end of a tile."""
-    assert ("cluster" in decided(4096, 4096, k).attributes) == shared
+    assert ("cluster" in decided(matmul(4096, 4096, k)).kernel.attributes) == shared
 
 
 def work(tiles: int, product: Product, **more: int) -> Work:

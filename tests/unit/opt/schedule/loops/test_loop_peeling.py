@@ -8,15 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule import machine_passes
 from tessera_lang.opt.schedule.loops.loop_peeling import peel
 from tessera_lang.record import replace
-from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.ast_to_schedule.lowering import lower_source, tensor
+from tests.unit.opt.schedule.decided import around
 
 SUMS = """
 @op.kernel
@@ -39,7 +37,7 @@ def f(a: bf16[m, n], b: bf16[n, 64], c: bf16[n, 64], out: mut f32[m, 64]):
 """
 
 
-def decided(
+def peeled(
     source: str, width: int, n: int, divisor: int = 1
 ) -> tuple[Program, Program, LaunchPlan, list[np.ndarray[Any, Any]]]:
     """The schedule before and behind the pass, its plan, and arrays."""
@@ -51,11 +49,8 @@ def decided(
         replace(tensor(x, aligned=True), divisors=(divisor, 64), hints=(1000, 64)) for x in given
     )
     program, plan, _ = lower_source(source, *given, signature=signature)
-    program, _ = pipeline.schedule(program)
-    passes = machine_passes.decide(machine_named("cuda", "sm_90a"))
-    at = next(i for i, p in enumerate(passes) if p.name == peel.__name__)
-    before = pipeline.run_passes(program, passes[:at])
-    return before, pipeline.run_passes(before, passes[at : at + 1]), plan, given
+    before, after = around(program, peel.__name__)
+    return before, after, plan, given
 
 
 def loops(program: Program) -> list[Operation]:
@@ -65,7 +60,7 @@ def loops(program: Program) -> list[Operation]:
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 200])
 def test_results_are_the_same(n: int) -> None:
-    before, after, plan, (a, b, c, out) = decided(SUMS, 64, n)
+    before, after, plan, (a, b, c, out) = peeled(SUMS, 64, n)
     x, y = out.copy(), out.copy()
     reference.launch(before, plan, a, b, c, x)
     reference.launch(after, plan, a, b, c, y)
@@ -74,7 +69,7 @@ def test_results_are_the_same(n: int) -> None:
 
 
 def test_whole_turns_are_not_masked() -> None:
-    before, after, _, _ = decided(SUMS, 64, 200)
+    before, after, _, _ = peeled(SUMS, 64, 200)
     assert len(loops(before)) == 1
     definitions = {v: o for o in after.operations[0].walk() for v in o.results}
     known: list[bool] = []
@@ -85,16 +80,16 @@ def test_whole_turns_are_not_masked() -> None:
 
 
 def test_a_bound_that_the_step_divides_stays() -> None:
-    before, after, _, _ = decided(SUMS, 64, 128, divisor=64)
+    before, after, _, _ = peeled(SUMS, 64, 128, divisor=64)
     assert before is after
 
 
 def test_a_known_bound_that_the_step_divides_stays() -> None:
     known = SUMS.replace("tile_range(n, step=64)", "tile_range(128, step=64)")
-    before, after, _, _ = decided(known, 64, 128)
+    before, after, _, _ = peeled(known, 64, 128)
     assert before is after
 
 
 def test_what_masks_nothing_stays() -> None:
-    before, after, _, _ = decided(PRODUCT, 200, 200)
+    before, after, _, _ = peeled(PRODUCT, 200, 200)
     assert before is after

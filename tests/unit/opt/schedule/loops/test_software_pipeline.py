@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule import machine_passes
 from tessera_lang.opt.schedule.loops.loop_peeling import peel
 from tessera_lang.opt.schedule.loops.software_pipeline import overlap
 from tessera_lang.record import replace
@@ -19,6 +17,7 @@ from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.ast_to_schedule.lowering import lower_source, tensor
+from tests.unit.opt.schedule.decided import around
 
 ONE_AND_ONE = """
 @op.kernel
@@ -87,7 +86,6 @@ def f(a: bf16[m, 64], b: bf16[n, 64], c: bf16[n, 64], d: bf16[n, 64], out: mut f
             x += (a[i:i+64, :] @ k.T).to(bf16) @ k
         out[i:i+64, :] = x
 """
-_LAST = (peel.__name__, overlap.__name__)
 SHARED_TURNED = SHARED.replace("k = b[j:j+64, :]", "k = b[j:j+64, :].T").replace(
     "k.T).to(bf16) @ k", "k).to(bf16) @ k.T"
 )
@@ -100,7 +98,7 @@ def arrays(m: int, n: int) -> tuple[np.ndarray[Any, Any], ...]:
     return *given, np.full((m, 64), np.nan, np.float32)
 
 
-def decided(
+def overlapped(
     source: str, *given: np.ndarray[Any, Any], relief: int = 0
 ) -> tuple[Program, Program, LaunchPlan, list[Diagnostic]]:
     """The schedule before and behind the pass, and what it says."""
@@ -108,12 +106,7 @@ def decided(
     program, plan, reports = lower_source(source, *given, signature=signature)
     assert not [d for d in reports if d.severity == "error"], reports
     remarks: list[Diagnostic] = []
-    made = machine_passes.decide(HOPPER, remarks, relief)
-    passes = [p for p in made if p.name not in _LAST]
-    program, _ = pipeline.schedule(program)
-    before = pipeline.run_passes(program, passes)
-    (last,) = [p for p in made if p.name == overlap.__name__]
-    after = pipeline.run_passes(before, [last])
+    before, after = around(program, overlap.__name__, remarks, relief, (peel.__name__,))
     return before, after, plan, [d for d in remarks if d.code == "T0748"]
 
 
@@ -135,7 +128,7 @@ CASES = [
 @pytest.mark.sample(8)
 def test_results_are_the_same(source: str, n: int) -> None:
     given = arrays(100, 320)
-    before, after, plan, remarks = decided(source, *given)
+    before, after, plan, remarks = overlapped(source, *given)
     assert "overlap" in remarks[0].message, remarks[0].message
     assert before is not after
     a, b, c, d, out = given
@@ -149,7 +142,7 @@ def test_results_are_the_same(source: str, n: int) -> None:
 def test_the_form() -> None:
     """The first product of a turn stands before the last of the turn before; both read rings
     that go on from before the loop, and behind it."""
-    _, after, _, _ = decided(ONE_AND_ONE, *arrays(256, 320))
+    _, after, _, _ = overlapped(ONE_AND_ONE, *arrays(256, 320))
     loop = loop_of(after)
     first, last = (o for o in loop.regions[0].operations if o.name.endswith("dot"))
     assert last.operands[0] in loop.regions[0].arguments
@@ -166,25 +159,25 @@ def test_the_form() -> None:
     (SHARED, "both read one staged tile"), (SHARED_TURNED, "both read one staged tile"),
 ])  # fmt: skip
 def test_reasons(source: str, reason: str) -> None:
-    before, after, _, remarks = decided(source, *arrays(256, 320))
+    before, after, _, remarks = overlapped(source, *arrays(256, 320))
     assert before is after
     assert [reason in d.message for d in remarks] == [True]
 
 
 def test_not_where_lanes_had_too_few_registers() -> None:
-    before, after, _, remarks = decided(ONE_AND_ONE, *arrays(256, 320), relief=1)
+    before, after, _, remarks = overlapped(ONE_AND_ONE, *arrays(256, 320), relief=1)
     assert before is after
     assert ["too few registers" in d.message for d in remarks] == [True]
 
 
 def test_one_turn_stays() -> None:
-    before, after, _, remarks = decided(ONE_AND_ONE, *arrays(256, 64))
+    before, after, _, remarks = overlapped(ONE_AND_ONE, *arrays(256, 64))
     assert before is after
     assert not remarks
 
 
 def test_products_alone_say_nothing() -> None:
     alone = ONE_AND_ONE.replace("max(y, 0.0).to(bf16) @ c[j:j+64, :]", "y")
-    before, after, _, remarks = decided(alone, *arrays(256, 320))
+    before, after, _, remarks = overlapped(alone, *arrays(256, 320))
     assert before is after
     assert not remarks

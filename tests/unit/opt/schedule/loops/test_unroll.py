@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
-from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
-from tessera_lang.target.machine import machine_named
+from tests.unit.opt.schedule.decided import from_source
 
 SUMS = """
 @op.kernel
@@ -52,11 +51,8 @@ def test_results_are_the_same(source: str, times: int) -> None:
         assert np.array_equal(*found), (m, n)
 
 
-def decided(source: str, arch: str) -> tuple[Program, list[str]]:
-    session = Session(overlay={"p.tessera": source})
-    machine = machine_named("cuda" if arch.startswith("sm") else "cpu", arch)
-    signature = session.signature("p.tessera", "f")
-    made = session.for_machine("p.tessera", "f", signature, machine)
+def unrolled(source: str, arch: str) -> tuple[Program, list[str]]:
+    made = from_source(source, arch=arch, name="f")
     return made.schedule, [d.message for d in made.remarks if d.code == "T0742"]
 
 
@@ -66,27 +62,27 @@ def loops(program: Program) -> int:
 
 @pytest.mark.parametrize("arch", ["native", "sm_80", "sm_90a"])
 def test_a_loop_becomes_two(arch: str) -> None:
-    before, _ = decided(SUMS.format("pass"), arch)
-    after, remarks = decided(SUMS.format("schedule.unroll(4)"), arch)
+    before, _ = unrolled(SUMS.format("pass"), arch)
+    after, remarks = unrolled(SUMS.format("schedule.unroll(4)"), arch)
     assert loops(after) == loops(before) + 1 and not remarks
     reduces = [sum(o.name.endswith("schedule.reduce") for o in p.walk()) for p in (before, after)]
     assert reduces[1] == 5 * reduces[0]
 
 
 def test_a_loop_over_staged_tiles_is_reported() -> None:
-    _, remarks = decided(PRODUCT.format("schedule.unroll(4)"), "sm_90a")
+    _, remarks = unrolled(PRODUCT.format("schedule.unroll(4)"), "sm_90a")
     assert any("schedule.unroll(4)" in r and "shared memory" in r for r in remarks)
 
 
 def test_bodies_have_a_limit() -> None:
-    _, remarks = decided(SUMS.format("schedule.unroll(1024)"), "sm_80")
+    _, remarks = unrolled(SUMS.format("schedule.unroll(1024)"), "sm_80")
     assert any("1024 operations" in r for r in remarks)
 
 
 def test_heavy_bodies_have_a_nearer_one() -> None:
     """A product or a reduction is much code: a hundred of them took minutes to compile."""
-    program, remarks = decided(PRODUCT.format("schedule.unroll(1000)"), "native")
+    program, remarks = unrolled(PRODUCT.format("schedule.unroll(1000)"), "native")
     dots = sum(o.name.endswith("schedule.dot") for o in program.walk())
     assert 1 < dots <= 12 and any("1024 operations" in r for r in remarks)
-    program, _ = decided(SUMS.format("schedule.unroll(1000)"), "native")
+    program, _ = unrolled(SUMS.format("schedule.unroll(1000)"), "native")
     assert sum(o.name.endswith("schedule.reduce") for o in program.walk()) < 64
