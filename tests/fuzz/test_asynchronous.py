@@ -27,8 +27,9 @@ def documented() -> list[str]:
     return text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip().splitlines()
 
 
-def test_random_schedules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """60 that are not refused; most of them split into roles."""
+@pytest.mark.parametrize("seeds", [22, pytest.param(62, marks=pytest.mark.slow)])
+def test_random_schedules_change_nothing(seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few are refused; half of the others are split into roles."""
     monkeypatch.setenv("TESSERA_CACHE", "off")
     split: list[bool] = []
     run = asynchronous_kernel.run
@@ -38,10 +39,10 @@ def test_random_schedules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         return run(program, *rest)
 
     monkeypatch.setattr(asynchronous_kernel, "run", noted)
-    outcomes = [compared(seed) for seed in range(62)]
+    outcomes = [compared(seed) for seed in range(seeds)]
     assert not [o for o in outcomes if o not in ("equal", "refused")]
-    assert outcomes.count("equal") >= 60
-    assert len(split) >= 60 and sum(split) >= 30
+    assert outcomes.count("equal") >= seeds - 2
+    assert len(split) >= seeds - 2 and sum(split) >= seeds // 2 - 1
 
 
 @pytest.mark.parametrize("planted", CASES, ids=lambda p: f"{p.kernel}-{p.arch}")

@@ -228,6 +228,7 @@ def k(a: {dtype}[n], out: mut {dtype}[n]):
 
 @pytest.mark.parametrize("wide", ["f16", "bf16", "f32", "f64", "f8e5m2"])
 @pytest.mark.parametrize("narrow", ["i8", "i16", "i32", "i64"])
+@pytest.mark.sample
 def test_an_integer_that_a_condition_decides_becomes_a_float(
     target: str, narrow: str, wide: str
 ) -> None:
@@ -255,6 +256,7 @@ def k(a: i32[n], out: mut f32[n]):
 @pytest.mark.parametrize("loop", ["for j in range(4):", "j = 0\n    while j < 4:\n        j += 1"])
 @pytest.mark.parametrize("beyond", ["9223372036854775807", "-9223372036854775807"])
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32"])
+@pytest.mark.sample
 def test_a_condition_that_no_value_of_the_type_meets(
     target: str, dtype: str, beyond: str, loop: str
 ) -> None:

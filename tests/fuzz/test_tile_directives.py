@@ -27,6 +27,7 @@ def test_tile() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.sample(3)
 def test_pipeline_stages(arch: str, stages: int) -> None:
     said = code("product", arch, f"schedule.pipeline_stages({stages})")
     other = code("product", arch, f"schedule.pipeline_stages({stages + 1})")
@@ -139,6 +140,7 @@ TWO = [(a, b) for a in FIRST for b in SECOND if b.split("(")[0] != a.split("(")[
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("first", "second"), TWO)
+@pytest.mark.sample(9)
 def test_of_two_directives_the_second_is_heard(first: str, second: str, arch: str) -> None:
     one, two = code("product", arch, first), code("product", arch, first, second)
     word = "padding" if "padding" in second else second.removeprefix("schedule.").split("(")[0]
@@ -156,6 +158,7 @@ LINES = (
 
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "sm_90a"])
+@pytest.mark.sample(14)
 def test_none_changes_a_result(line: str, target: str) -> None:
     case = Case(BY_NAME["product"], "bf16", [line], {"m": 65, "n": 130, "k": 97}, 1)
     outcome = tried(case, target)

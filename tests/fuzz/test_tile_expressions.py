@@ -11,6 +11,7 @@ from tests.fuzz.tile_expressions import fault
 @pytest.mark.parametrize(
     "seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 80))]
 )
+@pytest.mark.sample(5)
 def test_an_expression_is_what_numpy_has(
     seed: int, arch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

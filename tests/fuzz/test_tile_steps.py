@@ -31,6 +31,7 @@ TILES = [(64, 64), (128, 128), (64, 48)]
         for t in TILES
     ],
 )
+@pytest.mark.sample(3)
 def test_results_in_steps(
     dtype: str, steps: tuple[int, int], tile: tuple[int, int], target: str
 ) -> None:

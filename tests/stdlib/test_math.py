@@ -179,6 +179,7 @@ def test_the_normal_distribution_in_f64(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(11)
 def test_every_number_of_16_bits(name: str, dtype: str, target: str) -> None:
     x = np.arange(65536, dtype=np.uint16).view(SHAPES[dtype][1])
     with np.errstate(all="ignore"):
@@ -203,6 +204,7 @@ def test_the_bits_are_the_same_on_both_targets(name: str, dtype: str) -> None:
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("dtype", SHAPES)
 @pytest.mark.parametrize("name", [*NAMES, "pow"])
+@pytest.mark.sample
 def test_ptxas_takes_it(name: str, dtype: str) -> None:
     session = Session()
     text = POWERS if name == "pow" else KERNEL

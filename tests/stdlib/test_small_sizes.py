@@ -72,6 +72,7 @@ ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ROWS)
+@pytest.mark.sample
 def test_rows(name: str, place: str) -> None:
     std = loaded("std.nn", place)
     call, want = ROWS[name]
@@ -112,6 +113,7 @@ PRODUCTS: dict[str, Callable[..., tuple[Any, Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.sample
 def test_products(name: str, place: str) -> None:
     std = loaded("std.linalg", place)
     for m, n, k in product(SIZES, SIZES, SIZES):

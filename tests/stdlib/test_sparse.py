@@ -50,6 +50,7 @@ def check(found: Any, parts: Any, x: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "index"), KINDS)
 @pytest.mark.parametrize("length", [0, 1, 3, 6, 14, 40, 300])
+@pytest.mark.sample
 def test_rows_of_every_length(std: Any, dtype: str, index: str, length: int) -> None:
     for rows, columns in ((0, 3), (1, 1), (3, 0), (5, 7), (33, 129), (257, 1000)):
         parts = matrix(rows, columns, length, dtype, index)
@@ -110,6 +111,7 @@ def test_a_column_outside_is_reported(std: Any, column: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "index"), KINDS)
 @pytest.mark.parametrize("span", [1, 900, 4096, 4097, 50000])
+@pytest.mark.sample
 def test_columns_near_each_other_and_not(std: Any, dtype: str, index: str, span: int) -> None:
     """Those of a group of rows may be near each other, beyond the reach of a window, or both."""
     r: Any = np.random.default_rng(span)

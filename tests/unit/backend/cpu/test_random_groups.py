@@ -49,6 +49,7 @@ ONCE_BROKEN = (1258, 1273, 2025)
 
 
 @pytest.mark.parametrize("seed", [*range(60), *ONCE_BROKEN])
+@pytest.mark.sample(20)
 def test_random_group(seed: int) -> None:
     check(seed, 3)
 
@@ -60,5 +61,6 @@ def test_many_random_groups(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150, 165))
+@pytest.mark.sample(5)
 def test_random_group_unoptimized(seed: int) -> None:
     check(seed, 0)

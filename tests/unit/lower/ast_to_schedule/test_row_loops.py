@@ -123,6 +123,7 @@ def arrays_of(parameters: str, m: int, n: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("n", [1100, 2048])
+@pytest.mark.sample
 def test_a_row_is_read_once(name: str, n: int) -> None:
     parameters, body, want = ROWS[name]
     arrays = arrays_of(parameters, 3, n)

@@ -167,6 +167,7 @@ def test_sums_of_eight_bit_floats_leave_the_unit_every_turn() -> None:
 
 @pytest.mark.parametrize("k", [1, 16, 31, 33, 100])
 @pytest.mark.parametrize("dtype", ["f8e4m3", "i8"])
+@pytest.mark.sample(4)
 def test_a_contraction_of_any_length(dtype: str, k: int) -> None:
     a, b = numbers(dtype, 70, k), numbers(dtype, k, 72, 0)
     found = compiled(text_of(dtype), a, b)

@@ -44,6 +44,7 @@ def check(
 @pytest.mark.parametrize("dtype", [F32, BF16, F16, F64], ids=str)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("tile", [(128, 128, 32), (48, 40, 24)])
+@pytest.mark.sample
 def test_product(
     sizes: tuple[int, int, int], dtype: DType, transposed: bool, tile: tuple[int, int, int]
 ) -> None:

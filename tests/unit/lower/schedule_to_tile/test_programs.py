@@ -72,6 +72,7 @@ def grid(b: ArrayBuilder, view: Value, steps: Sequence[int], body: Callable[...,
 
 @pytest.mark.parametrize("n", [0, 1, 4, 1023, 1024, 4099])
 @pytest.mark.parametrize("tile", [1024, 48, 1000])
+@pytest.mark.sample
 def test_sum_of_vectors(n: int, tile: int) -> None:
     def body(b: ArrayBuilder, v: list[Value]) -> None:
         def one(starts: list[Value], extents: list[Value]) -> None:
@@ -85,6 +86,7 @@ def test_sum_of_vectors(n: int, tile: int) -> None:
 
 @pytest.mark.parametrize("columns", [1, 100, 1152, 8192])
 @pytest.mark.parametrize("rows", [0, 1, 4])
+@pytest.mark.sample
 def test_softmax_of_rows(columns: int, rows: int) -> None:
     """``rows`` 0: each row is a tile of one axis."""
     capacity = -(-columns // 128) * 128
@@ -123,6 +125,7 @@ def test_transpose(dtype: DType) -> None:
 
 @pytest.mark.parametrize("kind", ["add", "max", "min", "mul", "argmax", "argmin"])
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.sample
 def test_reductions(kind: str, axis: int) -> None:
     shape = (40, 96)
 

@@ -35,6 +35,7 @@ def attention(q: bf16[h, s, 64], k: bf16[h, t, 64], v: bf16[h, t, 64], o: mut bf
 
 @pytest.mark.parametrize("t", [1, 64, 65, 200])
 @pytest.mark.parametrize("rows", [64, 128])
+@pytest.mark.sample
 def test_attention(rows: int, t: int) -> None:
     rng = np.random.default_rng(t)
     q, k, v = (rng.uniform(-1, 1, (2, n, 64)).astype(ml_dtypes.bfloat16) for n in (150, t, t))

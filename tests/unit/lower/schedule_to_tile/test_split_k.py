@@ -85,6 +85,7 @@ def product(m: int, n: int, k: int, parts: int, **more: Any) -> tuple[Kernel, li
     [((128, 128, 512), 2), ((136, 200, 640), 3), ((64, 64, 72), 2), ((1, 64, 448), 7),
      ((64, 8, 1000), 16), ((64, 64, 64), 4), ((64, 64, 0), 2), ((64, 0, 64), 2)],
 )  # fmt: skip
+@pytest.mark.sample
 def test_products(arch: str, sizes: tuple[int, int, int], parts: int) -> None:
     """Parts with more and with fewer turns than others, and with none."""
     kernel, arrays = product(*sizes, parts)
@@ -114,6 +115,7 @@ def less_its_rows(b: ScheduleBuilder, acc: Value) -> Value:
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("finish", [scaled, less_its_rows])
 @pytest.mark.parametrize("out", [BF16, F32])
+@pytest.mark.sample(4)
 def test_what_stands_behind(arch: str, finish: Callable[..., Value], out: Any) -> None:
     kernel, arrays = product(128, 128, 512, 3, finish=finish, out=out, tile=(64, 64, 64))
     check(kernel, arch, *arrays)
@@ -135,6 +137,7 @@ def sizes_of(kernel: Kernel) -> dict[str, int]:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("form", SUMS, ids=lambda f: f.__name__)
+@pytest.mark.sample
 def test_any_sums(form: Callable[[], Kernel], arch: str) -> None:
     kernel = form()
     assert sums_of(facts_of(kernel_of(kernel.program))).loop is not None

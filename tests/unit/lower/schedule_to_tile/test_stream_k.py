@@ -63,6 +63,7 @@ def dealt(
      ((64, 64, 64), 4, 2), ((64, 64, 0), 2, 3), ((64, 0, 64), 2, 2), ((128, 64, 128), 2, 2),
      ((320, 64, 128), 2, 2)],
 )  # fmt: skip
+@pytest.mark.sample
 def test_products(arch: str, sizes: tuple[int, int, int], groups: int, parts: int) -> None:
     """Whole tiles alone and with parts behind them; parts in one round and in several, some of
     them without turns."""
@@ -82,6 +83,7 @@ FORMS = [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow, id=f.__na
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.sample(3)
 def test_any_sums(form: Callable[[], Kernel]) -> None:
     kernel, remarks = form(), list[Diagnostic]()
     arrays = arrays_of(kernel, sizes_of(kernel))

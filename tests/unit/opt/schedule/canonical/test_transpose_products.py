@@ -102,6 +102,7 @@ def scaled(b: ScheduleBuilder, acc: Value) -> Value:
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 16, 30])
 @pytest.mark.parametrize("transposed", [True, False])
+@pytest.mark.sample(4)
 def test_on_the_machine(rows: int, transposed: bool) -> None:
     capacity = next(n for n in (8, 16, 32) if rows <= n)
     kernel = matmul(rows, 200, 264, transposed=transposed, finish=scaled,
