@@ -10,7 +10,7 @@ PARALLEL := -n $(JOBS) --dist worksteal
 SOURCES := tessera_lang grammar backend lsp stdlib tests benchmarks docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all lint format types check docs dist vsix fuzz bench clean
+.PHONY: help run test test-all test-slow test-gpu lint format types check docs dist vsix fuzz bench clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,11 +19,17 @@ run: $(VENV)/.installed ## Set up, then compile and run the example on real meas
 	$(BIN)/tesserac run examples/measurements.tessera
 	$(BIN)/python examples/check_measurements.py
 
-test: $(VENV)/.dev ## Set up, then run the tests (GPU tests where there is a GPU)
+test: $(VENV)/.dev ## Set up, then run the tests that a change must pass
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/.dev ## Run every test, those that build and install the package too
 	$(BIN)/python -m pytest $(PARALLEL)
+
+test-slow: $(VENV)/.dev ## Run the tests that make test leaves out, or a part (PART=3/12)
+	$(BIN)/python -m pytest -m slow --part=$(or $(PART),1/1) $(PARALLEL)
+
+test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, in 16 processes (JOBS=N for others)
+	$(BIN)/python -m pytest -m gpu -n $(if $(filter auto,$(JOBS)),16,$(JOBS)) --dist worksteal
 
 lint: $(VENV)/.dev ## Check style, format and who imports whom
 	$(BIN)/ruff check $(SOURCES)

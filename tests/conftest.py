@@ -19,6 +19,9 @@ pytest_plugins = ["tests.reporting", "tests.sampling"]
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))
 
+# Seconds for one test on a GPU. A launch that never ends is beyond signals: the thread of the limit
+# ends its process, and the run goes on in another.
+GPU_LIMIT = 90
 GOLDEN = Path(__file__).parent / "golden"
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
@@ -50,6 +53,9 @@ def cuda_fault() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    for item in on_gpu:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(GPU_LIMIT, method="thread"))
     if on_gpu and (fault := cuda_fault()):
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=fault))

@@ -5,15 +5,37 @@
 that are seeds or sizes of one kind. The others get the marker ``slow``. The choice hangs on the
 parameters alone, so that it is the same in every run, on every machine and in every process; cases
 for a GPU are a sample of their own.
+
+``--part=K/N`` runs the K-th of N parts of what is chosen otherwise, by a sum over the names of the
+tests: so that who has no time for all slow tests runs some, and others the next time.
 """
 
 from __future__ import annotations
 
+import argparse
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", type=part, help="run the K-th of N parts only")
+
+
+def part(text: str) -> tuple[int, int]:
+    """``3/12`` as numbers."""
+    one, _, of = text.partition("/")
+    if not (one.isdigit() and of.isdigit() and 1 <= int(one) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: write --part=3/12, from 1/12 on")
+    return int(one), int(of)
+
+
+def part_of(nodeid: str, parts: int) -> int:
+    """The part of a test, from 1 to ``parts``."""
+    return zlib.crc32(nodeid.encode()) % parts + 1
 
 
 def spread(count: int, most: int) -> list[int]:
@@ -42,7 +64,16 @@ def _values(item: pytest.Item) -> frozenset[Any]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_what_is_left_out(items)
+    if chosen := config.getoption("--part"):
+        one, of = chosen
+        others = [item for item in items if part_of(item.nodeid, of) != one]
+        items[:] = [item for item in items if part_of(item.nodeid, of) == one]
+        config.hook.pytest_deselected(items=others)
+
+
+def mark_what_is_left_out(items: Sequence[pytest.Item]) -> None:
     groups: defaultdict[tuple[str, bool], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sample") and not item.get_closest_marker("slow"):
