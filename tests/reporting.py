@@ -74,7 +74,7 @@ class Reporter:
             return
         worker = getattr(report, "worker_id", "")
         phase = "" if report.when == "call" else f" ({report.when})"
-        terminal.ensure_newline()
+        terminal.write_line("")
         terminal.write_line(f"FAILED AT ONCE {report.nodeid}{phase} {worker}".rstrip(), red=True)
         terminal.write_line(report.longreprtext)
         terminal.flush()

@@ -42,6 +42,7 @@ def test_layouts(placed: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.sample(3)
 def test_integers_of_every_dtype(std: Any, dtype: str) -> None:
     for bins in (1, 3, 100):
         for n in SIZES:

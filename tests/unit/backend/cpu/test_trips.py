@@ -82,13 +82,11 @@ CASES = (
 
 @pytest.mark.parametrize("group", ["(16,)", "(4, 4)", "(2, 8)"])
 @pytest.mark.parametrize("numbers", CASES, ids=str)
-@pytest.mark.sample(22)
 def test_trips(numbers: tuple[int, int, int, int, int], group: str) -> None:
     check(kernel(SOURCE, "index(s)", group), numbers)
 
 
 @pytest.mark.parametrize("numbers", CASES, ids=str)
-@pytest.mark.sample(8)
 def test_trips_nested(numbers: tuple[int, int, int, int, int]) -> None:
     if abs(numbers[4]) > 1:
         check(kernel(NESTED, "", ""), numbers, outer_steps)
