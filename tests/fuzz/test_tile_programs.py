@@ -15,17 +15,26 @@ from tests.fuzz.products import Products
 from tests.fuzz.tile_programs import built, large, tried
 from tests.fuzz.tile_programs_generate import generate
 
-pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
-
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
+@pytest.mark.parametrize(("seed", "place"), [
+    *((seed, "sm_90a") for seed in range(2, 322, 20)), *((seed, "sm_80") for seed in (8, 97, 1001)),
+    *((seed, "cpu") for seed in (45, 146, 1107)),
+])  # fmt: skip
+def test_a_few_programs_each_time(seed: int, place: str) -> None:
+    found = tried(seed, place, (), Products(), calls=1)
+    assert not found, str(found[0])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(0, 400, 20), *range(1000, 1400, 40)])
 def test_a_program_on_the_cpu(seed: int) -> None:
     found = tried(seed, "cpu", (), Products(), calls=1)
     assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @pytest.mark.parametrize("seed", [*range(1, 400, 20), *range(1001, 1400, 40)])
 def test_a_program_on_a_gpu(seed: int) -> None:
@@ -33,6 +42,7 @@ def test_a_program_on_a_gpu(seed: int) -> None:
     assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("first", [*range(0, 100, 20), 1000, 1100])
 def test_the_tile_ir_of_programs(arch: str, first: int) -> None:
@@ -42,6 +52,7 @@ def test_the_tile_ir_of_programs(arch: str, first: int) -> None:
         assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["sm_80", "sm_90a", GPU])
 def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sum that may be shared by groups is, whatever it costs."""
@@ -60,6 +71,7 @@ def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["sm_80", "sm_90a", GPU])
 def test_programs_dealt_to_groups_that_stay(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with whole tiles, and parts of those that are left."""
@@ -78,6 +90,7 @@ def test_programs_dealt_to_groups_that_stay(place: str, monkeypatch: pytest.Monk
         assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [30, 64, 97, 134, 169])
 def test_tiles_that_lanes_bring_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where lanes had too few registers for whole tiles."""
@@ -92,6 +105,7 @@ def test_tiles_that_lanes_bring_in_pieces(seed: int, monkeypatch: pytest.MonkeyP
     assert not found, str(found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("unit", "least"),
     [(64, 0.95), (8, 0.95), pytest.param(1, 0.33, id="odd")],
@@ -109,6 +123,7 @@ def test_where_the_products_go(first: int, unit: int, least: float) -> None:
     assert stats.ring >= least * stats.legal > 9 * least, str(stats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("seed", [28, 53, 100, 259, 305])
 def test_programs_whose_tiles_did_not_fit_once(seed: int, arch: str) -> None:
