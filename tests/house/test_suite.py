@@ -75,8 +75,8 @@ def ran(tmp_path: Path) -> str:
         f"[pytest]\npythonpath = {ROOT}\nmarkers =\n  sample: x\n  slow: x\n  gpu: x\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not slow", "-p", "no:cacheprovider",
-               "--cpu-times", str(tmp_path / "times")]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not slow",
+               "-p", "no:cacheprovider", "--cpu-times", str(tmp_path / "times")]  # fmt: skip
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
