@@ -144,11 +144,13 @@ class Instances(Scopes):
         found = self.instance(path, function.name, short)[2]
         return None if has_errors(found) else found
 
-    def is_right_somewhere(self, path: str, function: ast.FunctionDef) -> bool:
-        """Whether a function was found right for some signature with sizes."""
+    def is_right_somewhere(self, path: str, function: ast.FunctionDef, tried: Signature) -> bool:
+        """Whether a function was found right for some signature with sizes beside the one that was
+        tried."""
         kept = self._instances.get(self.files.spelling(path), {})
         return any(
-            known is function and knows_sizes(cast("Signature", signature))
+            known is function and signature != tried
+            and knows_sizes(cast("Signature", signature))
             and instance.schedule is not None
             and not has_errors((*instance.diagnostics, *instance.schedule.diagnostics))
             for (known, signature), (_, instance) in kept.items()

@@ -154,7 +154,7 @@ class Session(Instances):
         found.extend(d for error in fits.values() if error for d in error.diagnostics)
         found.extend(self._check_host(path, given, found))
         for one in doubtful:
-            right = self.is_right_somewhere(path, one.function)
+            right = self.is_right_somewhere(path, one.function, one.tried)
             found.extend(one.otherwise if right else one.as_warnings())
         self._forget_old(path, parsed.module)
         kept = self._structures.get(path, {})
@@ -191,15 +191,16 @@ class Session(Instances):
         is_open = kernel_level(function) == "tile" and not knows_sizes(signature)
         if not has_errors(found) or not is_open:
             return found
-        short = self.short(path, function, signature)
-        if short is not None:
-            return short
+        if has_errors(self.instance(path, function.name, signature)[2]):
+            short = self.short(path, function, signature)
+            if short is not None:
+                return short
         for size in _TRIED:
             sized = self.completed(path, function, with_sizes(function, said, size))
             if sized is not None:
                 then = self._with_refusals(path, function.name, sized)[2]
                 if not has_errors(then):
-                    return _Doubtful(function, found, size, then)
+                    return _Doubtful(function, found, size, sized, then)
         return found
 
     def _with_refusals(
@@ -530,12 +531,13 @@ class Session(Instances):
 
 @dataclass(frozen=True, slots=True)
 class _Doubtful:
-    """A tile kernel that is wrong as long as nobody says its sizes, and right for ``size``; what
-    there is to say then is ``otherwise``."""
+    """A tile kernel that is wrong as long as nobody says its sizes, and right for ``size``, which
+    was ``tried``; what there is to say then is ``otherwise``."""
 
     function: ast.FunctionDef
     found: tuple[Diagnostic, ...]
     size: int
+    tried: Signature
     otherwise: tuple[Diagnostic, ...]
 
     def as_warnings(self) -> tuple[Diagnostic, ...]:

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import signature as signatures
-from tessera_backend.runtime.api import load
+from tessera_backend.runtime.api import load, load_built, write_build
 from tessera_backend.runtime.arrays import HOST, ArrayView
+from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.signature import Asked
 
 from tessera_lang import TesseraError
+from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.signatures import knows_sizes
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument
 from tessera_lang.target.array_facts import row_major
@@ -44,6 +47,9 @@ KERNELS = {
     "turned": "@op.kernel\ndef turned(x: f32[m, n], y: mut f32[n, m]):\n    y[:, :] = x.T\n",
     "again": "@op.kernel\ndef again(x: f32[m, n], y: mut f32[m, n]):\n"
     "    t = x * 2.0\n    y[:, :] = t\n    y[:, :] = t + x\n",
+    "window": "@op.kernel\ndef window(x: f32[m, n], y: mut f32[m, n]):\n"
+    "    for i in op.tile_range(m, step=1):\n        for q in op.tile_range(n, step=256):\n"
+    "            t = op.window(x[i, :], q - 1, 256)\n            y[i, q:q+256] = t[0:n-q]\n",
     "written": "@op.kernel\ndef written(x: mut f32[m, n], y: mut f32[m, n]):\n"
     "    t = x * 2.0\n    x[:, :] = t\n    y[:, :] = t\n",
 }  # fmt: skip
@@ -137,7 +143,17 @@ def verdicts(kernel: str, target: str, m: int, n: int) -> dict[str, set[str]]:
     return found
 
 
-FEW = [(1, 8192), (2, 8193), (3, 100), (128, 128), (2, 131072), (2, 131073)]
+FEW = [
+    (4, 64),
+    (4, 256),
+    (4, 300),
+    (1, 8192),
+    (2, 8193),
+    (3, 100),
+    (128, 128),
+    (2, 131072),
+    (2, 131073),
+]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -180,3 +196,41 @@ def test_what_a_machine_lacks_is_found_by_a_check(arch: str, tile: int, text: st
     ))  # fmt: skip
     assert checked == built, (checked, built)
     assert bool(built) == (tile == 256)
+
+
+SUM = "@op.kernel\ndef f(x: f32[m, n]) -> f32[m]:\n    return op.sum(x, axis=1)\n"
+
+
+class Picky(Session):
+    """A target that takes a kernel for known sizes only."""
+
+    def refusals(self, path: str, name: str, signature: Any, grid_rank: int = 0) -> Any:
+        if knows_sizes(signature):
+            return ()
+        return (Diagnostic("T0502", "it is too large"),)
+
+
+def test_what_is_right_for_some_sizes_is_a_warning_where_none_is_said() -> None:
+    """A call compiles the kernel for its sizes; what stands in the way of code for any is said."""
+    (found,) = Picky(overlay={"k.tessera": SUM}).check("k.tessera")
+    assert (found.code, found.severity) == ("T0502", "warning")
+    assert any("128" in note for note in found.notes)
+    sized = ("x: f32[8, 16]",)
+    for text, said in ((SUM, sized), (SUM + "\ny = f(op.zeros((8, 16), f32))\n", ())):
+        assert not Picky(overlay={"k.tessera": text}).check("k.tessera", said)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_what_is_built_for_sizes_runs_with_them(kernel: str, tmp_path: Path) -> None:
+    for m, n in ((1, 8), (3, 100), (128, 128), (2, 8192)):
+        session, path = session_of(kernel, "cpu")
+        shapes = shapes_of(kernel, m, n)
+        assert session.options is not None
+        wanted = session.signature(path, kernel, text_of(shapes))
+        if refused(lambda s=session, p=path, w=wanted: s.compile_kernel(p, kernel, w, s.options)):
+            continue
+        made = session.compile_kernel(path, kernel, wanted, session.options)
+        folder = tmp_path / f"{kernel}-{m}-{n}"
+        write_build(folder, [made])
+        arrays = [aligned_empty(s, np.dtype(np.float32)) for s in shapes.values()]
+        getattr(load_built(folder), kernel)(*arrays)

@@ -123,3 +123,9 @@ def test_a_folder_has_code_for_the_axes_it_was_built_for(tmp_path: Path) -> None
         assert np.array_equal(out, expected(grid, 0, True)), grid
     with pytest.raises(TesseraError, match="a grid of 2 axes"):
         k[2, 3](np.zeros((64, 3), np.int32))
+
+
+def test_a_grid_of_more_groups_than_indices_tell_is_refused(tmp_path: Path) -> None:
+    text = kernel(0, True)
+    for grid in ((2**31,), (2**30, 2**19), (2**17, 2**17, 2**17)):
+        assert code_of(lambda g=grid: launched(tmp_path, text, g)) == "T0840", grid
