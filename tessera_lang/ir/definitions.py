@@ -32,6 +32,8 @@ LANE_IDS = with_trait("lane id")
 GROUP_IDS = with_trait("group id")
 ALLOCATIONS = with_trait("allocation")
 COMMUTATIVE = with_trait("commutative")
+ELEMENT_WISE = with_trait("element-wise")
+"""Operations on scalars that tiles have too, element by element."""
 BARRIERS = with_trait("barrier")
 """Operations that begin with a barrier of the whole group."""
 

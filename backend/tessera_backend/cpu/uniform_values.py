@@ -12,20 +12,14 @@ from collections.abc import Callable
 
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import ELEMENT_WISE, GROUP_IDS, LANE_IDS, with_effect
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.types.dtype import DType
 
-LANE_IDS = ("tile.lane_linear", "tile.lane_index")
-_PURE = frozenset(
-    f"tile.{name}"
-    for name in (
-        "constant lane_linear lane_index group_linear group_index group_count view shared.alloc "
-        "local.alloc table "
-        "add sub mul div min max and or xor shl shr neg not abs sqrt floor ceil trunc round fma "
-        "exp2 approx cmp select cast bitcast"
-    ).split()
-)
-_DIVISIONS = ("tile.floordiv", "tile.mod")
+_DIVISIONS = with_effect("fault") & ELEMENT_WISE
+_PURE = (ELEMENT_WISE - _DIVISIONS) | LANE_IDS | GROUP_IDS | frozenset((
+    "tile.constant", "tile.view", "tile.table", "tile.shared.alloc", "tile.local.alloc",
+))  # fmt: skip
 AGAIN = frozenset(
     f"tile.{name}"
     for name in "add sub mul min max and or xor shl shr neg not abs cmp select cast".split()

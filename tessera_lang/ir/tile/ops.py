@@ -39,13 +39,15 @@ def _elementwise(
     return [
         OpDef(
             f"tile.{name}", tuple(operands.split()), "same",
-            classes=classes, attributes=attributes, effect=effect, traits=traits,
+            classes=classes, attributes=attributes, effect=effect,
+            traits=(*traits, "element-wise"),
         )
         for name in names.split()
     ]  # fmt: skip
 
 
 _COMMUTATIVE: tuple[Trait, ...] = ("commutative",)
+_ELEMENT_WISE: tuple[Trait, ...] = ("element-wise",)
 
 _GEOMETRY = [
     OpDef("tile.lane_linear", (), "index", traits=("lane id",)),
@@ -144,16 +146,16 @@ _ARITHMETIC = [
     *_elementwise("exp2", "a", "float"),
     OpDef(
         "tile.approx", ("a", "exact"), "same", classes="float",
-        attributes=(AttributeDef("kind", "str", APPROXIMATIONS),),
+        attributes=(AttributeDef("kind", "str", APPROXIMATIONS),), traits=_ELEMENT_WISE,
     ),
     *_elementwise("fma", "a b c", "float"),
     OpDef(
         "tile.cmp", ("a", "b"), "compare",
-        attributes=(AttributeDef("predicate", "str", PREDICATES),),
+        attributes=(AttributeDef("predicate", "str", PREDICATES),), traits=_ELEMENT_WISE,
     ),
-    OpDef("tile.select", ("condition", "a", "b"), "select"),
-    OpDef("tile.cast", ("a",), "cast"),
-    OpDef("tile.bitcast", ("a",), "bitcast"),
+    OpDef("tile.select", ("condition", "a", "b"), "select", traits=_ELEMENT_WISE),
+    OpDef("tile.cast", ("a",), "cast", traits=_ELEMENT_WISE),
+    OpDef("tile.bitcast", ("a",), "bitcast", traits=_ELEMENT_WISE),
 ]  # fmt: skip
 
 _CONTROL = [

@@ -31,6 +31,7 @@ Trait = Literal[
     "barrier",
     "one lane",
     "all lanes",
+    "element-wise",
 ]
 """What passes ask of an operation beside its effect.
 
@@ -38,7 +39,7 @@ Trait = Literal[
 ``leaves``: an exit before the end of a construct. ``lane id``, ``group id``: numbers that differ
 by lane, by group. ``allocation``: memory of the kernel. ``commutative``: operands may change
 places. ``barrier``: begins with a barrier of the group. ``one lane``: stands in ``tile.once``;
-``all lanes``: never does.
+``all lanes``: never does. ``element-wise``: of scalars, and of tiles element by element.
 """
 
 Classes = Literal["any", "number", "integer", "float", "bits"]

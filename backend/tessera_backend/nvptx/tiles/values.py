@@ -13,6 +13,7 @@ from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.tiles.element_places import bases, plus
 from tessera_lang.analysis.resources.layouts import register_coordinates, registers_at
 from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import ELEMENT_WISE
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.types.dtype import BF16, F16, F32, INDEX, DType
 
@@ -211,12 +212,6 @@ def _join(e: LaneEmitter, op: Operation) -> None:
     bind_at(e, op.result, whole.__getitem__)
 
 
-_ELEMENT_WISE = (
-    "add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "and", "or", "xor", "shl", "shr",
-    "neg", "not", "abs", "sqrt", "floor", "ceil", "trunc", "round", "fma", "exp2", "approx", "cmp",
-    "select", "bitcast",
-)  # fmt: skip
-
 RULES: dict[str, Rule] = {
     "tile.splat": _splat,
     "tile.coordinate": _coordinate,
@@ -227,10 +222,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-ELEMENT_WISE = frozenset((*(f"tile.{name}" for name in _ELEMENT_WISE), "tile.cast"))
-
-
 def with_tiles(rules: Mapping[str, Rule]) -> dict[str, Rule]:
     """The rules of a lane's element-wise operations, for tiles too."""
-    found = {f"tile.{name}": each_element(rules[f"tile.{name}"]) for name in _ELEMENT_WISE}
+    found = {name: each_element(rules[name]) for name in ELEMENT_WISE}
     return {**found, "tile.cast": _cast(rules["tile.cast"])}
