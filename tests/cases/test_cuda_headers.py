@@ -224,6 +224,12 @@ int main(int count, char **arguments)
 """
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of ``KERNELS``, built once."""
+    return built(tmp_path_factory.mktemp("library"))
+
+
 def built(home: Path) -> Path:
     (home / "k.tessera").write_text(KERNELS)
     said = io.StringIO()
@@ -252,11 +258,10 @@ def program(home: Path, folder: Path, language: str = "c") -> Path:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_the_headers_are_enough_to_compile(tmp_path: Path, language: str) -> None:
+def test_the_headers_are_enough_to_compile(library: Path, tmp_path: Path, language: str) -> None:
     """No header of CUDA, no library of it, no warning."""
-    folder = built(tmp_path)
-    program(tmp_path, folder, language)
-    text = "".join(p.read_text() for p in folder.glob("*.h"))
+    program(tmp_path, library, language)
+    text = "".join(p.read_text() for p in library.glob("*.h"))
     assert set(re.findall("#include (.*)", text)) == {
         '"tessera.h"', '"tessera_cuda.h"', "<stdint.h>", "<stdio.h>", "<stdlib.h>", "<string.h>",
     }  # fmt: skip
@@ -271,10 +276,9 @@ def test_the_headers_are_enough_to_compile(tmp_path: Path, language: str) -> Non
 
 
 @pytest.mark.gpu
-def test_a_program_built_from_the_headers_runs(tmp_path: Path) -> None:
+def test_a_program_built_from_the_headers_runs(library: Path, tmp_path: Path) -> None:
     """Copies, tensor maps, clusters, several launches, faults and prints: see ``PROGRAM``."""
-    folder = built(tmp_path)
     done = subprocess.run(
-        [str(program(tmp_path, folder)), str(folder)], capture_output=True, text=True, timeout=120
+        [str(program(tmp_path, library)), str(library)], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.endswith("all right\n"), done.stdout + done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,10 +76,12 @@ def command(
     code = show(session, tuple(found), color=color)
     if code:
         return code
-    artifacts: list[Artifact] = []
+    made: list[tuple[int, Artifact]] = []
     for session.options in every:
-        for kernel in chosen_kernels(session, path, names, signatures):
-            artifacts.extend(_made(session, path, kernel, grid_axes or (0,), color))
+        for at, kernel in enumerate(chosen_kernels(session, path, names, signatures)):
+            made += ((at, a) for a in _made(session, path, kernel, grid_axes or (0,), color))
+    # Variants are numbered in this order: the architectures of a signature stand together.
+    artifacts = [artifact for _, artifact in sorted(made, key=itemgetter(0))]
     root = "" if file == "-" else os.path.dirname(os.path.abspath(path))
     for written in runtime().write_build(output, artifacts, root, prefix):
         click.echo(str(written))
