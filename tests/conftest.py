@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,10 @@ pytest_plugins = ["tests.reporting", "tests.sampling"]
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))
+
+# Compilers make many objects that live on. The command raises the threshold for the same reason; a
+# tenth of the processor time of the tests was collection.
+gc.set_threshold(100_000, 20, 20)
 
 # Seconds for one test on a GPU. A launch that never ends is beyond signals: the thread of the limit
 # ends its process, and the run goes on in another.

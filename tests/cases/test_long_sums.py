@@ -52,7 +52,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("sizes", [(1, 8, 4096), (64, 64, 2048), (70, 40, 3000), (3, 5, 7)])
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_products(made: Any, sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     x, w = integers(m, k, dtype=BF16), integers(n, k, dtype=BF16, seed=1)

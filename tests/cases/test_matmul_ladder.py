@@ -16,7 +16,7 @@ STEPS = sorted((Path(__file__).resolve().parents[2] / "examples" / "matmul").glo
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_step_runs_and_is_checked(path: Path, target: str) -> None:
     assert not Session().check(str(path))
     done = subprocess.run(

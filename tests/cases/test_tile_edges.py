@@ -163,6 +163,7 @@ NEW_AXES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("body", NEW_AXES)
+@pytest.mark.sample(4)
 def test_new_axes_of_new_axes(target: str, body: str) -> None:
     """A tile of one element along an axis that is stretched was given the layout of the whole."""
     found = kernel(target, body, "v, m, w")(V, M, W)

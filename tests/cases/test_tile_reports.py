@@ -192,6 +192,7 @@ def copy(x: {dtype}[m, n], out: mut {dtype}[m, n]):
 
 @MANY
 @pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.sample(1)
 def test_stepped_slices_of_every_length(target: str, start: int) -> None:
     """B13 size: jax#23534. A slice with a step has ceil((n - start) / step) elements."""
     source = f"""
@@ -320,7 +321,7 @@ def test_products_of_any_layout(target: str, dtype: Any) -> None:
 @pytest.mark.parametrize(
     "sizes", [(1, 32, 2, 64), (1, 128, 128, 64), (2, 1, 64, 64), (2, 64, 1, 8)]
 )
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_axes_of_one_element_have_strides_of_any_kind(
     target: str, sizes: tuple[int, int, int, int]
 ) -> None:
@@ -487,6 +488,7 @@ def f(x: f32[8, 64], out: mut f32[2, 64]):
 
 
 @pytest.mark.parametrize("n", [1, 3, 11, 33])
+@pytest.mark.sample(2)
 def test_a_maximum_of_few_negative_numbers(target: str, n: int) -> None:
     """B109 reduce: tvm#12274. What lies beyond the row is no 0 to the maximum."""
     x = -1 - np.abs(uniform(5, n))
@@ -681,6 +683,7 @@ def test_norms_of_rows_of_every_size(target: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("m", [5, 2048, 2049, 3000, 9001])
+@pytest.mark.sample(3)
 def test_what_is_used_in_each_part_of_a_column_is_kept(target: str, m: int) -> None:
     """A value from before a loop was overwritten in the first round of it (our own fault)."""
     x = uniform(m, 33)

@@ -40,6 +40,7 @@ def kernel(condition: str, head: str, arguments: str = "x: f32[n], y: f32[m]") -
 
 @pytest.mark.parametrize("head", HEADS, ids=["lanes", "tiles"])
 @pytest.mark.parametrize("condition", SIZES)
+@pytest.mark.sample(8)
 def test_sizes(target: str, head: str, condition: str) -> None:
     """What holds runs; what does not is refused with the condition and the sizes."""
     f = tessera.compile(kernel(condition, head), target=target).f

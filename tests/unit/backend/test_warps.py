@@ -140,7 +140,7 @@ def test_numbers(dtype: str, group: tuple[int, ...], target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_votes(group: tuple[int, ...], target: str) -> None:
     lanes = prod(group)
     r = np.random.default_rng(3)
@@ -370,7 +370,7 @@ OF_ALL: dict[str, Any] = {
     *((m, n) for m in OF_ALL for n in (12, 32) if not ("ballot" in m and n == 32)),
     ("group_sum(x[i])", 40), ("group_min(x[i]) + 4", 40),
 ])  # fmt: skip
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 def test_a_group_decides_by_what_its_lanes_made(target: str, made: str, lanes: int) -> None:
     """Where the group is one warp, the result is one value for it, which control may need."""
     x = (np.arange(lanes) % 9).astype(np.int32)

@@ -43,7 +43,7 @@ def skipped(a: bf16[m, k], c: mut f32[m, m]):
 @pytest.mark.parametrize("target", ["cpu", pytest.param("sm_90a", marks=pytest.mark.slow), GPU])
 def test_values(target: str) -> None:
     module, r = loaded(TEXT, target), np.random.default_rng(0)
-    for m in (0, 31, 65, 130):
+    for m in (0, 31, 130):
         a = r.integers(-3, 4, (m, 40)).astype(ml_dtypes.bfloat16)
         want = a.astype(np.float32) @ a.astype(np.float32).T
         for name in ("lower", "upper", "skipped"):

@@ -75,6 +75,7 @@ def test_stages(stages: int, copies: bool) -> None:
     {"padding": 1}, {"swizzle": 32}, {"use_shared_memory": False},
     {"persistent": True, "group_rows": 2},
 ], ids=str)  # fmt: skip
+@pytest.mark.sample(5)
 def test_directives(attributes: dict[str, Any]) -> None:
     kernel = matmul(130, 70, 100, dtype=BF16, tile=(32, 32, 32), transposed=False,
                     attributes=attributes, aligned=16)  # fmt: skip

@@ -75,7 +75,7 @@ def test_depths(stages: int) -> None:
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (4, 1), (1, 2)])
 @pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_clusters(cluster: tuple[int, int], transposed: bool) -> None:
     product(320, 384, 192, transposed, attributes={"tile": (64, 128, 64), "cluster": cluster})
 
@@ -105,6 +105,7 @@ def test_attention() -> None:
 
 
 @pytest.mark.parametrize("t", [0, 64, 100, 320])
+@pytest.mark.sample(2)
 def test_products_beside_each_other(t: int) -> None:
     """The last product of a turn is on its way while the next turn's first is done."""
     kernel = attention(128, max(t, 128), 2, 64, bm=64, bn=64)
@@ -162,7 +163,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_forms(form: Any, cluster: tuple[int, int]) -> None:
     kernel = form()
     operation = kernel.program.operations[0]
@@ -203,6 +204,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("name", "place"), PLANTED)
+@pytest.mark.sample(4)
 def test_a_planted_fault_is_found(name: str, place: int) -> None:
     kernel = matmul(256, 512, 512, attributes={
         "tile": (128, 128, 64), "pipeline_stages": 2, "cluster": (1, 1), "persistent": True,
