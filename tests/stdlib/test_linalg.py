@@ -35,7 +35,7 @@ SIZES = [
 
 @pytest.fixture(params=["some", pytest.param("all", marks=SLOW)])
 def sizes(request: pytest.FixtureRequest) -> Sizes:
-    """For what is done with a product; of the product itself all sizes are tried."""
+    """Every third each time; all of them are slow."""
     return SIZES if request.param == "all" else SIZES[::3]
 
 
@@ -71,8 +71,8 @@ def as_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize(("left", "right", "out"), PAIRS)
-def test_every_dtype_and_size(std: Any, left: str, right: str, out: str) -> None:
-    for m, n, k in SIZES:
+def test_every_dtype_and_size(std: Any, left: str, right: str, out: str, sizes: Sizes) -> None:
+    for m, n, k in sizes:
         a, b = uniform(left, m, k, seed=m), uniform(right, k, n, seed=n + 1)
         found = std.matmul(a, b)
         assert found.dtype == DTYPES[out]
@@ -82,15 +82,16 @@ def test_every_dtype_and_size(std: Any, left: str, right: str, out: str) -> None
             near(std.matmul(a, b, dtype="f32"), wide(x) @ wide(y), bound(x, y, "f32"))
 
 
-def test_bytes_are_exact(std: Any) -> None:
+def test_bytes_are_exact(std: Any, sizes: Sizes) -> None:
     r = np.random.default_rng(0)
-    for m, n, k in SIZES:
+    for m, n, k in sizes:
         a = r.integers(-128, 128, (m, k)).astype(np.int8)
         b = r.integers(-128, 128, (k, n)).astype(np.int8)
         same(std.matmul(a, b), a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.sample(1)
 def test_edges_along_each_axis(std: Any, axis: int) -> None:
     for size in EDGES:
         m, n, k = (size if i == axis else 40 for i in range(3))
@@ -115,6 +116,7 @@ def layouts(dtype: str, m: int, n: int, seed: int) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.sample(1)
 def test_every_layout_with_every_layout(placed: Any, dtype: str) -> None:
     for a in layouts(dtype, 33, 37, 1).values():
         for b in layouts(dtype, 37, 35, 2).values():
@@ -143,6 +145,7 @@ def test_tf32(std: Any, sizes: Sizes) -> None:
 
 
 @pytest.mark.parametrize("right", ["f8e4m3", "f8e5m2"])
+@pytest.mark.sample(1)
 def test_scales(std: Any, right: str, sizes: Sizes) -> None:
     for m, n, k in sizes:
         a, b = uniform("f8e4m3", m, k), uniform(right, k, n, seed=1)
@@ -187,6 +190,7 @@ ACTIVATIONS = {"none": nothing, "relu": relu, "gelu": gelu, "silu": silu}
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("how", sorted(ACTIVATIONS))
+@pytest.mark.sample(2)
 def test_layers(std: Any, how: str, dtype: str, sizes: Sizes) -> None:
     for m, n, k in sizes:
         x, w = uniform(dtype, m, k), uniform(dtype, n, k, seed=1)
@@ -207,6 +211,7 @@ def test_a_layer_of_narrow_floats_in_f32(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "f8e4m3"])
+@pytest.mark.sample(1)
 def test_matrix_times_vector(std: Any, dtype: str) -> None:
     for m in (0, 1, 7, 8, 9, 19):
         for k in (0, 1, 3, 127, 128, 129, 9001):

@@ -89,6 +89,7 @@ def test_data_that_does_not_fit(
         "empty.csv", "none/a.npy",
     ],
 )  # fmt: skip
+@pytest.mark.sample(6)
 def test_files_that_cannot_be_read(tesserac: Command, add: Path, file: str) -> None:
     status, codes, text = run(tesserac, f"a={file}")
     assert (status, codes) == (3, ["T0813"]), text

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tessera_lang.driver.commands import COMMANDS
 from tests.world.conftest import Command
 
@@ -29,6 +31,7 @@ def run_all(tesserac: Command, text: str) -> int:
     return len(commands)
 
 
+@pytest.mark.slow
 def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
     for name, program in zip(("scale", "gemm"), blocks("tessera", PAGE), strict=True):
         (tmp_path / f"{name}.tessera").write_text(program, encoding="utf-8")
