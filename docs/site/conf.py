@@ -67,6 +67,13 @@ def table_of_codes() -> str:
     return tables + "\n" + contents("", list(all_codes()))
 
 
+def outdated(
+    app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]
+) -> list[str]:
+    """The index pages are read for every build: what is made for them depends on other files."""
+    return [name for name in ("index", "errors/index") if name in env.found_docs]
+
+
 def read(app: Any, name: str, source: list[str]) -> None:
     """Adds to the two index pages what is made for the site."""
     if name == "index":
@@ -78,4 +85,5 @@ def read(app: Any, name: str, source: list[str]) -> None:
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.add_lexer("tessera", TesseraLexer)
+    app.connect("env-get-outdated", outdated)
     app.connect("source-read", read)

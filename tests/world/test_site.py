@@ -74,3 +74,14 @@ def test_broken_links_fail(tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text(text, encoding="utf-8")
     done = build(tmp_path, tmp_path / "out")
     assert done.returncode == 1 and done.stderr.count("[myst.xref_missing]") == 3, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the group docs: make docs")
+def test_a_new_page_is_found_by_the_next_build(tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text("# Title\n\n## First\n", encoding="utf-8")
+    assert build(tmp_path, tmp_path / "out").returncode == 0
+    (tmp_path / "second.md").write_text("# Second\n", encoding="utf-8")
+    done = build(tmp_path, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert '"second.html"' in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
