@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from tessera_grammar.directives import DIRECTIVES
+
 BuiltinKind = Literal["dtype", "module", "constant", "function", "memory", "symbol"]
 
 
@@ -302,17 +304,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
     },
     "tile": {"mma_sync": "Product of two tiles: `tile.mma_sync(a, b)`."},
     "schedule": {
-        "tile": "Sizes of tiles: rows and columns of the result, then the contraction.",
-        "pipeline_stages": "How many tiles of an operand are in flight at once.",
-        "async_copy": "Whether tiles are copied by the copy engine of the machine.",
-        "use_shared_memory": "Whether operands are staged in shared memory, and with what padding.",
-        "swizzle": "The bytes of the swizzle of tiles in shared memory: 0, 32, 64 or 128.",
-        "warps": "How many warps a group has that compute.",
-        "warp_specialize": "Whether some warps copy while the others compute.",
-        "cluster": "How many groups share a cluster, along each axis.",
-        "persistent": "Whether groups stay and take several tiles each.",
-        "vectorize": "How many elements a lane moves at once.",
-        "unroll": "How many iterations of a loop are written out.",
+        **{name: one.doc for name, one in DIRECTIVES.items()},
         "pipeline": "`with schedule.pipeline(...)`: the loops in it copy ahead.",
         "prefetch": "Has a tile copied ahead of its use, into shared memory.",
     },

@@ -16,6 +16,8 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
+from tessera_grammar.directives import attributes
+
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.ir.core import Program, VerifyError
@@ -217,9 +219,7 @@ def _too_large(remarks: list[Diagnostic]) -> None:
     ))  # fmt: skip
 
 
-_SIZES = frozenset(
-    ("tile", "pipeline_stages", "padding", "warps", "warp_specialize", "cluster", "persistent")
-)
+_SIZES = frozenset(name for name, p in attributes() if p.resources)
 
 
 def _asked_for(decided: Program) -> bool:

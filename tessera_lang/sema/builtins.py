@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 
 from tessera_lang.evaluate.builtin import OP_LATER
@@ -98,12 +99,6 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
 FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
 
 _REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
-DIRECTIVES = (
-    "tile", "use_shared_memory", "async_copy", "pipeline_stages", "vectorize", "unroll", "warps",
-    "warp_specialize", "cluster", "persistent", "swizzle",
-)  # fmt: skip
-"""What ``schedule.*`` says at the top of a tile kernel."""
-
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(f"op.{n}", "x") for n in ELEMENTWISE),
     *(_info(n, "x") for n in FAST_MATH),
@@ -127,12 +122,10 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.prefetch", "buffer value"),
     _info("op.barrier"),
     _info("op.tile_range", "stop", 1, variadic=True),
-    _info("schedule.tile", "shape"),
-    _info("schedule.cluster", "shape"),
-    _info("schedule.use_shared_memory", "on padding", 1),
-    *(_info(f"schedule.{n}", "on") for n in ("async_copy", "warp_specialize", "persistent")),
-    *(_info(f"schedule.{n}", "n") for n in ("pipeline_stages", "vectorize", "unroll", "warps")),
-    _info("schedule.swizzle", "bytes"),
+    *(
+        _info(f"schedule.{n}", " ".join(p.name for p in one.parameters), 1)
+        for n, one in DIRECTIVES.items()
+    ),
     _info("schedule.pipeline", "double_buffer stages", 0),
     _info("schedule.prefetch", "x scope", 1),
 )

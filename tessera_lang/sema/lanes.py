@@ -6,6 +6,7 @@ The generic check of a kernel and the check of an instance say the same words, s
 
 from __future__ import annotations
 
+from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import MODULE_MEMBERS
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
@@ -92,11 +93,11 @@ def tile_builtin_problem(name: str, span: Span) -> Diagnostic | None:
             helps=(_INSTEAD.get(name, "a tile kernel works on tiles, not in lanes"),),
         )  # fmt: skip
     if name.startswith("schedule."):
-        close = nearest(name.removeprefix("schedule."), builtins.DIRECTIVES)
+        close = nearest(name.removeprefix("schedule."), DIRECTIVES)
         return Diagnostic(
             "T0610", f"there is no directive `{name}`", span,
             helps=(f"did you mean `schedule.{close}`?",) if close
-            else (f"the directives are {', '.join(builtins.DIRECTIVES)}",),
+            else (f"the directives are {', '.join(DIRECTIVES)}",),
         )  # fmt: skip
     if name == "op.kernel":
         return None

@@ -6,6 +6,8 @@ element-wise work on tiles too. Must not know who builds, checks or lowers the o
 
 from __future__ import annotations
 
+from tessera_grammar import directives
+
 from tessera_lang.ir.tile.table import AttributeDef, OpDef
 from tessera_lang.record import replace
 
@@ -23,13 +25,7 @@ def _optional(name: str, kind: str, allowed: tuple[str | int, ...] = ()) -> Attr
     return AttributeDef(name, kind, allowed, True)  # type: ignore[arg-type]
 
 
-DIRECTIVES = (
-    _optional("tile", "ints"), _optional("use_shared_memory", "bool"), _optional("padding", "int"),
-    _optional("async_copy", "bool"), _optional("pipeline_stages", "int"),
-    _optional("vectorize", "int"), _optional("unroll", "int"), _optional("warps", "int"),
-    _optional("warp_specialize", "bool"), _optional("cluster", "ints"),
-    _optional("persistent", "bool"), _optional("swizzle", "int"),
-)  # fmt: skip
+DIRECTIVES = tuple(_optional(name, p.kind) for name, p in directives.attributes())
 """What ``schedule.*`` at the top of a body says, and what the passes decide; ``origins`` tells
 which is which (``"tile=user"``, ``"warps=cost model"``)."""
 

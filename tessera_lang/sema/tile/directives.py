@@ -6,8 +6,9 @@ does with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
+
+from tessera_grammar.directives import DIRECTIVES, Parameter
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema import builtins
@@ -21,29 +22,13 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.type import Opaque, Weak
 
-SWIZZLES = (0, 32, 64, 128)
-MOST_STAGES = 16
-MOST_WARPS = 32
-MOST_CLUSTER = 16
-
-_NUMBERS: dict[str, tuple[Callable[[int], bool], str]] = {
-    "pipeline_stages": (lambda n: 1 <= n <= MOST_STAGES, f"a number from 1 to {MOST_STAGES}"),
-    "vectorize": (lambda n: n in (1, 2, 4, 8, 16), "1, 2, 4, 8 or 16 elements"),
-    "unroll": (lambda n: 1 <= n <= 1024, "a number from 1 to 1024"),
-    "warps": (lambda n: 1 <= n <= MOST_WARPS, f"a number from 1 to {MOST_WARPS}"),
-    "swizzle": (lambda n: n in SWIZZLES, "0, 32, 64 or 128 bytes"),
-    "padding": (lambda n: 0 <= n <= 1024, "a number of elements from 0 to 1024"),
-}
-
-_SHAPES = {"tile": "(128, 128)", "cluster": "(2, 1)"}  # for example
-
 
 def directive_name(c: TileContext, e: ast.Expr) -> str | None:
     """The directive that a call says, if it says one."""
     symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
     if isinstance(symbol, Builtin) and symbol.name.startswith("schedule."):
         name = symbol.name.removeprefix("schedule.")
-        return name if name in builtins.DIRECTIVES else None
+        return name if name in DIRECTIVES else None
     return None
 
 
@@ -63,12 +48,13 @@ def directive(c: TileContext, e: ast.Call, name: str) -> None:
             else ("move it into the kernel",),
         )  # fmt: skip
         return
-    for key, argument in bound.items():
-        value = _value(c, argument)
-        said = "padding" if key == "padding" else name
-        checked = _checked(c, said, key, argument, value)
+    for parameter in DIRECTIVES[name].parameters:
+        argument = bound.get(parameter.name)
+        if argument is None:
+            continue
+        checked = _checked(c, name, parameter, argument, _value(c, argument))
         if checked is not None:
-            _add(c, said, checked, e.span)
+            _add(c, parameter.attribute or name, checked, e.span)
 
 
 def _value(c: TileContext, e: ast.Expr) -> object:
@@ -80,33 +66,35 @@ def _value(c: TileContext, e: ast.Expr) -> object:
 
 
 def _checked(
-    c: TileContext, name: str, key: str, e: ast.Expr, value: object
+    c: TileContext, name: str, parameter: Parameter, e: ast.Expr, value: object
 ) -> int | bool | tuple[int, ...] | None:
-    if key == "on":
+    if parameter.kind == "bool":
         if isinstance(value, bool):
             return value
         c.report("T0610", f"`schedule.{name}` takes True or False", e.span)
         return None
-    if key == "shape":
-        return _shape(c, name, e, value)
-    holds, wanted = _NUMBERS[name]
-    if isinstance(value, int) and not isinstance(value, bool) and holds(value):
+    if parameter.kind == "ints":
+        return _shape(c, name, parameter, e, value)
+    if isinstance(value, int) and not isinstance(value, bool) and value in parameter.allowed:
         return value
-    what = "`padding`" if name == "padding" else f"`schedule.{name}`"
-    c.report("T0610", f"{what} takes {wanted}", e.span,
+    what = f"`{parameter.attribute or f'schedule.{name}'}`"
+    c.report("T0610", f"{what} takes {parameter.wanted}", e.span,
              f"this is {value}" if value is not None else "not known at compile time")  # fmt: skip
     return None
 
 
-def _shape(c: TileContext, name: str, e: ast.Expr, value: object) -> tuple[int, ...] | None:
+def _shape(
+    c: TileContext, name: str, parameter: Parameter, e: ast.Expr, value: object
+) -> tuple[int, ...] | None:
     items: tuple[object, ...] = value if isinstance(value, tuple) else (value,)  # type: ignore[assignment]
     sizes = tuple(v for v in items if isinstance(v, int) and not isinstance(v, bool) and v > 0)
     if not items or len(sizes) != len(items):
         c.report("T0610", f"`schedule.{name}` takes positive numbers known at compile time", e.span,
-                 helps=(f"write `schedule.{name}({_SHAPES[name]})`",))  # fmt: skip
+                 helps=(f"write `schedule.{name}({parameter.example})`",))  # fmt: skip
         return None
-    if name == "cluster" and (len(sizes) > 3 or prod(sizes) > MOST_CLUSTER):
-        c.report("T0610", f"a cluster has at most 3 axes and {MOST_CLUSTER} groups", e.span)
+    axes, product = parameter.axes or len(sizes), parameter.product or prod(sizes)
+    if len(sizes) > axes or prod(sizes) > product:
+        c.report("T0610", parameter.wanted, e.span)
         return None
     return sizes
 
@@ -166,4 +154,4 @@ def _pipeline_values(c: TileContext, bound: Bound) -> None:
         if key == "double_buffer" and not isinstance(value, bool):
             c.report("T0610", "`double_buffer` is True or False", e.span)
         elif key == "stages":
-            _checked(c, "pipeline_stages", "n", e, value)
+            _checked(c, "pipeline_stages", DIRECTIVES["pipeline_stages"].parameters[0], e, value)

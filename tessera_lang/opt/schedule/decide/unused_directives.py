@@ -6,6 +6,8 @@ swizzle serves than the one that was said. Must not know who moves tiles.
 
 from __future__ import annotations
 
+from tessera_grammar.directives import attributes
+
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.query.context import (
     Context,
@@ -18,9 +20,7 @@ from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axi
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
 
-_OF_STAGED: dict[str, Attribute] = {
-    "use_shared_memory": False, "async_copy": False, "pipeline_stages": 1, "swizzle": 0,
-}  # fmt: skip
+_OF_STAGED: dict[str, Attribute] = {name: p.off for name, p in attributes() if p.staged}
 """Directives about staged tiles, with the value that asks for nothing."""
 _CHUNK = 16  # bytes that are read or copied as one
 _NONE = "no tile is staged in shared memory"
