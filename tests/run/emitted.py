@@ -59,7 +59,7 @@ def tile_kernel(case: TileCase, arch: str) -> Files:
     session = Session(overlay={_TEXT: case.text} if case.text else {})
     path = case.path or _TEXT
     try:
-        signature = _of_a_launch(session, path, case, arch)
+        signature = signature_of_a_launch(session, path, case, arch)
         machine = session.machine("cpu" if arch == "cpu" else "cuda", _processor(arch))
         made = session.for_machine(path, case.kernel, signature, machine)
         found = {
@@ -89,7 +89,7 @@ def lane_kernel(session: Session, path: str, kernel: str, signature: Any, arch: 
         return {"refused": _said(error)}
 
 
-def _of_a_launch(session: Session, path: str, case: TileCase, arch: str) -> Any:
+def signature_of_a_launch(session: Session, path: str, case: TileCase, arch: str) -> Any:
     """The signature that a call with arrays of these sizes gives a tile kernel."""
     function = next(f for f in session.kernels(path) if f.name == case.kernel)
     scope = session.scope(path)

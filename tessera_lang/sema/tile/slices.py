@@ -177,8 +177,9 @@ def _of_array(
         if is_whole(item):
             axes.append(whole_axis(c, size, room=room))
         elif isinstance(item, ast.SliceExpr):
-            takes_parts(c)
             axis = slice_axis(c, item, size, position, e)
+            if axis is None or axis.capacity != 1:  # of one place it is what an index is
+                takes_parts(c)
             good = good and axis is not None
             if axis is not None:
                 axes.append(axis)

@@ -1,8 +1,10 @@
-"""Takes away axes of one element that products carry along: a batch that the grid walks over.
+"""Takes away axes of one element, so that nobody behind asks how a tile was written.
 
 A tile ``1 x 128 x 64`` whose first axis runs along a batch is a matrix for everybody behind: for
-units, copies and layouts. Axes that meet are taken together; one is kept where an operation
-looks at it (a reduction along it, a mask of it). Schedule IR to Schedule IR, for every target.
+units, copies and layouts. Where a kernel has no products every such axis goes: ``x[i:i+1, :]`` is
+the row that ``x[i, :]`` is, and what is left without axes is a number. Axes that meet are taken
+together; one is kept where an operation looks at it (a reduction along it, a mask of it).
+Schedule IR to Schedule IR, for every target.
 
 Owns the rewriting. Must not know machines.
 """
@@ -17,10 +19,14 @@ from tessera_lang.types.dtype import INDEX
 Axis = tuple[Value, int]
 _FOR = f"{PREFIX}for"
 _LOOPS = (_FOR, "tile.while")
+_EXITS = ("tile.yield", "tile.condition", "tile.break", "tile.continue", "tile.leave")
+_OF_ACCESSES = frozenset(("dims", "steps"))
+"""Attributes of an access that say nothing of a single element."""
 
 
 def squeeze(program: Program) -> Program:
-    """The program with matrices where it had stacks of one; itself where it had none."""
+    """The program with matrices where it had stacks of one, and rows where it had matrices of one
+    row; itself where it had none."""
     (kernel,) = program.operations
     axes = Axes(kernel)
     gone = axes.gone()
@@ -45,6 +51,16 @@ def _axis(operation: Operation) -> int:
     return axis
 
 
+def accessed(operation: Operation) -> tuple[Value, tuple[Value, ...], tuple[Value, ...]]:
+    """The tile of a load, store or accumulation; the view with where it starts; the extents."""
+    at = next(i for i, v in enumerate(operation.operands) if isinstance(v.type, ViewType))
+    view = operation.operands[at].type
+    assert isinstance(view, ViewType)
+    head = at + 1 + len(view.shape)
+    tile = operation.results[0] if operation.results else operation.operands[0]
+    return tile, operation.operands[at:head], operation.operands[head:]
+
+
 class Axes:
     """Which axes of tiles meet, and which of them are to stay."""
 
@@ -55,6 +71,7 @@ class Axes:
         self._values: list[Value] = []
         self.definitions: dict[Value, Operation] = {}
         self.loops: dict[Value, tuple[Value, Value, Value]] = {}
+        self._all = not any(o.name == f"{PREFIX}dot" for o in kernel.walk())
         self._region(kernel.regions[0])
 
     def find(self, at: Axis) -> Axis:
@@ -77,6 +94,8 @@ class Axes:
             for axis, size in enumerate(t.shape):
                 if size != 1:
                     wide.add(self.find((value, axis)))
+                elif self._all:
+                    self._wanted.append((value, axis))
         return {self.find(a) for a in self._wanted} - kept - wide
 
     def unite(self, a: Axis, b: Axis) -> None:
@@ -114,13 +133,17 @@ class Axes:
         match operation.name.removeprefix(PREFIX):
             case "for" | "tile.while" | "tile.if" | "tile.scope":
                 self._control(operation)
-            case "load" | "store" | "full" | "iota" | "accumulate":
+            case "load" | "store" | "accumulate":
+                self._access(operation)
+            case "full" | "iota":
                 pass
             case "gather":
                 self._kept.update((operation.result, i) for i in range(_rank(operation.result)))
+            case "scan" if self._all:
+                self._same(operation.operands[0], operation.result)
+                self._kept.add((operation.result, _axis(operation)))
             case "extract" | "insert" | "scan" | "scatter":
-                for value in (*operation.operands, *operation.results):
-                    self._kept.update((value, i) for i in range(_rank(value)))
+                self._keep(operation)
             case "reduce":
                 tile, axis = operation.operands[0], _axis(operation)
                 self._kept.add((tile, axis))
@@ -139,16 +162,31 @@ class Axes:
                 self._mask(operation)
             case "dot":
                 self._dot(operation)
-            case _:
+            case _ if operation.results or operation.name in _EXITS:
                 for value in operation.operands if operation.results else ():
                     self._same(value, operation.results[0])
+            case _:
+                self._keep(operation)
+
+    def _keep(self, operation: Operation) -> None:
+        for value in (*operation.operands, *operation.results):
+            self._kept.update((value, i) for i in range(_rank(value)))
+
+    def _access(self, operation: Operation) -> None:
+        """One element is accessed as a number only where it surely is there."""
+        tile, _, extents = accessed(operation)
+        one = isinstance(tile.type, TileType) and all(n == 1 for n in tile.type.shape)
+        plain = set(operation.attributes) <= _OF_ACCESSES
+        plain = plain and operation.name != f"{PREFIX}accumulate"
+        if one and not (plain and all(map(self.is_one, extents))):
+            self._kept.update((tile, i) for i in range(_rank(tile)))
 
     def _broadcast(self, operation: Operation) -> None:
         small, big = operation.operands[0], operation.result
         for i in range(_rank(small)):
             if small.type.shape[i] == big.type.shape[i]:  # type: ignore[union-attr]
                 self.unite((small, i), (big, i))
-            else:
+            elif not self._all:
                 self._kept.add((small, i))
 
     def _mask(self, operation: Operation) -> None:
@@ -181,11 +219,10 @@ class Axes:
             for region in operation.regions:
                 for value, result in zip(region.arguments[n:], operation.results, strict=True):
                     self._same(value, result)
-        exits = ("tile.yield", "tile.condition", "tile.break", "tile.continue", "tile.leave")
         for region in operation.regions:
             for inner in region.operations:
                 for nested in inner.walk():
-                    if nested.name not in exits:
+                    if nested.name not in _EXITS:
                         continue
                     values = nested.operands[nested.name == "tile.condition" :]
                     if [v.type for v in values] == [r.type for r in operation.results]:
@@ -233,7 +270,8 @@ class _Rewriter:
         if not lost or not isinstance(t, TileType):
             return value
         shape = tuple(n for i, n in enumerate(t.shape) if i not in lost)
-        made = self._values[value] = Value(replace(t, shape=shape), value.name)
+        kind = replace(t, shape=shape) if shape else t.dtype
+        made = self._values[value] = Value(kind, value.name)
         return made
 
     def value(self, value: Value) -> Value:
@@ -252,6 +290,8 @@ class _Rewriter:
         if not operation.regions and not any(self.gone(v) for v in tiles):
             out.append(replace(operation, operands=operands))
             return
+        if self._is_other(operation, operands, out):
+            return
         match operation.name.removeprefix(PREFIX):
             case "load" | "store" | "accumulate":
                 operands = self._access(operation, out)
@@ -260,11 +300,6 @@ class _Rewriter:
                 lost = self.gone(operation.result)
                 kept = [v for i, v in enumerate(operands[2:]) if i not in lost]
                 operands, attributes = (*operands[:2], *kept), operation.attributes
-            case "expand":
-                if _axis(operation) in self.gone(operation.result):
-                    self._values[operation.result] = operands[0]
-                    return
-                attributes = self._attributes(operation)
             case _:
                 attributes = self._attributes(operation)
         regions = tuple(self._region(r) for r in operation.regions)
@@ -273,6 +308,95 @@ class _Rewriter:
             replace(operation, operands=operands, results=results, attributes=attributes,
                     regions=regions)
         )  # fmt: skip
+
+    # --- what becomes another operation, or none ----------------------------------------------
+
+    def _is_other(
+        self, operation: Operation, operands: tuple[Value, ...], out: list[Operation]
+    ) -> bool:
+        """Writes an operation that is none without its axes, or one of another kind."""
+        if len(operation.results) > 1 or operation.regions:
+            return False
+        name = operation.name.removeprefix(PREFIX)
+        if name in ("load", "store"):
+            return self._is_element(operation, out)
+        if name not in ("full", "expand", "broadcast", "transpose", "mask", "iota"):
+            return False
+        result, span = operation.result, operation.span
+        lost = self.gone(result)
+        left = _rank(result) - len(lost)
+        made: Value | None = None
+        if name == "iota" and _axis(operation) in lost:
+            assert isinstance(result.type, TileType)
+            made = Value(result.type.dtype)
+            zero: dict[str, Attribute] = {"value": 0}
+            out.append(Operation("tile.constant", (), (made,), zero, (), span))
+        elif name == "broadcast":
+            made = self._stretched(operation, operands[0], out)
+        elif self._is_same(operation, name, operands[0]):
+            made = operands[0]
+        if made is None:
+            return False
+        self._values[result] = made
+        if left and not _rank(made):
+            filled = self._new(result)
+            out.append(Operation(f"{PREFIX}full", (made,), (filled,), {}, (), span))
+        return True
+
+    def _is_same(self, operation: Operation, name: str, operand: Value) -> bool:
+        """Whether nothing is left to do, but that a number is stretched over a tile."""
+        lost = self.gone(operation.result)
+        match name:
+            case "full" | "mask":
+                return len(lost) == _rank(operation.result)
+            case "expand":
+                return _axis(operation) in lost or not _rank(operand)
+            case "transpose":
+                left = _rank(operation.result) - len(lost)
+                return left < 2 or _is_sorted(self._attributes(operation))
+            case _:
+                return False
+
+    def _stretched(self, operation: Operation, small: Value, out: list[Operation]) -> Value | None:
+        """The operand of a broadcast with the axes that its result keeps; None where that is to be
+        broadcast."""
+        source, result = operation.operands[0], operation.result
+        lost, kept = self.gone(source), self.gone(result)
+        if not _rank(small):
+            return small
+        at = 0
+        for axis in range(_rank(source)):
+            if axis in kept:
+                continue
+            if axis in lost:
+                assert isinstance(small.type, TileType)
+                shape = (*small.type.shape[:at], 1, *small.type.shape[at:])
+                wide = Value(replace(small.type, shape=shape))
+                where: dict[str, Attribute] = {"axis": at}
+                out.append(
+                    Operation(f"{PREFIX}expand", (small,), (wide,), where, (), operation.span)
+                )
+                small = wide
+            at += 1
+        made = self._new(result)
+        if made.type != small.type:
+            out.append(replace(operation, operands=(small,), results=(made,)))
+            return made
+        return small
+
+    def _is_element(self, operation: Operation, out: list[Operation]) -> bool:
+        tile, place, _ = accessed(operation)
+        if len(self.gone(tile)) < _rank(tile):
+            return False
+        attributes: dict[str, Attribute] = {"bounds": "guarded", "site": -1}
+        there = tuple(map(self.value, place))
+        if operation.results:
+            made = self._new(tile)
+            out.append(Operation("tile.load", there, (made,), attributes, (), operation.span))
+        else:
+            stored = (self.value(tile), *there)
+            out.append(Operation("tile.store", stored, (), attributes, (), operation.span))
+        return True
 
     def _attributes(self, operation: Operation) -> dict[str, Attribute]:
         """With the axes counted anew."""
@@ -296,12 +420,9 @@ class _Rewriter:
 
     def _access(self, operation: Operation, out: list[Operation]) -> tuple[Value, ...]:
         """Operands of an access with fewer axes; an extent that may be 0 moves to another axis."""
-        at = next(i for i, v in enumerate(operation.operands) if isinstance(v.type, ViewType))
-        tile = operation.results[0] if operation.results else operation.operands[0]
-        view = operation.operands[at]
-        assert isinstance(view.type, ViewType)
-        head = at + 1 + len(view.type.shape)
-        extents, lost = operation.operands[head:], self.gone(tile)
+        tile, _, extents = accessed(operation)
+        head = len(operation.operands) - len(extents)
+        lost = self.gone(tile)
         kept = [self.value(v) for i, v in enumerate(extents) if i not in lost]
         for axis in lost:
             if not self.axes.is_one(extents[axis]):
@@ -310,3 +431,8 @@ class _Rewriter:
                 out.append(Operation("tile.mul", operands, (made,), {}, (), operation.span))
                 kept[0] = made
         return (*(self.value(v) for v in operation.operands[:head]), *kept)
+
+
+def _is_sorted(attributes: dict[str, Attribute]) -> bool:
+    order = attributes["permutation"]
+    return isinstance(order, tuple) and order == tuple(range(len(order)))

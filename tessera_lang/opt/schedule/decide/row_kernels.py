@@ -179,7 +179,7 @@ def _row_of(facts: Facts, grid: Operation) -> int | None:
     (shape,) = sizes
     top = facts.kernel.regions[0].operations
     body = grid.regions[0].operations
-    if len(shape) != 1 or any(o.regions for o in (*top, *body) if o is not grid):
+    if len(shape) != 1 or any(o.regions for o in top if o is not grid):
         return None
     if any(_has_tile(o) for o in top) or not all(map(_is_local, body)):
         return None
@@ -191,7 +191,12 @@ def _has_tile(operation: Operation) -> bool:
 
 
 def _is_local(operation: Operation) -> bool:
-    """Whether an operation does the same to a part of a row as to the whole."""
+    """Whether an operation does the same to a part of a row as to the whole. A condition or loop
+    does where it computes numbers alone, which are the same for all parts."""
+    inside = [x for region in operation.regions for o in region.operations for x in o.walk()]
+    if inside:
+        local = all(_is_local(x) for x in inside if not x.regions)
+        return local and not any(map(_has_tile, (operation, *inside)))
     if operation.name == _REDUCE:
         t = operation.result.type
         kind = operation.attributes["kind"] in _SHARED_KINDS
