@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from tessera_grammar.keywords import MODULE_MEMBERS
+
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
@@ -112,6 +114,10 @@ class Calls(Expressions):
         if head == "op" and member not in OP_LATER:
             own = (n.removeprefix("op.") for n in BUILTINS if n.startswith("op."))
             close = nearest(member, own)
+            helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
+            return _no_member(call, head, member, *helps)
+        if head in ("math", "fast") and member not in MODULE_MEMBERS[head]:
+            close = nearest(member, MODULE_MEMBERS[head])
             helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
             return _no_member(call, head, member, *helps)
         if head in _LATER:
