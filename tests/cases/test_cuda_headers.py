@@ -230,6 +230,140 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("library"))
 
 
+PRETENDED = r"""
+#include "tessera_product.h"
+#include "tessera_soft.h"
+#include "tessera_gather.h"
+/* A driver whose device memory is the host's, and whose launches look at what they are given. */
+static int failed, allocated, loaded, launched, copied;
+static uint64_t record;
+static float a[90 * 99], b[99 * 70], c[90 * 70], x[4096 * 256], y[4096 * 256], s[256];
+static int32_t at[1000];
+static void expect(int holds, const char *what)
+{ if (!holds) { printf("FAILED %s\n", what); failed = 1; } }
+static int module_load(void **m, const void *code) { *m = &loaded; loaded++; return code == NULL; }
+static int module_unload(void *m) { loaded--; return m == NULL; }
+static int get_function(void **f, void *m, const char *name)
+{ *f = (void *)(uintptr_t)name; return m == NULL; }
+static int set_attribute(void *f, int attribute, int value)
+{ expect(attribute == 8 && value > 48 * 1024, "dynamic shared memory"); return f == NULL; }
+static int blocks(int *n, void *f, int lanes, size_t bytes)
+{ (void)lanes; (void)bytes; *n = 2; return f == NULL; }
+static int clusters(int *n, void *f, const tessera_cuda_config *config)
+{ *n = 3; return f == NULL || config->attribute_count != 1; }
+static int current(int *device) { *device = 0; return 0; }
+static int attribute(int *value, int what, int device)
+{ *value = what == 16 ? 5 : what == 75 ? 8 : 0; return device; }
+static int allocate(uint64_t *address, size_t size)
+{
+    *address = (uint64_t)(uintptr_t)malloc(size);
+    memset((void *)(uintptr_t)*address, 0x55, size); /* what is not zeroed is seen */
+    allocated++;
+    return 0;
+}
+static int release(uint64_t address) { free((void *)(uintptr_t)address); allocated--; return 0; }
+static int fill(uint64_t address, unsigned char value, size_t size, void *stream)
+{ (void)stream; memset((void *)(uintptr_t)address, value, size); return 0; }
+static int copy_lines(const tessera_cuda_copy *l, void *stream)
+{
+    size_t i;
+    (void)stream;
+    for (i = 0; i < l->height; i++)
+        memcpy((char *)(uintptr_t)l->target + i * l->target_pitch,
+               (const char *)(uintptr_t)l->source + i * l->source_pitch, l->width);
+    return 0;
+}
+static int copy_to_host(void *to, uint64_t from, size_t size)
+{ memcpy(to, (const void *)(uintptr_t)from, size); return 0; }
+static int wait_for(void *stream) { return stream != NULL; }
+static void *slot(void **arguments, int number)
+{ return (void *)(uintptr_t)*(uint64_t *)arguments[number]; }
+static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                  unsigned bz, unsigned bytes, void *stream, void **arguments, void **extra)
+{
+    const char *name = (const char *)f;
+    (void)bytes; (void)stream; (void)extra;
+    expect(gx && gy && gz && bx >= 32 && by && bz, "a shape");
+    launched++;
+    if (strcmp(name, "tessera_product") == 0) {
+        const char *lines = (const char *)slot(arguments, TESSERA_PRODUCT_1_DATA_A_COPY);
+        int64_t i;
+        copied = 1;
+        for (i = 0; i < 90; i++)
+            copied = copied && memcmp(lines + i * 512, a + i * 99, 99 * sizeof *a) == 0;
+    }
+    if (strcmp(name, "tessera_gather") == 0) {
+        uint64_t *words = (uint64_t *)slot(arguments, (int)record);
+        expect(words[0] == 0 && words[7] == 0, "a record that is zero");
+        words[0] = 1;
+        words[2] = 5000;
+    }
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    int64_t sa[] = {90, 99}, sb[] = {99, 70}, sc[] = {90, 70}, sx[] = {4096, 256}, ss[] = {256};
+    int64_t sn[] = {1000};
+    uint64_t fault[TESSERA_FAULT_WORDS];
+    tessera_array A = tessera_of(TESSERA_F32, a, 2, sa, NULL);
+    tessera_array B = tessera_of(TESSERA_F32, b, 2, sb, NULL);
+    tessera_array C = tessera_of(TESSERA_F32, c, 2, sc, NULL);
+    tessera_array X = tessera_of(TESSERA_F32, x, 2, sx, NULL);
+    tessera_array Y = tessera_of(TESSERA_F32, y, 2, sx, NULL);
+    tessera_array S = tessera_of(TESSERA_F32, s, 1, ss, NULL);
+    tessera_array N = tessera_of(TESSERA_F32, x, 1, sn, NULL);
+    tessera_array T = tessera_of(TESSERA_I32, at, 1, sn, NULL);
+    tessera_array O = tessera_of(TESSERA_F32, y, 1, sn, NULL);
+    tessera_driver driver = {module_load, module_unload, get_function, set_attribute, blocks,
+                             clusters, current, attribute, allocate, release, fill, copy_lines,
+                             copy_to_host, wait_for, launch, NULL};
+    tessera_cuda_kernel kernel;
+    tessera_product_call product;
+    tessera_soft_call soft;
+    tessera_gather_call gather;
+    int i, capability = tessera_cuda_capability(&driver), before;
+    for (i = 0; i < 90 * 99; i++) a[i] = (float)i;
+    if (count < 2) return 1;
+    expect(capability == 80, "capability");
+    expect(tessera_product_prepare(capability, &A, &B, &C, &product) == TESSERA_OK, "prepare");
+    expect(tessera_cuda_load(&driver, arguments[1], &product.all, &kernel) == TESSERA_OK, "load");
+    for (i = 0; i < 3; i++)
+        expect(tessera_cuda_launch(&driver, &kernel, &product.all, NULL) == TESSERA_OK, "launch");
+    expect(copied || !product.all.launches[0].copy_count, "lines of a copy");
+    printf("copies %d\n", product.all.launches[0].copy_count);
+    tessera_cuda_unload(&driver, &kernel);
+    expect(allocated == 0 && loaded == 0, "all is given back");
+
+    expect(tessera_soft_prepare(capability, &X, &Y, &S, &soft) == TESSERA_OK, "prepare soft");
+    expect(tessera_cuda_load(&driver, arguments[1], &soft.all, &kernel) == TESSERA_OK, "load soft");
+    before = launched;
+    expect(tessera_cuda_launch(&driver, &kernel, &soft.all, NULL) == TESSERA_OK, "launch soft");
+    expect(launched - before == soft.all.count, "all launches of a call");
+    expect(tessera_cuda_launch(&driver, &kernel, &product.all, NULL) == TESSERA_REFUSED
+           || soft.all.count == product.all.count, "a call of another kernel");
+    tessera_cuda_unload(&driver, &kernel);
+    expect(allocated == 0 && loaded == 0, "all is given back again");
+
+    expect(tessera_gather_prepare(capability, &N, &T, &O, &gather) == TESSERA_OK, "prepare gather");
+    record = (uint64_t)gather.all.launches[0].fault_slot;
+    expect(tessera_cuda_load(&driver, arguments[1], &gather.all, &kernel) == TESSERA_OK, "load");
+    for (i = 0; i < 2; i++) {
+        expect(tessera_cuda_launch(&driver, &kernel, &gather.all, NULL) == TESSERA_OK, "launch");
+        memset(fault, 0, sizeof fault);
+        expect(tessera_cuda_finish(&driver, &kernel, NULL, fault, NULL) == TESSERA_FAULTED, "f");
+        expect(fault[0] == 1 && fault[2] == 5000, "its record");
+    }
+    tessera_cuda_unload(&driver, &kernel);
+    expect(tessera_cuda_load(&driver, "nowhere", &gather.all, &kernel) == TESSERA_NO_FILE, "file");
+    tessera_cuda_unload(&driver, &kernel);
+    expect(allocated == 0 && loaded == 0, "all is given back at the end");
+    puts(failed ? "failed" : "all right");
+    return failed;
+}
+"""
+
+
 def built(home: Path) -> Path:
     (home / "k.tessera").write_text(KERNELS)
     said = io.StringIO()
@@ -242,12 +376,12 @@ def built(home: Path) -> Path:
     return home / "out"
 
 
-def program(home: Path, folder: Path, language: str = "c") -> Path:
+def program(home: Path, folder: Path, language: str = "c", text: str = PROGRAM) -> Path:
     name, standard = {"c": ("gcc", "-std=c99"), "c++": ("g++", "-std=c++11")}[language]
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name} here")
-    (home / "use.c").write_text(PROGRAM)
+    (home / "use.c").write_text(text)
     command = [
         found, standard, "-Wall", "-Wextra", "-Werror", "-O1", f"-I{folder}", "-x", language,
         str(home / "use.c"), "-ldl", "-lm", "-o", str(home / "use"),
@@ -273,6 +407,13 @@ def test_the_headers_are_enough_to_compile(library: Path, tmp_path: Path, langua
         assert words in text, words
     assert re.search(r"\d\. reads outside of `x\[at\[i\]\]`.*\(k\.tessera:\d+:\d+\)", text)
     assert r'"v {i32}\012"' in text
+
+
+def test_launches_with_a_driver_that_pretends(library: Path, tmp_path: Path) -> None:
+    """What is asked of a driver: memory, copies, records, and what is given back."""
+    made = program(tmp_path, library, text=PRETENDED)
+    done = subprocess.run([str(made), str(library)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "copies 2\nall right\n", done.stdout + done.stderr
 
 
 @pytest.mark.gpu
