@@ -15,20 +15,24 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tessera_grammar.directives import attributes
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.internal_fault import InternalFault
-from tessera_lang.ir.core import Program, VerifyError
+from tessera_lang.ir.core import Operation, Program, VerifyError
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.passes import Pass, changed_operation
 from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES, VERSION_GUARDS
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from tessera_lang.opt.schedule.query.context import Context, Numbers
 
 TILE: tuple[Pass, ...] = TILE_PASSES
 """Tile IR to the Tile IR that both backends consume."""
@@ -121,7 +125,6 @@ def for_machine(
     registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
     often it was."""
     from tessera_lang.opt.schedule.cost.slow_forms import in_one_group
-    from tessera_lang.opt.schedule.machine_passes import decide
 
     best = _attempt(program, plan, machine, timings, relief)
     while best.over > 0 and best.relief < MOST_RELIEF:
@@ -132,17 +135,15 @@ def for_machine(
     remarks = best.remarks
     if _refused(remarks) and _asked_for(best.decided):
         return ForMachine(best.decided, None, tuple(remarks), best.relief)
-    if machine.target == "cuda" and (best.tiles is None or _refused(remarks)):
-        # Loops of lanes have no rows that several groups share.
-        features = tuple(f for f in machine.features if f != "cluster")
-        alone = decide(replace(machine, features=features), [], best.relief)
-        best = replace(best, decided=run_passes(program, alone, timings))
-    if machine.target == "cuda" and (alone := in_one_group(best.decided.operations[0], machine)):
+    tiles, decided = best.tiles, best.decided
+    if tiles is None or _refused(remarks):
+        decided, tiles = _as_loops(program, best, plan, machine, timings)
+    if machine.target == "cuda" and (alone := in_one_group(decided.operations[0], machine)):
         remarks.append(alone)
-    made, finished = _to_tile_ir(best, plan, machine, timings)
+    made, finished = tiles
     made = run_passes(made, TILE, timings)
     lowered = made, finish_plan(made, finished)
-    return ForMachine(best.decided, lowered, tuple(remarks), best.relief)
+    return ForMachine(decided, lowered, tuple(remarks), best.relief)
 
 
 def joined(launches: Sequence[ForMachine]) -> ForMachine:
@@ -158,53 +159,122 @@ def joined(launches: Sequence[ForMachine]) -> ForMachine:
 def _attempt(
     program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None, relief: int
 ) -> _Attempt:
-    """One decided schedule, lowered to register tiles on a GPU where it has a form with them."""
-    from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
+    """One decided schedule, lowered to register tiles on a GPU where it has a form with them. What
+    the lowering has no form for is decided again without it."""
+    from tessera_lang.lower.schedule_to_tile import NotHonoured
+    from tessera_lang.opt.schedule.query.context import Context, Refusal
+
+    refusals: dict[str, Refusal] = {}
+    while True:
+        context = Context(machine, [], relief, dict(refusals), numbers_for(plan))
+        try:
+            return _decided(program, plan, context, timings)
+        except NotHonoured as found:
+            if found.decision in refusals:
+                raise _failed("decide", f"it decides {found.decision} again", program) from found
+            refusals[found.decision] = Refusal(found.reason, found.span)
+
+
+def _decided(
+    program: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None
+) -> _Attempt:
+    """Raises NotHonoured."""
+    from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
     from tessera_lang.opt.schedule.cost.slow_forms import by_elements
     from tessera_lang.opt.schedule.decide.legality import crowding
-    from tessera_lang.opt.schedule.machine_passes import decide
+    from tessera_lang.opt.schedule.machine_passes import decide_in
 
-    remarks: list[Diagnostic] = []
-    decided = run_passes(program, decide(machine, remarks, relief), timings)
+    remarks, relief = context.remarks, context.relief
+    decided = run_passes(program, decide_in(context), timings)
     if _refused(remarks):
         crowded = remarks[-1].code == "T0741" and not _asked_for(decided)
         return _Attempt(decided, remarks, relief, None, _FAR if crowded else 0)
-    if machine.target != "cuda":
+    if context.machine.target != "cuda":
         return _Attempt(decided, remarks, relief)
     try:
-        made = _lowered(
-            "lower_to_tile", lambda: lower_to_tile(decided, plan, machine, remarks), decided,
-            timings,
-        )  # fmt: skip
+        decided, made = fitted(decided, plan, context, timings)
+    except NotHonoured:
+        raise
     except NotTiled as reason:
         helps = (reason.instead,) if reason.instead else ()
         kernel = decided.operations[0]
-        remarks.append(by_elements(kernel, machine, reason.reason, reason.span, helps))
+        remarks.append(by_elements(kernel, context.machine, reason.reason, reason.span, helps))
         return _Attempt(decided, remarks, relief)
-    if _refused(remarks):
-        return _Attempt(decided, remarks, relief, made)
-    over, refusal = crowding(made[0].operations[0], decided.operations[0], machine)
+    if made is None:
+        return _Attempt(decided, remarks, relief)
+    over, refusal = crowding(made[0].operations[0], decided.operations[0], context.machine)
     if refusal is not None and _asked_for(decided):
         remarks.append(refusal)
         return _Attempt(decided, remarks, relief, made)
     return _Attempt(decided, remarks, relief, made, over)
 
 
-def _to_tile_ir(
-    found: _Attempt, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None
+def fitted(
+    decided: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None = None
+) -> tuple[Program, Lowered | None]:
+    """A schedule as register tiles, or the one like it whose buffers fit: less is taken of shared
+    memory as far as that is open. None where nothing fits, and ``context`` has the refusal. Raises
+    NotTiled."""
+    from tessera_lang.lower.schedule_to_tile import NotHonoured, TooLarge
+    from tessera_lang.opt.schedule.decide.ring_depth import with_less_shared
+
+    least: TooLarge | None = None
+    while True:
+        try:
+            return decided, _tiled(decided, plan, context, timings)
+        except TooLarge as found:
+            least = found if least is None or found.bytes < least.bytes else least
+            less = with_less_shared(decided, context)
+        if less is None:
+            if least.refusal is None:
+                raise NotHonoured("roles", least.reason, least.span)
+            context.remarks.append(least.refusal)
+            return decided, None
+        decided = less
+
+
+def _tiled(
+    decided: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None
 ) -> Lowered:
-    """The register tiles that were found, or else loops of lanes."""
+    from tessera_lang.lower.schedule_to_tile import lower_to_tile
+
+    notes: list[Diagnostic] = []
+    made = _lowered(
+        "lower_to_tile", lambda: lower_to_tile(decided, plan, context.machine, notes), decided,
+        timings,
+    )  # fmt: skip
+    context.remarks.extend(notes)
+    return made
+
+
+def numbers_for(plan: LaunchPlan) -> Callable[[Operation], Numbers]:
+    """What the launch knows of the scalars of a kernel, for the passes that decide."""
+    from tessera_lang.lower.schedule_to_lanes.def_use import Source
+    from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+
+    return lambda kernel: Numbers(Source(kernel), plan)
+
+
+def _as_loops(
+    program: Program, found: _Attempt, plan: LaunchPlan, machine: Machine,
+    timings: list[Timing] | None,
+) -> tuple[Program, Lowered]:  # fmt: skip
+    """The schedule as loops over elements, decided for them, and those."""
     from tessera_lang.lower.schedule_to_lanes import lower_to_lanes, notes_on_directives
+    from tessera_lang.opt.schedule.machine_passes import SETTLE_LOOPS, for_loops
 
     decided, remarks = found.decided, found.remarks
-    if found.tiles is not None and not _refused(remarks):
-        return found.tiles
     if _refused(remarks):
         _too_large(remarks)
+    if machine.target == "cuda":
+        decided = run_passes(program, for_loops(machine, found.relief), timings)
     remarks.extend(notes_on_directives(decided.operations[0], machine))
-    return _lowered(
+    if machine.target == "cuda":
+        decided = run_passes(decided, (SETTLE_LOOPS,), timings)
+    lowered = _lowered(
         "lower_to_lanes", lambda: lower_to_lanes(decided, plan, machine), decided, timings
     )
+    return decided, lowered
 
 
 def _too_large(remarks: list[Diagnostic]) -> None:
@@ -276,6 +346,8 @@ def run_passes(
             after = step.run(program)
         except Exception as error:
             raise _failed(step.name, f"{type(error).__name__}: {error}", program) from error
+        if step.kind == "decide" and (found := changed_operation(program, after)) is not None:
+            raise _failed(step.name, f"it decides, and changes an operation: {found.name}", program)
         program = _verified(after, program, step.name, step)
         if timings is not None:
             timings.append(Timing(step.name, time.perf_counter() - begin))

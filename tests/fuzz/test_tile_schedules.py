@@ -19,9 +19,9 @@ from tessera_backend.runtime.cache import forget_shared_cache
 import tessera_lang as tessera
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.lower.schedule_to_tile.common import memory_plan, tile_counts
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
 from tessera_lang.lower.schedule_to_tile.hopper import ring
 from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tests.fuzz import tile_schedules
 from tests.fuzz.tile_programs import Array
 from tests.fuzz.tile_schedules import Case, case_of, tried

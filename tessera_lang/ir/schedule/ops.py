@@ -51,7 +51,7 @@ _OPS = [
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
             _optional("registers", "ints"), _optional("take_turns", "bool"),
-            _optional("pieces", "bool"),
+            _optional("pieces", "bool"), _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"),
             _optional("hints", "ints"), _optional("divisors", "ints"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tessera_lang.analysis.resources.layouts import WARP
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
@@ -22,13 +23,13 @@ from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_lanes.placement import Placement
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
+from tessera_lang.opt.schedule.decide.one_flow import LOOP_WARPS
 from tessera_lang.opt.tile import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import Dim, dim_op
 
-_LANES = 256  # of a group on a GPU
 _MOST_AXES = 3
 
 
@@ -59,7 +60,7 @@ def _lowered(
     (kernel,) = program.operations
     source = Source(kernel)
     numbers = Numbers(source, plan)
-    lanes = 1 if machine.target == "cpu" else _LANES
+    lanes = 1 if machine.target == "cpu" else WARP * LOOP_WARPS
     s = Lowering(
         machine, source, numbers, Domains(source, numbers), Placement(source, lanes == 1, lean),
         Buffers(pad=lanes == 1), lanes,

@@ -1,7 +1,8 @@
-"""The passes that decide a schedule for a machine, in order.
+"""The passes that make a schedule for a machine, in order.
 
-Owns the order. Each pass is a file and writes attributes with their origins; nothing is
-expanded. Must not know a single decision.
+Owns the order. A pass either decides, which changes attributes and nothing else (they say their
+origins, and the runner sees to it), or rewrites. The last one settles what the lowering builds.
+Must not know a single decision.
 """
 
 from __future__ import annotations
@@ -23,22 +24,29 @@ from tessera_lang.opt.schedule.decide.epilogue_tiles import subtile
 from tessera_lang.opt.schedule.decide.grid_order import cluster, order_grid, persistent
 from tessera_lang.opt.schedule.decide.l2_prefetch import read_ahead
 from tessera_lang.opt.schedule.decide.legality import check_fit
+from tessera_lang.opt.schedule.decide.one_flow import settle_loops, settle_one_flow
 from tessera_lang.opt.schedule.decide.persistent_rows import load_early
 from tessera_lang.opt.schedule.decide.ring_depth import pipeline
 from tessera_lang.opt.schedule.decide.row_kernels import limit_registers, split_rows
 from tessera_lang.opt.schedule.decide.split_contraction import split_contraction
 from tessera_lang.opt.schedule.decide.staging import stage
 from tessera_lang.opt.schedule.decide.stream_k import deal_tiles
-from tessera_lang.opt.schedule.decide.tile_sizes import choose_tiles
+from tessera_lang.opt.schedule.decide.tile_sizes import choose_tiles, give_sizes
 from tessera_lang.opt.schedule.decide.unused_directives import settle_staging
 from tessera_lang.opt.schedule.decide.warp_roles import assign_roles
 from tessera_lang.opt.schedule.loops.loop_peeling import peel
 from tessera_lang.opt.schedule.loops.software_pipeline import overlap
 from tessera_lang.opt.schedule.loops.unroll import unroll
-from tessera_lang.opt.schedule.query.context import Context, Decide
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    MachinePass,
+    rewrites,
+)
+from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 
 
+@rewrites
 def normalise(program: Program, context: Context) -> Program:
     """Stacks as one matrix after the other, groups apart from loops, work on rows before they are
     stretched; on a CPU none of it matters."""
@@ -47,12 +55,21 @@ def normalise(program: Program, context: Context) -> Program:
     return expand_late(separate(squeeze(narrow(program))))
 
 
-_DECISIONS: tuple[Decide, ...] = (
-    normalise, swap_operands, choose_tiles, pad, split_rows, assign_units, promote, load_before,
-    stage, assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline, order_grid,
-    persistent, load_early, limit_registers, read_ahead, read_once, unroll, settle_staging,
-    check_fit, peel, overlap,
+@rewrites
+def squeeze_again(program: Program, context: Context) -> Program:
+    """Axes of one element that the passes between have left are taken away too."""
+    return program if context.machine.target == "cpu" else squeeze(program)
+
+
+_DECISIONS: tuple[MachinePass, ...] = (
+    normalise, swap_operands, choose_tiles, give_sizes, pad, split_rows, assign_units, promote,
+    load_before, stage, assign_roles, deal_tiles, cluster, subtile, split_contraction, pipeline,
+    order_grid, persistent, load_early, limit_registers, read_ahead, read_once, unroll,
+    settle_staging, check_fit, peel, overlap, squeeze_again, settle_one_flow,
 )  # fmt: skip
+
+
+_FOR_TILES: tuple[MachinePass, ...] = (squeeze_again, settle_one_flow)
 
 
 def decide(
@@ -61,12 +78,32 @@ def decide(
     """The passes for a machine. What they have to say goes to ``remarks``: notes, and an error
     where the schedule does not fit, after which the program is not to be lowered. ``relief``:
     how often this was done before, and needed too many registers."""
-    context = Context(machine, remarks if remarks is not None else [], relief)
+    return decide_in(Context(machine, remarks if remarks is not None else [], relief))
+
+
+def decide_in(context: Context) -> tuple[Pass, ...]:
+    """The same, with what else is known."""
     return tuple(_pass(one, context) for one in _DECISIONS)
 
 
-def _pass(one: Decide, context: Context) -> Pass:
+def last_decisions(context: Context) -> tuple[Pass, ...]:
+    """The last of these passes alone, which a kernel needs that nothing else was decided of."""
+    return tuple(_pass(one, context) for one in _FOR_TILES)
+
+
+def for_loops(machine: Machine, relief: int = 0) -> tuple[Pass, ...]:
+    """The passes for a kernel that becomes loops over elements, behind which ``SETTLE_LOOPS``
+    stands: they have no rows that several groups share."""
+    features = tuple(f for f in machine.features if f != "cluster")
+    context = Context(replace(machine, features=features), [], relief)
+    return tuple(_pass(one, context) for one in _DECISIONS if one not in _FOR_TILES)
+
+
+SETTLE_LOOPS = Pass("settle_loops", "schedule", "schedule", settle_loops)
+
+
+def _pass(one: MachinePass, context: Context) -> Pass:
     def run(program: Program) -> Program:
         return program if context.refused else one(program, context)
 
-    return Pass(one.__name__, "schedule", "schedule", run)
+    return Pass(one.name, "schedule", "schedule", run, one.kind)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Attribute, Operation, Region, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-from tessera_lang.lower.schedule_to_tile.ampere.multistage import is_grid
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import FOR, axes_of, strings
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
 from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.opt.schedule.query.kernel_facts import is_grid
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of, strings
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
@@ -54,7 +54,9 @@ def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
             raise NotTiled("something is written outside the loop over groups", other.span, _APART)
     total = _total(loop, numbers)
     rows = kernel.attributes.get("group_rows", 1)
-    stays = bool(kernel.attributes.get("persistent")) or total is None
+    stays = bool(kernel.attributes.get("persistent"))
+    if total is None and not stays:
+        raise NotTiled("the number of its groups is not known at the launch", loop.span)
     groups = total if total is not None else units * _GROUPS_PER_UNIT
     return Grid(loop, groups, stays, rows if isinstance(rows, int) else 1)
 

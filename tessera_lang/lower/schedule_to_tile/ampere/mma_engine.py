@@ -16,7 +16,6 @@ from tessera_lang.analysis.resources.layouts import (
     mma_depth,
     transposed,
 )
-from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.lower.schedule_to_tile.ampere.multistage import Multistage, ahead_of, encloses
 from tessera_lang.lower.schedule_to_tile.ampere.staging import (
@@ -27,6 +26,7 @@ from tessera_lang.lower.schedule_to_tile.ampere.staging import (
 )
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.fma_products import (
     by_multiply_adds,
     divisors,
@@ -35,13 +35,12 @@ from tessera_lang.lower.schedule_to_tile.common.fma_products import (
 )
 from tessera_lang.lower.schedule_to_tile.common.operations import masked
 from tessera_lang.lower.schedule_to_tile.common.product_forms import Product
-from tessera_lang.lower.schedule_to_tile.common.product_operands import DOT, operand_of, products_of
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, is_tile
+from tessera_lang.opt.schedule.query.product_operands import DOT, operand_of, products_of
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F16, DType
 
-_FRAGMENTS = ("f16", "bf16", "i8", "u8", "f8e4m3", "f8e5m2")
 _EIGHT_BIT_FLOATS = ("f8e4m3", "f8e5m2")
 
 
@@ -50,13 +49,13 @@ class MatrixEngine(Engine):
 
     def __init__(
         self, machine: Machine, warps: int, kernel: Operation, facts: Facts,
-        remarks: list[Diagnostic], persistent: bool = False,
+        persistent: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(machine, warps)
         self.facts = facts
         self.persistent = persistent
-        self.staging = Staging(facts, machine, remarks)
-        self.staging.plan(kernel, lambda dot: self._dtype(dot) is None)
+        self.staging = Staging(facts)
+        self.staging.plan(kernel)
         self._by_rows = rows_only(kernel, facts)
         self._open: list[Staged] = []
 
@@ -84,15 +83,14 @@ class MatrixEngine(Engine):
         return operand_of(self.facts, value).load is not None and self.staging.in_place(value)
 
     def _dtype(self, dot: Operation) -> DType | None:
-        """What fragments hold; None where there is no matrix unit for the operands."""
-        dtype = tile_of(dot.operands[0]).dtype
-        if not self.machine.has("mma"):
+        """What fragments hold; None where no matrix unit does the product."""
+        unit, dtype = dot.attributes.get("unit"), tile_of(dot.operands[0]).dtype
+        if unit == "fma":
             return None
-        if dtype.name in _EIGHT_BIT_FLOATS and not self.machine.has("f8_mma"):
-            return F16  # which holds each of their values
-        if dtype.name == "f32" and dot.attributes["precision"] == "tf32":
-            return dtype
-        return dtype if dtype.name in _FRAGMENTS else None
+        if unit != "mma":
+            raise NotTiled(f"warps that all do the same have no products by {unit}", dot.span)
+        widened = dtype.name in _EIGHT_BIT_FLOATS and not self.machine.has("f8_mma")
+        return F16 if widened else dtype  # which holds each of their values
 
     def split(self, dot: Operation, m: int, n: int) -> tuple[int, int]:
         """Warps along rows and columns: the least work of each, then the least padding, then the
@@ -139,7 +137,8 @@ class MatrixEngine(Engine):
 
     def _stage_here(self, body: Body, staged: Staged) -> None:
         """Copy where the load stands; it is waited for where the tile is first used."""
-        staged.stages = 1
+        if staged.stages > 1:
+            raise NotTiled("a tile that is copied where it stands has a ring", staged.load.span)
         body.read_staged(staged.load)
         if self.repeats(staged.load) and not self._open:
             body.builder.barrier()  # between reads of the tile before and its being overwritten

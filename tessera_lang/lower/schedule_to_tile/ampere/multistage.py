@@ -4,7 +4,8 @@ With S stages the copies of S - 1 iterations are on their way. Each iteration wa
 meets one barrier, starts the copies for the iteration S - 1 ahead, and works. That barrier
 orders two pairs: the copies of all lanes before everybody's reads, and everybody's reads of the
 stage before it (the iteration before) before the copies that write that stage again. Loads that
-no asynchronous copy can move go through registers, one iteration ahead, into two buffers.
+no asynchronous copy can move go through registers, one iteration ahead, into two buffers. How many
+stages there are is the schedule's (``opt.schedule.one_flow``).
 
 Owns the shape of the loop. Must not know what its body computes.
 """
@@ -13,17 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import IRType, Operation, Value, ViewType
-from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.ir.core import IRType, Operation, Value
 from tessera_lang.lower.schedule_to_tile.ampere.staging import Staged, Staging
 from tessera_lang.lower.schedule_to_tile.common.body import Body
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import FOR, Facts, access_of, axes_of
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.opt.schedule.query.kernel_facts import is_grid
+from tessera_lang.opt.schedule.query.run_ahead import address_of
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
 from tessera_lang.record import dataclass
-from tessera_lang.types.dtype import INDEX, DType
-
-_DEPTH = 3
-_MOST_DEPTH = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
+from tessera_lang.types.dtype import INDEX
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,84 +41,28 @@ class Ahead:
 
 
 def ahead_of(staging: Staging, loop: Operation) -> Ahead | None:
-    """What ``loop`` can load ahead; None where there is nothing, or one stage was asked for."""
+    """What ``loop`` loads ahead: the loads in it that have several buffers."""
     facts = staging.facts
     region = loop.regions[0]
     inside = [o for o in region.operations if o.name == "tessera.schedule.load"]
-    staged = [s for load in inside for s in staging.of(load) if s.buffer is None]
-    said = [s.stages for s in staged if s.stages]
-    stages = (
-        _asked(loop, facts) or min(max(said), _MOST_DEPTH)
-        if said
-        else _asked(loop, facts) or _DEPTH
-    )
-    if not staged or stages < 2 or _has_exits(loop):
-        return None
-    taken: list[Staged] = []
-    addresses: dict[Operation, None] = {}
-    for one in staged:
-        found = _address(facts, loop, one)
-        if found is None or staging.is_written(access_of(one.load).view):
-            staging.note("T0743", "not loaded ahead: where it lies depends on the iteration before"
-                         if found is None else "not loaded ahead: the kernel writes the array",
-                         one.load)  # fmt: skip
-            continue
-        taken.append(one)
-        addresses.update(dict.fromkeys(found))
+    taken = [s for load in inside for s in staging.of(load) if s.buffer is None and s.stages > 1]
     if not taken:
         return None
+    addresses: dict[Operation, None] = {}
+    for one in taken:
+        found = address_of(facts, loop, one.load)
+        if found is None:
+            raise NotTiled("where a tile lies that is loaded ahead depends on the iteration before",
+                           one.load.span)  # fmt: skip
+        addresses.update(dict.fromkeys(found))
     order = {o: i for i, o in enumerate(region.operations)}
     copies = tuple(s for s in taken if s.asynchronous)
     fetches = tuple(s for s in taken if not s.asynchronous)
-    return Ahead(copies, fetches, stages, tuple(sorted(addresses, key=lambda o: order[o])))
-
-
-def _asked(loop: Operation, facts: Facts) -> int:
-    for held in (loop, facts.kernel):
-        said = held.attributes.get("pipeline_stages")
-        if isinstance(said, int) and said > 0:
-            return said
-    return 0
-
-
-def _has_exits(loop: Operation) -> bool:
-    return any(o.name in ("tile.break", "tile.continue") for o in loop.regions[0].operations)
-
-
-def _address(facts: Facts, loop: Operation, staged: Staged) -> list[Operation] | None:
-    """Operations of the loop's body that say where a load lies, if they can run for another
-    iteration: scalars that depend on nothing that is carried."""
-    region = loop.regions[0]
-    own = set(region.operations)
-    carried = set(region.arguments[axes_of(loop) :])
-    found: list[Operation] = []
-    waiting = list(staged.load.operands)
-    while waiting:
-        value = waiting.pop()
-        if value in carried:
-            return None
-        operation = facts.operation(value)
-        if operation is None or operation in found or not _within(facts, operation, loop):
-            continue
-        if operation not in own or operation.regions:
-            return None
-        if not isinstance(value.type, DType | ViewType) or not _repeats(operation):
-            return None
-        found.append(operation)
-        waiting.extend(operation.operands)
-    return found
-
-
-def _within(facts: Facts, operation: Operation, loop: Operation) -> bool:
-    up = facts.parent(operation)
-    while up is not None and up is not loop:
-        up = facts.parent(up)
-    return up is loop
-
-
-def _repeats(operation: Operation) -> bool:
-    definition = TILE_OPS.get(operation.name)
-    return definition is not None and definition.effect in ("none", "fault")
+    stages = {s.stages for s in copies}
+    if len(stages) > 1 or any(s.stages != PLAIN_STAGES for s in fetches):
+        raise NotTiled("the tiles of a loop have rings of different depths", loop.span)
+    depth = next(iter(stages), PLAIN_STAGES)
+    return Ahead(copies, fetches, depth, tuple(sorted(addresses, key=lambda o: order[o])))
 
 
 # --- the loop -----------------------------------------------------------------------------------
@@ -133,10 +77,6 @@ class Multistage:
         self.loop = loop
         self.ahead = ahead
         self.variable = loop.regions[0].arguments[axes_of(loop) - 1]
-        for one in ahead.copies:
-            one.stages = ahead.stages
-        for one in ahead.fetches:
-            one.stages = PLAIN_STAGES
 
     def innermost(
         self, bounds: tuple[Value, Value, Value], carried: Sequence[Value],
@@ -289,9 +229,3 @@ def encloses(facts: Facts, operation: Operation) -> bool:
             return True
         up = facts.parent(up)
     return False
-
-
-def is_grid(operation: Operation) -> bool:
-    """Whether every axis of a loop is spread over groups."""
-    mapping = operation.attributes.get("mapping", ())
-    return bool(mapping) and isinstance(mapping, tuple) and all(m == "grid" for m in mapping)

@@ -2,32 +2,30 @@
 
 A staged tile lies as its users see it (transposed loads too), contiguous along the axis the
 array is contiguous along, swizzled so that neither copies nor matrix loads wait for banks.
-Owns the decision where an attribute is missing, the buffers, and single copies. Must not know
-loops.
+Owns the buffers, and single copies. Must not know loops, or decide what is staged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from tessera_lang.analysis.resources.layouts import blocked
-from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body
-from tessera_lang.lower.schedule_to_tile.common.product_operands import (
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured
+from tessera_lang.opt.schedule.query.product_operands import (
     LOAD,
     needed_in_registers,
     operand_of,
     products_of,
 )
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Access, Facts, access_of
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.machine import Machine
 
 _CHUNK = 16  # bytes that a swizzle moves as one
+_LEAST_COPY = 4  # bytes that an asynchronous copy moves
 _SWIZZLES = (128, 64, 32)
 
 
@@ -59,22 +57,19 @@ class Staging:
     """The staged loads of a kernel, by load and orientation."""
 
     facts: Facts
-    machine: Machine
-    remarks: list[Diagnostic]
     found: dict[tuple[Operation, bool], Staged] = field(
         default_factory=dict[tuple[Operation, bool], Staged]
     )
     registers: set[Value] = field(default_factory=set[Value])
     between: set[Value] = field(default_factory=set[Value])
 
-    def plan(self, kernel: Operation, from_buffers: Callable[[Operation], bool]) -> None:
-        """Find what is staged; buffers are made when sizes are known. ``from_buffers`` tells
-        products that can read operands from shared memory only."""
+    def plan(self, kernel: Operation) -> None:
+        """Find what the schedule stages; buffers are made when sizes are known."""
         staged: set[Value] = set()
         for dot in products_of(kernel):
             for value in dot.operands[:2]:
                 operand = operand_of(self.facts, value)
-                if operand.load is None or not self._wanted(operand.load, from_buffers(dot)):
+                if operand.load is None or operand.load.attributes.get("stage") != "shared":
                     continue
                 staged.add(value)
                 self._stage(operand.load, operand.swapped)
@@ -95,18 +90,6 @@ class Staging:
         value = operation.results[0]
         return value not in self.between or value in self.registers
 
-    # --- decisions --------------------------------------------------------------------------
-
-    def _wanted(self, load: Operation, needed: bool) -> bool:
-        said = load.attributes.get("stage")
-        refused = self.facts.kernel.attributes.get("use_shared_memory") is False
-        if needed:
-            if refused:
-                self.note("T0742", "`schedule.use_shared_memory(False)` is not honoured: "
-                          "multiply-adds read their operands from shared memory", load)  # fmt: skip
-            return True
-        return not refused if said is None else said == "shared"
-
     def in_place(self, value: Value) -> bool:
         """Whether an operand that is a load goes to registers at once."""
         return value not in self.between
@@ -114,46 +97,15 @@ class Staging:
     def _stage(self, load: Operation, swapped: bool) -> None:
         if (load, swapped) in self.found:
             return
-        access = access_of(load)
-        vector = self.facts.vector_bytes(access)
-        copy = load.attributes.get("copy")
-        reason = self._not_asynchronous(load, access, vector)
-        if reason and copy in ("async", "tma"):
-            self.note("T0743", f"not asynchronous: {reason}", load)
-        asynchronous = not reason and copy != "plain"
+        vector = self.facts.vector_bytes(access_of(load))
+        asynchronous = load.attributes.get("copy") == "async"
+        if asynchronous and vector < _LEAST_COPY:
+            reason = f"only {vector} bytes in a row are aligned, and a copy moves 4 at least"
+            raise NotHonoured("async_copy", reason, load.span)
         stages = load.attributes.get("stages")
         self.found[load, swapped] = Staged(
-            load, swapped, asynchronous, vector, stages if isinstance(stages, int) else 0
+            load, swapped, asynchronous, vector, stages if isinstance(stages, int) else 1
         )
-
-    def _not_asynchronous(self, load: Operation, access: Access, vector: int) -> str:
-        if not self.machine.has("cp_async"):
-            return f"{self.machine.arch} has no asynchronous copies"
-        if self.facts.kernel.attributes.get("async_copy") is False:
-            return "`schedule.async_copy(False)`"
-        if self.is_written(access.view):
-            return "the kernel writes the array"
-        if vector < 4:
-            return f"only {vector} bytes in a row are aligned, and a copy moves 4 at least"
-        rank = len(load.result.type.shape)  # type: ignore[union-attr]
-        return "" if rank in (1, 2) else "the tile has more than two axes"
-
-    def is_written(self, view: Value) -> bool:
-        """Whether the kernel writes the array behind a view."""
-        made = self.facts.operation(view)
-        pointer = made.operands[0] if made is not None and made.operands else view
-        for operation in self.facts.kernel.walk():
-            if operation.name not in (*WRITES, "tile.store", "tile.atomic"):
-                continue
-            for value in operation.operands:
-                source = self.facts.operation(value)
-                if isinstance(value.type, ViewType) and source is not None:
-                    if source.operands and source.operands[0] is pointer:
-                        return True
-        return False
-
-    def note(self, code: str, message: str, operation: Operation) -> None:
-        self.remarks.append(Diagnostic(code, message, operation.span, severity="note"))
 
     # --- buffers ------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.axis_classes import Axes, exits_to
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.product_forms import Product
-from tessera_lang.lower.schedule_to_tile.common.product_operands import operand_of
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import (
+from tessera_lang.opt.schedule.query.product_operands import operand_of
+from tessera_lang.opt.schedule.query.scalar_facts import (
     FOR,
     Access,
     Facts,

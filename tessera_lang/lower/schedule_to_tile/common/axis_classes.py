@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import lcm
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import FOR, access_of, axes_of, is_tile
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, access_of, axes_of, is_tile
 
 Axis = tuple[Value, int]
 

@@ -21,9 +21,9 @@ from tessera_lang.ir.tile.builder import Builder, RegionBuilder
 from tessera_lang.lower.schedule_to_tile.common import operations as single
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, axes_of
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.value_map import Lowered
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, axes_of
 
 _EXITS = {"tile.break": "loop", "tile.continue": "loop", "tile.leave": "scope"}
 

@@ -9,17 +9,15 @@ from collections.abc import Iterator
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, ViewType
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Access, Facts, access_of
+from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
 
 _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
 _WIDEST = 16
 
 
-def notes_on_directives(kernel: Operation, facts: Facts, warps: int) -> list[Diagnostic]:
-    """Why ``vectorize`` and ``warps`` are not honoured, where they are not; ``warps``: how many
-    there are."""
-    found = [*_vectorize(kernel, facts), *_warps(kernel, warps)]
-    return list({(d.code, d.message): d for d in found}.values())
+def notes_on_directives(kernel: Operation, facts: Facts) -> list[Diagnostic]:
+    """Why ``vectorize`` is not honoured, where it is not."""
+    return list({(d.code, d.message): d for d in _vectorize(kernel, facts)}.values())
 
 
 def _vectorize(kernel: Operation, facts: Facts) -> Iterator[Diagnostic]:
@@ -45,13 +43,6 @@ def _not_vectorized(access: Access, facts: Facts, said: int) -> str:
     if held < said * t.dtype.bytes:
         return f"only {held} bytes in a row of `{name}` are surely aligned"
     return ""
-
-
-def _warps(kernel: Operation, warps: int) -> Iterator[Diagnostic]:
-    said = kernel.attributes.get("warps")
-    if isinstance(said, int) and said > 0 and said != warps:
-        reason = f"tiles are spread over a power of two up to 16; the group has {warps}"
-        yield _note(f"`schedule.warps({said})`", reason, kernel)
 
 
 def _note(what: str, reason: str, operation: Operation) -> Diagnostic:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tessera_lang.ir.core import Operation, Value, ViewType
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 
 _READS = ("tessera.schedule.load", "tessera.schedule.gather", "tile.load")
 _WRITES = ("tessera.schedule.store", "tessera.schedule.scatter", "tile.store", "tile.atomic")

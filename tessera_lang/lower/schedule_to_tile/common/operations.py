@@ -18,14 +18,14 @@ from tessera_lang.analysis.resources.layouts import (
 from tessera_lang.ir.core import IRType, Operation, TileType, Value, ViewType
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import (
+from tessera_lang.lower.schedule_to_tile.common.value_map import Lowered
+from tessera_lang.opt.schedule.query.scalar_facts import (
     Access,
     Facts,
     access_of,
     ints,
     is_tile,
 )
-from tessera_lang.lower.schedule_to_tile.common.value_map import Lowered
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, I32, DType, integer_range
 

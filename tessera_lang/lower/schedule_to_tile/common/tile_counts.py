@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import axes_of
+from tessera_lang.opt.schedule.query.scalar_facts import axes_of
 from tessera_lang.types.shape import Dim, dim_op
 
 

@@ -16,8 +16,8 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.global_barriers import Order
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, access_of, is_tile
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, is_tile
 from tessera_lang.record import replace
 
 

@@ -18,7 +18,6 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import is_zero
 from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Turns
@@ -33,6 +32,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     promoted_parts,
     through_shared,
 )
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import axes_of
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
+from tessera_lang.opt.schedule.query.scalar_facts import axes_of
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, U32
 

@@ -8,51 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.layouts import gathered, vector_width
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.producer_region import pruned
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, access_of, is_tile
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.hopper.persistent import Walk, over_tiles
 from tessera_lang.lower.schedule_to_tile.hopper.roles import Pipeline, Producer
-from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_slice
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
-
-_LEAST = 4  # bytes that a lane copies as one
-
-
-class Copying:
-    """Which tiles lanes copy without holding them in registers."""
-
-    def __init__(self, facts: Facts, machine: Machine, warps: int) -> None:
-        self._facts, self._machine, self._warps = facts, machine, warps
-
-    def pieces(self, read: Load, layout: SharedLayout) -> int:
-        """Bytes of the pieces in which lanes copy a tile; 0 where it goes through registers."""
-        access = access_of(read.operation)
-        rank, unit = len(access.dims), self._facts.tile_unit_axis(access)
-        refused = self._facts.kernel.attributes.get("async_copy") is False
-        if refused or not self._machine.has("cp_async") or rank != 2 or unit is None:
-            return 0
-        if unit != layout.major:
-            return 0
-        vector = self._facts.vector_bytes(access)
-        if read.operation.name != GATHER:
-            return vector if vector >= _LEAST else 0
-        rows = [access.dims.index(d) for d, v in enumerate(access.starts) if is_tile(v)]
-        if vector < _LEAST or len(rows) != 1 or not self._facts.is_whole(access, vector):
-            return 0
-        width = vector // read.tile.dtype.bytes
-        held, _ = gathered(read.tile.sizes, width, self._warps, rows[0])
-        return vector if vector_width(held, unit, 2, width) == width else 0
 
 
 class Moving:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.layouts import wgmma_a, wgmma_c
-from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BarrierType, Operation, Program, Region, TileType, Value
+from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
@@ -21,9 +21,8 @@ from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine, Product
-from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled, TooLarge
 from tessera_lang.lower.schedule_to_tile.common.fma_products import by_multiply_adds
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
@@ -32,14 +31,12 @@ from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import chains
 from tessera_lang.lower.schedule_to_tile.hopper.consumer import Consumer
 from tessera_lang.lower.schedule_to_tile.hopper.epilogue_parts import work_by_parts
 from tessera_lang.lower.schedule_to_tile.hopper.persistent import Cluster, Walk, over_tiles, walk_of
-from tessera_lang.lower.schedule_to_tile.hopper.producer import Copying, Moving
+from tessera_lang.lower.schedule_to_tile.hopper.producer import Moving
 from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Threaded, thread
 from tessera_lang.lower.schedule_to_tile.hopper.roles import Buffered, Pipeline
 from tessera_lang.opt.schedule.decide.grid_order import cluster_variables
 from tessera_lang.opt.schedule.decide.legality import crowding
-from tessera_lang.opt.schedule.decide.ring_depth import one_stage_less
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import Context
 from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -52,6 +49,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
+from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
@@ -126,9 +125,21 @@ def _only_in_buffers(facts: ScheduleFacts) -> set[Value]:
 
 
 def lower_specialised(
-    program: Program, plan: LaunchPlan, machine: Machine, remarks: list[Diagnostic] | None = None
+    program: Program, plan: LaunchPlan, machine: Machine
 ) -> tuple[Program, LaunchPlan]:
-    """Raises NotTiled where the kernel cannot be split after all. ``remarks`` takes notes."""
+    """Raises NotHonoured where the kernel cannot be split after all, TooLarge where its buffers
+    do not fit."""
+    try:
+        return _specialised(program, plan, machine)
+    except TooLarge:
+        raise
+    except NotTiled as reason:
+        raise NotHonoured("roles", reason.reason, reason.span) from None
+
+
+def _specialised(
+    program: Program, plan: LaunchPlan, machine: Machine
+) -> tuple[Program, LaunchPlan]:
     (kernel,) = program.operations
     before = facts_of(kernel)
     grid = before.grid
@@ -138,21 +149,9 @@ def lower_specialised(
     threaded = thread(kernel, grid, rings, chains_of(before, rings))
     made, finished = _Lowering(threaded, plan, machine).run()
     total = shared_bytes(made.operations[0])
-    if total <= machine.shared_limit:
-        return made, replace(finished, shared_bytes=total)
-    context = Context(machine, remarks if remarks is not None else [])
-    fewer = one_stage_less(kernel, before, context)
-    if fewer is None:
-        raise NotTiled(f"it takes {total} bytes of shared memory")
-    return lower_specialised(replace(program, operations=(fewer,)), plan, machine, remarks)
-
-
-def not_specialised(kernel: Operation, reason: NotTiled) -> Diagnostic:
-    """The remark where the kernel is lowered in another way."""
-    return Diagnostic(
-        "T0745", f"not split into producer and consumers: {reason.reason}",
-        reason.span or kernel.span, severity="note",
-    )  # fmt: skip
+    if total > machine.shared_limit:
+        raise TooLarge(total)
+    return made, replace(finished, shared_bytes=total)
 
 
 class _Lowering:
@@ -170,7 +169,6 @@ class _Lowering:
         self.scratch = Scratch()
         self.scratches = [self.scratch]
         self.maps = Maps(self.schedule, plan)
-        self.copying = Copying(self.facts, machine, self.producer_warps)
         self.builder = Builder(kernel.span)
         self.barriers: list[Operation] = []
         self.cluster = self._cluster()
@@ -275,7 +273,7 @@ class _Lowering:
             if is_by_lanes(load):
                 layout = lanes_layout(load, self.schedule)
                 assert layout is not None
-                pieces = self.copying.pieces(load, layout)
+                pieces = self._pieces(load, layout)
                 copied.update(dict.fromkeys((result, *again) if pieces else (), pieces))
             else:
                 found = self.maps.boxes(access_of(load.operation), load.tile,
@@ -292,6 +290,17 @@ class _Lowering:
         full = self._barriers(use, "full", bool(sizes) + bool(written) + lanes)
         empty = self._barriers(use, "empty", consumers)
         return Buffered(full, empty, buffers, boxes, copied, sum(sizes), shared)
+
+    def _pieces(self, load: Load, layout: SharedLayout) -> int:
+        """Bytes of the pieces that lanes copy; 0 where the schedule has them hold the tile."""
+        if load.operation.attributes.get("copy") != "async":
+            return 0
+        machine, warps = self.engine.machine, self.producer_warps
+        pieces = piece_bytes(load, layout, self.facts, machine, warps)
+        if not pieces:
+            reason = "lanes cannot copy a tile without holding it in registers"
+            raise NotHonoured("async_copy", reason, load.operation.span)
+        return pieces
 
     def _share(self, starts: Sequence[Value]) -> int:
         """How many groups of a cluster read the same tile."""

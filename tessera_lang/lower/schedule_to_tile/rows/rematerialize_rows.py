@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.lower.schedule_to_tile.common.body import Body
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import is_tile
+from tessera_lang.opt.schedule.query.scalar_facts import is_tile
 
 _REDUCE, _FULL = "tessera.schedule.reduce", "tessera.schedule.full"
 _CHEAP = ("tile.cast", "tile.add", "tile.sub", "tile.mul", _FULL)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
 from tessera_lang.lower.schedule_to_tile.common.op_sequence import Line
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import strings
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
 from tessera_lang.lower.schedule_to_tile.split.contraction_parts import Parting, Share
 from tessera_lang.lower.schedule_to_tile.split.stream_k import dealt
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
+from tessera_lang.opt.schedule.query.scalar_facts import strings
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.record import replace
 from tessera_lang.target.plan import LaunchPlan
@@ -28,10 +27,8 @@ from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, dim_op
 
 
-def in_parts(
-    program: Program, plan: LaunchPlan, remarks: list[Diagnostic]
-) -> tuple[Program, LaunchPlan]:
-    """Itself where nothing is split; ``remarks`` says why, where that was decided."""
+def in_parts(program: Program, plan: LaunchPlan) -> tuple[Program, LaunchPlan]:
+    """Itself where nothing is to be split. Raises NotHonoured where it cannot be."""
     (kernel,) = program.operations
     parts, groups = parts_of(kernel), stream_of(kernel)
     if parts < 2:
@@ -43,9 +40,7 @@ def in_parts(
             raise NotTiled(found.reason)
         counts = tile_counts(facts.grid, Numbers(Source(kernel), plan))
     except NotTiled as reason:
-        message = f"the contraction is not split after all: {reason.reason}"
-        remarks.append(Diagnostic("T0749", message, kernel.span, severity="note"))
-        return program, plan
+        raise NotHonoured("split", reason.reason, reason.span) from None
     tiles: Dim = 1
     for count in counts:
         tiles = dim_op("*", tiles, count)

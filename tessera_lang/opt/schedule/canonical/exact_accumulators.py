@@ -11,7 +11,11 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.context import Context, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    rewrites,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     LOOPS,
@@ -22,6 +26,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.matrix_units import is_imprecise
 
 
+@rewrites
 def promote(program: Program, context: Context) -> Program:
     """``acc + a @ b`` as ``acc + (0 + a @ b)`` where the unit would round in between."""
     kernel = kernel_of(program)

@@ -18,7 +18,11 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.query.accumulators import accumulators, most_accumulators
-from tessera_lang.opt.schedule.query.context import Context, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    rewrites,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.copy_rules import Access, access_of, is_clipped
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -58,6 +62,7 @@ WARP = Multiples(16, 8)
 WARP_GROUP = Multiples(64, 16, 8)
 
 
+@rewrites
 def pad(program: Program, context: Context) -> Program:
     machine = context.machine
     if machine.target == "cpu" or not machine.has("mma"):

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
-from tessera_lang.opt.schedule.query.context import Context, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    rewrites,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_written
 from tessera_lang.opt.schedule.query.operand_origin import feeds
@@ -23,6 +27,7 @@ _GROW = ("tile.add", "tile.mul", "tile.max", "tile.min", "tile.floordiv", "tile.
 """Operations that are at least 0 if their operands are."""
 
 
+@rewrites
 def load_before(program: Program, context: Context) -> Program:
     if not context.machine.has_roles:
         return program

@@ -18,7 +18,12 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import substitute
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.query.context import Context, with_decisions, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    rewrites,
+    with_decisions,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     FOR,
@@ -47,6 +52,7 @@ _STORES = (STORE, PREFIX + "accumulate")
 _CARRYING = (FOR, "tile.while", "tile.for")
 
 
+@rewrites
 def swap_operands(program: Program, context: Context) -> Program:
     if not context.machine.has("wgmma"):
         return program

@@ -11,7 +11,12 @@ from __future__ import annotations
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.cost.workload import view_bytes
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import Context, with_attributes, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    decides,
+    with_attributes,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     LOOPS,
     Estimate,
@@ -26,6 +31,7 @@ _HELD, _LONG = 1 << 25, 1 << 28
 what the cache has to write back makes no difference."""
 
 
+@decides
 def read_once(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if not context.machine.has_roles:

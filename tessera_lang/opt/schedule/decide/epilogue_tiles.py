@@ -8,7 +8,12 @@ line by line; the remark says why. Must not know how they are lowered.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.schedule.query.context import Context, with_decisions, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    decides,
+    with_decisions,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.copy_rules import (
     access_of,
     array_name,
@@ -19,6 +24,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import STORE, facts_of, kernel
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
 
 
+@decides
 def subtile(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if "roles" not in kernel.attributes:

@@ -15,6 +15,7 @@ from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_decisions,
@@ -47,6 +48,7 @@ _FEW_TURNS = 32  # of a tile, with which clusters were slower
 _MOST_GROUPS = 8  # of a cluster, on every machine that has them
 
 
+@decides
 def cluster(program: Program, context: Context) -> Program:
     if context.machine.target == "cpu":
         return program
@@ -221,6 +223,7 @@ def _trips_along(facts: Facts, grid: Operation, axis: int) -> int | None:
     return -(-(high - low) // by)
 
 
+@decides
 def order_grid(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     facts = facts_of(kernel)
@@ -250,6 +253,7 @@ def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
     )
 
 
+@decides
 def persistent(program: Program, context: Context) -> Program:
     if context.machine.target == "cpu":
         return program

@@ -18,7 +18,12 @@ from tessera_lang.opt.schedule.decide.row_kernels import (
     held_bytes,
 )
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import Context, with_attributes, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    decides,
+    with_attributes,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
@@ -33,6 +38,7 @@ WAVES = 1.0
 one run (docs/performance-notebook.md), twice as far was not."""
 
 
+@decides
 def read_ahead(program: Program, context: Context) -> Program:
     """Loads that move with the grid ask for what the groups behind read, where that is due."""
     kernel = kernel_of(program)

@@ -15,7 +15,11 @@ from tessera_lang.opt.schedule.query.accumulators import (
     OTHER_REGISTERS,
     accumulators,
 )
-from tessera_lang.opt.schedule.query.context import Context, said_by_user
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    decides,
+    said_by_user,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
 from tessera_lang.target.machine import Machine
@@ -23,6 +27,7 @@ from tessera_lang.target.machine import Machine
 _MARGIN = 8  # of the estimate: registers that the assembler needs to work with beside tiles
 
 
+@decides
 def check_fit(program: Program, context: Context) -> Program:
     if context.machine.target == "cpu":
         return program

@@ -18,6 +18,7 @@ from tessera_lang.opt.schedule.decide.l2_prefetch import groups_at_once, moves
 from tessera_lang.opt.schedule.decide.row_kernels import WARP, held_bytes
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     said_by_user,
     with_attributes,
     with_decisions,
@@ -42,6 +43,7 @@ _OTHER_BYTES = 2048
 """Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
 
 
+@decides
 def load_early(program: Program, context: Context) -> Program:
     """Rows that clusters share, where what stands still is the bound: their groups stay."""
     kernel = kernel_of(program)

@@ -13,6 +13,7 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_attributes,
@@ -28,11 +29,13 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
+from tessera_lang.record import replace
 
 MOST_STAGES = 8
 _RESERVED = 2048  # barriers, and what reductions between warps ask for
 
 
+@decides
 def pipeline(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     facts = facts_of(kernel)
@@ -92,15 +95,33 @@ def _why_one_place(facts: Facts, dot: Dot) -> str:
     return "shared memory has room for one place of each of its tiles"
 
 
-def one_stage_less(kernel: Operation, facts: Facts, context: Context) -> Operation | None:
-    """The kernel with one buffer less in its deepest rings; None where none has two to spare.
-    For what only the lowering knows to need: places where warps exchange what they hold."""
-    rings = rings_of(facts)
-    most = max((r.stages for r in rings), default=1)
+def with_less_shared(program: Program, context: Context) -> Program | None:
+    """The schedule that takes the next less of shared memory; None where there is none. For what
+    only the lowering knows to need: places where warps exchange what they hold.
+
+    Where warps all do the same, memory is accessed in the layouts that values have, which needs no
+    exchange, before a buffer is given up."""
+    kernel = kernel_of(program)
+    if "roles" not in kernel.attributes:
+        if not kernel.attributes.get("direct_access"):
+            attributes = {**kernel.attributes, "direct_access": True}
+            return with_kernel(program, replace(kernel, attributes=attributes))
+        if said_by_user(kernel, "pipeline_stages"):
+            return None
+        attributes = {n: v for n, v in kernel.attributes.items() if n != "direct_access"}
+        kernel = replace(kernel, attributes=attributes)
+    fewer = _one_stage_less(kernel, context)
+    return None if fewer is None else with_kernel(program, fewer)
+
+
+def _one_stage_less(kernel: Operation, context: Context) -> Operation | None:
+    """The kernel with one buffer less in its deepest rings; None where none has two to spare."""
+    loads = [x for r in rings_of(facts_of(kernel)) for x in r.everywhere]
+    depths = {x.operation: x.operation.attributes.get("stages", 1) for x in loads}
+    most = max((n for n in depths.values() if isinstance(n, int)), default=1)
     if most <= 1:
         return None
-    decisions = {x.operation: {"stages": most - 1} for r in rings if r.stages == most
-                 for x in r.everywhere}  # fmt: skip
+    decisions = {o: {"stages": most - 1} for o, n in depths.items() if n == most}
     if said_by_user(kernel, "pipeline_stages"):
         reason = "warps need room to exchange what they hold"
         kernel = overruled(kernel, "pipeline_stages", most - 1, context, reason)

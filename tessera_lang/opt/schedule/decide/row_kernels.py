@@ -18,6 +18,8 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
+    rewrites,
     said_by_user,
     with_decisions,
     with_kernel,
@@ -80,6 +82,7 @@ def row_warps(facts: Facts) -> int:
     return warps
 
 
+@decides
 def limit_registers(program: Program, context: Context) -> Program:
     """Of large groups that share rows, as many are together as what they load leaves room for."""
     kernel = kernel_of(program)
@@ -131,6 +134,7 @@ def _reduces(facts: Facts) -> bool:
 # --- several groups for one row --------------------------------------------------------------
 
 
+@rewrites
 def split_rows(program: Program, context: Context) -> Program:
     """Rows that are too long for the registers of one group, over a cluster of groups."""
     kernel = kernel_of(program)

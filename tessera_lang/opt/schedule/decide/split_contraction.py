@@ -13,6 +13,7 @@ from tessera_lang.opt.schedule.cost.cost_model import cycles
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_decisions,
@@ -25,12 +26,16 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 
 
+@decides
 def split_contraction(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu":
         return program
     if split_k.stream_of(kernel):
         return program
+    refused = context.refusals.get("split")
+    if refused is not None:
+        return _not_split(program, context, refused.reason)
     facts = facts_of(kernel)
     loop = sums_of(facts)
     if said_by_user(kernel, "split"):
@@ -59,3 +64,12 @@ def split_contraction(program: Program, context: Context) -> Program:
     context.note("T0749", f"the contraction is split in {parts} parts: {about}; they take about "
                  f"{gain} % less time than the same tiles whole", kernel.span)  # fmt: skip
     return with_kernel(program, with_decisions(kernel, {"split": parts}))
+
+
+def _not_split(program: Program, context: Context, reason: str) -> Program:
+    """Where the lowering has found that a contraction cannot be split after all."""
+    kernel = kernel_of(program)
+    if said_by_user(kernel, "split") and split_k.parts_of(kernel) > 1:
+        return with_kernel(program, overruled(kernel, "split", 1, context, reason))
+    context.note("T0749", f"the contraction is not split after all: {reason}", kernel.span)
+    return program

@@ -12,6 +12,7 @@ from tessera_lang.opt.schedule.decide.warp_roles import split_reason
 from tessera_lang.opt.schedule.query.aligned_copies import repacked_copy
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_attributes,
@@ -44,6 +45,7 @@ from tessera_lang.target.plan import COPY_ALIGNMENT
 _LEAST = 512  # bytes of a tile that is worth a place in a ring
 
 
+@decides
 def stage(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     facts = facts_of(kernel)

@@ -13,6 +13,7 @@ from tessera_lang.opt.schedule.cost.split_k import STREAM_WORTH, best_dealt, bes
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_decisions,
@@ -23,13 +24,17 @@ from tessera_lang.opt.schedule.query.sum_loops import even_turns, sums_of
 from tessera_lang.target.machine import Machine
 
 
+@decides
 def deal_tiles(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu":
         return program
+    refused = context.refusals.get("split")
+    if refused is not None and not said_by_user(kernel, "stream"):
+        return program
     facts = facts_of(kernel)
     if said_by_user(kernel, "stream"):
-        reason = _reason(facts)
+        reason = refused.reason if refused is not None else _reason(facts)
         if reason:
             return with_kernel(program, overruled(kernel, "stream", 0, context, reason))
         return program

@@ -25,7 +25,9 @@ from tessera_lang.opt.schedule.query.context import (
     COST,
     USER,
     Context,
+    decides,
     overruled,
+    rewrites,
     said_by_user,
     with_decisions,
     with_kernel,
@@ -73,6 +75,7 @@ where results leave by TMA and where lanes write them: code is assembled for 128
 however they move between groups."""
 
 
+@decides
 def choose_tiles(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     names = open_names(kernel)
@@ -82,10 +85,20 @@ def choose_tiles(program: Program, context: Context) -> Program:
     said = dict(zip(names, numbers(kernel, "tile"), strict=False))
     most = MOST_REGISTERS * _RELIEF[context.relief] // 8
     sizes = _best(facts, names, said, context.machine, most)
-    kernel = with_sizes(kernel, sizes)
     origin = USER if len(said) == len(names) else COST
     chosen = tuple(sizes[n] for n in names)
     return with_kernel(program, _noted(kernel, chosen, origin))
+
+
+@rewrites
+def give_sizes(program: Program, context: Context) -> Program:
+    """The types of tiles with the sizes that were chosen."""
+    kernel = kernel_of(program)
+    names = open_names(kernel)
+    if not names:
+        return program
+    sizes = dict(zip(names, numbers(kernel, "tile"), strict=True))
+    return with_kernel(program, with_sizes(kernel, sizes))
 
 
 def _by_loops(kernel: Operation, context: Context) -> Operation:

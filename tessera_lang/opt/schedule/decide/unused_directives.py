@@ -11,6 +11,7 @@ from tessera_grammar.directives import attributes
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    decides,
     overruled,
     said_by_user,
     with_attributes,
@@ -26,6 +27,7 @@ _CHUNK = 16  # bytes that are read or copied as one
 _NONE = "no tile is staged in shared memory"
 
 
+@decides
 def settle_staging(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     facts = facts_of(kernel)

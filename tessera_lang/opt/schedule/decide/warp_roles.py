@@ -17,6 +17,7 @@ from tessera_lang.opt.schedule.query.context import (
     COST,
     LEGALITY,
     Context,
+    decides,
     overruled,
     said_by_user,
     with_attributes,
@@ -58,17 +59,21 @@ _WARP_COLUMNS = 32
 _SUMS = 128 * 256
 
 
+@decides
 def assign_roles(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu":
         return program
     facts = facts_of(kernel)
-    reason = specialise_reason(facts, context)
+    refused = context.refusals.get("roles")
+    reason = refused.reason if refused is not None else specialise_reason(facts, context)
     if reason:
+        context.reasons["roles"] = reason
         if said_by_user(kernel, "warp_specialize") and kernel.attributes["warp_specialize"]:
             kernel = overruled(kernel, "warp_specialize", False, context, reason)
         elif facts.dots and context.machine.has_roles:
-            context.note("T0745", f"not split into producer and consumers: {reason}", kernel.span)
+            span = (refused.span if refused is not None else None) or kernel.span
+            context.note("T0745", f"not split into producer and consumers: {reason}", span)
         gathers = [x for x in facts.reads if x.operation.name == GATHER and is_staged(x)]
         kernel = with_attributes(kernel, {x.operation: {"stage": "registers"} for x in gathers})
         warps, origin = _plain_warps(facts, context)

@@ -14,7 +14,12 @@ from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k import parts_of
 from tessera_lang.opt.schedule.parallel.loop_nests import bounds_of
-from tessera_lang.opt.schedule.query.context import Context, with_attributes, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    rewrites,
+    with_attributes,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     FOR,
     MASK,
@@ -35,6 +40,7 @@ _LEAST = 32
 """Registers of a lane with which the role that moves data can go through two loops."""
 
 
+@rewrites
 def peel(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:

@@ -20,6 +20,7 @@ from tessera_lang.opt.schedule.loops.pipeline_split import Divided, divided, is_
 from tessera_lang.opt.schedule.query.accumulators import accumulators
 from tessera_lang.opt.schedule.query.context import (
     Context,
+    rewrites,
     with_attributes,
     with_decisions,
     with_kernel,
@@ -48,6 +49,7 @@ _TURNS_FROM = 3
 _ALL = 255
 
 
+@rewrites
 def overlap(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:

@@ -13,7 +13,12 @@ from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_opera
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.loop_nests import bounds_of, names_of
-from tessera_lang.opt.schedule.query.context import Context, overruled, with_kernel
+from tessera_lang.opt.schedule.query.context import (
+    Context,
+    overruled,
+    rewrites,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, LOOPS, kernel_of
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
@@ -28,6 +33,7 @@ _WEIGHTS = {
 _STAGED = "the loop moves tiles through shared memory, and the steps of each are unrolled already"
 
 
+@rewrites
 def unroll(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     said = kernel.attributes.get("unroll")

@@ -7,29 +7,59 @@ honoured. Must not know any single decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Attribute, Operation, Program
+from tessera_lang.ir.core import Attribute, Operation, Program, Value
 from tessera_lang.ir.rewrite import rewrite_operation
+from tessera_lang.opt.passes import Kind
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.target.machine import Machine
+from tessera_lang.types.shape import Dim
 
 USER = "user"
 COST = "cost model"
 LEGALITY = "legality"
 
 
+class Numbers(Protocol):
+    """What the launch knows of the scalars of a kernel."""
+
+    def key(self, value: Value) -> Hashable:
+        """Equal for numbers that the launch checks to be equal."""
+        ...
+
+    def dim(self, value: Value) -> Dim | None:
+        """What it is in sizes of the launch; None where it is none of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a decision cannot be built: a clause, and where."""
+
+    reason: str
+    span: Span | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """``remarks`` collects what the passes have to say: notes, and errors that end the way.
-    ``relief``: how often a schedule for this machine was found to need too many registers."""
+    ``relief``: how often a schedule for this machine was found to need too many registers.
+    ``refusals``: decisions (``roles``, ``split``, ``async_copy``) that the lowering of an earlier
+    schedule of this kernel found no form for, and that are not to be taken again. ``numbers``:
+    what the launch knows of a kernel, where there is a plan. ``reasons``: why a decision was not
+    taken, for the passes behind."""
 
     machine: Machine
     remarks: list[Diagnostic] = field(default_factory=list[Diagnostic])
     relief: int = 0
+    refusals: Mapping[str, Refusal] = field(default_factory=dict[str, Refusal])
+    numbers: Callable[[Operation], Numbers] | None = None
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
 
     def note(
         self, code: str, message: str, span: Span | None, notes: Sequence[str] = (),
@@ -51,7 +81,33 @@ class Context:
         return any(d.severity == "error" for d in self.remarks)
 
 
-Decide = Callable[[Program, Context], Program]
+Run = Callable[[Program, Context], Program]
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePass:
+    """A pass over a schedule for a machine. One that decides changes attributes and nothing else,
+    which the runner sees to; what else a pass does is a rewrite."""
+
+    kind: Kind
+    run: Run
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    def __call__(self, program: Program, context: Context) -> Program:
+        return self.run(program, context)
+
+
+def decides(run: Run) -> MachinePass:
+    """A pass that writes decisions."""
+    return MachinePass("decide", run)
+
+
+def rewrites(run: Run) -> MachinePass:
+    """A pass that changes operations or types."""
+    return MachinePass("rewrite", run)
 
 
 def origins_of(kernel: Operation) -> dict[str, str]:

@@ -10,13 +10,13 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile import lower_to_tile
 from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import CopyPlan, LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.opt.schedule.programs import Kernel, matmul
+from tests.unit.tiled import as_tiles
 
 RANDOM = np.random.default_rng(5)
 
@@ -29,7 +29,7 @@ def lowered(
     program = kernel.program
     for one in decide(target, remarks):
         program = verify(one.run(program))
-    tiled, plan = lower_to_tile(program, kernel.plan, target, remarks)
+    tiled, plan = as_tiles(program, kernel.plan, target, remarks)
     return verify(tiled), plan, program, remarks
 
 

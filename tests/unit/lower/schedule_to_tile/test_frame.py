@@ -12,15 +12,17 @@ from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
+from tessera_lang.lower.schedule_to_tile import NotTiled
 from tessera_lang.lower.schedule_to_tile.ampere.grid import Grid, build_grid
 from tessera_lang.lower.schedule_to_tile.ampere.staging import shared_layout
 from tessera_lang.opt.tile.shared_budget import buffer_bytes, shared_bytes
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F32, INDEX
 from tests.unit.opt.schedule.programs import matmul
+from tests.unit.tiled import as_tiles
 
 
 def lowered(arch: str = "sm_80", **said: Any) -> tuple[Operation, Any, list[Diagnostic]]:
@@ -30,7 +32,7 @@ def lowered(arch: str = "sm_80", **said: Any) -> tuple[Operation, Any, list[Diag
             given[name] = said.pop(name)
     kernel = matmul(512, 512, 512, **given, attributes=said)
     remarks: list[Diagnostic] = []
-    program, plan = lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", arch), remarks)
+    program, plan = as_tiles(kernel.program, kernel.plan, machine_named("cuda", arch), remarks)
     return program.operations[0], plan, remarks
 
 
@@ -123,8 +125,8 @@ def test_remarks() -> None:
 
 def test_an_open_size_is_no_tile() -> None:
     kernel = matmul()
-    with pytest.raises((NotTiled, ValueError)):
-        lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), [])
+    with pytest.raises((NotTiled, InternalFault)):
+        as_tiles(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), [])
 
 
 @pytest.mark.parametrize("shape", [(128, 32), (64, 64), (16, 16), (128, 128), (16, 24), (9, 8)])

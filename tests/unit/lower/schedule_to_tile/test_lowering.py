@@ -11,11 +11,11 @@ from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile import lower_to_tile
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F16, F32, F64, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
+from tests.unit.tiled import as_tiles
 
 RANDOM = np.random.default_rng(7)
 
@@ -28,7 +28,7 @@ def check(
     kernel: Kernel, *arrays: np.ndarray[Any, Any], arch: str = "sm_80", rtol: float = 0.0
 ) -> Any:
     remarks: list[Diagnostic] = []
-    program, plan = lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", arch), remarks)
+    program, plan = as_tiles(kernel.program, kernel.plan, machine_named("cuda", arch), remarks)
     verify(program)
     assert not [r for r in remarks if r.severity == "error"], remarks
     ours = [a.copy() for a in arrays]
@@ -91,9 +91,7 @@ def test_attention(d: int, length: int) -> None:
                for _ in range(3))  # fmt: skip
     o = np.zeros((2, length, d), ml_dtypes.bfloat16)
     remarks: list[Diagnostic] = []
-    program, plan = lower_to_tile(
-        kernel.program, kernel.plan, machine_named("cuda", "sm_80"), remarks
-    )
+    program, plan = as_tiles(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), remarks)
     machine.launch(verify(program), plan, q, k, v, o)
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     logits = np.einsum("hsd,htd->hst", q, k) * 0.125

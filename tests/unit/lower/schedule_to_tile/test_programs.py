@@ -13,12 +13,12 @@ from tessera_backend.cpu.asynchronous import launch as machine
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile import lower_to_tile
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, I8, I32, INDEX, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_lanes.lanes import ArrayBuilder, build, clip
+from tests.unit.tiled import as_tiles
 
 RANDOM = np.random.default_rng(11)
 Body = Callable[[ArrayBuilder, list[Value]], None]
@@ -33,7 +33,7 @@ def run(
     changed = replace(kernel, attributes={**kernel.attributes, **attributes})
     program = replace(program, operations=(changed,))
     remarks: list[Diagnostic] = []
-    made, launch = lower_to_tile(program, plan, machine_named("cuda", "sm_80"), remarks)
+    made, launch = as_tiles(program, plan, machine_named("cuda", "sm_80"), remarks)
     verify(made)
     ours, theirs = _copies(arrays), _copies(arrays)
     machine.launch(made, launch, *ours)

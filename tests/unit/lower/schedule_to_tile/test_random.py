@@ -10,12 +10,13 @@ import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
 
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile import NotTiled, lower_to_tile
+from tessera_lang.lower.schedule_to_tile import NotTiled
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.ast_to_schedule.reference import Leak
 from tests.unit.lower.schedule_to_lanes.random_schedule import ARRAYS, random_kernel
+from tests.unit.tiled import as_tiles
 
 pytestmark = pytest.mark.slow  # the longer sample; a shorter one is in the tests beside it
 
@@ -38,7 +39,7 @@ def test_random_kernels(seed: int) -> None:
     (kernel,) = program.operations
     said = replace(kernel, attributes={**kernel.attributes, **directives(Random(seed))})
     try:
-        made, launch = lower_to_tile(
+        made, launch = as_tiles(
             replace(program, operations=(said,)), plan, machine_named("cuda", "sm_80"), []
         )
     except NotTiled as reason:

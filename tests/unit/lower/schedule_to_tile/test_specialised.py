@@ -14,7 +14,6 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
@@ -22,6 +21,7 @@ from tessera_lang.types.dtype import BF16, DTYPES, F32, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
+from tests.unit.tiled import as_tiles
 
 RANDOM = np.random.default_rng(11)
 SMALL: Mapping[str, Attribute] = {"tile": (64, 64, 64)}
@@ -38,7 +38,7 @@ def lowered(kernel: Kernel) -> tuple[Program, LaunchPlan, Program]:
     for one in decide(machine, remarks):
         program = verify(one.run(program))
     assert not [r for r in remarks if r.severity == "error"], remarks
-    tiled, plan = lower_specialised(program, kernel.plan, machine)
+    tiled, plan = as_tiles(program, kernel.plan, machine, remarks)
     return verify(tiled), plan, program
 
 

@@ -14,7 +14,6 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Program, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
-from tessera_lang.lower.schedule_to_tile.lowering import lower_to_tile
 from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
@@ -28,6 +27,7 @@ from tests.unit.lower.schedule_to_tile import hopper_programs as forms
 from tests.unit.lower.schedule_to_tile.test_specialised import arrays_of, numbers, without
 from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
+from tests.unit.tiled import as_tiles
 
 ARCHES = ("sm_80", "sm_90a")
 Array = np.ndarray[Any, Any]
@@ -48,7 +48,7 @@ def lowered(
     for one in decide(target, notes):
         program = verify(one.run(program))
     assert not [r for r in notes if r.severity == "error"], notes
-    tiled, plan = lower_to_tile(program, kernel.plan, target, notes)
+    tiled, plan = as_tiles(program, kernel.plan, target, notes)
     return verify(tiled), plan, program
 
 

@@ -13,12 +13,12 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
-from tessera_lang.lower.schedule_to_tile import lower_to_tile
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.opt.schedule.programs import matmul
+from tests.unit.tiled import as_tiles
 
 RANDOM = np.random.default_rng(3)
 
@@ -46,7 +46,7 @@ def without(program: Program, number: int, name: str) -> Program:
 def test_nothing_is_there_for_nothing(attributes: dict[str, Any], name: str) -> None:
     kernel = matmul(100, 70, 170, dtype=BF16, tile=(32, 32, 32), transposed=False,
                     attributes=attributes, aligned=16)  # fmt: skip
-    program, plan = lower_to_tile(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), [])
+    program, plan = as_tiles(kernel.program, kernel.plan, machine_named("cuda", "sm_80"), [])
     dtype = ml_dtypes.bfloat16
     a, b = (RANDOM.integers(1, 5, s).astype(dtype) for s in ((100, 170), (170, 70)))
     wanted = np.zeros((100, 70), dtype)

@@ -6,7 +6,7 @@ Owns the walk from an operand back to its load. Must not know how either is move
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.lower.schedule_to_tile.common.scalar_facts import Facts, access_of, ints
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, ints
 from tessera_lang.record import dataclass
 
 LOAD, DOT = "tessera.schedule.load", "tessera.schedule.dot"
