@@ -44,6 +44,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     LOAD,
     PREFETCH,
     TRANSPOSE,
+    Load,
     facts_of,
     numbers,
 )
