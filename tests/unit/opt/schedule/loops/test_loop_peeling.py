@@ -49,7 +49,7 @@ def peeled(
         replace(tensor(x, aligned=True), divisors=(divisor, 64), hints=(1000, 64)) for x in given
     )
     program, plan, _ = lower_source(source, *given, signature=signature)
-    before, after = around(program, peel.__name__)
+    before, after = around(program, peel.name)
     return before, after, plan, given
 
 
