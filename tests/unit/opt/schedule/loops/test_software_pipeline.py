@@ -106,7 +106,7 @@ def overlapped(
     program, plan, reports = lower_source(source, *given, signature=signature)
     assert not [d for d in reports if d.severity == "error"], reports
     remarks: list[Diagnostic] = []
-    before, after = around(program, overlap.__name__, remarks, relief, (peel.__name__,))
+    before, after = around(program, overlap.name, remarks, relief, (peel.name,))
     return before, after, plan, [d for d in remarks if d.code == "T0748"]
 
 
