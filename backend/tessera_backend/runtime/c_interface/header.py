@@ -145,7 +145,8 @@ def _shown(v: Variant) -> str:
 
 def _launch_comment(v: Variant, number: int, a: Artifact) -> Iterator[str]:
     plan, axes = a.plan, a.plan.grid
-    order = f"launch {number + 1} of {len(v.launches)}, " if len(v.launches) > 1 else ""
+    ended = ", when the one before has ended" if number else ""
+    order = f"launch {number + 1} of {len(v.launches)}{ended}: " if len(v.launches) > 1 else ""
     yield f" * {order}{v.files[number]}, entry {v.entries[number]}:"
     grid = "as many groups as the caller wants" if axes is None else " x ".join(map(str, axes))
     yield f" *   grid {comment_of(grid)} (the last axis is x)"
