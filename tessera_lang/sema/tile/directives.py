@@ -68,16 +68,16 @@ def _value(c: TileContext, e: ast.Expr) -> object:
 def _checked(
     c: TileContext, name: str, parameter: Parameter, e: ast.Expr, value: object
 ) -> int | bool | tuple[int, ...] | None:
+    what = f"`{parameter.attribute or f'schedule.{name}'}`"
     if parameter.kind == "bool":
         if isinstance(value, bool):
             return value
-        c.report("T0610", f"`schedule.{name}` takes True or False", e.span)
+        c.report("T0610", f"{what} takes True or False", e.span)
         return None
     if parameter.kind == "ints":
         return _shape(c, name, parameter, e, value)
     if isinstance(value, int) and not isinstance(value, bool) and value in parameter.allowed:
         return value
-    what = f"`{parameter.attribute or f'schedule.{name}'}`"
     c.report("T0610", f"{what} takes {parameter.wanted}", e.span,
              f"this is {value}" if value is not None else "not known at compile time")  # fmt: skip
     return None

@@ -1,0 +1,177 @@
+"""docs/extending.md followed in a copy of the packages: what is added works, in so many files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "tessera_lang", "grammar/tessera_grammar", "backend/tessera_backend", "stdlib/tessera_stdlib",
+)  # fmt: skip
+_FIRST = """
+import os, sys
+sys.path.insert(0, {folder!r})
+os.environ["TESSERA_CACHE_DIR"] = os.path.join({folder!r}, "cache")
+import numpy as np
+import ml_dtypes
+
+def tesserac(*arguments):
+    from tessera_lang.driver.cli import main
+    sys.stdout.flush()
+    try:
+        code = main(list(arguments))
+    except SystemExit as end:
+        code = end.code
+    return code or 0
+
+def run(name, *arguments):
+    import tessera_lang as tessera
+    return np.asarray(getattr(tessera.load("case.tessera", target="cpu"), name)(*arguments))
+"""
+_SIGNATURE = ("--signature", "x: f32[64, 64]")
+
+
+class Copy:
+    """The packages in a folder, to be changed; ``changed`` are the files that were."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.changed: set[str] = set()
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, folder / Path(package).name)
+
+    def add(self, file: str, text: str, before: str = "") -> None:
+        """Puts text in front of another that stands there once, or at the end."""
+        path = self.folder / file
+        was = path.read_text()
+        assert not before or was.count(before) == 1, f"{file} has {was.count(before)} {before!r}"
+        path.write_text(was.replace(before, text + before) if before else was + text)
+        self.changed.add(file)
+
+    def program(self, text: str) -> None:
+        (self.folder / "case.tessera").write_text(text)
+
+    def python(self, text: str) -> str:
+        """What a program prints in a process of its own that has this copy."""
+        first = _FIRST.format(folder=str(self.folder))
+        done = subprocess.run(
+            [sys.executable, "-c", first + text], capture_output=True, text=True,
+            cwd=self.folder, timeout=300,
+        )  # fmt: skip
+        assert not done.returncode, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def tesserac(self, *arguments: str, code: int = 0) -> str:
+        return self.python(f"assert tesserac(*{arguments!r}) == {code}")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+_CUBES = """
+@op.kernel
+def cubes(x: f32[m, n]) -> f32[m, n]:
+    y = op.empty((m, n), f32)
+    for i, j in op.tile_range(m, n, step=(16, 32)):
+        y[i:i+16, j:j+32] = cube(x[i:i+16, j:j+32]) + op.cube(x[i:i+16, j:j+32])
+    return y
+"""
+_THIRD = """
+x = np.arange(-30, 30, dtype=np.float32).reshape(6, 10)
+got = run("cubes", x)
+assert np.array_equal(got, 2 * x**3), (got, 2 * x**3)
+"""
+
+
+def test_a_builtin_of_elements(copy: Copy) -> None:
+    copy.add(
+        "tessera_grammar/keywords.py",
+        '    "cube": Elementwise("The third power of each element.", bare=True),\n',
+        before='    "abs": Elementwise(',
+    )
+    copy.add(
+        "tessera_stdlib/math.tessera",
+        "\n\ndef _cube(x: f32):\n    return x * x * x\n"
+        "\n\ndef _cube_f64(x: f64):\n    return x * x * x\n",
+    )
+    copy.program(_CUBES)
+    copy.python(_THIRD)
+    shown = copy.tesserac("emit", "case.tessera", "--stage=ptx", "--arch=sm_90", *_SIGNATURE)
+    assert "mul.rn.f32" in shown
+    assert len(copy.changed) <= 3
+
+
+_LINES = """    "lines": Directive(
+        "How many lines a group reads.",
+        (Parameter("count", "int", 0, range(1, 5), "a number from 1 to 4"),
+         Parameter("ahead", "bool", False, attribute="lines_ahead")),
+        "a core has no lines",
+    ),
+"""
+_SAID = """
+@op.kernel
+def twice(x: f32[m, n]) -> f32[m, n]:
+    schedule.lines({said})
+    y = op.empty((m, n), f32)
+    for i, j in op.tile_range(m, n, step=(16, 32)):
+        y[i:i+16, j:j+32] = x[i:i+16, j:j+32] * 2
+    return y
+"""
+_EMIT = ("emit", "case.tessera", "--stage=schedule", "--arch=sm_90", *_SIGNATURE)
+
+
+def test_a_directive(copy: Copy) -> None:
+    """Its row is all but the pass that honours it."""
+    copy.add("tessera_grammar/directives.py", _LINES, before='    "swizzle": Directive(')
+    copy.program(_SAID.format(said="3, ahead=True"))
+    shown = copy.tesserac(*_EMIT)
+    assert "lines = 3" in shown and "lines_ahead = true" in shown
+    shown = copy.tesserac("check", "case.tessera", "--remarks", "--target=cpu", *_SIGNATURE)
+    assert "`schedule.lines(3)` is not honoured: a core has no lines" in shown
+    for said, report in (
+        ("7", "`schedule.lines` takes a number from 1 to 4"),
+        ("2, ahead=1", "`lines_ahead` takes True or False"),
+        ("ahead=True", "count"),
+    ):
+        copy.program(_SAID.format(said=said))
+        assert report in copy.tesserac("check", "case.tessera", code=1)
+    assert len(copy.changed) <= 4
+
+
+_RULE = '''def _cube(e: LaneEmitter, op: Operation) -> None:
+    """a * a * a of an f32."""
+    a = e.operand(op.operands[0])
+    square = e.f.value(f"fmul float {a}, {a}")
+    e.bind(op.result, e.f.value(f"fmul float {square}, {a}"))
+
+
+'''
+
+
+def test_an_operation(copy: Copy) -> None:
+    """A row, a rule that both targets share, and something that says it: lanes and register tiles
+    have it."""
+    copy.add(
+        "tessera_lang/ir/tile/ops.py", '    *_elementwise("cube", "a", "float"),\n',
+        before='    *_elementwise("exp2", "a", "float"),\n',
+    )  # fmt: skip
+    rules = "tessera_backend/llvm/arithmetic.py"
+    copy.add(rules, _RULE, before="RULES: dict[str, Rule] = {")
+    copy.add(rules, '    "tile.cube": _cube,\n', before='    "tile.exp2": _exp2,\n')
+    says = "tessera_lang/lower/ast_to_schedule/functions.py"
+    copy.add(says, '_NATIVE["op.sqrt"] = "cube"\n', before="_LOG2_E = ")
+    copy.program(_CUBES.replace("op.cube", "cube").replace("cube", "op.sqrt").replace("op.sqrts", "cubes"))
+    copy.python(_THIRD)
+    for stage, found in (("schedule", "tile.cube"), ("tile", "tile.cube"), ("ptx", "mul.rn.f32")):
+        shown = copy.tesserac(
+            "emit", "case.tessera", f"--stage={stage}", "--arch=sm_90", *_SIGNATURE
+        )
+        assert found in shown and "T0747" not in shown
+    assert len(copy.changed) <= 3
