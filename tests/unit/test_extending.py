@@ -167,7 +167,7 @@ def test_an_operation(copy: Copy) -> None:
     copy.add(rules, '    "tile.cube": _cube,\n', before='    "tile.exp2": _exp2,\n')
     says = "tessera_lang/lower/ast_to_schedule/functions.py"
     copy.add(says, '_NATIVE["op.sqrt"] = "cube"\n', before="_LOG2_E = ")
-    copy.program(_CUBES.replace("op.cube", "cube").replace("cube", "op.sqrt").replace("op.sqrts", "cubes"))
+    copy.program(_CUBES.replace("op.cube(", "cube(").replace("cube(", "op.sqrt("))
     copy.python(_THIRD)
     for stage, found in (("schedule", "tile.cube"), ("tile", "tile.cube"), ("ptx", "mul.rn.f32")):
         shown = copy.tesserac(
@@ -175,3 +175,95 @@ def test_an_operation(copy: Copy) -> None:
         )
         assert found in shown and "T0747" not in shown
     assert len(copy.changed) <= 3
+
+
+def test_an_architecture(copy: Copy) -> None:
+    copy.add(
+        "tessera_lang/target/arch/rows.py",
+        """        Architecture(
+            "sm_88", (8, 8), 90, "a device", replace(_DESKTOP, groups=24), 40, _ADA,
+            Rates(512, 128, 128, 32, (32, 20), 400), models=(Model("D88", 500, 450),),
+        ),
+""",
+        before="        replace(\n            _SM_90A, name=",
+    )
+    copy.program(_CUBES.replace("cube", "exp").replace("exps", "cubes"))
+    for name in ("sm_88", "D88"):
+        arguments = ("--stage=ptx", f"--arch={name}", *_SIGNATURE)
+        assert ".target sm_88" in copy.tesserac("emit", "case.tessera", *arguments)
+    assert "sm_88" in copy.tesserac("emit", "case.tessera", "--stage=ptx", "--arch=sm_9", code=1)
+    assert len(copy.changed) == 1
+
+
+_PAGE = """# T0699 much-unrolled
+
+A loop is unrolled into more than 100 iterations.
+"""
+_REPORT = """    if name == "unroll" and isinstance(value, int) and value > 100:
+        c.report("T0699", f"{value} iterations are written out", e.span, helps=("say less",))
+"""
+
+
+def test_a_diagnostic(copy: Copy) -> None:
+    copy.add(
+        "tessera_lang/diagnostics/codes/t06.py",
+        '    Code("T0699", "much-unrolled", "A loop is unrolled too far."),\n',
+        before='    Code("T0611", ',
+    )
+    says = "tessera_lang/sema/tile/directives.py"
+    copy.add(says, _REPORT, before='    what = f"`{parameter.attribute or')
+    (copy.folder / "docs" / "errors").mkdir(parents=True)
+    (copy.folder / "docs" / "errors" / "T0699.md").write_text(_PAGE)
+    copy.program(_SAID.format(said="").replace("lines()", "unroll(200)"))
+    shown = copy.tesserac("check", "case.tessera", code=1)
+    assert "error[T0699]: 200 iterations are written out" in shown and "help: say less" in shown
+    assert "more than 100" in copy.tesserac("explain", "much-unrolled")
+    assert len(copy.changed) == 2
+
+
+_BACKEND = """
+from tessera_lang.ir.printer import print_program
+from tessera_lang.target.backend import Artifact
+
+class Paper:
+    name = "paper"
+    def available(self): return "paper does not run"
+    def default_arch(self): return "a4"
+    def identity(self, options): return ("paper 1",)
+    def refusals(self, program, plan, options): return ()
+    def compile(self, program, plan, options, stages):
+        text = print_program(program)
+        return Artifact("paper", text.encode(), "twice", plan, options)
+
+BACKEND = Paper()
+"""
+_LANES = """
+@kernel tile[(64,)] grid[(1,)]
+def twice(x: f32[n], y: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        y[i] = x[i] * 2.0
+"""
+_COMPILED = """
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions, backend_names
+assert "paper" in backend_names()
+s = Session()
+made = s.compile_kernel("case.tessera", "twice", s.signature("case.tessera", "twice", ""),
+                        TargetOptions("paper", "a4"))
+assert made.kind == "paper" and b"tile.mul" in made.code
+assert made.plan.parameters
+"""
+
+
+def test_a_target(copy: Copy) -> None:
+    """A distribution of its own: no file of these packages."""
+    info = copy.folder / "paper-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paper\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tessera.backends]\npaper = paper_backend:BACKEND\n")
+    (copy.folder / "paper_backend.py").write_text(_BACKEND)
+    copy.program(_LANES)
+    copy.python(_COMPILED)
+    assert "tile.mul" in copy.tesserac("emit", "case.tessera", "--stage=tile", "--target=paper")
+    assert not copy.changed
