@@ -22,15 +22,16 @@ from tessera_lang.target.arch import (
 @dataclass(frozen=True, slots=True)
 class Machine:
     """``shared_limit``: bytes a group may have; ``units``: multiprocessors or cores (the number of
-    the largest part of that architecture); ``registers``: 32-bit ones per multiprocessor;
-    ``vector``: bytes of the widest load of a lane. ``model``: the device, where it is known and
-    differs from others of its architecture."""
+    the largest part of that architecture); ``registers``: 32-bit ones per multiprocessor, and
+    ``warps`` at once on it; ``vector``: bytes of the widest load of a lane. ``model``: the device,
+    where it is known and differs from others of its architecture."""
 
     target: Literal["cpu", "cuda"]
     arch: str
     shared_limit: int
     units: int
     registers: int = 65536
+    warps: int = 64
     vector: int = 16
     features: tuple[Feature, ...] = ()
     rates: Rates = OLDEST.rates
@@ -58,6 +59,6 @@ def machine_of(row: Architecture, model: str = "") -> Machine:
     """The machine of an architecture; of the model of that name, where it has one."""
     found = row.model(model)
     return Machine(
-        "cuda", row.name, row.shared_limit, row.units, row.limits.registers, 16, row.features,
-        rates_of_model(row.rates, found), found.name if found else "",
+        "cuda", row.name, row.shared_limit, row.units, row.limits.registers, row.limits.warps, 16,
+        row.features, rates_of_model(row.rates, found), found.name if found else "",
     )  # fmt: skip

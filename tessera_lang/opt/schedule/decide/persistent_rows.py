@@ -51,7 +51,7 @@ def load_early(program: Program, context: Context) -> Program:
     if facts.grid is None or facts.dots or not context.machine.has("cp_async"):
         return program
     said = any(said_by_user(kernel, name) for name in ("persistent", "pipeline_stages"))
-    if said or not bound_by_cache(facts) or not _stays(facts, facts.grid, context):
+    if said or not bound_by_cache(facts, context.machine) or not _stays(facts, facts.grid, context):
         return program
     grid, still = facts.grid, still_loads(facts)
     rows = [x for x in facts.loads if moves(facts, grid, x) is not None and not is_written(x.view)]

@@ -28,6 +28,7 @@ from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, Facts, facts_of, kernel_of
 from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX
 
 WARP = 32
@@ -35,11 +36,11 @@ MOST_WARPS = 16
 LANE_BYTES = 128
 """What a lane holds of a tile, in registers of 32 bits: five groups of 8 warps a multiprocessor,
 each with four vectors a lane in flight. Half of it where lanes read element by element, which
-takes more registers, and where a row has little beside it, so that a multiprocessor is full of
-lanes: 0.99 of a copy with 8192 bf16 on an H200 for 0.96 (softmax, rmsnorm), but 0.92 for 0.96 of a
+takes more registers, and where a multiprocessor that is full of lanes has the registers for it:
+0.99 of a copy with 8192 bf16 on an H200 for 0.96 (softmax, rmsnorm), but 0.92 for 0.96 of a
 layernorm, whose two weights take the registers. Twice as much where groups share rows."""
-_LITTLE = 2
-"""Loads of a row with which it has little beside it: itself, and one weight."""
+_ADDRESS = 2
+"""Registers of a lane for each access, and for its place in the grid: addresses have 64 bits."""
 _MOST_BYTES, _BUSY_BYTES = 131072, 65536
 """The largest tile of one group, 64 registers of a lane in 16 warps; it fills a multiprocessor, so
 that nothing is loaded while it computes. Where that takes long, half of it."""
@@ -65,7 +66,7 @@ _FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "
 _SHARED_KINDS = ("add", "mul", "max", "min")
 
 
-def row_warps(facts: Facts) -> int:
+def row_warps(facts: Facts, machine: Machine) -> int:
     """The warps of a group, so that a lane's share of the largest tile stays small."""
     held = held_bytes(facts.kernel)
     warps = 1 if _reduces(facts) else 4
@@ -73,13 +74,24 @@ def row_warps(facts: Facts) -> int:
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
     most, lane = MOST_WARPS, LANE_BYTES
     if is_shared(facts.kernel):
-        most, lane = _KEPT_WARPS if bound_by_cache(facts) else _PART_WARPS, 2 * LANE_BYTES
-    elif _reduces(facts) and len(facts.loads) <= _LITTLE:
+        most, lane = _KEPT_WARPS if bound_by_cache(facts, machine) else _PART_WARPS, 2 * LANE_BYTES
+    elif _reduces(facts) and _fits_full(facts, machine):
         lane //= 2
     lane = min(lane, LANE_BYTES // 2) if narrow else lane
     while warps < most and held > WARP * warps * lane:
         warps *= 2
     return warps
+
+
+def _fits_full(facts: Facts, machine: Machine) -> bool:
+    """Whether there are registers for as many lanes as a multiprocessor can have, if each holds
+    half of what it might: its part of the row as it is computed in, and of what else is loaded."""
+    half = LANE_BYTES // 2
+    lanes = -(-held_bytes(facts.kernel) // half)
+    others = sum(sorted(map(bytes_of, facts.loads))[:-1]) / max(1, lanes)
+    accesses = len(facts.loads) + len(facts.stores)
+    needed = (half + others) / 4 + _ADDRESS * (1 + accesses)
+    return -(-needed // _UNIT) * _UNIT <= machine.registers // (WARP * machine.warps)
 
 
 @decides
@@ -114,8 +126,19 @@ def _warps(kernel: Operation) -> int:
 
 
 def held_bytes(kernel: Operation) -> int:
-    """What the largest tile takes in registers."""
-    return max((_register_bytes(t) for t in _tiles(kernel)), default=0)
+    """What the largest tile takes in registers. Coordinates and numbers that are stretched take
+    none, nor what is computed from these alone, where there is something else: a register of a
+    lane differs from the next by a constant."""
+    known: set[Value] = set()
+    held: list[TileType] = []
+    for o in kernel.walk():
+        tiles = [v for v in o.operands if isinstance(v.type, TileType)]
+        made = o.name in (_IOTA, _FULL) or (bool(tiles) and o.name.startswith("tile."))
+        if made and not o.regions and known.issuperset(tiles):
+            known.update(o.results)
+        else:
+            held += [v.type for v in o.results if isinstance(v.type, TileType)]
+    return max(map(_register_bytes, held or _tiles(kernel)), default=0)
 
 
 def _tiles(kernel: Operation) -> list[TileType]:

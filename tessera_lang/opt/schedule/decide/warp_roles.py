@@ -191,7 +191,7 @@ def _shares(facts: Facts, groups: int) -> bool:
 def _plain_warps(facts: Facts, context: Context) -> tuple[int, str]:
     """Warps of a group, and who says so: more of them where their lanes had too few registers."""
     if not facts.dots:
-        return row_warps(facts), COST
+        return row_warps(facts, context.machine), COST
     largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
     warps = 8 if largest >= 128 * 128 else 4
     return min(_MOST_WARPS, warps << context.relief), LEGALITY if context.relief else COST
