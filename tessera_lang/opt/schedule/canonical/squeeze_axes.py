@@ -177,7 +177,8 @@ class Axes:
         tile, _, extents = accessed(operation)
         one = isinstance(tile.type, TileType) and all(n == 1 for n in tile.type.shape)
         plain = set(operation.attributes) <= _OF_ACCESSES
-        plain = plain and operation.name != f"{PREFIX}accumulate"
+        # A schedule has reads of single elements, and no writes of them.
+        plain = plain and operation.name == f"{PREFIX}load"
         if one and not (plain and all(map(self.is_one, extents))):
             self._kept.update((tile, i) for i in range(_rank(tile)))
 
@@ -339,7 +340,7 @@ class _Rewriter:
             return False
         self._values[result] = made
         if left and not _rank(made):
-            filled = self._new(result)
+            filled = self._values[result] = self._new(result)
             out.append(Operation(f"{PREFIX}full", (made,), (filled,), {}, (), span))
         return True
 
