@@ -35,6 +35,14 @@ from tessera_lang.record import dataclass, replace
 _WHILE = "tile.while"
 
 
+Form = tuple[tuple[str, int, int], ...]
+
+
+def form_of(o: Operation) -> Form:
+    """What an operation holds, whatever its values are called."""
+    return tuple((x.name, len(x.operands), len(x.results)) for x in o.walk())
+
+
 @dataclass(frozen=True, slots=True)
 class Turning:
     """What is known of a kernel whose loops are turned."""
@@ -50,9 +58,10 @@ class Turning:
 
     # --- loops at the top of a kernel -----------------------------------------------------------
 
-    def turned(self, o: Operation) -> list[Operation]:
+    def turned(self, o: Operation, above: frozenset[Form] = frozenset()) -> list[Operation]:
         """An operation at the top of a kernel, as loops of which more can be spread, or which keep
-        their sums; itself where there are none."""
+        their sums; itself where there are none. ``above``: the loops that it is a part of. A part
+        with all that one of them has (what it carries needs everything) is taken apart no more."""
         if o.name != FOR or not (_holds_loops(o) or self._writes_much(o)):
             return [o]
         torn = self._torn(o)
@@ -65,7 +74,11 @@ class Turning:
             parts = distributed(o, self.arrays, deep)
             if parts is None:
                 continue
-            made_ = [x for part in parts for x in self.with_(part).turned(joined(part))]
+            seen = above | {form_of(o)}
+            loops = [joined(part) for part in parts]
+            if any(form_of(x) in seen for x in loops):
+                continue
+            made_ = [x for part in loops for x in self.with_(part).turned(part, seen)]
             whole = not any(self._torn(x) for x in made_)
             if whole and (torn or any(self._spread(x) for x in made_)):
                 return made_

@@ -66,6 +66,12 @@ def test_functions_of_tiles_as_python(target: str) -> None:
     compared(range(4), True, target, called=True)
 
 
+@pytest.mark.parametrize("called", [False, True])
+def test_a_loop_that_needs_all_of_itself_is_compiled(called: bool) -> None:
+    """Its parts were as large as itself, and taken apart again without an end."""
+    compared(range(65, 66), True, called=called)
+
+
 def test_lane_kernels_as_python() -> None:
     compared(range(4), False)
 
