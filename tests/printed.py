@@ -38,6 +38,19 @@ def differences(made: ForMachine, ptx: Sequence[str] = ()) -> list[str]:
     return found
 
 
+def unexplained(made: ForMachine, best: str) -> list[str]:
+    """Products that are not done by the best unit of the machine, and of which no remark says why:
+    of kernels that have register tiles."""
+    if any(d.code == "T0747" for d in made.remarks):
+        return []
+    said = {d.span for d in made.remarks if d.code == "T0744"}
+    return [
+        f"{o.attributes.get('unit')} at {o.span}"
+        for launch in made.launches for o in launch.schedule.walk()
+        if o.name == _DOT and o.attributes.get("unit") != best and o.span not in said
+    ]  # fmt: skip
+
+
 def _parts(launch: ForMachine) -> tuple[tuple[Operation, ...], LaunchPlan]:
     assert launch.lowered is not None
     return launch.lowered[0].operations, launch.lowered[1]

@@ -13,7 +13,7 @@ from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.tile_programs import large, signature_text
 from tests.fuzz.tile_programs_generate import generate
-from tests.printed import differences
+from tests.printed import differences, unexplained
 from tests.run.emitted import signature_of_a_launch
 from tests.run.emitted_cases import TileCase, tile_cases
 
@@ -95,12 +95,15 @@ def without_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_was_told_otherwise(name: str, arch: str) -> None:
     text, signature = FAULTS[name]
-    assert not differences(*made_for(text, PATH, "kernel", signature, arch, True))
+    made, ptx = made_for(text, PATH, "kernel", signature, arch, True)
+    assert not differences(made, ptx)
+    assert not unexplained(made, "wgmma" if arch == "sm_90a" else "mma")
 
 
 def _checked(case: TileCase, arch: str) -> None:
     made, ptx = made_for(case.text, case.path or PATH, case.kernel, case, arch, True)
     assert not differences(made, ptx)
+    assert not unexplained(made, "wgmma" if arch == "sm_90a" else "mma")
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -125,6 +128,7 @@ def _generated(seed: int, arch: str) -> None:
     except TesseraError:
         return  # a program that means nothing at these sizes; the fuzzer looks at those
     assert not differences(made, ptx), program.text()
+    assert not unexplained(made, "wgmma" if arch == "sm_90a" else "mma"), program.text()
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

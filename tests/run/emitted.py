@@ -170,7 +170,9 @@ def _emit_tile(given: tuple[TileCase, tuple[str, ...], Path]) -> int:
 def _emit_lanes(given: tuple[str, Path, tuple[str, ...], Path]) -> int:
     where, path, archs, out = given
     count, session = 0, Session()
-    for kernel, signature in lane_kernels(session, path):
+    # Signatures that differ in facts alone are one: all are of small arrays without gaps.
+    known = {(kernel, _words(s)): s for kernel, s in reversed(lane_kernels(session, path))}
+    for (kernel, _), signature in reversed(known.items()):
         for arch in archs:
             files = lane_kernel(session, str(path), kernel, signature, arch)
             count += _written(out / where, kernel, [_words(signature)], arch, files)
