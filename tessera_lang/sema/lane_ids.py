@@ -13,9 +13,9 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
+from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.type import Tensor
 
-WARP = 32
 _TELL_WARPS_APART = (
     Builtin("warp_id"), Builtin("tile_id"), Builtin("tile_linear_id"),
     Builtin("grid_tile_linear_id"),

@@ -14,12 +14,8 @@ from typing import Literal
 
 from tessera_lang.ir.core import BufferType, TileType
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
+from tessera_lang.target.arch.isa import BANK_BYTES, BANKS, VECTOR_BYTES, WARP
 from tessera_lang.types.dtype import DTYPES, DType
-
-WARP = 32
-BANKS = 32
-BANK_BYTES = 4
-VECTOR_BYTES = 16
 
 Conversion = Literal["nothing", "repack", "shared"]
 """``nothing``: the registers stay as they are; ``repack``: a lane reorders its own;

@@ -18,11 +18,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.diagnostics.diagnostic import Severity
 from tessera_lang.ir.core import BufferType, Operation, ViewType
 from tessera_lang.record import dataclass
-
-WARP = 32
-BANKS = 32
-WORD = 4  # bytes of one bank's word
-SECTOR = 32  # bytes that global memory moves at least
+from tessera_lang.target.arch.isa import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +33,18 @@ class BankConflict:
 def bank_conflict(lanes: Sequence[int], cells: Sequence[int], element: int) -> BankConflict:
     """The worst bank for lanes of one warp that touch these cells at once. Elements of eight
     bytes are served half a warp at a time."""
-    part = WARP * WORD // max(WORD, element)
+    part = WARP * BANK_BYTES // max(BANK_BYTES, element)
     worst = BankConflict(1, 0, tuple(lanes[:1]))
     for half in range(0, WARP, part):
         banks: dict[int, dict[int, int]] = {}
         for lane, cell in zip(lanes, cells, strict=True):
             if half <= lane % WARP < half + part:
-                for word in range(cell * element // WORD, (cell + 1) * element // WORD or 1):
+                for word in range(
+                    cell * element // BANK_BYTES, (cell + 1) * element // BANK_BYTES or 1
+                ):
                     banks.setdefault(word % BANKS, {}).setdefault(word, lane)
-                if element < WORD:
-                    word = cell * element // WORD
+                if element < BANK_BYTES:
+                    word = cell * element // BANK_BYTES
                     banks.setdefault(word % BANKS, {}).setdefault(word, lane)
         for bank, words in banks.items():
             if len(words) > worst.degree:
@@ -57,7 +55,7 @@ def bank_conflict(lanes: Sequence[int], cells: Sequence[int], element: int) -> B
 def sectors(rows: Sequence[tuple[int, ...]], cells: Sequence[int], element: int) -> int:
     """Sectors that lanes of one warp touch: rows are taken to be far apart."""
     return len({
-        (row, (cell * element + offset) // SECTOR)
+        (row, (cell * element + offset) // SECTOR_BYTES)
         for row, cell in zip(rows, cells, strict=True)
         for offset in (0, element - 1)
     })  # fmt: skip
@@ -133,7 +131,7 @@ def _worst_request(space: Space, access: ArrayAccess, t: ViewType) -> tuple[int,
     for lanes in _warps(space, access.mask.may):
         rows = [tuple(axis[i] for axis in values[:-1]) for i in lanes]
         cells = [values[-1][i] for i in lanes]
-        least = -(-len(set(zip(rows, cells, strict=True))) * t.dtype.bytes // SECTOR)
+        least = -(-len(set(zip(rows, cells, strict=True))) * t.dtype.bytes // SECTOR_BYTES)
         worst = max(worst, (sectors(rows, cells, t.dtype.bytes), least))
     return worst
 
@@ -162,7 +160,8 @@ def _request(operation: Operation, touched: int, least: int) -> Diagnostic:
     return Diagnostic(
         "P1002",
         f"a warp touches {touched} sectors of `{array.name}` at once, for data of {least}",
-        operation.span, f"{touched} sectors of {SECTOR} bytes, {least} sector{plural} of data",
+        operation.span, f"{touched} sectors of {SECTOR_BYTES} bytes, "
+        f"{least} sector{plural} of data",
         _severity(2 * touched / least),
         helps=("let neighbouring lanes touch neighbouring elements of the last axis",),
         certainty="estimated",

@@ -28,11 +28,11 @@ from tessera_lang.lower.ast_to_tile.context import (
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
+from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.dtype import DTYPES, F32, DType, common_dtype
 from tessera_lang.types.type import Buffer, Scalar, TupleType, Type
 
 _MATH = {"sqrt", "floor", "ceil", "trunc", "round"}
-_WARP = 32
 
 
 def lower_call(lowering: Lowering, node: ast.Call) -> Bound:
@@ -100,7 +100,7 @@ def _grid_count(lowering: Lowering, node: ast.Call) -> Value:
 
 def _warp(lowering: Lowering, operation: str) -> Value:
     builder = lowering.builder
-    return builder.binary(operation, builder.lane_linear(), builder.index(_WARP))
+    return builder.binary(operation, builder.lane_linear(), builder.index(WARP))
 
 
 def _barrier(lowering: Lowering, node: ast.Call) -> Bound:

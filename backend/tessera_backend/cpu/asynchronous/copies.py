@@ -21,8 +21,7 @@ from tessera_backend.cpu.asynchronous.order import Access
 from tessera_backend.cpu.asynchronous.roles import slot_of
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation
-
-_WARP = 32
+from tessera_lang.target.arch.isa import WARP
 
 
 def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
@@ -89,7 +88,7 @@ def _memcpy_arrive(s: Strand, o: Operation) -> Sequence[Any]:
         for late in copies:
             assert late.fill is not None
             late.fill()
-        for _ in range(s.warps * _WARP):
+        for _ in range(s.warps * WARP):
             slot.arrive(o, {})
 
     s.group.scheduler.late.append(land)

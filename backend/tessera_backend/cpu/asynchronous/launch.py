@@ -28,13 +28,13 @@ from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
 from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType, Value
+from tessera_lang.target.arch.isa import WARP
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
 
 _MOST_CLUSTERS = 3
 """Clusters of a kernel whose groups take tile after tile: few, so that each takes several."""
-_WARP = 32
 _FIRST = ("tile.mbarrier.alloc", "tile.shared.alloc")
 
 Reports = list[tuple[int, ...]]
@@ -87,7 +87,7 @@ class _Cluster:
         region = self.kernel.regions[0]
         for group in self.groups:
             self._bind(group, values)
-            first = Strand(group, "all lanes", max(1, self.lanes // _WARP))
+            first = Strand(group, "all lanes", max(1, self.lanes // WARP))
             group.key = first.clock.key
             for o in region.operations:
                 if o.name in _FIRST:

@@ -16,8 +16,7 @@ from tessera_backend.cpu.asynchronous.numbers import combined
 from tessera_backend.cpu.asynchronous.order import Access, Key, learn
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
 from tessera_lang.ir.core import BarrierType, Operation
-
-_WARP = 32
+from tessera_lang.target.arch.isa import WARP
 
 
 def _everything(s: Strand) -> dict[Key, int]:
@@ -33,9 +32,9 @@ def _everything(s: Strand) -> dict[Key, int]:
 def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
     number, lanes = o.attributes["id"], o.attributes["lanes"]
     assert isinstance(number, int) and isinstance(lanes, int)
-    own = s.warps * _WARP
+    own = s.warps * WARP
     if o.attributes.get("each") == "warp_group" and s.warps > WARPS:
-        if lanes != WARPS * _WARP:
+        if lanes != WARPS * WARP:
             raise Unsupported("a named barrier of warp groups of several roles", o)
         s.clock.barrier(whole=False)
         return ()
@@ -61,7 +60,7 @@ def _turn(s: Strand, o: Operation) -> Sequence[Any]:
 def meet_cluster(s: Strand, o: Operation) -> None:
     """All lanes of all groups of the cluster."""
     meeting: Meeting = s.group.meeting
-    turn = meeting.arrive(o, s.warps * _WARP, _everything(s))
+    turn = meeting.arrive(o, s.warps * WARP, _everything(s))
     s.wait(lambda: meeting.turn > turn, o)
     s.clock.learn(meeting.told, None)
     s.clock.barrier()

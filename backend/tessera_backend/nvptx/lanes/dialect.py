@@ -14,6 +14,7 @@ from tessera_lang.analysis.ranges.divisors import Divisors
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
+from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.dtype import BF16, DType
 from tessera_lang.types.type import Space
 
@@ -67,7 +68,6 @@ _APPROXIMATIONS = {
     "sqrt": "sqrt.approx", "rsqrt": "rsqrt.approx", "reciprocal": "rcp.approx.ftz",
 }  # fmt: skip
 _DIMENSIONS = "xyz"
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tessera_backend.nvptx.toolchain.nvidia_tools import Outcome, Tool, find_tool, run_tool
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import LANE_REGISTERS
 from tessera_lang.target.backend import Resources
 
 INSTALL = "`pip install tessera-lang[ptxas]`, or set TESSERA_PTXAS to the path of one"
@@ -37,7 +38,6 @@ REMARKS = {
 
 _BOUNDS = re.compile(r"^\.reqntid .*$", re.MULTILINE)
 _ONE_GROUP = ".minnctapersm 1"
-_MOST = 255  # registers of a lane that instructions can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def assemble(tool: Tool, ptx: str, arch: str, optimize: int = 3) -> Assembly:
 def _wants_registers(made: Assembly) -> bool:
     """Whether code is slower than it must be, and a lane can have more registers."""
     ignored = any("C7508" in d.message for d in made.diagnostics)
-    return ignored or (made.resources.spill_bytes > 0 and made.resources.registers < _MOST)
+    return ignored or (made.resources.spill_bytes > 0 and made.resources.registers < LANE_REGISTERS)
 
 
 def _loss(made: Assembly) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, STORE, Facts, is_grid
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, subtile_columns
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.dtype import INDEX
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 
 _GROUP = 4  # warps of a warp group
-_WARP = 32
 _LEAST_ROWS = 64  # a row for each warp of the largest role
 
 
@@ -158,7 +158,7 @@ def _in_lines(store: Operation, facts: Facts) -> bool:
     other, and no tensor map shows them."""
     access = access_of(store)
     tile, width = access.tile, subtile_columns(access.tile)
-    if store.name != STORE or len(tile.shape) != 2 or width == 0 or width % _WARP:
+    if store.name != STORE or len(tile.shape) != 2 or width == 0 or width % WARP:
         return False
     if tile.sizes[0] % _LEAST_ROWS or contiguous_axis(access, facts) != 1:
         return False
@@ -234,7 +234,7 @@ def _lines(part: TileType, warps: int) -> RegisterLayout:
     hold rows as they do of any product."""
     rows, columns = part.sizes
     return canonical(RegisterLayout(
-        (Mode(columns // _WARP, 1, _WARP), Mode(rows // warps, 0, 1)), (Mode(_WARP, 1, 1),),
+        (Mode(columns // WARP, 1, WARP), Mode(rows // warps, 0, 1)), (Mode(WARP, 1, 1),),
         (Mode(warps, 0, rows // warps),),
     ))  # fmt: skip
 

@@ -14,30 +14,36 @@ Good enough to rank; must not know operations.
 
 from __future__ import annotations
 
+from tessera_lang.opt.schedule.tuning import (
+    ADDED_OUTSIDE,
+    ASKING,
+    ASKING_TOGETHER,
+    ASYNCHRONOUS_BARRIERS,
+    BARRIERS,
+    BETWEEN_TILES,
+    BUSY_FULL,
+    BUSY_REST,
+    CLUSTER_BEGINS,
+    COMPUTED_ELEMENT,
+    COMPUTED_TURN,
+    FEW_BUFFERS,
+    FIRST_BUFFERS,
+    MEMORY_LATENCY,
+    PARTS_ARRIVE,
+    PARTS_RATE,
+    PARTS_SEEN,
+    PRODUCT_EDGE,
+    RESTING_GAIN,
+    SHARED_MIXED,
+    SHORT_LAUNCH,
+    SHORTER_SEEN,
+    SYNCHRONOUS_SHARE,
+)
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 
-_SYNCHRONOUS_SHARE = 0.62  # of what the asynchronous units of such a machine reach
-_HANDED, _COMPUTED = 250.0, 0.06
-"""Cycles of a turn in which lanes meet around operands that they compute, and for each element of
-them: as measured, little of it runs beside products."""
-_IN_TURN = 0.95  # of a unit whose sums are added outside it, one part after the other
-_TILE = 1200.0  # cycles between two tiles of a group that stays
-_TURN, _ASYNCHRONOUS_TURN = 60.0, 20.0  # cycles of one turn of a pipeline: barriers
-_EDGE, _EDGE_DEPTH = 4.0, 256
-"""Cycles of an asynchronous product of 64 rows besides its work, and how many bits deep it is."""
-_PASSED = 0.85  # of the rate of shared memory: what is read, and what arrives, go one after another
-_ISSUE = 340.0  # cycles in which one lane waits for a buffer, and asks for its next content
-_MEETING = 600.0  # cycles in which all lanes ask for a buffer, wait for another, and meet
-_LATENCY = 900.0  # cycles of one access to main memory
-_FILL = 32.0  # bytes a cycle at which the first buffers of a tile arrive
-_CLUSTERED = 1000.0  # cycles by which groups of a cluster begin and end later
-_ARRIVING = 3000.0  # cycles until the sums of a part are known to all, counted, and found
-_COMBINED = 32.0  # bytes a cycle at which sums are put down and taken up again
-_PART = 512.0  # cycles of those of a part, as many more as it takes, that nothing hides
-_FULL, _REST, _GAIN, _SHORT = 0.97, 0.25, 0.13, 30000.0  # see ``_unhindered``
-_WAITING = {1: 1.8, 2: 1.3, 3: 1.15}  # a turn with so few buffers, beside one with enough
-_HIDDEN = 0.3  # of what is done beside what takes longest, that can be seen in the whole
+_EDGE_DEPTH = 256
+"""Bits of the contraction that an asynchronous product takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,30 +138,33 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
         computing = adds / (rates.scalar * 0.7)
     else:
         slow = product.unit == "mma" and machine.has("wgmma")
-        share = _SYNCHRONOUS_SHARE if slow else 1.0
-        share *= _IN_TURN if product.in_turn else 1.0
+        share = SYNCHRONOUS_SHARE if slow else 1.0
+        share *= ADDED_OUTSIDE if product.in_turn else 1.0
         computing = adds / (rates.matrix * 16 / product.bits * share)
     busy = min(work.tiles, machine.units) / machine.units
     one, all_ = rates.split if work.split else (rates.cache, rates.cache)
     alone = product.bytes() / one
     together = product.bytes(work.cluster) * busy / all_
-    passed, meeting = product.read() / rates.shared, _TURN
+    passed, meeting = product.read() / rates.shared, BARRIERS
     if product.unit == "wgmma":
-        passed, meeting = _PASSED * (passed + product.bytes() / rates.shared), _ASYNCHRONOUS_TURN
-        computing += _EDGE * (product.rows // 64) * (product.k * product.bits / _EDGE_DEPTH)
-    asked = {"wgmma": _ISSUE, "mma": _MEETING}.get(product.unit, 0.0)
+        passed, meeting = (
+            SHARED_MIXED * (passed + product.bytes() / rates.shared),
+            ASYNCHRONOUS_BARRIERS,
+        )
+        computing += PRODUCT_EDGE * (product.rows // 64) * (product.k * product.bits / _EDGE_DEPTH)
+    asked = {"wgmma": ASKING, "mma": ASKING_TOGETHER}.get(product.unit, 0.0)
     seen = max(computing, passed, alone, together) + meeting
     turn = max(seen, asked) * _waiting(product, work)
     if product.unit == "wgmma" and product.computed:
-        turn += _HANDED + product.computed * _COMPUTED
+        turn += COMPUTED_TURN + product.computed * COMPUTED_ELEMENT
     return turn
 
 
 def _unhindered(body: float, busy: float) -> float:
     """The cycles of a long launch, of which fewer are needed where a part of the device rests:
     the others have power and the cache for themselves."""
-    rests = min(1.0, max(0.0, (_FULL - busy) / _REST))
-    return body - _GAIN * rests * max(0.0, body - _SHORT)
+    rests = min(1.0, max(0.0, (BUSY_FULL - busy) / BUSY_REST))
+    return body - RESTING_GAIN * rests * max(0.0, body - SHORT_LAUNCH)
 
 
 def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
@@ -165,27 +174,27 @@ def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     whole, left = divmod(work.tiles, units)
     alone = replace(work, cluster=1, tiles=max(work.tiles, units))
     turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
-    turn += _LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
+    turn += MEMORY_LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
-    begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
     put_down = _moving(work)
     rounds = -(-left * parts // units)
-    last = rounds * (-(-work.turns // parts) * turn + _TILE + put_down)
-    last += parts * put_down + _ARRIVING
-    body = whole * (work.turns * turn + _TILE + leaving) + last + begin
-    memory = work.traffic / rates.memory + _LATENCY
-    return max(body, memory) + _HIDDEN * min(body, memory)
+    last = rounds * (-(-work.turns // parts) * turn + BETWEEN_TILES + put_down)
+    last += parts * put_down + PARTS_ARRIVE
+    body = whole * (work.turns * turn + BETWEEN_TILES + leaving) + last + begin
+    memory = work.traffic / rates.memory + MEMORY_LATENCY
+    return max(body, memory) + SHORTER_SEEN * min(body, memory)
 
 
 def _moving(work: Work) -> float:
     """Cycles in which the sums of a part are put down, or taken up."""
-    cycles = work.sums / _COMBINED
-    return cycles + min(cycles, _PART)
+    cycles = work.sums / PARTS_RATE
+    return cycles + min(cycles, PARTS_SEEN)
 
 
 def _waiting(product: Product, work: Work) -> float:
     buffers = work.room // max(1, int(product.bytes()))
-    return _WAITING.get(max(1, min(buffers, product.trips)), 1.0) if product.trips > 1 else 1.0
+    return FEW_BUFFERS.get(max(1, min(buffers, product.trips)), 1.0) if product.trips > 1 else 1.0
 
 
 def cycles(work: Work, machine: Machine) -> float:
@@ -193,15 +202,15 @@ def cycles(work: Work, machine: Machine) -> float:
     rates = machine.rates
     waves = -(-work.tiles // machine.units)
     turns = sum(p.trips * turn_cycles(p, work, machine) for p in work.products)
-    turns += work.stream[0] * (_LATENCY + work.stream[1] / rates.cache)
+    turns += work.stream[0] * (MEMORY_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache
-    begin = _LATENCY + sum(p.bytes() for p in work.products[:1]) / _FILL + leaving
+    begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
     if work.cluster > 1:
-        begin += _CLUSTERED
+        begin += CLUSTER_BEGINS
     if work.parts > 1:
-        turns += _ARRIVING + _moving(work)
+        turns += PARTS_ARRIVE + _moving(work)
         begin += work.parts * _moving(work)
-    tile = turns + (_TILE + leaving if waves > 1 else 0.0)
+    tile = turns + (BETWEEN_TILES + leaving if waves > 1 else 0.0)
     body = _unhindered(waves * tile + begin, work.tiles / machine.units)
-    memory = work.traffic / rates.memory + _LATENCY
-    return max(body, memory) + _HIDDEN * min(body, memory)
+    memory = work.traffic / rates.memory + MEMORY_LATENCY
+    return max(body, memory) + SHORTER_SEEN * min(body, memory)

@@ -21,11 +21,9 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     promoted_parts,
 )
 from tessera_lang.opt.schedule.query.operand_origin import feeds
+from tessera_lang.opt.schedule.tuning import FMA_REGISTERS, PRODUCT_REGISTERS
 from tessera_lang.target.machine import Machine
 
-MOST_REGISTERS = 200
-MOST_OF_A_LANE = 128
-"""Registers for an accumulator of multiply-adds; what a lane reads of operands needs others."""
 _STAGES = 3
 _COMPUTED_STAGES = 2
 _SLOTS = 4096  # bytes for barriers, scales and what warps exchange
@@ -46,7 +44,7 @@ def dot_registers(dot: Dot, sizes: Mapping[str, int], facts: Facts, machine: Mac
         assert isinstance(t, TileType)
         warps = said or (8 if m * n >= 128 * 128 else 4)
         held = m * n * t.dtype.bits // (32 * 32 * warps)
-        return held if held <= MOST_OF_A_LANE else MOST_REGISTERS + 1
+        return held if held <= FMA_REGISTERS else PRODUCT_REGISTERS + 1
     held = accumulator_registers(m, n, machine)
     if said and (not machine.has("wgmma") or m % (16 * said) == 0):
         held = m * n // (32 * said)

@@ -22,14 +22,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     is_grid,
 )
+from tessera_lang.opt.schedule.tuning import LAUNCH_CYCLES, SLOWER_FORM
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.target.machine import Machine
-
-LAUNCH_CYCLES = 8000.0
-"""Cycles that any launch takes, about 5 microseconds at 1.7 GHz (the time of an empty kernel on
-an H100): work that takes no longer is not worth a word."""
-_LEAST_FACTOR = 1.5
 
 
 def by_elements(
@@ -46,7 +42,7 @@ def by_elements(
     factor = cycles(loops, machine) / cycles(tiles, machine)
     counts = slow > LAUNCH_CYCLES
     notes = ["it becomes loops over elements, which are right and slower"]
-    if tiles.products and factor >= _LEAST_FACTOR:
+    if tiles.products and factor >= SLOWER_FORM:
         notes = [
             "it becomes loops over elements: the products are done one multiply-add at a time, at"
             f" least about {_rounded(factor)} times slower than by matrix units (an estimate)"
@@ -86,7 +82,7 @@ def in_one_group(kernel: Operation, machine: Machine) -> Diagnostic | None:
     if alone is not None and alone <= LAUNCH_CYCLES:
         return None
     most = machine.units if alone is None else min(machine.units, alone / LAUNCH_CYCLES)
-    if most < _LEAST_FACTOR:
+    if most < SLOWER_FORM:
         return None
     about = f"up to {machine.units}" if alone is None else f"about {_rounded(most)}"
     name = str(kernel.attributes["sym_name"])

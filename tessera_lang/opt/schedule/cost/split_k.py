@@ -18,15 +18,11 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     numbers,
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.opt.schedule.tuning import PARTS_WORTH, STREAM_TILES, STREAM_WORTH
 from tessera_lang.target.machine import Machine
 
 _COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 _LEAST_TURNS = 4  # of a part
-WORTH = 0.94  # of the cycles without parts
-STREAM_WORTH = 1.0  # where only tiles that make no wave have parts
-_MOST_WHOLE = 4
-"""Whole tiles of a group beside which parts are worth it: longer launches run at the limit of
-power, where multiprocessors that rest let the others run faster."""
 _WAVES = 2  # parts that a multiprocessor gets at most
 
 
@@ -48,7 +44,7 @@ def said_reason(kernel: Operation, facts: Facts) -> str:
 def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     """In how many parts the work is done soonest, and its cycles then."""
     best = 1, cycles(work, machine)
-    limit = best[1] * WORTH
+    limit = best[1] * PARTS_WORTH
     if not is_few(work, machine):
         return best
     most = min(work.turns // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
@@ -63,7 +59,7 @@ def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
     """The same for those tiles only that make no wave, of groups that stay; 1 where all do, and
     where these parts are no more than one for each group, as there are no whole tiles."""
     best, units = (1, cycles(work, machine)), machine.units
-    if work.tiles // units > _MOST_WHOLE or any(p.unit != "wgmma" for p in work.products):
+    if work.tiles // units > STREAM_TILES or any(p.unit != "wgmma" for p in work.products):
         return best  # only these groups surely fill a multiprocessor
     for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.turns):
         if work.tiles % units == 0 or work.tiles * parts <= units:
@@ -82,7 +78,7 @@ def price_of(facts: Facts, sizes: Mapping[str, int], machine: Machine, splits: b
         return cycles(work, machine)
     found = [cycles(work, machine)]
     for (parts, price), worth in (
-        (best_parts(work, machine), WORTH), (best_dealt(work, machine), STREAM_WORTH)
+        (best_parts(work, machine), PARTS_WORTH), (best_dealt(work, machine), STREAM_WORTH)
     ):  # fmt: skip
         found += [price / worth] if parts > 1 else []
     return min(found)

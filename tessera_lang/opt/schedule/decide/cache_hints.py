@@ -25,10 +25,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-
-_HELD, _LONG = 1 << 25, 1 << 28
-"""Bytes of an array that later launches may find in the cache, and of one that takes so long that
-what the cache has to write back makes no difference."""
+from tessera_lang.opt.schedule.tuning import CACHE_HELD, CACHE_LONG
 
 
 @decides
@@ -51,7 +48,7 @@ def _is_read_once(load: Load, facts: Facts) -> bool:
     if sum(x.view is load.view for x in facts.reads) > 1:
         return False
     size = view_bytes(load.view, facts, estimate)
-    return size is not None and _HELD < size <= _LONG and all(
+    return size is not None and CACHE_HELD < size <= CACHE_LONG and all(
         _moves(load, around, facts, estimate) for around in load.inside if around.name in LOOPS
     )  # fmt: skip
 

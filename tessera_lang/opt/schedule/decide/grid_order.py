@@ -42,10 +42,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes
 from tessera_lang.opt.schedule.query.staging_rings import is_staged, subtile_columns, tile_bytes
-
-GROUP_ROWS = 8
-_FEW_TURNS = 32  # of a tile, with which clusters were slower
-_MOST_GROUPS = 8  # of a cluster, on every machine that has them
+from tessera_lang.opt.schedule.tuning import CLUSTER_TURNS, GRID_ROWS
+from tessera_lang.target.arch.isa import CLUSTER_GROUPS
 
 
 @decides
@@ -71,7 +69,7 @@ def cluster(program: Program, context: Context) -> Program:
     if along is not None and (along < 2 or (along % 2 and along < 16)):
         return program
     work, tiles = work_of(facts, {}, context.machine), Estimate(facts, {}).trips(grid)
-    if tiles is not None and work.turns <= _FEW_TURNS and not work.split:
+    if tiles is not None and work.turns <= CLUSTER_TURNS and not work.split:
         return program  # what neighbours wait for each other at each end of a tile is more
     if tiles is not None and tiles <= context.machine.units:
         if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:
@@ -103,8 +101,8 @@ def _said_reason(said: tuple[int, ...], facts: Facts, context: Context) -> str:
         return f"{context.machine.arch} has no clusters"
     if "roles" not in facts.kernel.attributes:
         return "the kernel is not split into producer and consumers"
-    if size > _MOST_GROUPS:
-        return f"a cluster has at most {_MOST_GROUPS} groups"
+    if size > CLUSTER_GROUPS:
+        return f"a cluster has at most {CLUSTER_GROUPS} groups"
     grid = facts.grid
     assert grid is not None
     if len(said) > len(numbers_or_names(grid, "axes")):
@@ -232,7 +230,7 @@ def order_grid(program: Program, context: Context) -> Program:
         return program
     if not _reads_in_blocks(facts, grid):
         return program
-    rows = GROUP_ROWS
+    rows = GRID_ROWS
     along = _trips_along(facts, grid, _row_axis(grid))
     shape = numbers(kernel, "cluster")
     if along is not None:

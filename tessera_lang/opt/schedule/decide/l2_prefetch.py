@@ -13,7 +13,6 @@ from __future__ import annotations
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
 from tessera_lang.opt.schedule.decide.row_kernels import (
     MOST_WARPS,
-    WARP,
     groups_together,
     held_bytes,
 )
@@ -27,15 +26,8 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
-
-_OTHER_REGISTERS = 32  # of a lane, beside its part of the largest tile
-_ENOUGH = 4
-"""Groups on a multiprocessor from which on a cluster does not ask. A softmax of 131072 bf16 (three)
-took 132 us on an H200 if it asked and 138 if not, an rmsnorm (two) 136 and 150; a softmax of 32768
-in groups of 4 warps (six) 150 and 134."""
-WAVES = 1.0
-"""How many times the groups that are there at once a group looks ahead. Half as far was as good in
-one run (docs/performance-notebook.md), twice as far was not."""
+from tessera_lang.opt.schedule.tuning import ALONE_REGISTERS, PREFETCH_GROUPS, PREFETCH_WAVES
+from tessera_lang.target.arch.isa import WARP
 
 
 @decides
@@ -44,12 +36,12 @@ def read_ahead(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     warps = kernel.attributes.get("warps", 1)
-    alone = groups_together(facts, context) < _ENOUGH
+    alone = groups_together(facts, context) < PREFETCH_GROUPS
     waits = alone if is_shared(kernel) else warps == MOST_WARPS
     waits = waits or _narrow(facts)
     if context.machine.target == "cpu" or facts.grid is None or facts.dots or not waits:
         return program
-    there = int(WAVES * groups_at_once(kernel, context))
+    there = int(PREFETCH_WAVES * groups_at_once(kernel, context))
     found: dict[Operation, dict[str, Attribute]] = {}
     for load in facts.loads:
         place = moves(facts, facts.grid, load)
@@ -63,7 +55,7 @@ def groups_at_once(kernel: Operation, context: Context) -> int:
     """How many groups are on the machine at the same time, by their registers."""
     warps = kernel.attributes.get("warps", 1)
     assert isinstance(warps, int)
-    registers = held_bytes(kernel) // 4 + _OTHER_REGISTERS * WARP * warps
+    registers = held_bytes(kernel) // 4 + ALONE_REGISTERS * WARP * warps
     return context.machine.units * max(1, context.machine.registers // registers)
 
 

@@ -11,7 +11,6 @@ from tessera_lang.analysis.resources.register_pressure import Pressure, pressure
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.query.accumulators import (
-    MOST_REGISTERS,
     OTHER_REGISTERS,
     accumulators,
 )
@@ -22,9 +21,9 @@ from tessera_lang.opt.schedule.query.context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
+from tessera_lang.opt.schedule.tuning import ASSEMBLER_MARGIN
+from tessera_lang.target.arch.isa import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
-
-_MARGIN = 8  # of the estimate: registers that the assembler needs to work with beside tiles
 
 
 @decides
@@ -77,7 +76,7 @@ def _check_registers(facts: Facts, context: Context) -> None:
     warps = kernel.attributes.get("warps", 4)
     assert isinstance(warps, int)
     roles = numbers(kernel, "registers")
-    limit = (roles[-1] if roles and roles[-1] else MOST_REGISTERS) - OTHER_REGISTERS
+    limit = (roles[-1] if roles and roles[-1] else LANE_REGISTERS) - OTHER_REGISTERS
     needed = accumulators(facts, max(1, warps // 4))
     if needed <= limit:
         return
@@ -109,7 +108,7 @@ def crowding(tile: Operation, kernel: Operation, machine: Machine) -> tuple[int,
     most, worst, refusal = 0, 0, None
     for found in pressure(tile):
         limit = _limit(tile, kernel, found, machine)
-        margin = _MARGIN if found.tiles else 0
+        margin = ASSEMBLER_MARGIN if found.tiles else 0
         most = max(most, found.total + margin - limit)
         if found.tiles - limit > worst:
             worst, refusal = found.tiles - limit, _too_many(found, limit, kernel)
@@ -124,7 +123,7 @@ def _limit(tile: Operation, kernel: Operation, found: Pressure, machine: Machine
     lanes = 1
     for n in numbers(tile, "group"):
         lanes *= n
-    return min(MOST_REGISTERS, machine.registers // lanes // 8 * 8)
+    return min(LANE_REGISTERS, machine.registers // lanes // 8 * 8)
 
 
 def _too_many(found: Pressure, limit: int, kernel: Operation) -> Diagnostic:

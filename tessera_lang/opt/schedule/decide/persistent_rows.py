@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.decide.l2_prefetch import groups_at_once, moves
-from tessera_lang.opt.schedule.decide.row_kernels import WARP, held_bytes
+from tessera_lang.opt.schedule.decide.row_kernels import held_bytes
 from tessera_lang.opt.schedule.query.context import (
     Context,
     decides,
@@ -32,13 +32,9 @@ from tessera_lang.opt.schedule.query.invariant_loads import (
     still_loads,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.tuning import STAYING_REGISTERS, STAYING_STAGES, STAYING_WAVES
+from tessera_lang.target.arch.isa import LIMIT_REGISTERS, REGISTER_UNIT, WARP
 
-_WAVES = 2
-"""Iterations of a group from which on it stays: the last one loads in vain."""
-_OTHERS, _UNIT, _MOST = 16, 8, 248
-"""Registers of a lane beside its rows; they come in eights."""
-_STAGES = 2
-"""Rows of a group's ring. One more made a softmax slower that went this way (147 and 144 us)."""
 _OTHER_BYTES = 2048
 """Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
 
@@ -63,13 +59,16 @@ def load_early(program: Program, context: Context) -> Program:
     room = context.machine.shared_limit // groups - _taken(rows)
     marked = {**_kept(kernel, still, room), **dict.fromkeys((x.operation for x in rows), _ROW)}
     lanes = WARP * _warps(kernel)
-    registers = min(_MOST, context.machine.registers // (groups * lanes) // _UNIT * _UNIT)
+    registers = min(
+        LIMIT_REGISTERS,
+        context.machine.registers // (groups * lanes) // REGISTER_UNIT * REGISTER_UNIT,
+    )
     decisions: dict[str, Attribute] = {"persistent": True, "registers": (registers,)}
     return with_kernel(program, with_decisions(with_attributes(kernel, marked), decisions))
 
 
 _SHARED: dict[str, Attribute] = {"stage": "shared", "copy": "async"}
-_ROW: dict[str, Attribute] = {"early": True, "again": True, "stages": _STAGES, **_SHARED}
+_ROW: dict[str, Attribute] = {"early": True, "again": True, "stages": STAYING_STAGES, **_SHARED}
 
 
 def _kept(
@@ -98,7 +97,7 @@ def _groups(
     room for two; else as many as leave room for it in registers, and where that is never so, as
     many as rows leave room for."""
     machine = context.machine
-    needed = held_bytes(kernel) // 4 + _OTHERS * WARP * _warps(kernel)
+    needed = held_bytes(kernel) // 4 + STAYING_REGISTERS * WARP * _warps(kernel)
     most = max(1, machine.registers // needed)
     whole = machine.shared_limit // (_taken(rows) + sum(map(bytes_of, still)))
     if whole > 1:
@@ -114,7 +113,7 @@ def _groups(
 
 
 def _taken(rows: Sequence[Load]) -> int:
-    return _STAGES * sum(map(bytes_of, rows)) + _OTHER_BYTES
+    return STAYING_STAGES * sum(map(bytes_of, rows)) + _OTHER_BYTES
 
 
 def _warps(kernel: Operation) -> int:
@@ -125,4 +124,4 @@ def _warps(kernel: Operation) -> int:
 
 def _stays(facts: Facts, grid: Operation, context: Context) -> bool:
     groups = Estimate(facts, {}).trips(grid)
-    return groups is None or groups >= _WAVES * groups_at_once(facts.kernel, context)
+    return groups is None or groups >= STAYING_WAVES * groups_at_once(facts.kernel, context)

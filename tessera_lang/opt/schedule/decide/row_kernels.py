@@ -27,41 +27,28 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.tuning import (
+    ASSEMBLER_GROUPS,
+    BUSY_ROW_BYTES,
+    BUSY_SHARE,
+    KEPT_WARPS,
+    LANE_BYTES,
+    PART_BYTES,
+    PART_REGISTERS,
+    PART_WARPS,
+    ROW_BYTES,
+    ROW_OPERATIONS,
+    ROW_RATE,
+    WIDE_PART_REGISTERS,
+)
 from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX
 
-WARP = 32
 MOST_WARPS = 16
-LANE_BYTES = 128
-"""What a lane holds of a tile, in registers of 32 bits: five groups of 8 warps a multiprocessor,
-each with four vectors a lane in flight. Half of it where lanes read element by element, which
-takes more registers, and where a multiprocessor that is full of lanes has the registers for it:
-0.99 of a copy with 8192 bf16 on an H200 for 0.96 (softmax, rmsnorm), but 0.92 for 0.96 of a
-layernorm, whose two weights take the registers. Twice as much where groups share rows."""
 _ADDRESS = 2
 """Registers of a lane for each access, and for its place in the grid: addresses have 64 bits."""
-_MOST_BYTES, _BUSY_BYTES = 131072, 65536
-"""The largest tile of one group, 64 registers of a lane in 16 warps; it fills a multiprocessor, so
-that nothing is loaded while it computes. Where that takes long, half of it."""
-_PART_BYTES, _PART_WARPS, _KEPT_WARPS = 32768, 8, 4
-"""What a group of a cluster holds at most if there may be so many, and its warps, of which each
-has more of the row then: small groups are many on a multiprocessor, and few lanes have little that
-is done once a row. Measured on an H200 with rows of bf16, in shares of a copy: a softmax of 32768
-0.97 in four groups of 4 warps, 0.96 in eight, 0.93 in four of 8; of 65536 in eight of 4 warps 0.97,
-of 8 0.91 (an rmsnorm 0.94 and 0.84); of 131072 in eight of 8, an rmsnorm 0.96, of 4 0.85. Groups
-that stay and keep weights: a layernorm of 131072 0.93 in groups of 4 warps, 0.91 of 8 or 16."""
-_BUSY = 1 / 8
-"""Time of computing, as a share of that of memory, from which on the two are to overlap. Measured
-with rows of 32768 bf16: a softmax (0.15) reaches 0.88 of a copy in one group and 1.00 in eight; an
-rmsnorm (0.10) 1.00 in one, a layernorm (0.10) 0.95 in one or in two."""
-_OTHERS, _WIDE_OTHERS, _UNIT, _MOST_REGISTERS = 20, 28, 8, 248
-"""Registers of a lane beside what it loads, more where rows are loaded as wide as they are computed
-in: narrow ones widen one after the other. They come in eights."""
-_FEW_GROUPS = 4
-"""Groups of a multiprocessor up to which one more is worth asking the assembler for."""
-_OPERATIONS, _BYTES = 128, 13.0  # of a multiprocessor in a cycle
-_MOST_GROUPS = 8  # of a cluster, on every machine that has them
 _FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
 _SHARED_KINDS = ("add", "mul", "max", "min")
 
@@ -74,7 +61,7 @@ def row_warps(facts: Facts, machine: Machine) -> int:
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
     most, lane = MOST_WARPS, LANE_BYTES
     if is_shared(facts.kernel):
-        most, lane = _KEPT_WARPS if bound_by_cache(facts, machine) else _PART_WARPS, 2 * LANE_BYTES
+        most, lane = KEPT_WARPS if bound_by_cache(facts, machine) else PART_WARPS, 2 * LANE_BYTES
     elif _reduces(facts) and _fits_full(facts, machine):
         lane //= 2
     lane = min(lane, LANE_BYTES // 2) if narrow else lane
@@ -91,7 +78,9 @@ def _fits_full(facts: Facts, machine: Machine) -> bool:
     others = sum(sorted(map(bytes_of, facts.loads))[:-1]) / max(1, lanes)
     accesses = len(facts.loads) + len(facts.stores)
     needed = (half + others) / 4 + _ADDRESS * (1 + accesses)
-    return -(-needed // _UNIT) * _UNIT <= machine.registers // (WARP * machine.warps)
+    return -(-needed // REGISTER_UNIT) * REGISTER_UNIT <= machine.registers // (
+        WARP * machine.warps
+    )
 
 
 @decides
@@ -102,10 +91,10 @@ def limit_registers(program: Program, context: Context) -> Program:
     if not is_shared(kernel) or facts.dots or "registers" in kernel.attributes:
         return program
     groups, lanes = groups_together(facts, context), WARP * _warps(kernel)
-    if groups > _FEW_GROUPS:
+    if groups > ASSEMBLER_GROUPS:
         return program
     each = context.machine.registers // (groups * lanes)
-    registers = min(_MOST_REGISTERS, each // _UNIT * _UNIT)
+    registers = min(LIMIT_REGISTERS, each // REGISTER_UNIT * REGISTER_UNIT)
     return with_kernel(program, with_decisions(kernel, {"registers": (registers,)}))
 
 
@@ -115,7 +104,9 @@ def groups_together(facts: Facts, context: Context) -> int:
     others = sum(sorted(map(bytes_of, facts.loads))[:-1])
     wide = any(x.tile.dtype.bytes >= 4 for x in facts.loads)
     lanes = WARP * _warps(facts.kernel)
-    held = (held_bytes(facts.kernel) + others) // 4 + (_WIDE_OTHERS if wide else _OTHERS) * lanes
+    held = (held_bytes(facts.kernel) + others) // 4 + (
+        WIDE_PART_REGISTERS if wide else PART_REGISTERS
+    ) * lanes
     return max(1, context.machine.registers // held)
 
 
@@ -167,11 +158,11 @@ def split_rows(program: Program, context: Context) -> Program:
     if any(said_by_user(kernel, name) for name in ("cluster", "persistent", "warps")):
         return program
     held = held_bytes(kernel)
-    most = _BUSY_BYTES if _business(facts) > _BUSY else _MOST_BYTES
+    most = BUSY_ROW_BYTES if _business(facts) > BUSY_SHARE else ROW_BYTES
     if held <= most or not _reduces(facts):
         return program
     groups = 1
-    while groups < _MOST_GROUPS and held > groups * _PART_BYTES:
+    while groups < CLUSTER_GROUPS and held > groups * PART_BYTES:
         groups *= 2
     size = _row_of(facts, facts.grid)
     if size is None:
@@ -194,7 +185,7 @@ def _business(facts: Facts) -> float:
     tiles = [x.tile for x in facts.loads]
     tiles += [t for o, _ in facts.stores for t in (o.operands[0].type,) if isinstance(t, TileType)]
     moved = sum(prod(t.sizes) * t.dtype.bytes for t in tiles)
-    return (done / _OPERATIONS) / (moved / _BYTES) if moved else 0.0
+    return (done / ROW_OPERATIONS) / (moved / ROW_RATE) if moved else 0.0
 
 
 def _row_of(facts: Facts, grid: Operation) -> int | None:

@@ -15,7 +15,6 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
 from tessera_lang.opt.schedule.cost.cpu_tile_sizes import cpu_tile_sizes
 from tessera_lang.opt.schedule.cost.resource_estimate import (
-    MOST_REGISTERS,
     dot_registers,
     shared_bytes,
 )
@@ -49,6 +48,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise,
 )
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.tuning import ALONE, PRODUCT_REGISTERS, RELIEF, THREE_HOLD
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import INDEX
@@ -57,22 +57,12 @@ _ROWS, _COLUMNS, _DEPTH = "rows", "columns", "depth"
 
 _GROUP_LANES, _LANE_VECTORS = 128, 4
 """Lanes of a group that works element by element, and vectors of 16 bytes that each reads."""
-_ALONE = 8
-"""So many times that for a group that has the device for itself."""
 _WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
 """Elements along an axis: of an array of one, of rows (so that what a column needs is read once
 for several of them), of a square."""
 
 _MOST_COMBINATIONS = 5000
 """Sizes of tiles that are compared, unless there are more of them that have nothing in common."""
-
-_RELIEF = (8, 5, 3)
-"""Eighths of the registers that products may take, by how often they were too many."""
-
-_THREE_HOLD = (96, 64)
-"""Registers of a lane for accumulators where three warp groups compute beside one that moves data,
-where results leave by TMA and where lanes write them: code is assembled for 128 of each lane,
-however they move between groups."""
 
 
 @decides
@@ -83,7 +73,7 @@ def choose_tiles(program: Program, context: Context) -> Program:
         return with_kernel(program, _by_loops(kernel, context))
     facts = facts_of(kernel)
     said = dict(zip(names, numbers(kernel, "tile"), strict=False))
-    most = MOST_REGISTERS * _RELIEF[context.relief] // 8
+    most = PRODUCT_REGISTERS * RELIEF[context.relief] // 8
     sizes = _best(facts, names, said, context.machine, most)
     origin = USER if len(said) == len(names) else COST
     chosen = tuple(sizes[n] for n in names)
@@ -253,7 +243,7 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -
         registers += dot_registers(dot, sizes, facts, machine)
         if machine.has("wgmma") and consumer_groups(m) > 2:
             lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
-            if registers > _THREE_HOLD[lanes]:
+            if registers > THREE_HOLD[lanes]:
                 return False
     return shared <= machine.shared_limit and registers <= most
 
@@ -272,14 +262,14 @@ def _element_wise(
     sizes = dict(said)
     rest = _GROUP_LANES * _LANE_VECTORS * max(1, 16 // _access_bytes(facts))
     if facts.grid is None:
-        rest *= _ALONE  # its loads are all there are
+        rest *= ALONE  # its loads are all there are
     if len(along) > 1:
         rest = max(rest, _SQUARE ** len(along))
     for n in sizes.values():
         rest = max(1, rest // n)
     for name in (n for n in order if n not in sizes):
         wide = _WIDE_ROW if len(order) > 1 else _WIDEST
-        wide *= _ALONE if facts.grid is None else 1
+        wide *= ALONE if facts.grid is None else 1
         most = _SQUARE if len(along) > 1 and name in along else wide
         sizes[name] = max(1, min(rest, most))
         rest = max(1, rest // sizes[name])

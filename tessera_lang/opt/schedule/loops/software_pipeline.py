@@ -38,15 +38,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
+from tessera_lang.opt.schedule.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS
 from tessera_lang.record import replace
+from tessera_lang.target.arch.isa import LANE_REGISTERS
 from tessera_lang.types.dtype import INDEX
-
-_SPARE = {1: 60, 2: 58, 3: 28}
-"""Registers of a lane for addresses, and for what work on a tile holds for a while, by the number
-of warp groups: with fewer ptxas 13.0 spilled."""
-_TURNS_FROM = 3
-"""Warp groups that take turns: of three, 4 % faster; of two, no different."""
-_ALL = 255
 
 
 @rewrites
@@ -76,7 +71,7 @@ def overlap(program: Program, context: Context) -> Program:
     if not found:
         return program
     made = _rewritten(kernel, facts, found)
-    if numbers(kernel, "roles")[1] // 4 >= _TURNS_FROM:
+    if numbers(kernel, "roles")[1] // 4 >= ORDERED_GROUPS:
         made = with_decisions(made, {"take_turns": True})
     return with_kernel(program, made)
 
@@ -91,8 +86,8 @@ def _reason(parts: Divided, facts: Facts) -> str:
         return "an operand of theirs is computed and goes through shared memory"
     groups = numbers(facts.kernel, "roles")[1] // 4
     held = accumulators(facts, groups, dots) + _held(parts, facts, groups)
-    most = numbers(facts.kernel, "registers")[1] or _ALL
-    spare = _SPARE.get(groups, _SPARE[1])
+    most = numbers(facts.kernel, "registers")[1] or LANE_REGISTERS
+    spare = BETWEEN_REGISTERS.get(groups, BETWEEN_REGISTERS[1])
     if held + spare > most:
         return f"what both hold takes {held} registers of {most}, and {spare} are needed besides"
     return ""

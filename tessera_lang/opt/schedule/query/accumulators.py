@@ -19,6 +19,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise_dtype,
     promoted_parts,
 )
+from tessera_lang.target.arch.isa import LANE_REGISTERS
 
 
 def is_promoted(dot: Operation, facts: Facts) -> bool:
@@ -49,10 +50,6 @@ ROLE_REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 120)}
 together have 512 registers a lane. With one consumer every lane has as many as it can (0)."""
 
 
-MOST_REGISTERS = 255
-"""Registers of a lane that instructions can name."""
-
-
 OTHER_REGISTERS = 24
 """Registers of a lane for addresses, counters and what is on the way."""
 
@@ -75,4 +72,4 @@ def accumulators(facts: Facts, groups: int, dots: Sequence[Dot] | None = None) -
 
 def most_accumulators(groups: int) -> int:
     """Registers of a lane for what ``accumulators`` counts."""
-    return (ROLE_REGISTERS[groups][1] or MOST_REGISTERS) - OTHER_REGISTERS
+    return (ROLE_REGISTERS[groups][1] or LANE_REGISTERS) - OTHER_REGISTERS

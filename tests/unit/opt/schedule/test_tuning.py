@@ -1,0 +1,114 @@
+"""Measured numbers of schedules are in one module, each with its unit, machine and page; elsewhere
+a number of a module is one of structure, and its comment says which."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tessera_lang.ir.tile import tile_rules
+from tessera_lang.opt.schedule import tuning
+from tessera_lang.target.arch import isa
+
+ROOT = Path(__file__).resolve().parents[4]
+ROOMS = ("tessera_lang/opt/schedule", "tessera_lang/lower/schedule_to_tile",
+         "tessera_lang/analysis/resources")  # fmt: skip
+MODULES = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py")) if p.stem != "tuning"]
+MEASURED = re.compile(
+    r"\bmeasured|\b[HAB][12]00\b|\d us\b|\d %|\d\.\d+ of a copy|\bslower\b|\bfaster\b"
+)
+
+
+def numbers_of(value: ast.expr) -> list[int | float]:
+    """The numbers of a literal, however they are nested; none of what is called or named."""
+    match value:
+        case ast.Constant(value=int() | float() as n) if not isinstance(n, bool):
+            return [n]
+        case ast.UnaryOp(operand=x):
+            return numbers_of(x)
+        case ast.BinOp(left=a, right=b):
+            return [*numbers_of(a), *numbers_of(b)]
+        case ast.Tuple(elts=held) | ast.List(elts=held) | ast.Dict(values=held):
+            return [n for x in held for n in numbers_of(x)]
+        case _:
+            return []
+
+
+def constants(path: Path) -> list[tuple[str, list[int | float], str]]:
+    """The numbers of a module: name, values, and what stands beside or below them."""
+    text = path.read_text(encoding="utf-8")
+    lines, body = text.splitlines(), ast.parse(text).body
+    found: list[tuple[str, list[int | float], str]] = []
+    for i, node in enumerate(body):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        numbers = numbers_of(node.value)
+        if numbers:
+            said = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            behind = body[i + 1] if i + 1 < len(body) else None
+            if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
+                said += str(behind.value.value)
+            found.append((ast.unparse(node), numbers, said))
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_measured_number_outside_the_module(path: Path) -> None:
+    """A fraction is never structure, nor is what a comment calls measured."""
+    for text, numbers, said in constants(path):
+        assert all(isinstance(n, int) for n in numbers), f"{path.stem}: {text} belongs to tuning"
+        assert not MEASURED.search(said), f"{path.stem}: {text} belongs to tuning"
+
+
+def test_the_rule_sees_measured_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "some.py"
+    path.write_text(
+        'A = {1: (0, 0.5)}\nB = 3\n"""Three were slower."""\nC = 8  # 132 us for 140\nD = 4\n'
+    )
+    (_, a, _), (_, _, b), (_, _, c), (_, _, d) = constants(path)
+    assert a == [0, 0.5]
+    assert [bool(MEASURED.search(x)) for x in (b, c, d)] == [True, True, False]
+
+
+def headings(page: str) -> set[str]:
+    lines = (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    titles = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
+    return {re.sub(r"[^\w -]", "", t).replace(" ", "-") for t in titles}
+
+
+def test_every_value_says_its_unit_machine_and_page() -> None:
+    for m in tuning.MEASUREMENTS:
+        page, _, heading = m.page.partition("#")
+        assert m.unit and m.machine and m.what, m
+        assert heading in headings(page), m.page
+
+
+def test_every_number_of_the_module_is_such_a_value() -> None:
+    body = ast.parse(Path(tuning.__file__).read_text(encoding="utf-8")).body
+    values = {
+        t.id: getattr(tuning, t.id)
+        for node in body if isinstance(node, ast.Assign)
+        for t in node.targets if isinstance(t, ast.Name) and t.id.isupper() and t.id[0] != "_"
+    }  # fmt: skip
+    assert list(values.values()) == [m.value for m in tuning.MEASUREMENTS]
+
+
+def test_every_value_is_used() -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in MODULES)
+    body = ast.parse(Path(tuning.__file__).read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.Assign) and "_measured(" in ast.unparse(node.value):
+            (target,) = node.targets
+            count = len(re.findall(rf"\b{ast.unparse(target)}\b", text))
+            assert count > 1, f"{ast.unparse(target)} is only imported"
+
+
+def test_the_instruction_set_is_said_once() -> None:
+    """The IR stands below the architectures and has a warp of its own."""
+    assert tile_rules.WARP == isa.WARP
+    for path in MODULES:
+        for text, _, _ in constants(path):
+            assert not re.match(r"_?(WARP|BANKS) = ", text), path
