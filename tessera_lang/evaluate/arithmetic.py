@@ -282,10 +282,7 @@ def convert(value: object, dtype: DType) -> bool | int | float:
 
 def largest_finite(dtype: DType) -> float:
     """The largest finite number of a float dtype."""
-    if dtype.name == "f8e4m3":
-        return 448.0
-    bias: int = (1 << (dtype.exponent - 1)) - 1
-    return (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**bias
+    return dtype.largest
 
 
 def round_float(value: float, dtype: DType) -> float:

@@ -75,9 +75,9 @@ def _fill(kind: Filling) -> Function:
         if kind == "full" and not (arithmetic.is_number(value) or isinstance(value, Unknown)):
             message = f"an array cannot be filled with {arithmetic.kind_of(value)}"
             raise fault("T0818", message, arguments.span_of("value", 1))
-        no_infinity = not is_unknown(dtype) and dtype.name == "f8e4m3"
+        no_infinity = not is_unknown(dtype) and not dtype.infinite
         if kind == "full" and no_infinity and value in (math.inf, -math.inf):
-            raise fault("T0818", "f8e4m3 has no infinity", arguments.span_of("value", 1))
+            raise fault("T0818", f"{dtype} has no infinity", arguments.span_of("value", 1))
         return host.world.fill(kind, shape, dtype, value)
 
     return function

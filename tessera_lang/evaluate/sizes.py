@@ -133,8 +133,8 @@ def _misfit(value: float, dtype: DType) -> str:
         largest = largest_finite(dtype)
         if not math.isinf(value) and abs(value) > largest and not _rounds_down(value, dtype):
             return f"{value!r}, larger than the largest {dtype}, {largest!r}"
-        if math.isinf(value) and dtype.name == "f8e4m3":
-            return "infinite, and f8e4m3 has no infinity"
+        if math.isinf(value) and not dtype.infinite:
+            return f"infinite, and {dtype} has no infinity"
     return ""
 
 

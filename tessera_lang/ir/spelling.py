@@ -22,11 +22,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.layout import register_layout, shared_layout
 from tessera_lang.types.dtype import DTYPES, F64, DType
 
-_MLIR = {
-    "bool": "i1", "u8": "ui8", "u16": "ui16", "u32": "ui32", "u64": "ui64",
-    "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2",
-}  # fmt: skip
-DTYPE_SPELLING: dict[str, str] = {name: _MLIR.get(name, name) for name in DTYPES}
+DTYPE_SPELLING: dict[str, str] = {name: d.mlir or name for name, d in DTYPES.items()}
 SPELT_DTYPE: dict[str, DType] = {DTYPE_SPELLING[name]: d for name, d in DTYPES.items()}
 
 
@@ -124,7 +120,7 @@ def float_text(value: float, dtype: DType) -> str:
 
 
 def _bits_text(value: float, dtype: DType) -> str:
-    if dtype.name not in ("f16", "bf16", "f32", "f64"):
+    if dtype.is_float8:
         dtype = F64  # the f8 types have no or few such values: kept exact as f64
     exponent, mantissa = dtype.exponent, dtype.mantissa - 1
     bits = ((1 << exponent) - 1) << mantissa

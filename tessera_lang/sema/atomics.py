@@ -15,12 +15,13 @@ from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.terms import OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import Local
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Tensor
 
-_INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "index")
-_FLOATS = ("f16", "bf16", "f32", "f64")
-_SHORT_FLOATS = ("f8e4m3", "f8e5m2")
+_BY_WIDTH = sorted(DTYPES.values(), key=lambda d: d.bits)
+_INTEGERS = tuple(d.name for d in _BY_WIDTH if d.is_integer)
+_FLOATS = tuple(d.name for d in _BY_WIDTH if d.is_float and not d.is_float8)
+_SHORT_FLOATS = tuple(d.name for d in _BY_WIDTH if d.is_float8)
 SUPPORTED: dict[str, tuple[str, ...]] = {
     # A sum of 8-bit floats would be rounded to 2 or 3 bits at every step.
     **dict.fromkeys(("add", "sub"), (*_INTEGERS, *_FLOATS)),

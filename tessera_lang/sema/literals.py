@@ -20,10 +20,7 @@ from tessera_lang.types.type import ERROR, ErrorType, Scalar, Weak
 
 def greatest(dtype: DType) -> Fraction:
     """The greatest finite value of a float dtype."""
-    if dtype.name == "f8e4m3":
-        return Fraction(448)
-    bias = (1 << (dtype.exponent - 1)) - 1
-    return (2 - Fraction(1, 1 << (dtype.mantissa - 1))) * Fraction(2) ** bias
+    return Fraction(dtype.largest)
 
 
 def exact_in(value: int, dtype: DType) -> bool:
@@ -51,9 +48,9 @@ def misfit(value: object, dtype: DType) -> str | None:
     if math.isnan(value):
         return None
     if math.isinf(value):
-        return "f8e4m3 has no infinity" if dtype.name == "f8e4m3" else None
+        return None if dtype.infinite else f"{dtype} has no infinity"
     half_step = Fraction(2) ** ((1 << (dtype.exponent - 1)) - 1) / (1 << dtype.mantissa)
-    limit = greatest(dtype) + (half_step if dtype.name != "f8e4m3" else 0)
+    limit = greatest(dtype) + (half_step if dtype.infinite else 0)
     if abs(Fraction(value)) >= limit and abs(Fraction(value)) > greatest(dtype):
         return f"`{dtype}` ends at {float(greatest(dtype)):g}"
     least = Fraction(2) ** (3 - (1 << (dtype.exponent - 1)) - dtype.mantissa)

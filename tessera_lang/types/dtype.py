@@ -1,27 +1,50 @@
-"""Element types: one table of names, kinds and widths.
+"""Element types: one row each, with what every part of the compiler calls them.
 
-Owns what a dtype is and which conversions lose nothing. Must not know NumPy, LLVM or
-MLIR beyond the spelling of a name.
+Owns what a dtype is and which conversions lose nothing. Must not know NumPy, LLVM, MLIR, PTX or C
+beyond the spelling of a name.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from tessera_lang.record import dataclass
+from tessera_lang.record import dataclass, field
 
 Kind = Literal["bool", "int", "uint", "float", "index"]
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A scalar type. ``bits`` is its width in registers; a ``bool`` is stored in a byte."""
+    """A scalar type. ``bits`` is its width in registers; a ``bool`` is stored in a byte.
+
+    ``mantissa``: bits of the significand with the hidden one, ``exponent``: bits of the exponent,
+    both of floats only. ``infinite``: a float has infinities; one without has a single NaN, whose
+    bits are all set. The rest is what others call it:
+
+    ``mlir``: its spelling, where that is not its name. ``numpy``: in NumPy and torch, or with
+    ``ml_dtypes.`` in front there and in torch. ``dlpack``: the code of DLPack, -1 where no dtype of
+    theirs is made this one. ``c``: what holds it. ``llvm``: in registers, where that is no integer
+    as wide. ``matrix``: what PTX calls it as an operand of matrix units ("": they have it not).
+    ``product``: the dtype in which its products are added up ("": it has none). ``tensor_map``: of
+    the driver's ``CUtensorMapDataType``; -1 for the unsigned integer as wide. ``aliases``: further
+    spellings in strings (``dtype="fp32"``), never names of the language.
+    """
 
     name: str
     kind: Kind
     bits: int
-    mantissa: int = 0  # bits of significand with the hidden one, floats only
-    exponent: int = 0  # bits of exponent, floats only
+    mantissa: int = 0
+    exponent: int = 0
+    infinite: bool = field(default=True, compare=False)
+    mlir: str = field(default="", compare=False)
+    numpy: str = field(default="", compare=False)
+    dlpack: int = field(default=-1, compare=False)
+    c: str = field(default="", compare=False)
+    llvm: str = field(default="", compare=False)
+    matrix: str = field(default="", compare=False)
+    product: str = field(default="", compare=False)
+    tensor_map: int = field(default=-1, compare=False)
+    aliases: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def bytes(self) -> int:
@@ -31,6 +54,37 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether it is a float of 8 bits, to which conversions saturate."""
+        return self.kind == "float" and self.bits == 8
+
+    @property
+    def infinity_code(self) -> int:
+        """Bits of infinity; of a float without one, of what would be it."""
+        return ((1 << self.exponent) - 1) << (self.mantissa - 1)
+
+    @property
+    def nan_code(self) -> int:
+        """Bits of the quiet NaN, without sign."""
+        if not self.infinite:
+            return (1 << (self.bits - 1)) - 1
+        return self.infinity_code | (1 << (self.mantissa - 2))
+
+    @property
+    def largest_code(self) -> int:
+        """Bits of the largest finite number of a float."""
+        return (self.infinity_code if self.infinite else self.nan_code) - 1
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number of a float."""
+        stored = self.mantissa - 1
+        code = self.largest_code
+        bias = (1 << (self.exponent - 1)) - 1
+        fraction = 1.0 + (code & ((1 << stored) - 1)) / (1 << stored)
+        return float(fraction * 2.0 ** ((code >> stored) - bias))
 
     @property
     def is_integer(self) -> bool:
@@ -44,17 +98,60 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __repr__(self) -> str:  # what is compared: it is part of keys
+        return (
+            f"DType(name={self.name!r}, kind={self.kind!r}, bits={self.bits},"
+            f" mantissa={self.mantissa}, exponent={self.exponent})"
+        )
 
-BOOL = DType("bool", "bool", 1)
-I8, I16, I32, I64 = (DType(f"i{b}", "int", b) for b in (8, 16, 32, 64))
-U8, U16, U32, U64 = (DType(f"u{b}", "uint", b) for b in (8, 16, 32, 64))
-F16 = DType("f16", "float", 16, 11, 5)
-BF16 = DType("bf16", "float", 16, 8, 8)
-F32 = DType("f32", "float", 32, 24, 8)
-F64 = DType("f64", "float", 64, 53, 11)
-F8E4M3 = DType("f8e4m3", "float", 8, 4, 4)
-F8E5M2 = DType("f8e5m2", "float", 8, 3, 5)
-INDEX = DType("index", "index", 64)
+
+BOOL = DType("bool", "bool", 1, mlir="i1", numpy="bool", dlpack=6, c="uint8_t", llvm="i1",
+             aliases=("bool_",))  # fmt: skip
+
+
+def _integer(kind: Literal["int", "uint"], bits: int, **more: Any) -> DType:
+    theirs = f"{kind}{bits}"
+    name = f"{kind[0]}{bits}"
+    unsigned = kind == "uint"
+    return DType(
+        name, kind, bits, mlir=f"ui{bits}" if unsigned else "", numpy=theirs, dlpack=int(unsigned),
+        c=f"{theirs}_t", aliases=(theirs,), **more,
+    )  # fmt: skip
+
+
+I8 = _integer("int", 8, matrix="s8", product="i32")
+I16 = _integer("int", 16)
+I32 = _integer("int", 32, tensor_map=3)
+I64 = _integer("int", 64, tensor_map=5)
+U8 = _integer("uint", 8, matrix="u8", product="i32")
+U16 = _integer("uint", 16, tensor_map=1)
+U32 = _integer("uint", 32, tensor_map=2)
+U64 = _integer("uint", 64, tensor_map=4)
+F16 = DType(
+    "f16", "float", 16, 11, 5, numpy="float16", dlpack=2, c="uint16_t", llvm="half", matrix="f16",
+    product="f32", tensor_map=6, aliases=("fp16", "float16", "half"),
+)  # fmt: skip
+BF16 = DType(
+    "bf16", "float", 16, 8, 8, numpy="ml_dtypes.bfloat16", dlpack=4, c="uint16_t", matrix="bf16",
+    product="f32", tensor_map=9, aliases=("bfloat16",),
+)  # fmt: skip
+F32 = DType(
+    "f32", "float", 32, 24, 8, numpy="float32", dlpack=2, c="float", llvm="float", matrix="tf32",
+    product="f32", tensor_map=7, aliases=("fp32", "float32", "float"),
+)  # fmt: skip
+F64 = DType(
+    "f64", "float", 64, 53, 11, numpy="float64", dlpack=2, c="double", llvm="double",
+    product="f64", tensor_map=8, aliases=("fp64", "float64", "double"),
+)  # fmt: skip
+F8E4M3 = DType(
+    "f8e4m3", "float", 8, 4, 4, infinite=False, mlir="f8E4M3FN", numpy="ml_dtypes.float8_e4m3fn",
+    dlpack=10, c="uint8_t", matrix="e4m3", product="f32", aliases=("fp8e4m3", "float8_e4m3fn"),
+)  # fmt: skip
+F8E5M2 = DType(
+    "f8e5m2", "float", 8, 3, 5, mlir="f8E5M2", numpy="ml_dtypes.float8_e5m2", dlpack=12,
+    c="uint8_t", matrix="e5m2", product="f32", aliases=("fp8e5m2", "float8_e5m2"),
+)  # fmt: skip
+INDEX = DType("index", "index", 64, numpy="int64", c="int64_t", tensor_map=5)
 
 DTYPES: dict[str, DType] = {
     d.name: d
@@ -63,14 +160,7 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
-# Spellings accepted in strings (``dtype="fp32"``), never as names of the language.
-ALIASES: dict[str, str] = {
-    "fp16": "f16", "float16": "f16", "half": "f16", "fp32": "f32", "float32": "f32",
-    "float": "f32", "fp64": "f64", "float64": "f64", "double": "f64", "bfloat16": "bf16",
-    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
-    "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool_": "bool",
-    "fp8e4m3": "f8e4m3", "float8_e4m3fn": "f8e4m3", "fp8e5m2": "f8e5m2", "float8_e5m2": "f8e5m2",
-}  # fmt: skip
+ALIASES: dict[str, str] = {alias: d.name for d in DTYPES.values() for alias in d.aliases}
 
 
 def dtype_named(name: str) -> DType | None:

@@ -267,3 +267,71 @@ def test_a_target(copy: Copy) -> None:
     copy.python(_COMPILED)
     assert "tile.mul" in copy.tesserac("emit", "case.tessera", "--stage=tile", "--target=paper")
     assert not copy.changed
+
+
+_ROW = """F8E3M4 = DType(
+    "f8e3m4", "float", 8, 5, 3, mlir="f8E3M4", numpy="ml_dtypes.float8_e3m4", dlpack=7,
+    c="uint8_t", aliases=("float8_e3m4",),
+)
+"""
+_NARROWED = """
+@op.kernel
+def tiles(x: f32[m, n]) -> f8e3m4[m, n]:
+    y = op.empty((m, n), f8e3m4)
+    for i, j in op.tile_range(m, n, step=(16, 32)):
+        y[i:i+16, j:j+32] = f8e3m4(x[i:i+16, j:j+32] * 0.5)
+    return y
+
+@op.kernel
+def largest(x: f8e3m4[m, n]) -> f8e3m4[m]:
+    y = op.empty((m,), f8e3m4)
+    for i in op.tile_range(m, step=16):
+        y[i:i+16] = op.max(x[i:i+16, :], axis=1)
+    return y
+
+@kernel tile[(64,)] grid[(1,)]
+def lanes(x: f8e3m4[n], y: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n:
+        y[i] = f32(x[i]) * 2.0
+"""
+_CONVERTED = """
+import tessera_lang as tessera
+theirs = np.dtype(ml_dtypes.float8_e3m4)
+codes = np.arange(256, dtype=np.uint8).view(theirs)
+r = np.random.default_rng(1)
+x = np.concatenate([r.normal(0, 5, 500), r.normal(0, 0.1, 500), [1e9, -1e9, np.inf, np.nan]])
+x = np.resize(x.astype(np.float32), (16, 63))
+most = float(ml_dtypes.finfo(theirs).max)
+right = np.clip(x * np.float32(0.5), -most, most).astype(theirs)
+got = run("tiles", x)
+assert got.dtype == theirs
+assert np.array_equal(got.astype(np.float32), right.astype(np.float32), equal_nan=True)
+finite = np.where(np.isnan(right.astype(np.float32)), np.float32(0), right).astype(theirs)
+assert np.array_equal(run("largest", finite), finite.astype(np.float32).max(1).astype(theirs))
+lanes = tessera.load("case.tessera", target="cpu").lanes
+codes, wide = codes[:64].copy(), np.zeros(64, np.float32)
+lanes(codes, wide)
+assert np.array_equal(wide, codes.astype(np.float32) * 2, equal_nan=True), (wide, codes)
+"""
+
+
+def test_a_dtype(copy: Copy) -> None:
+    """Stored, converted with the rounding of a package, reduced, and in PTX."""
+    table = "tessera_lang/types/dtype.py"
+    copy.add(table, _ROW, before="INDEX = DType(")
+    copy.add(table, "F8E3M4, ", before="INDEX,")
+    copy.add(
+        "tessera_grammar/keywords.py",
+        '    "f8e3m4": "A float of 8 bits: 3 of exponent, 4 of mantissa.",\n',
+        before='    "index": "A 64-bit',
+    )
+    header = "tessera_backend/runtime/c_interface/include/tessera.h"
+    copy.add(header, ", TESSERA_F8E3M4", before="\n};\n\nenum {\n    TESSERA_OK")
+    copy.program(_NARROWED)
+    copy.python(_CONVERTED)
+    for kernel in ("tiles", "largest", "lanes"):
+        copy.tesserac("emit", "case.tessera", "--stage=ptx", "--arch=sm_90", f"--kernel={kernel}",
+                      "--signature", "x: f32[64, 64]" if kernel == "tiles" else
+                      "x: f8e3m4[64, 64]" if kernel == "largest" else "x: f8e3m4[64]")  # fmt: skip
+    assert len(copy.changed) <= 8

@@ -23,11 +23,6 @@ _ALIGNED_STRIDE = 16
 _ALIGNMENT = 64
 _KEPT = 256  # maps of one layout, before they are forgotten
 
-# CUtensorMapDataType, by what the accelerator computes with: a copy looks at the width alone.
-_DATA_TYPES = {
-    "u16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "index": 5, "f16": 6, "f32": 7, "f64": 8,
-    "bf16": 9,
-}  # fmt: skip
 _BYTE, _SHORT = 0, 1
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_256, _NO_INTERLEAVE, _ZERO_FILL = 3, 0, 0
@@ -105,9 +100,10 @@ class TensorMaps:
 
 
 def _data_type(dtype: DType) -> int:
+    """By what the accelerator computes with: a copy looks at the width alone."""
     if dtype.bytes == 1:
         return _BYTE
-    return _DATA_TYPES.get(dtype.name, _SHORT)
+    return dtype.tensor_map if dtype.tensor_map >= 0 else _SHORT
 
 
 def layout(slot: Slot, array: MappedArray) -> tuple[int, Any, Any, Any, Any]:

@@ -39,10 +39,10 @@ def _widen_f8(e: LaneEmitter, value: str, dtype: DType) -> str:
     scale = float_bits_constant(254 - bias)
     scaled = f.value(f"fmul float {_float(e, placed)}, {scale}")
     bits = _bits(e, scaled)
-    first = 0x7F if dtype.name == "f8e4m3" else 0x7C
+    first = dtype.infinity_code if dtype.infinite else dtype.nan_code
     special = f.value(f"icmp uge i32 {magnitude}, {first}")
     kept = f.value(f"or i32 {placed}, {0x7F800000}")
-    if dtype.name == "f8e4m3":
+    if not dtype.infinite:
         kept = str(0x7FC00000)
     chosen = f.value(f"select i1 {special}, i32 {kept}, i32 {bits}")
     sign = f.value(f"shl i32 {f.value(f'and i32 {wide}, 128')}, 24")
@@ -92,7 +92,7 @@ def _narrow_f8(e: LaneEmitter, value: str, dtype: DType) -> str:
     subnormal = f.value(f"sub i32 {_bits(e, lifted)}, {anchor << 23}")
     small = f.value(f"icmp ult i32 {magnitude}, {(128 - bias) << 23}")
     code = f.value(f"select i1 {small}, i32 {subnormal}, i32 {normal}")
-    largest, nan_code = (0x7E, 0x7F) if dtype.name == "f8e4m3" else (0x7B, 0x7E)
+    largest, nan_code = dtype.largest_code, dtype.nan_code
     above = f.value(f"icmp ugt i32 {code}, {largest}")
     code = f.value(f"select i1 {above}, i32 {largest}, i32 {code}")
     nan = f.value(f"icmp ugt i32 {magnitude}, {0x7F800000}")

@@ -13,15 +13,7 @@ from tessera_lang.types.dtype import BOOL, F16, F32, F64, DType
 
 def register_type(dtype: DType) -> str:
     """LLVM type of a value of ``dtype`` in a register."""
-    if dtype == BOOL:
-        return "i1"
-    if dtype == F64:
-        return "double"
-    if dtype == F32:
-        return "float"
-    if dtype == F16:
-        return "half"
-    return f"i{dtype.bits}"
+    return dtype.llvm or f"i{dtype.bits}"
 
 
 def memory_type(dtype: DType) -> str:
@@ -36,14 +28,14 @@ def bits_type(dtype: DType) -> str:
 
 def is_bits(dtype: DType) -> bool:
     """Whether a float lives in an integer register (bf16, f8)."""
-    return dtype.is_float and dtype not in (F16, F32, F64)
+    return dtype.is_float and not dtype.llvm
 
 
 def zero(dtype: DType) -> str:
     """The zero of ``dtype`` as an operand."""
     if dtype == BOOL:
         return "false"
-    return "0.0" if dtype in (F16, F32, F64) else "0"
+    return "0.0" if dtype.is_float and dtype.llvm else "0"
 
 
 def integer_constant(value: int, bits: int) -> str:
@@ -70,12 +62,8 @@ def float_constant(value: float, dtype: DType) -> str:
 
 def _special(dtype: DType) -> tuple[int, int, int]:
     """Codes of the largest finite, of what overflow gives, and of NaN, without sign."""
-    stored = dtype.mantissa - 1
-    if dtype.name == "f8e4m3":
-        return 0x7E, 0x7E, 0x7F
-    infinity = ((1 << dtype.exponent) - 1) << stored
-    overflow = infinity - 1 if dtype.bits == 8 else infinity
-    return infinity - 1, overflow, infinity | (1 << (stored - 1))
+    overflow = dtype.largest_code if dtype.is_float8 else dtype.infinity_code
+    return dtype.largest_code, overflow, dtype.nan_code
 
 
 def code_of(value: float, dtype: DType) -> int:
@@ -115,8 +103,8 @@ def decode(code: int, dtype: DType) -> float:
     sign = -1.0 if code >> (dtype.bits - 1) else 1.0
     magnitude = code & ((1 << (dtype.bits - 1)) - 1)
     exponent, fraction = magnitude >> stored, magnitude & ((1 << stored) - 1)
-    if dtype.name == "f8e4m3":
-        if magnitude == 0x7F:
+    if not dtype.infinite:
+        if magnitude == dtype.nan_code:
             return float("nan")
     elif exponent == (1 << dtype.exponent) - 1:
         return float("nan") if fraction else sign * float("inf")

@@ -111,7 +111,8 @@ def _numpy_dtype(dtype: np.dtype[Any], name: str) -> DType:
             "T0842", name, f"holds `{dtype}` numbers in the byte order of another machine",
             "pass x.astype(x.dtype.newbyteorder('='))",
         )  # fmt: skip
-    known = "bool, i8 to i64, u8 to u64, f16, bf16, f32, f64, f8e4m3, f8e5m2"
+    floats = ", ".join(d.name for d in DTYPES.values() if d.is_float)
+    known = f"bool, i8 to i64, u8 to u64, {floats}"
     raise refuse(
         "T0832", name, f"has elements of type `{dtype}`, which the language does not have",
         f"element types are {known}",

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from tessera_lang.types.dtype import DTYPES, DType
+from tessera_lang.types.dtype import BF16, DTYPES, DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,12 +20,10 @@ def is_array(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray)
 
 
-_NUMPY_NAMES: dict[str, object] = {
-    "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
-    "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
-    "f16": np.float16, "f32": np.float32, "f64": np.float64, "index": np.int64,
-}  # fmt: skip
-_NARROW_NAMES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+_PACKAGE = "ml_dtypes."
+_NARROW_NAMES = {
+    d.name: d.numpy.removeprefix(_PACKAGE) for d in DTYPES.values() if d.numpy.startswith(_PACKAGE)
+}
 
 
 class _ToNumpy(dict[str, "np.dtype[np.generic]"]):
@@ -43,28 +41,20 @@ class _ToNumpy(dict[str, "np.dtype[np.generic]"]):
 
 
 TO_NUMPY = _ToNumpy(
-    (name, np.dtype(kind))  # type: ignore[call-overload]
-    for name, kind in _NUMPY_NAMES.items()
+    (name, np.dtype(d.numpy)) for name, d in DTYPES.items() if name not in _NARROW_NAMES
 )
 FROM_NUMPY: dict[np.dtype[np.generic], DType] = {
     dtype: DTYPES[name] for name, dtype in TO_NUMPY.items() if name != "index"
 }
 
 TORCH_NAMES: dict[str, str] = {
-    "torch.bool": "bool", "torch.int8": "i8", "torch.int16": "i16", "torch.int32": "i32",
-    "torch.int64": "i64", "torch.uint8": "u8", "torch.uint16": "u16", "torch.uint32": "u32",
-    "torch.uint64": "u64", "torch.float16": "f16", "torch.bfloat16": "bf16",
-    "torch.float32": "f32", "torch.float64": "f64", "torch.float8_e4m3fn": "f8e4m3",
-    "torch.float8_e5m2": "f8e5m2",
-}  # fmt: skip
+    f"torch.{d.numpy.removeprefix(_PACKAGE)}": name for name, d in DTYPES.items() if name != "index"
+}
 
 # DLPack: (code, bits) of one lane.
 DLPACK_CODES: dict[str, tuple[int, int]] = {
-    "i8": (0, 8), "i16": (0, 16), "i32": (0, 32), "i64": (0, 64),
-    "u8": (1, 8), "u16": (1, 16), "u32": (1, 32), "u64": (1, 64),
-    "f16": (2, 16), "f32": (2, 32), "f64": (2, 64), "bf16": (4, 16), "bool": (6, 8),
-    "f8e4m3": (10, 8), "f8e5m2": (12, 8),
-}  # fmt: skip
+    name: (d.dlpack, d.bytes * 8) for name, d in DTYPES.items() if d.dlpack >= 0
+}
 FROM_DLPACK: dict[tuple[int, int], DType] = {
     code: DTYPES[name] for name, code in DLPACK_CODES.items()
 }
@@ -73,8 +63,8 @@ FROM_DLPACK: dict[tuple[int, int], DType] = {
 def from_numpy(dtype: np.dtype[np.generic]) -> DType | None:
     """Our dtype for NumPy's, or None (object, complex, structured, other byte order)."""
     found = FROM_NUMPY.get(dtype)
-    if found is None and dtype.isbuiltin == 2 and "bf16" not in TO_NUMPY:
-        _ = TO_NUMPY["bf16"]  # the type of a package: know those of ml_dtypes too
+    if found is None and dtype.isbuiltin == 2 and BF16.name not in TO_NUMPY:
+        _ = TO_NUMPY[BF16.name]  # the type of a package: know those of ml_dtypes too
         found = FROM_NUMPY.get(dtype)
     return found
 

@@ -114,8 +114,8 @@ def _float(value: Any, dtype: DType, name: str) -> int:
             what = f"is {shown(value)}, larger than the largest {dtype}, {largest!r}"
             raise refuse("T0843", name, what)
         number = max(-largest, min(largest, number))
-    if math.isinf(number) and dtype.name == "f8e4m3":
-        raise refuse("T0843", name, "is infinite, and f8e4m3 has no infinity")
+    if math.isinf(number) and not dtype.infinite:
+        raise refuse("T0843", name, f"is infinite, and {dtype} has no infinity")
     return _float_bits(number, dtype)
 
 
@@ -128,10 +128,7 @@ def _as_f64(value: Any) -> float:
 
 def largest_finite(dtype: DType) -> float:
     """The largest finite number of a float type."""
-    if dtype.name == "f8e4m3":
-        return 448.0
-    top = 2 ** (dtype.exponent - 1) - 1
-    return (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**top
+    return dtype.largest
 
 
 def encode(value: object, dtype: DType, name: str) -> int:

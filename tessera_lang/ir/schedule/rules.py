@@ -20,7 +20,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.schedule.ops import MAPPINGS, PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import RULES, types_of
-from tessera_lang.types.dtype import BF16, BOOL, F16, F32, F64, I8, I32, INDEX, U8, U32, DType
+from tessera_lang.types.dtype import BOOL, F32, I8, I32, INDEX, U8, U32, DType
 
 Rule = Callable[[Operation], None]
 
@@ -34,10 +34,6 @@ SHARED_WITH_TILE = frozenset(
     )
 ) | {"tile.load"}  # fmt: skip
 """Operations of Tile IR that a schedule kernel may hold."""
-
-_PRODUCTS = {
-    F16: (F32,), BF16: (F32,), F32: (F32,), F64: (F64,), I8: (I32,), U8: (I32,),
-}  # fmt: skip
 
 
 def _require(holds: bool, message: str, operation: Operation) -> None:
@@ -273,10 +269,9 @@ def _dot(operation: Operation) -> None:
     *batch, m, k = a.shape
     holds = b.shape == (*batch, k, b.shape[-1]) and accumulator.shape == (*batch, m, b.shape[-1])
     _require(holds, "multiplies [..., m, k] and [..., k, n]", operation)
-    f8 = all(t.dtype.is_float and t.dtype.bits == 8 for t in (a, b))
+    f8 = a.dtype.is_float8 and b.dtype.is_float8
     same = a.dtype == b.dtype or f8 or {a.dtype, b.dtype} == {I8, U8}
-    allowed = (F32,) if f8 else _PRODUCTS.get(a.dtype, ())
-    holds = same and accumulator.dtype in allowed
+    holds = same and accumulator.dtype.name == a.dtype.product
     _require(holds, f"has no product of {a.dtype} and {b.dtype}", operation)
     if operation.attributes["precision"] == "tf32":
         _require(a.dtype == F32, "tf32 is a precision of f32", operation)

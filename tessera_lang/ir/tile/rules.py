@@ -100,8 +100,8 @@ def _constant(operation: Operation) -> None:
         _require(isinstance(value, bool), "the value of a bool is a bool", operation)
     elif dtype.is_float:
         _require(isinstance(value, float), "the value of a float is a float", operation)
-        if dtype.name == "f8e4m3" and isinstance(value, float):
-            _require(not math.isinf(value), "f8e4m3 has no infinity", operation)
+        if not dtype.infinite and isinstance(value, float):
+            _require(not math.isinf(value), f"{dtype} has no infinity", operation)
     else:
         low, high = integer_range(dtype)
         holds = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

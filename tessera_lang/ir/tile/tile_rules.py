@@ -414,9 +414,6 @@ def _memcpy_gather(operation: Operation) -> None:
 
 # --- products --------------------------------------------------------------------------------
 
-_PRODUCTS = {"f16": "f32", "bf16": "f32", "f8e4m3": "f32", "f8e5m2": "f32", "i8": "i32",
-             "u8": "i32", "f32": "f32", "f64": "f64"}  # fmt: skip
-
 
 def _dot(operation: Operation) -> None:
     a, b, accumulator, *starts = operation.operands
@@ -428,7 +425,7 @@ def _dot(operation: Operation) -> None:
     _indices(starts, operation)
     rank = len(made.shape)
     _require(rank >= 2, "multiplies matrices", operation)
-    right = _PRODUCTS.get(x.dtype.name) == made.dtype.name and _alike_dtypes(x.dtype, y.dtype)
+    right = x.dtype.product == made.dtype.name and _alike_dtypes(x.dtype, y.dtype)
     _require(right, f"no product of {x.dtype} and {y.dtype} in {made.dtype}", operation)
     m, n = made.sizes[-2:]
     fits = len(x.shape) >= 2 and len(y.shape) >= 2

@@ -260,10 +260,11 @@ def identity(b: Builder, kind: str, dtype: DType) -> Value:
         return b.constant(0 if kind == "add" else 1, dtype)
     if dtype == BOOL:
         return b.constant(kind == "min", dtype)
-    if dtype.name == "f8e5m2":  # a constant of it saturates
-        return b.bitcast(b.constant(0xFC if kind == "max" else 0x7C, U8), dtype)
+    if dtype.is_float8 and dtype.infinite:  # a constant of it saturates
+        code = dtype.infinity_code
+        return b.bitcast(b.constant(code | 0x80 if kind == "max" else code, U8), dtype)
     if dtype.is_float:
-        far = 448.0 if dtype.name == "f8e4m3" else float("inf")
+        far = float("inf") if dtype.infinite else dtype.largest
         return b.constant(-far if kind == "max" else far, dtype)
     low, high = integer_range(dtype)
     return b.constant(low if kind == "max" else high, dtype)

@@ -15,7 +15,7 @@ from tessera_lang.lower.ast_to_tile.context import Lowering
 from tessera_lang.lower.ast_to_tile.operators import dtype_of, truth
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa import WARP
-from tessera_lang.types.dtype import DTYPES, F8E5M2, F32, I32, INDEX, U8, U32, DType
+from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U8, U32, DType
 
 WARP_KINDS = ("add", "min", "max")
 
@@ -41,9 +41,10 @@ def reduced_in_warp(builder: Builder, kind: str, value: Value) -> Value:
     dtype = dtype_of(value)
     total = builder.warp_reduce(kind, builder.cast(value, _word(dtype)))
     found = builder.cast(total, dtype)
-    if dtype == F8E5M2 and kind != "add":
+    if dtype.is_float8 and dtype.infinite and kind != "add":
         # It is one of the lanes' numbers, and a cast would make a finite one of an infinity.
-        for infinity, bits in ((math.inf, 0x7C), (-math.inf, 0xFC)):
+        code = dtype.infinity_code
+        for infinity, bits in ((math.inf, code), (-math.inf, code | 0x80)):
             same = builder.cmp("eq", total, builder.constant(infinity, F32))
             kept = builder.bitcast(builder.constant(bits, U8), dtype)
             found = builder.select(same, kept, found)

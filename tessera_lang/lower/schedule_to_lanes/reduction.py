@@ -25,7 +25,7 @@ def identity(s: Lowering, kind: str, dtype: DType) -> Value:
     if dtype.kind == "bool":
         return s.b.constant(not lowest, dtype)
     if dtype.is_float:
-        far = 448.0 if dtype.name == "f8e4m3" else float("inf")
+        far = float("inf") if dtype.infinite else dtype.largest
         return s.b.constant(-far if lowest else far, dtype)
     low, high = integer_range(dtype)
     return s.b.constant(low if lowest else high, dtype)

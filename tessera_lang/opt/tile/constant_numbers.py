@@ -25,12 +25,7 @@ def wrap(value: int, dtype: DType) -> int:
 
 def largest(dtype: DType) -> float:
     """The greatest finite value of a float dtype."""
-    if dtype.name == "f8e4m3":
-        return 448.0
-    if dtype.bits == 64:
-        return math.ldexp(2.0 - 2.0**-52, 1023)
-    bias = (1 << (dtype.exponent - 1)) - 1
-    return (2.0 - 2.0 ** (1 - dtype.mantissa)) * 2.0**bias
+    return dtype.largest
 
 
 def round_exact(value: Fraction, dtype: DType) -> float:

@@ -23,13 +23,13 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.sema.tile.shapes import Side, broadcast, meet_axes
 from tessera_lang.sema.tile.slices import takes_parts
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, DType
+from tessera_lang.types.dtype import DTYPES, F32, U8, DType
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis
 
-PAIRS = (
-    (F32, F32), (F64, F64), (F16, F16), (BF16, BF16), (F8E4M3, F8E4M3), (F8E5M2, F8E5M2),
-    (F8E4M3, F8E5M2), (F8E5M2, F8E4M3), (I8, I8),
-)  # fmt: skip
+_MULTIPLIED = [d for d in DTYPES.values() if d.product and d != U8]  # sums of u8 would be i32
+PAIRS = tuple(
+    (p, q) for p in _MULTIPLIED for q in _MULTIPLIED if p == q or (p.is_float8 and q.is_float8)
+)
 """The dtypes of the operands that a product takes; f32 is also rounded to the other's."""
 
 
@@ -62,10 +62,8 @@ def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
 
 
 def _result(a: DType, b: DType, axes: tuple[TileAxis, ...]) -> Tile:
-    if a == I8:
-        return Tile(I32, axes)
-    if a != b:
-        return Tile(F32, axes)
+    if a.is_integer or a != b:
+        return Tile(DTYPES[a.product], axes)
     return Tile(a, axes, wide=is_narrow(a))
 
 

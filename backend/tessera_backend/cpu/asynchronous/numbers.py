@@ -14,18 +14,17 @@ import ml_dtypes
 import numpy as np
 
 from tessera_lang.ir.core import IRType, Operation, TileType, Value
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import DTYPES, DType
 
 Array = np.ndarray[Any, Any]
 
+_PACKAGE = "ml_dtypes."
 _NUMPY: dict[str, Any] = {
-    "bool": np.bool_, "index": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
-    "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
-    **{f"i{b}": getattr(np, f"int{b}") for b in (8, 16, 32, 64)},
-    **{f"u{b}": getattr(np, f"uint{b}") for b in (8, 16, 32, 64)},
-}  # fmt: skip
-_MOST = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
-_SMALL_FLOATS = ("f16", "bf16", "f8e4m3", "f8e5m2")
+    name: getattr(ml_dtypes, d.numpy.removeprefix(_PACKAGE))
+    if d.numpy.startswith(_PACKAGE)
+    else np.dtype(d.numpy).type
+    for name, d in DTYPES.items()
+}
 
 
 def numpy_type(dtype: DType) -> Any:
@@ -220,10 +219,10 @@ def cast_to(data: Any, source: DType, target: DType) -> Any:
         low, high = wide <= limits.min, wide >= limits.max
         middle = np.where(low | high, 0, wide).astype(to)
         return np.where(low, to(limits.min), np.where(high, to(limits.max), middle))
-    if target.name.startswith("f8"):
-        most = _MOST[target.name]
+    if target.is_float8:
+        most = target.largest
         return np.clip(data.astype(np.float32), -most, most).astype(to)
-    if source.name in _SMALL_FLOATS and target.name in _SMALL_FLOATS:
+    if source.is_float and source.bits < 32 and target.is_float and target.bits < 32:
         return data.astype(np.float32).astype(to)
     return data.astype(to)
 

@@ -26,8 +26,6 @@ from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import F32, I32, DType
 
-_TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8e4m3": "e4m3", "f8e5m2": "e5m2",
-          "i8": "s8", "u8": "u8"}  # fmt: skip
 _UNIT = 16  # bytes that a descriptor counts in
 _CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l", "i16": "h", "half": "h"}
 _MOST_OPERANDS = 200  # of one piece of assembly
@@ -114,7 +112,7 @@ def _product(e: LaneEmitter, op: Operation) -> _Product:
 
 def _mnemonic(e: LaneEmitter, op: Operation, p: _Product) -> tuple[str, str]:
     """The instruction and what stands behind its predicate."""
-    a, b = (_TYPES.get(d.name, "") for d in p.dtypes)
+    a, b = (d.matrix for d in p.dtypes)
     c = op.operands[0].tile_type
     integers = p.dtypes[0].is_integer
     if not a or not b or c.dtype != (I32 if integers else F32):

@@ -25,8 +25,6 @@ Values = dict[Coordinates, str]
 Operand = Callable[[int], Values]
 """The elements of an operand for the contraction from a place on, by coordinates within it."""
 
-_PTX = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", "u8": "u8",
-        "f8e4m3": "e4m3", "f8e5m2": "e5m2"}  # fmt: skip
 _F8_PTX = 84
 """The PTX that has the instruction for 8-bit floats."""
 
@@ -44,11 +42,11 @@ class Unit:
 
 def unit_for(e: LaneEmitter, a: DType, b: DType, precision: str) -> Unit | None:
     """The instruction for a product, None where there is none."""
-    if a.name not in _PTX or b.name not in _PTX or (a == F32 and precision != "tf32"):
+    if not a.matrix or not b.matrix or (a == F32 and precision != "tf32"):
         return None
     depth = mma_depth(a)
     if a.bits == 8 and not a.is_float:
-        types = f"s32.{_PTX[a.name]}.{_PTX[b.name]}.s32"
+        types = f"s32.{a.matrix}.{b.matrix}.s32"
         return Unit(depth, f"mma.sync.aligned.m16n8k{depth}.row.col.{types}", "i32")
     if a.bits == 8:
         arch = dialect_of(e).arch
@@ -56,7 +54,7 @@ def unit_for(e: LaneEmitter, a: DType, b: DType, precision: str) -> Unit | None:
             return Unit(
                 depth, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "float", True
             )  # fmt: skip
-    types = f"f32.{_PTX[a.name]}.{_PTX[b.name]}.f32"
+    types = f"f32.{a.matrix}.{b.matrix}.f32"
     return Unit(depth, f"mma.sync.aligned.m16n8k{depth}.row.col.{types}", "float")
 
 
@@ -179,7 +177,7 @@ class _Words:
 
 def _halves(e: LaneEmitter, word: str, dtype: DType) -> list[str]:
     """Four 8-bit floats as two words of f16: exact, and one instruction each."""
-    name = f"cvt.rn.f16x2.{_PTX[dtype.name]}x2"
+    name = f"cvt.rn.f16x2.{dtype.matrix}x2"
     text = f"{{ .reg .b16 l, h; mov.b32 {{l, h}}, $2; {name} $0, l; {name} $1, h; }}"
     return words.assembly(
         e, text, [("i32", "r")] * 2, [(f"i32 {word}", "r")], effect=False, memory=False

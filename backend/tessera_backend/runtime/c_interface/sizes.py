@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.shape import Dim, Sym
 
-C_TYPES = {
-    "bool": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
-    "index": "int64_t", "u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t",
-    "u64": "uint64_t", "f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t",
-    "f8e4m3": "uint8_t", "f8e5m2": "uint8_t",
-}  # fmt: skip
+C_TYPES = {name: dtype.c for name, dtype in DTYPES.items()}
 """What holds a number in C: of floats that C does not have, their bits."""
 
 _FUNCTIONS = {

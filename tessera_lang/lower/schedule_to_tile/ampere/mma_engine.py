@@ -41,8 +41,6 @@ from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F16, DType
 
-_EIGHT_BIT_FLOATS = ("f8e4m3", "f8e5m2")
-
 
 class MatrixEngine(Engine):
     """``persistent``: the body is run again and again by one group."""
@@ -89,7 +87,7 @@ class MatrixEngine(Engine):
             return None
         if unit != "mma":
             raise NotTiled(f"warps that all do the same have no products by {unit}", dot.span)
-        widened = dtype.name in _EIGHT_BIT_FLOATS and not self.machine.has("f8_mma")
+        widened = dtype.is_float8 and not self.machine.has("f8_mma")
         return F16 if widened else dtype  # which holds each of their values
 
     def split(self, dot: Operation, m: int, n: int) -> tuple[int, int]:

@@ -171,7 +171,7 @@ def _identity(kind: str, dtype: DType) -> bool | float:
 
 
 def _least(dtype: DType) -> float:
-    return -448.0 if dtype.name == "f8e4m3" else -inf
+    return -inf if dtype.infinite else -dtype.largest
 
 
 def _reduce(body: Lowered, operation: Operation) -> None:

@@ -41,12 +41,12 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
 from tessera_lang.record import replace
+from tessera_lang.types.dtype import F32
 
 _MOST_WARPS = 16
 _LANE_REGISTERS = 96  # of the tiles that are there at once, before more warps are better
 _STAGES = 3
 _MOST_STAGES = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
-_FRAGMENTS = ("f16", "bf16", "i8", "u8", "f8e4m3", "f8e5m2")
 _OF_TILES = (
     "roles", "registers", "persistent", "split", "stream", "subtile", "direct_access", "cluster",
     "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
@@ -117,9 +117,9 @@ def flow_unit(dot: Operation, context: Context) -> str:
     what fragments hold, and f8 is widened to f16 where the unit has no f8."""
     left = dot.operands[0].type
     assert isinstance(left, TileType)
-    dtype = left.dtype.name
-    tf32 = dtype == "f32" and dot.attributes["precision"] == "tf32"
-    return "mma" if context.machine.has("mma") and (tf32 or dtype in _FRAGMENTS) else "fma"
+    dtype = left.dtype
+    known = bool(dtype.matrix) and (dtype != F32 or dot.attributes["precision"] == "tf32")
+    return "mma" if context.machine.has("mma") and known else "fma"
 
 
 class _Flow:

@@ -26,9 +26,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Operand,
     read_behind,
 )
-from tessera_lang.types.dtype import BF16, F16
-
-_SIXTEEN = (BF16, F16)
 
 
 def is_by_lanes(read: Load) -> bool:
@@ -97,7 +94,7 @@ def wanted_axes(read: Load, facts: Facts) -> dict[int, None]:
     out: dict[int, None] = {}
     for dot in facts.dots:
         for operand, contraction in ((dot.a, -1), (dot.b, -2)):
-            if _is(read, operand) and read.tile.dtype not in _SIXTEEN:
+            if _is(read, operand) and read.tile.dtype.bits != 16:
                 out[-3 - contraction if operand.swapped else contraction] = None
     return out
 
@@ -108,7 +105,7 @@ def is_turned(read: Load, facts: Facts) -> bool:
     axis = contiguous_axis(access_of(read.operation), facts) - len(read.tile.shape)
     seconds = (d.b for d in facts.dots if d.operation.attributes.get("unit") == "wgmma")
     return (
-        any(_is(read, b) for b in seconds) and read.tile.dtype not in _SIXTEEN
+        any(_is(read, b) for b in seconds) and read.tile.dtype .bits != 16
         and axis not in wanted_axes(read, facts)
     )  # fmt: skip
 

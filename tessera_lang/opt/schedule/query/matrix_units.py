@@ -17,12 +17,13 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.lane_copies import lanes_reason
 from tessera_lang.opt.schedule.query.operand_origin import source_axis
 from tessera_lang.target.machine import Machine
-from tessera_lang.types.dtype import BF16, F8E4M3, F8E5M2, F16, F32, I8, DType
+from tessera_lang.types.dtype import DTYPES, F32, DType
 
-SIXTEEN = (BF16, F16)
+_MATRIX = [d for d in DTYPES.values() if d.matrix]
+SIXTEEN = tuple(d for d in _MATRIX if d.bits == 16)
 _TWICE = 160  # registers of two accumulators, of the most that a lane has
 _THRICE = 192  # of an accumulator and its halves
-_EIGHT = (F8E4M3, F8E5M2, I8)
+_EIGHT = tuple(d for d in _MATRIX if d.bits == 8)
 
 
 def unit_of(dot: Dot, facts: Facts, machine: Machine) -> tuple[str, str]:
@@ -167,7 +168,7 @@ def is_imprecise(dot: Dot) -> bool:
 
 
 def is_imprecise_dtype(t: IRType) -> bool:
-    return isinstance(t, TileType) and t.dtype in (F8E4M3, F8E5M2)
+    return isinstance(t, TileType) and t.dtype.is_float8
 
 
 def accumulator_registers(m: int, n: int, machine: Machine) -> int:
