@@ -65,7 +65,7 @@ def _is_slip(a: str, b: str, slips: int) -> bool:
     if shorter <= 4 and longer == shorter:
         return slips == 1 and sorted(a) == sorted(b)
     if shorter <= 2:
-        return False
+        return slips == 1 and shorter == 2 and a[:2] == b[:2]
     return slips <= max(1, longer // 4)
 
 

@@ -79,7 +79,10 @@ def _place(c: Context, place: ast.Expr) -> Term:
             return term
         return c.report(
             "T0207", "an atomic works on an element of an array", place.span,
-            helps=(f"write `{source_of(place)}[i]`",),
+            helps=(
+                f"write `{place.id}[i]`" if isinstance(place, ast.Name)
+                else "write an element of an array that is `mut`, such as `counts[i]`",
+            ),
         )  # fmt: skip
     term = c.infer(place)
     base = c.infer(place.value)

@@ -109,7 +109,7 @@ def test_a_fault_of_ours_costs_its_declaration(where: str, monkeypatch: pytest.M
         monkeypatch.setattr(sessions, "check_function_structure", of("first", whole))
     elif where in ("kernel", "tile"):
         name = "k" if where == "kernel" else "t"
-        monkeypatch.setattr(Session, "judged", of(name, Session.judged))
+        monkeypatch.setattr(Session, "_judged", of(name, Session._judged))  # pyright: ignore[reportPrivateUsage]
         lost = ""  # the generic check has said it
     elif where == "statement":
         monkeypatch.setattr(SymbolicWorld, "fill", failing)

@@ -95,7 +95,7 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "integer condition": (U, "if out[i]:\n    out[i] = 1", ["T0205"]),
     "integer and": (U, "if i < n and x[i]:\n    out[i] = 1", ["T0205"]),
     "not integer": (X, "if not i:\n    out[i] = 1.0", ["T0205"]),
-    "while integer": (X, "while n:\n    pass", ["T0205"]),
+    "while integer": (X, "while n:\n    pass", ["T0124", "T0205"]),
     "bool sum": (X, "a = (i < 4) + 1", ["T0206"]),
     "bits of a float": (X, "a = x[i] & x[i]", ["T0206"]),
     "array sum": (X, "a = x + 1", ["T0206"]),
