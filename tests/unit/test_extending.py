@@ -128,11 +128,21 @@ _EMIT = ("emit", "case.tessera", "--stage=schedule", "--arch=sm_90", *_SIGNATURE
 
 
 def test_a_directive(copy: Copy) -> None:
-    """Its row is all but the pass that honours it."""
+    """Its row, and the pass that honours it."""
     copy.add("tessera_grammar/directives.py", _LINES, before='    "swizzle": Directive(')
     copy.program(_SAID.format(said="3, ahead=True"))
     shown = copy.tesserac(*_EMIT)
     assert "lines = 3" in shown and "lines_ahead = true" in shown
+    copy.add(  # the pass that honours it, or says why not
+        "tessera_lang/opt/schedule/decide/unused_directives.py",
+        '    if kernel.attributes.get("lines") == 4:\n'
+        '        kernel = overruled(kernel, "lines", 3, context, "a group reads 3")\n',
+        before="    if not any(is_staged(x) for x in facts.reads):",
+    )
+    copy.program(_SAID.format(said="4"))
+    shown = copy.tesserac("check", "case.tessera", "--remarks", "--arch=sm_90", *_SIGNATURE)
+    assert "`schedule.lines(4)` is not honoured: a group reads 3" in shown
+    copy.program(_SAID.format(said="3"))
     shown = copy.tesserac("check", "case.tessera", "--remarks", "--target=cpu", *_SIGNATURE)
     assert "`schedule.lines(3)` is not honoured: a core has no lines" in shown
     for said, report in (
@@ -266,6 +276,8 @@ def test_a_target(copy: Copy) -> None:
     copy.program(_LANES)
     copy.python(_COMPILED)
     assert "tile.mul" in copy.tesserac("emit", "case.tessera", "--stage=tile", "--target=paper")
+    shown = copy.tesserac("build", "case.tessera", "-o", "out", "--target=paper", code=2)
+    assert "Folders are built for cpu and cuda, not paper." in shown
     assert not copy.changed
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.target.backend import Artifact
 
+_BUILT = ("cpu", "cuda")
+"""Targets whose code a folder can hold: what loads it knows their kinds."""
+
 
 @click.command(
     name="build",
@@ -69,6 +72,8 @@ def command(
         raise click.BadParameter(f"'{prefix}' is no name of C.", param_hint="'--prefix'")
     named = dict.fromkeys(archs or (str(click.get_current_context().lookup_default("arch") or ""),))
     every = [judged_for(target, arch, bounds) for arch in named]
+    if other := next((o.target for o in every if o.target not in _BUILT), ""):
+        raise click.UsageError(f"Folders are built for {' and '.join(_BUILT)}, not {other}.")
     found: dict[Diagnostic, None] = {}
     for session.options in every:
         # With kernels named, the signatures are theirs alone.
