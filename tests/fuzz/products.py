@@ -111,7 +111,7 @@ class _Schedule:
         loops = self._loops[id(dot)]
         found = [x for v in dot.operands[:2] for x in self._brought(v, loops)]
         rings = [x for x in found if _is_ring(x)]
-        if not loops or all(m == "grid" for m in loops[-1].attributes.get("mapping", ())):
+        if not loops or set(loops[-1].attributes.get("mapping", ())) == {"grid"}:
             return bool(rings)
         return bool(rings) and all(x in rings or _is_vector(x) for x in found)
 

@@ -64,7 +64,7 @@ def test_only_a_lack_of_resources_is_a_reason() -> None:
         ("sm_90a", "T0740", "the schedule needs 9 bytes of shared memory; sm_90 has 9", ""),
         ("sm_90a", "T0742", said, ""), ("sm_90a", "T0608", said, ""),
     ):  # fmt: skip
-        error = tessera.TesseraError([Diagnostic("error", code, message, None)])
+        error = tessera.TesseraError([Diagnostic(code, message)])
         outcome = tile_schedules.refusal(large, target, error)
         assert outcome.refused == right and bool(outcome.wrong) == (not right)
 
