@@ -23,9 +23,9 @@ from typing import Any
 import tessera_lang as tessera
 from benchmarks.harness import RESULTS, Report, Row, machine, median_device_seconds
 from tessera_lang.driver import session
-from tessera_lang.driver.commands.kernels import target_options
+from tessera_lang.driver.commands.kernel_selection import target_options
 from tessera_lang.driver.session import Session
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.lower.ast_to_tile import kernel as lane_kernel
 from tessera_lang.opt.tile import narrow_indices, prove_bounds
 from tessera_lang.record import replace

@@ -44,7 +44,7 @@ print(json.dumps({"compile": time.perf_counter() - t0, "context": context}))
 MATMUL = """
 import json, sys, time
 from tessera_lang.driver.commands.inputs import session_for, source_path
-from tessera_lang.driver.commands.kernels import chosen_kernels, target_options
+from tessera_lang.driver.commands.kernel_selection import chosen_kernels, target_options
 from tessera_lang.diagnostics.diagnostic import TesseraError
 text = "A: bf16[4096, 4096], B: bf16[4096, 4096]"
 t0 = time.perf_counter()

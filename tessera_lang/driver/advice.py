@@ -50,7 +50,7 @@ def advice(session: Session, path: str, questions: Questions) -> tuple[Diagnosti
 
 def _not_seen(session: Session, path: str) -> list[Diagnostic]:
     """The lane kernels of a file that no signature was known for."""
-    from tessera_lang.evaluate.library import kernel_level
+    from tessera_lang.evaluate.modules import kernel_level
 
     return [
         Diagnostic(
@@ -92,7 +92,7 @@ def _tables(program: Program) -> list[Diagnostic]:
 
 def _constants(session: Session, path: str, function: ast.FunctionDef) -> list[Diagnostic]:
     """Where each ``const`` array of a kernel is read from."""
-    from tessera_lang.evaluate.library import kernel_level
+    from tessera_lang.evaluate.modules import kernel_level
     from tessera_lang.sema.signature import constant_bytes, dtype_lookup
     from tessera_lang.target.array_facts import constants_by_value
 

@@ -127,7 +127,7 @@ def _failed(error: Exception, arguments: list[str]) -> int:
         import traceback
 
         traceback.print_exception(error)
-    from tessera_lang.driver.fault_report import write_report
+    from tessera_lang.driver.crash_report import write_report
 
     sys.stderr.write(write_report(error, arguments))
     return OUR_FAULT

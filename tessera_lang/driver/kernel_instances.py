@@ -24,7 +24,7 @@ from tessera_lang.driver.signatures import (
     with_rooms,
     without_facts,
 )
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import lower_kernel
 from tessera_lang.record import dataclass, field
@@ -39,7 +39,7 @@ from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from tessera_lang.driver.checked_launches import Checked
+    from tessera_lang.driver.static_launch_checks import Checked
 
 
 @dataclass(slots=True, eq=False)

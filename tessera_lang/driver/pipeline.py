@@ -25,7 +25,7 @@ from tessera_lang.ir.core import Operation, Program, VerifyError
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
-from tessera_lang.opt.passes import Pass, changed_operation
+from tessera_lang.opt.pass_type import Pass, changed_operation
 from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES, VERSION_GUARDS
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
@@ -182,7 +182,7 @@ def _decided(
     from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
     from tessera_lang.opt.schedule.cost.slow_forms import by_elements
     from tessera_lang.opt.schedule.decide.legality import crowding
-    from tessera_lang.opt.schedule.machine_passes import decide_in
+    from tessera_lang.opt.schedule.schedule_pipeline import decide_in
 
     remarks, relief = context.remarks, context.relief
     decided = run_passes(program, decide_in(context), timings)
@@ -261,7 +261,7 @@ def _as_loops(
 ) -> tuple[Program, Lowered]:  # fmt: skip
     """The schedule as loops over elements, decided for them, and those."""
     from tessera_lang.lower.schedule_to_lanes import lower_to_lanes, notes_on_directives
-    from tessera_lang.opt.schedule.machine_passes import SETTLE_LOOPS, for_loops
+    from tessera_lang.opt.schedule.schedule_pipeline import SETTLE_LOOPS, for_loops
 
     decided, remarks = found.decided, found.remarks
     if _refused(remarks):

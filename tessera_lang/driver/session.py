@@ -40,13 +40,13 @@ from tessera_lang.driver.signatures import (
 )  # fmt: skip
 from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import Compile, without_spills
-from tessera_lang.evaluate.library import is_test, kernel_level
+from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
+from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import signature_of_annotations
-from tessera_lang.sema.structure import check_function_structure
 from tessera_lang.sema.typed import Signature, TypedFunction
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ParsedModule, ast
@@ -63,7 +63,7 @@ from tessera_lang.target.machine import Machine, machine_named, machine_of
 from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from tessera_lang.driver.checked_launches import Checked
+    from tessera_lang.driver.static_launch_checks import Checked
     from tessera_lang.target.host_world import World
 
 
@@ -281,7 +281,7 @@ class Session(Instances):
     ) -> list[Diagnostic]:
         """The top-level statements and the tests, run without data. What was reported is not
         repeated."""
-        from tessera_lang.driver.checked_launches import Launches
+        from tessera_lang.driver.static_launch_checks import Launches
         from tessera_lang.evaluate.symbolic import SymbolicHost
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 

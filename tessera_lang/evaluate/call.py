@@ -12,6 +12,7 @@ from tessera_grammar.keywords import MODULE_MEMBERS
 
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
@@ -19,7 +20,6 @@ from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import library_help
 from tessera_lang.evaluate.operators import not_built
-from tessera_lang.evaluate.sizes import bind_sizes
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
     HostFunction,

@@ -13,6 +13,7 @@ from typing import cast
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
+from tessera_lang.evaluate.assigned_names import targets
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, helps_for_member, library_help
@@ -24,8 +25,7 @@ from tessera_lang.evaluate.language import (
     builtin,
     member,
 )
-from tessera_lang.evaluate.library import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
-from tessera_lang.evaluate.names import targets
+from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
     FileModule,

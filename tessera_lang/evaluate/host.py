@@ -12,13 +12,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
+from tessera_lang.evaluate.annotations import check_variable
 from tessera_lang.evaluate.arithmetic import is_number
+from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.call import Calls
 from tessera_lang.evaluate.fault import HostFault, fault
-from tessera_lang.evaluate.library import Library, Modules, definition, is_test
-from tessera_lang.evaluate.names import assigned
+from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
-from tessera_lang.evaluate.sizes import check_variable
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast

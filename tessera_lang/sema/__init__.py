@@ -5,11 +5,11 @@ signature; ``signature_of_annotations`` says whether annotations alone fix one;
 ``check_function`` types a function for a signature. ``unique`` joins their reports.
 """
 
+from tessera_lang.sema.generic_check import check_structure
 from tessera_lang.sema.instance import check_function, examine_function, unique
 from tessera_lang.sema.resolve import resolve_module
 from tessera_lang.sema.scope import Importer, ModuleScope, Scopes
 from tessera_lang.sema.signature import signature_of_annotations
-from tessera_lang.sema.structure import check_structure
 
 __all__ = [
     "Importer",

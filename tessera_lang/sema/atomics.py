@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema import builtins
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, is_silent
 from tessera_lang.sema.shared import stored
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType

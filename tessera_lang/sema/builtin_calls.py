@@ -7,17 +7,17 @@ programs define.
 from __future__ import annotations
 
 from tessera_lang.sema import builtins
-from tessera_lang.sema.arguments import Bound, bind_builtin
+from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.atomics import infer_atomic
 from tessera_lang.sema.context import Context, text_of
-from tessera_lang.sema.lanes import builtin_problem
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
 from tessera_lang.sema.operators import Operand, meet, not_numbers, silent
 from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
 from tessera_lang.sema.slice_reductions import infer_reduction
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term, Unknown
+from tessera_lang.sema.unsupported import builtin_problem
 from tessera_lang.sema.warps import infer_warp
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType

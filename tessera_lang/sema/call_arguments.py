@@ -8,8 +8,10 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.record import replace
-from tessera_lang.sema.arguments import Bound, bind
+from tessera_lang.sema.argument_binding import Bound, bind
 from tessera_lang.sema.context import Binding, Context, Known, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Cell, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, misfit, settle
 from tessera_lang.sema.parameters import axes_counted
 from tessera_lang.sema.signature import (
@@ -22,8 +24,6 @@ from tessera_lang.sema.signature import (
     parameters_of,
     spec_of,
 )
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Cell, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import (
     Constant,
     FunctionSymbol,

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.builtin_calls import cast, failed, infer_builtin
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.context import Binding, Context, Frame, Known, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.inlined_size import MOST_NESTED, nested_too_deep
-from tessera_lang.sema.lanes import recursion
 from tessera_lang.sema.literals import give
 from tessera_lang.sema.signature import (
     is_compile_time,
 )
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.typed import (
     Builtin,
     Constant,
@@ -28,6 +27,7 @@ from tessera_lang.sema.typed import (
     ModuleSymbol,
     Symbol,
 )
+from tessera_lang.sema.unsupported import recursion
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import NONE, ErrorType, Opaque, Scalar, Tensor

@@ -11,8 +11,16 @@ from collections.abc import Callable, Mapping
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Fix, Label
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import dataclass, field
+from tessera_lang.sema.inference_types import (
+    BareBuffer,
+    Cell,
+    Cells,
+    Open,
+    OpenBuffer,
+    Term,
+    Unknown,
+)
 from tessera_lang.sema.scope import ModuleScope, Scopes
-from tessera_lang.sema.terms import BareBuffer, Cell, Cells, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import Builtin, Constant, FunctionSymbol, Local, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

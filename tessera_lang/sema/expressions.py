@@ -14,18 +14,18 @@ from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.sema.calls import infer_call
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import element, index
+from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.meanings import (
+from tessera_lang.sema.operators import Operand, meet, operate, silent
+from tessera_lang.sema.symbol_types import (
     DTYPE,
     MODULE,
     module_of,
     symbol_term,
     variable_term,
 )
-from tessera_lang.sema.operators import Operand, meet, operate, silent
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.typed import (
     Local,
 )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tessera_lang.evaluate.foreign_names import counted
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.type import Buffer, Scalar, Tensor, Weak

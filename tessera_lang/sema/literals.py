@@ -11,8 +11,8 @@ from fractions import Fraction
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.sema.context import Context
-from tessera_lang.sema.conversions import Advice, convert_operand, wider_for
-from tessera_lang.sema.terms import Open, Term, Unknown, default_dtype
+from tessera_lang.sema.conversion_hints import Advice, convert_operand, wider_for
+from tessera_lang.sema.inference_types import Open, Term, Unknown, default_dtype
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType, integer_range, widens_to
 from tessera_lang.types.type import ERROR, ErrorType, Scalar, Weak

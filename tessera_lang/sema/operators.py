@@ -9,10 +9,10 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.context import Context, text_of
-from tessera_lang.sema.conversions import Advice, cast_fix, convert_operand
+from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import LiteralKind, Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import LiteralKind, Open, Term, Unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, I64, INDEX, DType, common_dtype

@@ -10,6 +10,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema.bound_names import written_names
 from tessera_lang.sema.clauses import GRID_GROUPS
 from tessera_lang.sema.context import Binding, Known, Variable
+from tessera_lang.sema.inference_types import Cell
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
     ParameterSpec,
@@ -21,7 +22,6 @@ from tessera_lang.sema.signature import (
     spec_of,
 )
 from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.terms import Cell
 from tessera_lang.sema.typed import (
     Constant,
     ConstantArgument,

@@ -6,8 +6,8 @@ Owns what may be printed. Must not know how lines leave a lane.
 from __future__ import annotations
 
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent, settle_default
-from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import NONE, STR, Scalar, Tile, Weak
 

@@ -10,8 +10,8 @@ import math
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.context import Context
+from tessera_lang.sema.inference_types import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.terms import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType

@@ -5,12 +5,12 @@ Owns their types, and which sums are wide. Must not know how lanes share the wor
 
 from __future__ import annotations
 
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
+from tessera_lang.sema.inference_types import OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import OpenBuffer, Term, Unknown
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType
 from tessera_lang.types.type import ERROR, Buffer, Scalar, Tensor

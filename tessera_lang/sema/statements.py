@@ -10,13 +10,13 @@ from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.sema.assignments import assign, assign_augmented, declare, settled_tuple
 from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.expressions import require_bool
 from tessera_lang.sema.indexing import counts_in_floats, index
-from tessera_lang.sema.lanes import statement_problem
 from tessera_lang.sema.literals import settle, settle_default
-from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.sources import source_of
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.typed import Builtin
+from tessera_lang.sema.unsupported import statement_problem
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Fix, Label
 from tessera_lang.sema.context import Context, Variable, text_of
-from tessera_lang.sema.conversions import cast_fix
+from tessera_lang.sema.conversion_hints import cast_fix
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give
-from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import (

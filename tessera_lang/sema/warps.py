@@ -5,13 +5,13 @@ Must not know how lanes exchange values, nor where a warp operation may stand.
 
 from __future__ import annotations
 
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
+from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, not_numbers
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX, U32
 from tessera_lang.types.type import Scalar, Weak

@@ -12,12 +12,12 @@ from tessera_backend.device.launch import axes_to_xyz
 from tessera_backend.device.module import STATIC_SHARED_LIMIT
 from tessera_backend.device.tensor_map import layout, map_numbers
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.binding import bind
-from tessera_backend.runtime.bound import Bound
-from tessera_backend.runtime.built import BuiltKernel, read_manifest
+from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.built_loader import BuiltKernel, read_manifest
 from tessera_backend.runtime.c_interface.choice import specialty
+from tessera_backend.runtime.call_binding import bind
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.variants import unmet
+from tessera_backend.runtime.variant_match import unmet
 
 from tessera_lang.target.arch import runs_on
 from tessera_lang.target.array_facts import DEVICE_ROW, array_facts

@@ -225,7 +225,7 @@ def test_bound_calls_and_threads(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["cpu", GPU])
 def test_a_built_folder_and_the_cache(target: str, tmp_path: Path) -> None:
-    from tessera_backend.runtime.build import write_build
+    from tessera_backend.runtime.build_folder import write_build
     from tessera_backend.runtime.compiler import _pack, _unpack  # pyright: ignore[reportPrivateUsage]
 
     from tessera_lang.target.backend import TargetOptions, backend_named

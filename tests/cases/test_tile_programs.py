@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.runtime.report import TesseraWarning
+from tessera_backend.runtime.call_diagnostics import TesseraWarning
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
@@ -320,7 +320,7 @@ def test_a_built_tile_kernel_runs(tmp_path: Any) -> None:
         )
         for text in ("A: f32[m, k], B: f32[k, n]", "A: f32[64, 64], B: f32[64, 64]")
     ]
-    from tessera_backend.runtime.build import write_build
+    from tessera_backend.runtime.build_folder import write_build
 
     write_build(tmp_path, artifacts)
     built: Any = tessera.load_built(tmp_path)

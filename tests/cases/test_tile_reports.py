@@ -23,7 +23,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-MANY = pytest.mark.filterwarnings("ignore::tessera_backend.runtime.report.TesseraWarning")
+MANY = pytest.mark.filterwarnings("ignore::tessera_backend.runtime.call_diagnostics.TesseraWarning")
 """For tests whose calls have more signatures than a user should have."""
 
 

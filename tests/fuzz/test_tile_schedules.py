@@ -19,8 +19,8 @@ from tessera_backend.runtime.cache import forget_shared_cache
 import tessera_lang as tessera
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.lower.schedule_to_tile.common import memory_plan, tile_counts
-from tessera_lang.lower.schedule_to_tile.hopper import ring
-from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse
+from tessera_lang.lower.schedule_to_tile.hopper import pipeline_state
+from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tests.fuzz import tile_schedules
 from tests.fuzz.tile_programs import Array
@@ -100,14 +100,14 @@ def _buffers_never_meet(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_ring_keeps_its_phase(patch: pytest.MonkeyPatch) -> None:
-    advance = ring._advance
+    advance = pipeline_state._advance
 
     def kept(use: RingUse) -> Any:
         operations = advance(use)
         use.next = (use.next[0], use.phase)
         return operations
 
-    patch.setattr(ring, "_advance", kept)
+    patch.setattr(pipeline_state, "_advance", kept)
 
 
 def _all_arrays_are_aligned(patch: pytest.MonkeyPatch) -> None:

@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.driver.commands.kernels import target_options
+from tessera_lang.driver.commands.kernel_selection import target_options
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.signatures import complete_signature, read_signature
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.printer import print_program
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import TensorArgument

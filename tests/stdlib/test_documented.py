@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_lang.evaluate.library import is_test
+from tessera_lang.evaluate.modules import is_test
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
 

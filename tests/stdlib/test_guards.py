@@ -7,7 +7,7 @@ import pytest
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
 from tessera_lang.driver.pipeline import TILE, run_passes
 from tessera_lang.driver.session import Session
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tests.house.places import PACKAGES
 
 LIBRARY = PACKAGES["tessera_stdlib"]

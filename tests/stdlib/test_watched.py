@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.evaluate.library import is_test
+from tessera_lang.evaluate.modules import is_test
 from tests.run.library import calls
 from tests.stdlib.arrays import TARGETS
 from tests.stdlib.test_documented import INTERNAL, PUBLIC, ROOT, declared

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tessera_lang.driver.session import Session
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tests.run.emitted import compare, emit, lane_kernels
 from tests.run.emitted_cases import lane_files, tile_cases
 

@@ -134,7 +134,7 @@ def test_a_directive(copy: Copy) -> None:
     shown = copy.tesserac(*_EMIT)
     assert "lines = 3" in shown and "lines_ahead = true" in shown
     copy.add(  # the pass that honours it, or says why not
-        "tessera_lang/opt/schedule/decide/unused_directives.py",
+        "tessera_lang/opt/schedule/decide/staging_directives.py",
         '    if kernel.attributes.get("lines") == 4:\n'
         '        kernel = overruled(kernel, "lines", 3, context, "a group reads 3")\n',
         before="    if not any(is_staged(x) for x in facts.reads):",
@@ -175,7 +175,7 @@ def test_an_operation(copy: Copy) -> None:
     rules = "tessera_backend/llvm/arithmetic.py"
     copy.add(rules, _RULE, before="RULES: dict[str, Rule] = {")
     copy.add(rules, '    "tile.cube": _cube,\n', before='    "tile.exp2": _exp2,\n')
-    says = "tessera_lang/lower/ast_to_schedule/functions.py"
+    says = "tessera_lang/lower/ast_to_schedule/builtin_calls.py"
     copy.add(says, '_NATIVE["op.sqrt"] = "cube"\n', before="_LOG2_E = ")
     copy.program(_CUBES.replace("op.cube(", "cube(").replace("cube(", "op.sqrt("))
     copy.python(_THIRD)

@@ -6,7 +6,7 @@ constants of the text. Must not know what calls them.
 
 from __future__ import annotations
 
-from tessera_backend.cpu.vectors import VectorUnit
+from tessera_backend.cpu.simd_target import VectorUnit
 from tessera_backend.llvm.text import ModuleText
 from tessera_backend.llvm.types import register_type
 from tessera_lang.record import dataclass

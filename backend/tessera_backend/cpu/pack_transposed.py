@@ -6,7 +6,7 @@ halves of pairs of rows, at distance 1, 2, 4 ... Must not know what is done with
 
 from __future__ import annotations
 
-from tessera_backend.cpu.vectors import VectorUnit
+from tessera_backend.cpu.simd_target import VectorUnit
 from tessera_backend.llvm.text import ModuleText
 from tessera_backend.llvm.types import register_type
 from tessera_lang.types.dtype import DType

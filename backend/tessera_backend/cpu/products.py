@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.micro_kernels import Block, Matrices, micro_kernel
 from tessera_backend.cpu.pack_transposed import packing
-from tessera_backend.cpu.vectors import VectorUnit
+from tessera_backend.cpu.simd_target import VectorUnit
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.llvm.text import ModuleText
 from tessera_backend.llvm.types import register_type

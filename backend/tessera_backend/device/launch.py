@@ -20,8 +20,8 @@ from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import DriverError, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
+from tessera_backend.device.occupancy import LaunchConfig, resident_groups
 from tessera_backend.device.repack import ARGUMENTS, LANES, LOCK, Copy, repack_module, repacker
-from tessera_backend.device.resident import LaunchConfig, resident_groups
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.target.backend import Artifact

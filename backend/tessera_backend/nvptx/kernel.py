@@ -19,7 +19,7 @@ from tessera_backend.nvptx.lanes import warp
 from tessera_backend.nvptx.lanes.dialect import NvptxDialect
 from tessera_backend.nvptx.tiles import elementwise_runs
 from tessera_backend.nvptx.tiles import rules as tile_rules
-from tessera_lang.analysis.ranges.divisors import Divisors
+from tessera_lang.analysis.ranges.divisibility import Divisors
 from tessera_lang.ir.core import (
     BarrierType,
     BufferType,

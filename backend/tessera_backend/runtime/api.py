@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tessera_backend.runtime import cache as _cache
+from tessera_backend.runtime.call_diagnostics import TesseraWarning, diagnostic, error
 from tessera_backend.runtime.caller_errors import WrongType, ends_at_the_caller
 from tessera_backend.runtime.module import Module, NoSuchKernel, Target
-from tessera_backend.runtime.report import TesseraWarning, diagnostic, error
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
@@ -83,7 +83,7 @@ def compile(
 @ends_at_the_caller
 def load_built(directory: str | os.PathLike[str], target: Target = "auto") -> Module:
     """The kernels that ``tesserac build`` wrote to a folder. Raises TesseraError."""
-    from tessera_backend.runtime.built import BuiltProvider
+    from tessera_backend.runtime.built_loader import BuiltProvider
 
     _check_target(target)
     folder = _path("directory", directory)
@@ -244,7 +244,7 @@ def checked_report() -> tuple[str, ...]:
 
 def asynchronous_report(arch_as: str) -> tuple[str, ...]:
     """What was run with ``--as``, and what that says."""
-    from tessera_backend.runtime.asynchronous_code import asynchronous_report as report
+    from tessera_backend.runtime.emulated_code import asynchronous_report as report
 
     return report(arch_as)
 
@@ -253,7 +253,7 @@ def write_build(
     directory: Path, artifacts: Sequence[Artifact], root: str = "", prefix: str = "tessera"
 ) -> tuple[Path, ...]:  # fmt: skip
     """Code, manifest and C headers; the files written."""
-    from tessera_backend.runtime.build import write_build as write
+    from tessera_backend.runtime.build_folder import write_build as write
 
     return write(directory, artifacts, root, prefix)
 

@@ -16,9 +16,9 @@ import numpy as np
 from tessera_backend.runtime import scalars, signature
 from tessera_backend.runtime.array_checks import check_array
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_numpy, is_torch
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dtypes import TO_NUMPY, dtype_name
-from tessera_backend.runtime.interface import KernelInterface, ParameterInfo
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.module_interface import KernelInterface, ParameterInfo
 from tessera_backend.runtime.signature import Entry, Signature
 from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic

@@ -6,7 +6,7 @@ Must not know sizes or other arguments.
 from __future__ import annotations
 
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.report import Place, diagnostic
+from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.plan import LARGEST_SIZE, ParameterPlan, reach
 

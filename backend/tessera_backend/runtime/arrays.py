@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dlpack import (
     CPU,
     CUDA,
@@ -22,7 +23,6 @@ from tessera_backend.runtime.dlpack import (
     row_major,
 )
 from tessera_backend.runtime.dtypes import TORCH_NAMES, from_numpy
-from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES, DType

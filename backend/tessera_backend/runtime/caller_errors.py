@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from tessera_backend.runtime.report import rendered
+from tessera_backend.runtime.call_diagnostics import rendered
 from tessera_lang.diagnostics.diagnostic import TesseraError
 
 P = ParamSpec("P")

@@ -15,11 +15,11 @@ from tessera_backend.cpu.asynchronous.kernel import array_at
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.lane_orders import Setting, setting_of
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of
 from tessera_backend.runtime.checked_report import note_launch
 from tessera_backend.runtime.faults import WORDS
 from tessera_backend.runtime.host_code import HostCode
-from tessera_backend.runtime.report import diagnostic, error, source_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact

@@ -14,10 +14,7 @@ from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
-from tessera_backend.runtime.import_closure import Closure, closure_of, compiler_identity
-from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
-from tessera_backend.runtime.kernel import Launcher, new_kernel
-from tessera_backend.runtime.report import (
+from tessera_backend.runtime.call_diagnostics import (
     diagnostic,
     error,
     remember_source,
@@ -25,6 +22,9 @@ from tessera_backend.runtime.report import (
     tell_once,
     tell_text_once,
 )
+from tessera_backend.runtime.import_closure import Closure, closure_of, compiler_identity
+from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.module_interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.signature import Signature
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tessera_backend.runtime.interface import (
+from tessera_backend.runtime.module_interface import (
     Constant,
     ConstantValue,
     FunctionInterface,
@@ -16,7 +16,7 @@ from tessera_backend.runtime.interface import (
     ParameterInfo,
 )
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.evaluate.library import is_test, kernel_level
+from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.sema.clauses import says_grid
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tessera_backend.device.forks import free_lock
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic, TesseraError
 from tessera_lang.target.plan import FaultSite, LaunchPlan
 

@@ -18,6 +18,7 @@ from tessera_backend.device.memory import zero_function
 from tessera_backend.device.workspace import workspace
 from tessera_backend.runtime import scalars
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, torch_stream
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import Quick, constant_key
@@ -32,7 +33,6 @@ from tessera_backend.runtime.recorded_calls import (
     make_torch,
     to_array,
 )
-from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.driver.modules import standard_library
@@ -43,8 +43,8 @@ from tessera_lang.types.dtype import DType, dtype_named
 if TYPE_CHECKING:
     import inspect
 
-    from tessera_backend.runtime.interface import FunctionInterface
-    from tessera_lang.evaluate.library import Modules
+    from tessera_backend.runtime.module_interface import FunctionInterface
+    from tessera_lang.evaluate.modules import Modules
 
 _TAPES = 1024
 

@@ -14,11 +14,11 @@ from tessera_backend.cpu.features import baseline, missing
 from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_backend.runtime.printing import printing
-from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan
 

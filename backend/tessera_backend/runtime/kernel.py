@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import launch_fast_path
+from tessera_backend.runtime.alias_checks import check_sharing
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_caller
-from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.loaded_code import Code, Fire
+from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.premise_checks import UnmetPremise
-from tessera_backend.runtime.report import diagnostic, error
 from tessera_backend.runtime.results import handed_over, make_results
-from tessera_backend.runtime.sharing import check_sharing
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
@@ -45,7 +45,7 @@ def load_code(artifact: Artifact, device: int, first: Code | None = None) -> Cod
         first = load_code(replace(artifact, then=()), device)
         return CodeSequence([first, *(load_code(a, device, first) for a in artifact.then)])
     if artifact.kind == "tile":
-        from tessera_backend.runtime.asynchronous_code import AsynchronousCode
+        from tessera_backend.runtime.emulated_code import AsynchronousCode
 
         return AsynchronousCode(artifact)
     if artifact.kind == "checked":

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tessera_backend.runtime.alias_checks import check_overlap
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.binding import bind
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.call_binding import bind
+from tessera_backend.runtime.call_diagnostics import error
 from tessera_backend.runtime.loaded_code import Code, Frame
-from tessera_backend.runtime.report import error
 from tessera_backend.runtime.scalars import encoder
-from tessera_backend.runtime.sharing import check_overlap
 from tessera_backend.runtime.size_checks import Argument
 from tessera_backend.runtime.zeroed_results import zeros_first
 from tessera_lang.target.plan import LaunchPlan

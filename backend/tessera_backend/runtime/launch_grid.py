@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from tessera_backend.runtime.report import Place, diagnostic
+from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_backend.runtime.size_checks import Sizes, value_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.plan import LARGEST_SIZE, LaunchPlan

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
 from tessera_lang.target.plan import LaunchPlan
 
 Block = ctypes.Array[ctypes.c_int64]

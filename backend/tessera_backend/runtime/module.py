@@ -11,10 +11,10 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import ends_at_the_caller
-from tessera_backend.runtime.interface import Constant, ModuleInterface
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.module_interface import Constant, ModuleInterface
 from tessera_lang.diagnostics.diagnostic import TesseraError
 
 if TYPE_CHECKING:

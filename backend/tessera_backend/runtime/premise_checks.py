@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.report import diagnostic
+from tessera_backend.runtime.call_diagnostics import diagnostic
 from tessera_backend.runtime.size_checks import Argument, Sizes
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.plan import LaunchPlan

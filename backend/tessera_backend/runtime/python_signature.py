@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from keyword import iskeyword
 from typing import Any
 
-from tessera_backend.runtime.interface import ParameterInfo
+from tessera_backend.runtime.module_interface import ParameterInfo
 
 _EMPTY = inspect.Parameter.empty
 _LAUNCH = "stream"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.dtypes import TO_NUMPY, TORCH_NAMES, Array
-from tessera_backend.runtime.report import diagnostic, error
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.loaded_code import Block, Code, Fire, Frame
 
 _ALIGNMENT = 128

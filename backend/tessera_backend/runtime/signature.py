@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tessera_backend.runtime.arrays import HOST, ArrayView
-from tessera_backend.runtime.interface import ConstantValue
+from tessera_backend.runtime.module_interface import ConstantValue
 from tessera_lang.record import dataclass
 from tessera_lang.target.array_facts import array_facts, coarser
 

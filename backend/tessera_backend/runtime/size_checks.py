@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.report import Place, diagnostic
+from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan

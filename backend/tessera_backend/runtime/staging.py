@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.runtime.arrays import ArrayView
+from tessera_backend.runtime.call_diagnostics import diagnostic, tell_once
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, is_array
-from tessera_backend.runtime.report import diagnostic, tell_once
 from tessera_lang.record import dataclass
 
 

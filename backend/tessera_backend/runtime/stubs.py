@@ -11,7 +11,7 @@ import ast
 from collections.abc import Sequence
 from keyword import iskeyword
 
-from tessera_backend.runtime.interface import (
+from tessera_backend.runtime.module_interface import (
     Constant,
     FunctionInterface,
     KernelInterface,

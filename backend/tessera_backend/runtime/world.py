@@ -22,14 +22,14 @@ from tessera_backend.runtime import (
     scalars,
 )
 from tessera_backend.runtime.arrays import HOST, describe
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
-from tessera_backend.runtime.interface import KernelInterface
+from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
-from tessera_backend.runtime.workspaces import Workspaces
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import replace
 from tessera_lang.target.arange_count import arange_count

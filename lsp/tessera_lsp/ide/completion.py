@@ -20,8 +20,7 @@ from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import Constant, FunctionSymbol, ModuleSymbol, Symbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lsp.ide.document import Document, descend
-from tessera_lsp.ide.words import (
+from tessera_lsp.ide.builtin_docs import (
     ARRAY_MEMBERS,
     CLAUSES,
     HEAD_WORDS,
@@ -31,6 +30,7 @@ from tessera_lsp.ide.words import (
     help_of_keyword,
     signature_of,
 )
+from tessera_lsp.ide.document import Document, descend
 
 Kind = Literal["keyword", "function", "variable", "module", "type", "member", "constant"]
 LIMIT = 200

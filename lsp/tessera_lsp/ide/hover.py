@@ -16,10 +16,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Buffer, Scalar, Tensor, Tile, Type
-from tessera_lsp.ide.completion import in_comment_or_string
-from tessera_lsp.ide.document import Document, Node, descend
-from tessera_lsp.ide.variables import Variable
-from tessera_lsp.ide.words import (
+from tessera_lsp.ide.builtin_docs import (
     ARRAY_MEMBERS,
     CLAUSES,
     HEAD_WORDS,
@@ -28,6 +25,9 @@ from tessera_lsp.ide.words import (
     help_of_keyword,
     signature_of,
 )
+from tessera_lsp.ide.completion import in_comment_or_string
+from tessera_lsp.ide.document import Document, Node, descend
+from tessera_lsp.ide.variables import Variable
 
 
 @dataclass(frozen=True, slots=True)

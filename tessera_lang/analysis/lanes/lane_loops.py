@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.analysis.lanes.lane_forms import Form, Mask, Space
 from tessera_lang.analysis.lanes.lane_state import LaneWalk, Target, exact_within
-from tessera_lang.analysis.lanes.shared_accesses import Log
+from tessera_lang.analysis.lanes.shared_access_log import Log
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.types.dtype import DType

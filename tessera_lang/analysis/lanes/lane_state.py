@@ -12,7 +12,7 @@ from typing import cast
 
 from tessera_lang.analysis.lanes.lane_forms import Form, Mask, Space
 from tessera_lang.analysis.lanes.lane_rules import LaneRules
-from tessera_lang.analysis.lanes.shared_accesses import (
+from tessera_lang.analysis.lanes.shared_access_log import (
     BUFFER_AT,
     KINDS,
     Log,

@@ -22,7 +22,7 @@ from tessera_lang.analysis.lanes.lane_state import (
     Target,
     exact_within,
 )
-from tessera_lang.analysis.lanes.shared_accesses import Log, SharedMemory, Write
+from tessera_lang.analysis.lanes.shared_access_log import Log, SharedMemory, Write
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tessera_lang.analysis.lanes.lane_trace import Launch
+from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.target.plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Sym, evaluate_dim

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY
-from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.record import dataclass, field
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from tessera_lang.analysis.lanes.lane_trace import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
-from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT, KINDS
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
-from tessera_lang.analysis.races.own_places import own_places
+from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Literal, cast
 
-from tessera_lang.analysis.lanes.lane_trace import Effort, Event, Launch, trace_lane
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Event, Launch, trace_lane
 from tessera_lang.analysis.lanes.lane_walk import GivesUp, walk_lanes
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
-from tessera_lang.analysis.lanes.shared_accesses import (
+from tessera_lang.analysis.lanes.shared_access_log import (
     BUFFER_AT,
     Record,
     SharedMemory,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tessera_lang.analysis.lanes.lane_trace import Trace
+from tessera_lang.analysis.lanes.concrete_lane import Trace
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.types.dtype import DType

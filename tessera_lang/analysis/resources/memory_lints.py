@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.analysis.lanes.lane_forms import Space
 from tessera_lang.analysis.lanes.lane_walk import ArrayAccess, array_accesses
-from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity

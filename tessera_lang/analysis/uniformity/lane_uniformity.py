@@ -17,7 +17,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import cast
 
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
-from tessera_lang.analysis.uniformity.write_free_reads import settled_reads
+from tessera_lang.analysis.uniformity.uniform_shared_reads import settled_reads
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import GROUP_IDS, LANE_IDS, LOOPS
 from tessera_lang.record import dataclass, field, replace

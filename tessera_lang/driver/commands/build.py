@@ -19,7 +19,7 @@ from tessera_lang.driver.commands.flags import (
     time_passes_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
-from tessera_lang.driver.commands.kernels import Choice, chosen_kernels, judged_for
+from tessera_lang.driver.commands.kernel_selection import Choice, chosen_kernels, judged_for
 from tessera_lang.driver.commands.output import show, show_timings
 
 if TYPE_CHECKING:

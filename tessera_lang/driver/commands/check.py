@@ -15,7 +15,7 @@ from tessera_lang.driver.commands.flags import (
     signature_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
-from tessera_lang.driver.commands.kernels import judged_for
+from tessera_lang.driver.commands.kernel_selection import judged_for
 from tessera_lang.driver.commands.output import show
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def command(
             found.extend(advice(session, path, Questions(strict, lints, lints, guards)))
         if remarks or target or arch:
             from tessera_lang.driver.advice import remarks_of
-            from tessera_lang.driver.commands.kernels import machine_for
+            from tessera_lang.driver.commands.kernel_selection import machine_for
 
             machine = machine_for(session, target or ("" if arch else "cuda"), arch)
             said = remarks_of(session, path, machine)

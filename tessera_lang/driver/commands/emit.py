@@ -18,7 +18,7 @@ from tessera_lang.driver.commands.flags import (
     time_passes_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
-from tessera_lang.driver.commands.kernels import (
+from tessera_lang.driver.commands.kernel_selection import (
     Choice,
     chosen_kernels,
     is_tile_kernel,

@@ -48,7 +48,7 @@ def show(
     else:
         sys.stdout.write(render(items, files, cast("Format", format_)))
     if any(d.code.startswith("T09") for d in items):
-        from tessera_lang.driver.fault_report import write_report
+        from tessera_lang.driver.crash_report import write_report
 
         for fault in session.faults[:1]:
             sys.stderr.write(write_report(fault, sys.argv[1:]))

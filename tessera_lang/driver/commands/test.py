@@ -19,7 +19,7 @@ from tessera_lang.driver.commands.flags import (
     path_option,
 )
 from tessera_lang.driver.commands.inputs import session_for, source_path
-from tessera_lang.driver.commands.kernels import judged_for
+from tessera_lang.driver.commands.kernel_selection import judged_for
 from tessera_lang.driver.commands.output import show
 from tessera_lang.driver.commands.run import Where
 from tessera_lang.driver.exit_codes import DIAGNOSTICS, FAILED_RUN, OUR_FAULT, USAGE

@@ -11,7 +11,7 @@ from typing import cast
 
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower.ast_to_schedule import early_exits, whole_tensor_choice
+from tessera_lang.lower.ast_to_schedule import early_exits, tensor_select
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
 from tessera_lang.lower.ast_to_schedule.slices import number
@@ -177,9 +177,7 @@ def _branch(
     changed = [x for x in assigned(s.typed, sides[0] + sides[1]) if x in live]
     candidates = (*changed, *_hidden(s))
     changed = [
-        x
-        for x in candidates
-        if not whole_tensor_choice.is_whole(s.tiles.get(x)) and _begin(s, x, span)
+        x for x in candidates if not tensor_select.is_whole(s.tiles.get(x)) and _begin(s, x, span)
     ]
     before = snapshot(s)
     with s.b.region() as first:
@@ -191,12 +189,12 @@ def _branch(
         block(s, sides[1])
         _settle(s, changed, span)
     other = snapshot(s)
-    chosen = whole_tensor_choice.chosen(candidates, before.tiles, then.tiles, other.tiles)
+    chosen = tensor_select.chosen(candidates, before.tiles, then.tiles, other.tiles)
     if chosen:
-        whole_tensor_choice.bring_out(s, (first, second), span)
+        tensor_select.bring_out(s, (first, second), span)
     _join(s, span, condition, changed, (first, then), (second, other))
     for local in chosen:
-        s.tiles[local] = whole_tensor_choice.choose(
+        s.tiles[local] = tensor_select.choose(
             s, condition, then.tiles.get(local), other.tiles.get(local)
         )
     changed += chosen

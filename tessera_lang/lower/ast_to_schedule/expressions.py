@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tessera_lang.ir.core import Value, ViewType
-from tessera_lang.lower.ast_to_schedule import functions, node_operations, slices
+from tessera_lang.lower.ast_to_schedule import builtin_calls, node_operations, slices
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Read
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
@@ -37,7 +37,7 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
         if isinstance(t, Tensor) and not t.shape and e in s.typed.coercions:
             return node_operations.scalar_of(s, node_of(s, e))
         if isinstance(e, ast.Call) and is_tile_call(s, e):
-            found = functions.call(s, e)
+            found = builtin_calls.call(s, e)
             return node_operations.scalar_of(s, found) if found is not None else ()
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
@@ -109,7 +109,7 @@ def _node(s: State, e: ast.Expr) -> Node:
         case ast.Attribute():
             return _attribute(s, e)
         case ast.Call():
-            found = functions.call(s, e)
+            found = builtin_calls.call(s, e)
             if found is None:
                 raise Unsupported(e.span, "a call without a value here")
             return found

@@ -9,11 +9,11 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import control, node_operations
 from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function, of_function
 from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.ast_to_schedule.tensor_select import is_whole
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
-from tessera_lang.lower.ast_to_schedule.whole_tensor_choice import is_whole
 from tessera_lang.lower.ast_to_tile.calls import apply_function, decided, default_of, returns_last
-from tessera_lang.lower.ast_to_tile.conditions import require
 from tessera_lang.lower.ast_to_tile.context import Frame, Unsupported
+from tessera_lang.lower.ast_to_tile.launch_conditions import require
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.lower.ast_to_tile.statements import settled
 from tessera_lang.sema.typed import Local, TypedFunction

@@ -15,9 +15,9 @@ from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis
-from tessera_lang.lower.ast_to_tile import conditions
+from tessera_lang.lower.ast_to_tile import launch_conditions
 from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering
-from tessera_lang.lower.ast_to_tile.frame import (
+from tessera_lang.lower.ast_to_tile.kernel_parameters import (
     DeclaredParameter,
     KernelFrame,
     declared_parameters,
@@ -232,7 +232,7 @@ def _plan(
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
         conditions=(
-            *conditions.conditions(lowering, info.conditions),
+            *launch_conditions.conditions(lowering, info.conditions),
             *lowering.conditions,
             *agreed,
         ),

@@ -10,10 +10,10 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower.ast_to_schedule import (
+    builtin_calls,
     control,
     early_exits,
     expressions,
-    functions,
     inline,
     node_operations,
     stores,
@@ -121,7 +121,7 @@ def _expression(s: State, node: ast.ExprStmt) -> None:
         if isinstance(symbol, Builtin) and symbol.name.startswith("schedule."):
             return  # a directive: it stands in TileInfo
         if expressions.is_tile_call(s, value):
-            functions.call(s, value)
+            builtin_calls.call(s, value)
             return
     lower_expression(s.low, value)
 
@@ -141,8 +141,8 @@ def _with(s: State, node: ast.With) -> None:
     symbol = s.typed.symbols.get(call.function) if isinstance(call, ast.Call) else None
     if not isinstance(call, ast.Call) or symbol != Builtin("schedule.pipeline"):
         raise Unsupported(node.span, "`with` this")
-    double = functions.known(s, functions.argument(s, call, "double_buffer"))
-    stages = functions.known(s, functions.argument(s, call, "stages"))
+    double = builtin_calls.known(s, builtin_calls.argument(s, call, "double_buffer"))
+    stages = builtin_calls.known(s, builtin_calls.argument(s, call, "stages"))
     before = s.stages, s.double_buffer
     s.double_buffer = bool(double) if double is not None else None
     s.stages = int(stages) if isinstance(stages, int) else 2 if double else 1
@@ -159,7 +159,7 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
     if isinstance(target, ast.TupleExpr):
         items = value.items if isinstance(value, ast.TupleExpr) else None
         if items is None:
-            several = functions.results(s, value) if isinstance(value, ast.Call) else None
+            several = builtin_calls.results(s, value) if isinstance(value, ast.Call) else None
             if several is not None:
                 for item, part in zip(target.items, [settle(s, x) for x in several], strict=True):
                     _store_or_bind(s, item, part)
@@ -201,7 +201,7 @@ def _makes_result(s: State, target: ast.Name, value: ast.Expr) -> bool:
 def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     dtype = dtype_of(view)
     if name.startswith("op.full"):
-        given = s.node(functions.needed(s, call, "value"))
+        given = s.node(builtin_calls.needed(s, call, "value"))
         return node_operations.cast(s, given, dtype)
     return node_operations.constant(s, 1, dtype)
 
@@ -321,8 +321,8 @@ def _augmented(s: State, node: ast.AugmentedAssign) -> None:
 
 
 def _prefetch(s: State, call: ast.Call) -> None:
-    buffer = functions.needed(s, call, "buffer")
-    value = s.node(functions.needed(s, call, "value"))
+    buffer = builtin_calls.needed(s, call, "buffer")
+    value = s.node(builtin_calls.needed(s, call, "value"))
     if isinstance(value, Read):
         value = replace(value, staging=Staging(s.double_buffer, True))
     _whole_store(s, buffer, value)

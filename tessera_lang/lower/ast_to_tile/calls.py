@@ -15,8 +15,7 @@ from tessera_lang.lower.ast_to_tile import (
     statements,
     warps,
 )
-from tessera_lang.lower.ast_to_tile.arguments import argument, needed, scalar
-from tessera_lang.lower.ast_to_tile.conditions import require
+from tessera_lang.lower.ast_to_tile.builtin_arguments import argument, needed, scalar
 from tessera_lang.lower.ast_to_tile.context import (
     Bound,
     Frame,
@@ -25,6 +24,7 @@ from tessera_lang.lower.ast_to_tile.context import (
     flat_types,
     rebuild,
 )
+from tessera_lang.lower.ast_to_tile.launch_conditions import require
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast

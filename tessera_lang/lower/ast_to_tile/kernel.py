@@ -19,12 +19,12 @@ from tessera_lang.analysis import (
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.ast_to_tile import conditions
-from tessera_lang.lower.ast_to_tile.call_faults import at_calls
+from tessera_lang.lower.ast_to_tile import launch_conditions
 from tessera_lang.lower.ast_to_tile.context import Frame, Lowering
+from tessera_lang.lower.ast_to_tile.cooperative_reductions import share_loops
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
-from tessera_lang.lower.ast_to_tile.frame import KernelFrame, slot_name, without_unused
-from tessera_lang.lower.ast_to_tile.group_reductions import share_loops
+from tessera_lang.lower.ast_to_tile.inlined_locations import at_calls
+from tessera_lang.lower.ast_to_tile.kernel_parameters import KernelFrame, slot_name, without_unused
 from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
 from tessera_lang.lower.ast_to_tile.statements import lower_block
 from tessera_lang.opt.tile.shared_budget import check_shared_budget, shared_bytes
@@ -58,7 +58,7 @@ def lower_kernel(
         entry.open()
         if info.grid is not None:
             assume_grid(lowering, info.grid)
-        kept = conditions.conditions(lowering, info.conditions)
+        kept = launch_conditions.conditions(lowering, info.conditions)
         if not lowering.sink.has_errors:
             assume_conditions(lowering, kept)
     with lowering.builder.region() as body:

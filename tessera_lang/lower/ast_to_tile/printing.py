@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_tile.arguments import scalar
+from tessera_lang.lower.ast_to_tile.builtin_arguments import scalar
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering
 from tessera_lang.syntax import ast
 from tessera_lang.target.plan import PrintText

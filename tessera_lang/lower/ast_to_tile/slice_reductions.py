@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import BufferType, Operation, Value, ViewType
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.ast_to_tile import access
-from tessera_lang.lower.ast_to_tile.arguments import needed
+from tessera_lang.lower.ast_to_tile.builtin_arguments import needed
 from tessera_lang.lower.ast_to_tile.context import ElementLoop, Lowering, Unsupported
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tessera_lang.ir.core import Attribute, BufferType, Operation, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.ast_to_tile.arguments import needed, scalar
+from tessera_lang.lower.ast_to_tile.builtin_arguments import needed, scalar
 from tessera_lang.lower.ast_to_tile.context import Lowering
 from tessera_lang.lower.ast_to_tile.operators import dtype_of, truth
 from tessera_lang.syntax import ast

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.lower.schedule_to_lanes import array_stores, products, reductions, scans
+from tessera_lang.lower.schedule_to_lanes import array_stores, products, reduction_dispatch, scans
 from tessera_lang.lower.schedule_to_lanes.carried_values import (
     begin,
     bind_scalars,
@@ -22,8 +22,12 @@ from tessera_lang.lower.schedule_to_lanes.carried_values import (
 )
 from tessera_lang.lower.schedule_to_lanes.combined_axes import Bounds, trip_count, unflattened
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile
+from tessera_lang.lower.schedule_to_lanes.materialize_tiles import (
+    hand_over,
+    is_dead_after,
+    materialise,
+)
 from tessera_lang.lower.schedule_to_lanes.state import Lowering, Slots, is_pointer
-from tessera_lang.lower.schedule_to_lanes.store_tiles import hand_over, is_dead_after, materialise
 from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
@@ -290,6 +294,6 @@ _RULES: dict[str, Callable[[Lowering, Operation], None]] = {
        for name in ("yield", "condition", "break", "continue", "leave", "return")},
     f"{PREFIX}store": array_stores.store, f"{PREFIX}scatter": array_stores.scatter,
     f"{PREFIX}accumulate": array_stores.accumulate,
-    f"{PREFIX}insert": array_stores.insert, f"{PREFIX}reduce": reductions.reduce,
+    f"{PREFIX}insert": array_stores.insert, f"{PREFIX}reduce": reduction_dispatch.reduce,
     f"{PREFIX}scan": scans.scan, f"{PREFIX}dot": products.dot,
 }  # fmt: skip

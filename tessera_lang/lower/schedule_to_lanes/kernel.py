@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.layouts import WARP
+from tessera_lang.analysis.resources.tile_layouts import WARP
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers

@@ -9,7 +9,7 @@ from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import first_lane, know, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.reduction import (
+from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     Reduction,
     combined,
     element_at,

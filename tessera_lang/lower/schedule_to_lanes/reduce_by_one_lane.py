@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.element_loops import along, know, loop, nest, phase
-from tessera_lang.lower.schedule_to_lanes.reduction import (
+from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     Reduction,
     combined,
     element_at,

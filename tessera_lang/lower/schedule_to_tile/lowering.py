@@ -22,13 +22,13 @@ from tessera_lang.lower.schedule_to_tile.ampere.grid import (
     walked,
 )
 from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
-from tessera_lang.lower.schedule_to_tile.common.aligned_copies import repacked
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.directive_notes import notes_on_directives
 from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import with_fresh
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge
 from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
+from tessera_lang.lower.schedule_to_tile.common.repacked_views import repacked
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
 from tessera_lang.opt.schedule.parallel.map_grid import map_grid
-from tessera_lang.opt.schedule.parallel.privatize import privatize
+from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
 
 __all__ = ["FIRST", "schedule_passes"]
 

@@ -1,6 +1,6 @@
 """Passes within Tile IR, in the order they run."""
 
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.tile.narrow_indices import NARROW
 from tessera_lang.opt.tile.prove_bounds import DROP_GUARDS, PROVE_BOUNDS
 from tessera_lang.opt.tile.shared_budget import (

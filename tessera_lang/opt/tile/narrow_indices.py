@@ -13,7 +13,7 @@ from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import LOOPS, carried_from
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import I32, INDEX, DType, integer_range
 

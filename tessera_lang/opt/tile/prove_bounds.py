@@ -6,7 +6,7 @@ from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, ZERO_REPORTS, Access
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import rewrite_program
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import replace
 
 

@@ -14,7 +14,7 @@ from tessera_lang.analysis import ranges
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Value
 from tessera_lang.ir.rewrite import replace_values_in_program
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import replace
 
 ALIGNMENT = 16

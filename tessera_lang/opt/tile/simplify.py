@@ -11,7 +11,7 @@ import math
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import substitute
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.tile.constant_numbers import Number
 from tessera_lang.opt.tile.dead_code import drop_unused
 from tessera_lang.opt.tile.fold_rules import Known, fold, held

@@ -6,19 +6,19 @@ Owns who types a call. Must not know statements.
 from __future__ import annotations
 
 from tessera_lang.sema import builtins
-from tessera_lang.sema.arguments import Bound, bind_builtin
+from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements
 from tessera_lang.sema.builtin_calls import failed, one_of
 from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call
 from tessera_lang.sema.context import Binding, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Term, Unknown
-from tessera_lang.sema.tile import functions, makers, reductions
+from tessera_lang.sema.tile import elementwise_builtins, makers, reductions
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.functions import attach_instance, cast_tile
+from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.operators import (
     Mixed,
     is_tiled,
@@ -106,16 +106,18 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     if name in DTYPES:
         return _cast(c, e, DTYPES[name])
     if name in ("min", "max", "abs"):
-        operands = functions.values(c, list(e.arguments))
+        operands = elementwise_builtins.values(c, list(e.arguments))
         if any(is_tiled(o.term) for o in operands) and not e.keywords:
             _note(c, e, name)
             if name == "abs" and len(operands) == 1:
-                return functions.absolute(c, e, e.arguments[0])
-            return functions.extreme(c, e, name, operands)
+                return elementwise_builtins.absolute(c, e, e.arguments[0])
+            return elementwise_builtins.extreme(c, e, name, operands)
     if name in builtins.FLOAT_MATH and len(e.arguments) == 1 and not e.keywords:
         if is_tiled(c.infer(e.arguments[0])):
             _note(c, e, f"op.{name.removeprefix('math.')}")
-            return functions.elementwise(c, e, f"op.{name.removeprefix('math.')}", e.arguments[0])
+            return elementwise_builtins.elementwise(
+                c, e, f"op.{name.removeprefix('math.')}", e.arguments[0]
+            )
     if name in builtins.LANE_ONLY:
         _all(c, e)
         return failed(c)  # the structure check says so
@@ -148,7 +150,7 @@ def _any_tiled(c: TileContext, e: ast.Call) -> bool:
 def _fma(c: TileContext, e: ast.Call) -> Term:
     """``math.fma(a, b, c)`` of tiles: one rounding for each element."""
     _note(c, e, "math.fma")
-    found = mix(c, e.span, functions.values(c, list(e.arguments)), "`math.fma`")
+    found = mix(c, e.span, elementwise_builtins.values(c, list(e.arguments)), "`math.fma`")
     if not isinstance(found, Mixed):
         return found
     if not found.dtype.is_float or len(e.arguments) != 3:
@@ -195,9 +197,9 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         case "op.matmul" | "tile.mma_sync":
             return _matmul(c, e, bound)
         case "op.where":
-            return functions.where(c, e, bound)
+            return elementwise_builtins.where(c, e, bound)
         case "op.clamp":
-            return functions.clamp(c, e, bound)
+            return elementwise_builtins.clamp(c, e, bound)
         case "op.cast":
             return _op_cast(c, bound)
         case "op.cumsum":
@@ -217,7 +219,7 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         case "op.arange" | "op.iota":
             return makers.counted(c, e, name, bound)
         case "op.abs" | "op.relu":
-            return functions.absolute(c, e, bound["x"])
+            return elementwise_builtins.absolute(c, e, bound["x"])
         case "op.barrier":
             return NONE
         case "schedule.prefetch":
@@ -227,7 +229,7 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if kind in reductions.REDUCTIONS:
         return reductions.reduction(c, e, name, bound)
     if name.startswith(("op.", "fast.")) and len(bound) == 1 and "x" in bound:
-        return functions.elementwise(c, e, name, bound["x"])
+        return elementwise_builtins.elementwise(c, e, name, bound["x"])
     _all(c, e)  # a statement: `op.prefetch`, a directive, a loop
     return c.report("T0607", f"`{name}` cannot stand here", e.span, helps=(_where(name),))
 
@@ -245,7 +247,7 @@ def _matmul(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if precision is not None:
         c.infer(precision)
         one_of(c, precision, PRECISIONS, "the precision of a product")
-    a, b = functions.values(c, [bound["a"], bound["b"]])
+    a, b = elementwise_builtins.values(c, [bound["a"], bound["b"]])
     return product(c, e.span, a, b)
 
 
@@ -385,7 +387,7 @@ def _mapped(
     own = module == "math" and f"op.{name}" in builtins.TILE_FUNCTIONS
     if own and len(e.arguments) == 1 and not e.keywords:
         _note(c, e, f"op.{name}")
-        return functions.elementwise(c, e, f"op.{name}", e.arguments[0])
+        return elementwise_builtins.elementwise(c, e, f"op.{name}", e.arguments[0])
     wanted = len(symbol.declaration.parameters)
     if e.keywords or len(e.arguments) != wanted:
         return c.report(
@@ -404,7 +406,7 @@ def _mapped(
         return c.report("T0207", f"`{module}.{name}` takes {allowed}, not `{found.dtype}`", e.span)
     compute = F64 if found.dtype == F64 else F32
     for o in operands:
-        functions.convert_operand(c, o, Mixed(compute, False, ()))
+        elementwise_builtins.convert_operand(c, o, Mixed(compute, False, ()))
     _note_symbol(c, e, symbol)
     bindings: list[Binding] = [Scalar(compute)] * len(operands)
     if attach_instance(c, e, f"{module}.{name}", bindings) is None:

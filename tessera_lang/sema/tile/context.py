@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
-from tessera_lang.sema.terms import Term
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.sema.typed import Agreement, Directive, TypedFunction
 from tessera_lang.source import Span

@@ -12,7 +12,7 @@ from tessera_grammar.directives import DIRECTIVES, Parameter
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema import builtins
-from tessera_lang.sema.arguments import Bound, bind_builtin
+from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.literals import settle
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext

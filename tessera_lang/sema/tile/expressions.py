@@ -13,10 +13,10 @@ from tessera_lang.evaluate.foreign_names import helps_for_member
 from tessera_lang.record import replace
 from tessera_lang.sema import expressions as lanes
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.meanings import DTYPE, MODULE
 from tessera_lang.sema.operators import Operand, operate, silent
-from tessera_lang.sema.terms import Term, Unknown
+from tessera_lang.sema.symbol_types import DTYPE, MODULE
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.operators import (

@@ -8,7 +8,7 @@ syntax.
 from __future__ import annotations
 
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.sema.tile.forms import (
+from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
     common_factor,

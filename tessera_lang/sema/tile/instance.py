@@ -10,16 +10,17 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.bound_names import assigned_names
-from tessera_lang.sema.conditions import check_conditions, head_size
+from tessera_lang.sema.completeness import is_whole
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
 from tessera_lang.sema.flow import check_flow, literal_truth
-from tessera_lang.sema.meanings import variable_term
+from tessera_lang.sema.generic_check import check_function_structure
+from tessera_lang.sema.inference_types import Cells
+from tessera_lang.sema.launch_clauses import check_conditions, head_size
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.sema.sizes import BadSize
-from tessera_lang.sema.structure import check_function_structure
-from tessera_lang.sema.terms import Cells
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Value
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
@@ -36,7 +37,6 @@ from tessera_lang.sema.typed import (
     TileInfo,
     TypedFunction,
 )
-from tessera_lang.sema.whole import is_whole
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import size_in_bucket

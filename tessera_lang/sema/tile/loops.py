@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.indexing import counts_in_floats, index
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.terms import Term
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
-from tessera_lang.sema.tile.forms import normal, substitute
 from tessera_lang.sema.tile.reductions import index_argument
+from tessera_lang.sema.tile.size_normal_form import normal, substitute
 from tessera_lang.sema.tile.symbolic import dim_of, head_value, join
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import bind_variable

@@ -6,12 +6,12 @@ Owns capacities, and the sizes that a signature must give for them. Must not kno
 from __future__ import annotations
 
 from tessera_lang.record import replace
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.slices import as_tile

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.comparisons import compare
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
-from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.slices import as_tile

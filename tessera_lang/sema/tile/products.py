@@ -9,10 +9,10 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import is_simple, source_of
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, mixed, silent
-from tessera_lang.sema.sources import is_simple, source_of
-from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     is_narrow,

@@ -5,17 +5,17 @@ Owns their types. Must not know element-wise functions.
 
 from __future__ import annotations
 
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.slice_reductions import result_dtype
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.functions import attach_instance, widened
+from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
 from tessera_lang.sema.tile.makers import capacities, shape_items
 from tessera_lang.sema.tile.operators import (
     give_tile,

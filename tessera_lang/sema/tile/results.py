@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
-from tessera_lang.sema.arguments import bind_builtin
+from tessera_lang.sema.argument_binding import bind_builtin
 from tessera_lang.sema.bound_names import (
     assigned_names,
     expressions,
@@ -20,17 +20,17 @@ from tessera_lang.sema.bound_names import (
 )
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
+from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.forms import described
 from tessera_lang.sema.tile.makers import dtype_argument, shape_items
 from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
 from tessera_lang.sema.tile.shapes import agree
+from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.symbolic import dim_of, join_axis, shape_dims
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.source import Span

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import dataclass
-from tessera_lang.sema.sources import source_of
+from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.forms import (
+from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
     described,

@@ -10,12 +10,12 @@ from math import prod
 
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import item_source, source_of
 from tessera_lang.sema.indexing import element, index
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.sources import item_source, source_of
-from tessera_lang.sema.terms import Term, Unknown
 from tessera_lang.sema.tile.context import Access, TileContext
-from tessera_lang.sema.tile.forms import described, normal
+from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import HOST_ROW

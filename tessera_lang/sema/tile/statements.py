@@ -11,12 +11,12 @@ from functools import partial
 from tessera_lang.record import dataclass
 from tessera_lang.sema.assignments import declare
 from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.meanings import variable_term
 from tessera_lang.sema.operators import Operand, operate
-from tessera_lang.sema.sources import source_of
 from tessera_lang.sema.statements import check_assert, expression_statement
-from tessera_lang.sema.terms import Open, Term
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile import results
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value

@@ -9,14 +9,13 @@ from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.atomics import writable
 from tessera_lang.sema.context import text_of
-from tessera_lang.sema.conversions import cast_fix
+from tessera_lang.sema.conversion_hints import cast_fix
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.index_bounds import fits_by_range
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
-from tessera_lang.sema.ranges import fits_by_range
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Term
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.forms import described
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -27,6 +26,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.results import is_returned_somewhere
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
+from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span

@@ -7,9 +7,9 @@ branches and loops. Must not know types of tiles beyond their axes.
 from __future__ import annotations
 
 from tessera_lang.sema.bound_names import statements, targets
-from tessera_lang.sema.terms import Term
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext, Value
-from tessera_lang.sema.tile.forms import normal, too_long
+from tessera_lang.sema.tile.size_normal_form import normal, too_long
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX

@@ -8,10 +8,10 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.context import Variable
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.meanings import variable_term
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term
+from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
 from tessera_lang.sema.tile.slices import root_name

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu import features
 from tessera_backend.cpu.elf import ElfError, ElfObject, renamed
-from tessera_backend.runtime.built import digest_of
+from tessera_backend.runtime.built_loader import digest_of
 from tessera_backend.runtime.c_interface.names import RESERVED, Names, comment_of, text_of
 
 import tessera_lang as tessera

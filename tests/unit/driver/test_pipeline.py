@@ -9,7 +9,7 @@ from tessera_lang.driver.options import from_environment
 from tessera_lang.driver.pipeline import TILE, Timing, check_joins, run_passes
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 
 SOURCE = "@kernel tile[(32,)] grid[(1,)]\ndef f(out: mut f32[n]): out[0] = 1.0\n"
 

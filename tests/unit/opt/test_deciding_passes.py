@@ -8,8 +8,8 @@ from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.pipeline import run_passes
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.rewrite import rewrite_operation
-from tessera_lang.opt.passes import Pass, changed_operation
-from tessera_lang.opt.schedule.machine_passes import decide
+from tessera_lang.opt.pass_type import Pass, changed_operation
+from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import INDEX

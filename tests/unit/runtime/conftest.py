@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tessera_backend.runtime import arrays, launch_fast_path
-from tessera_backend.runtime.interface import KernelInterface
 from tessera_backend.runtime.kernel import Launcher, new_kernel
+from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.signature import Asked
 
 from tessera_lang.record import replace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tessera_backend.runtime.cache import MAGIC, Cache, key_of, pack_entry, unpack_entry
-from tessera_backend.runtime.report import TesseraWarning
+from tessera_backend.runtime.call_diagnostics import TesseraWarning
 
 KEY = key_of(["some", "parts"])
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -121,9 +121,9 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
 
 
 def _told() -> bool:
-    from tessera_backend.runtime import report
+    from tessera_backend.runtime import call_diagnostics
 
-    return "cache" in report._told
+    return "cache" in call_diagnostics._told
 
 
 def _nothing() -> object:
@@ -136,9 +136,9 @@ def _nothing() -> object:
 def test_unusable_places_leave_memory(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    from tessera_backend.runtime import report
+    from tessera_backend.runtime import call_diagnostics
 
-    monkeypatch.setattr(report, "_told", set())
+    monkeypatch.setattr(call_diagnostics, "_told", set())
     place = tmp_path / "place"
     if kind != "full":
         place.write_bytes(b"")

@@ -19,7 +19,7 @@ import pytest
 import tessera_backend
 from tessera_backend.device import failure
 from tessera_backend.runtime import caller_errors, device_array
-from tessera_backend.runtime.report import remember_source
+from tessera_backend.runtime.call_diagnostics import remember_source
 
 import tessera_lang as tessera
 from tests.cards import cards

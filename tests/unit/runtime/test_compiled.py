@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import cache, import_closure
-from tessera_backend.runtime.built import SCHEMA, digest_of
+from tessera_backend.runtime.built_loader import SCHEMA, digest_of
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError

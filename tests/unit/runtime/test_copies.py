@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.binding import bind
-from tessera_backend.runtime.bound import BoundCopy
+from tessera_backend.runtime.bound_call import BoundCopy
+from tessera_backend.runtime.call_binding import bind
 
 import tessera_lang as tessera
 from tessera_lang.target.plan import CopyPlan, LaunchPlan, ParameterPlan, ResultPlan, Slot

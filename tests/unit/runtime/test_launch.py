@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime.interface import KernelInterface, ParameterInfo
+from tessera_backend.runtime.module_interface import KernelInterface, ParameterInfo
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.target.plan import Condition, FaultSite, LaunchPlan, ParameterPlan

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime.interface import ModuleInterface, ParameterInfo
+from tessera_backend.runtime.module_interface import ModuleInterface, ParameterInfo
 from tessera_backend.runtime.python_signature import python_signature
 
 import tessera_lang as tessera

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import report
+from tessera_backend.runtime import call_diagnostics
 from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.cache import Cache
+from tessera_backend.runtime.call_diagnostics import TesseraWarning
 from tessera_backend.runtime.compiler import SessionProvider
-from tessera_backend.runtime.report import TesseraWarning
 
 from tessera_lang.driver.cli import run as tesserac
 from tessera_lang.driver.options import from_environment
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 
 def told(provider: SessionProvider, name: str, options: TargetOptions) -> list[str]:
     """The warnings of compiling a kernel, in a process that was told nothing yet."""
-    report._told.clear()  # pyright: ignore[reportPrivateUsage]
+    call_diagnostics._told.clear()  # pyright: ignore[reportPrivateUsage]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -109,7 +109,7 @@ def test_a_launch_on_a_device_tells_it_once() -> None:
 
     module = tessera.compile(SOURCE, target="cuda")
     x, y = np.ones(1 << 20, np.float32), np.zeros(1 << 20, np.float32)
-    report._told.clear()  # pyright: ignore[reportPrivateUsage]
+    call_diagnostics._told.clear()  # pyright: ignore[reportPrivateUsage]
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         for _ in range(3):

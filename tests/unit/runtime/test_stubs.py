@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tessera_backend.runtime.interface import (
+from tessera_backend.runtime.module_interface import (
     FunctionInterface,
     KernelInterface,
     ModuleInterface,

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tessera_backend.runtime.call_arena import ALIGNMENT, Arena, Need, arena_of
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import Quick, constant_key
-from tessera_backend.runtime.hidden_memory import ALIGNMENT, Arena, Need, arena_of
 from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tape
 
 from tessera_lang.types.dtype import F32, I64, U8

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tessera_backend.runtime import data_files, host_arithmetic, random_numbers, scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY
+from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.results import aligned_empty
-from tessera_backend.runtime.workspaces import Workspaces
 from tessera_backend.runtime.world import HostWorld
 
 from tessera_lang.diagnostics import TesseraError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tessera_backend.runtime.arrays import HOST, ArrayView
-from tessera_backend.runtime.binding import bind
+from tessera_backend.runtime.call_binding import bind
 from tessera_backend.runtime.premise_checks import UnmetPremise
 
 from tessera_lang.record import replace

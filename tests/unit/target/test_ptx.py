@@ -12,7 +12,7 @@ import pytest
 from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
 from tessera_lang.driver.cli import run
-from tessera_lang.target.ptx import joined
+from tessera_lang.target.ptx_merge import joined
 
 FIRST = """\
 .version 8.1

@@ -16,7 +16,7 @@ from tessera_backend.cpu.asynchronous.memory import Box, Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type
 from tessera_backend.cpu.asynchronous.order import Access, Owners
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
-from tessera_lang.analysis.resources.layouts import held_elements
+from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass

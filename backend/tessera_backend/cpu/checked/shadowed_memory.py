@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from tessera_backend.cpu.checked.shadow_words import KINDS, Kind
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
-from tessera_lang.analysis.races.own_cells import owned
+from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.shared_check import unproved_buffers
 from tessera_lang.analysis.ranges.integer_ranges import Ranges
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value

@@ -7,14 +7,14 @@ Must not know an architecture.
 from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
-from tessera_backend.nvptx.hopper import clusters, mbarriers, roles, tma, wgmma
+from tessera_backend.nvptx.hopper import cluster_reduce, mbarriers, roles, tma, wgmma
 from tessera_lang.ir.core import Operation, TensorMapType
 from tessera_lang.ir.tile.tile_ops import HOPPER
 from tessera_lang.record import replace
 from tessera_lang.target.arch import FEATURES, Architecture, Feature, specific_to
 
 RULES: dict[str, Rule] = {
-    **roles.RULES, **clusters.RULES, **mbarriers.RULES, **tma.RULES, **wgmma.RULES,
+    **roles.RULES, **cluster_reduce.RULES, **mbarriers.RULES, **tma.RULES, **wgmma.RULES,
 }  # fmt: skip
 
 _OPERATIONS = frozenset(d.name for d in HOPPER)
@@ -22,7 +22,8 @@ _PTX = 81
 """The PTX that has all of these operations."""
 _NEEDS: dict[str, Feature] = {
     **dict.fromkeys(mbarriers.RULES, "mbarrier"), **dict.fromkeys(tma.RULES, "tma"),
-    **dict.fromkeys((*clusters.RULES, "tile.cluster_barrier", "tile.cluster_rank"), "cluster"),
+    **dict.fromkeys(cluster_reduce.RULES, "cluster"),
+    **dict.fromkeys(("tile.cluster_barrier", "tile.cluster_rank"), "cluster"),
     **dict.fromkeys(("tile.mma.async", "tile.mma.commit", "tile.mma.wait"), "wgmma"),
     "tile.roles": "setmaxnreg",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from math import prod
 
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, Place
 from tessera_backend.nvptx.lanes.own_memory import own_memory, unrolled
-from tessera_lang.analysis.ranges.divisors import Divisors
+from tessera_lang.analysis.ranges.divisibility import Divisors
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture

@@ -10,7 +10,7 @@ from math import prod
 
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.types import memory_type
-from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import BufferType, Operation
 
 _ALIGNMENT = 16

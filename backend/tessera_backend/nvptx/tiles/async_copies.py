@@ -20,7 +20,7 @@ from tessera_backend.nvptx.tiles.element_places import (
     sum_of,
 )
 from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total, widened
-from tessera_backend.nvptx.tiles.shared_cells import Cells, Start, base_of, starts_of
+from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
 from tessera_backend.nvptx.tiles.windows import ints, strides_of
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass

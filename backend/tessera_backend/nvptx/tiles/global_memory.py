@@ -34,7 +34,7 @@ from tessera_backend.nvptx.tiles.windows import (
     strides_of,
     window_of,
 )
-from tessera_lang.analysis.resources.layouts import lanes_of, registers_at, wgmma_c
+from tessera_lang.analysis.resources.tile_layouts import lanes_of, registers_at, wgmma_c
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.types.dtype import F32, DType

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import Term, lane_in_warp, warp_terms
-from tessera_backend.nvptx.tiles.shared_cells import Cells
+from tessera_backend.nvptx.tiles.shared_addressing import Cells
 from tessera_backend.nvptx.tiles.values import Coordinates
-from tessera_lang.analysis.resources.layouts import canonical
+from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType

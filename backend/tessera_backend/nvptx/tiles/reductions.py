@@ -22,7 +22,7 @@ from tessera_backend.nvptx.tiles.element_places import (
     sum_of,
     warp_terms,
 )
-from tessera_backend.nvptx.tiles.shared_cells import base_of
+from tessera_backend.nvptx.tiles.shared_addressing import base_of
 from tessera_backend.nvptx.tiles.shared_memory import begin_scratch, check_scratch, end_scratch
 from tessera_backend.nvptx.tiles.values import (
     Coordinates,
@@ -32,7 +32,7 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.layouts import reduce_scratch, warps_along
+from tessera_lang.analysis.resources.tile_layouts import reduce_scratch, warps_along
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.types.dtype import BOOL, I32, DType

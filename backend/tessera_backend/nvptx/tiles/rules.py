@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from tessera_backend.llvm.emitter import Rule
 from tessera_backend.nvptx.tiles import (
     async_copies,
+    async_gathers,
     dot,
-    gathers,
     global_memory,
     reductions,
     scans,
@@ -31,5 +31,5 @@ def rules(of_a_lane: Mapping[str, Rule]) -> dict[str, Rule]:
         **shared_memory.RULES,
         **dot.RULES,
         **async_copies.RULES,
-        **gathers.RULES,
+        **async_gathers.RULES,
     }

@@ -21,7 +21,7 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.layouts import scan_scratch
+from tessera_lang.analysis.resources.tile_layouts import scan_scratch
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass, field

@@ -19,7 +19,7 @@ from tessera_backend.nvptx.tiles.matrices import (
     plus_all,
     store_matrices,
 )
-from tessera_backend.nvptx.tiles.shared_cells import Cells, Start, base_of, starts_of
+from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
 from tessera_backend.nvptx.tiles.values import (
     Coordinates,
     bind_at,
@@ -27,7 +27,7 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.layouts import (
+from tessera_lang.analysis.resources.tile_layouts import (
     VECTOR_BYTES,
     conversion,
     registers_at,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.tiles.element_places import bases, plus
-from tessera_lang.analysis.resources.layouts import register_coordinates, registers_at
+from tessera_lang.analysis.resources.tile_layouts import register_coordinates, registers_at
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ELEMENT_WISE
 from tessera_lang.ir.layout import RegisterLayout

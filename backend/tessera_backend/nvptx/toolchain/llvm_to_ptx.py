@@ -14,7 +14,7 @@ import llvmlite
 import llvmlite.binding
 
 from tessera_backend.llvm.fork_safety import forks_wait
-from tessera_backend.nvptx.toolchain.assembler_faults import mended
+from tessera_backend.nvptx.toolchain.ptxas_workarounds import mended
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
 

@@ -1,6 +1,6 @@
 """What makes a call ready in C: ``LABEL_prepare`` fills the slots, maps and sizes of each launch.
 
-Mirrors ``runtime/binding.py`` and ``device/launch.py``, which do it for Python. Must not know
+Mirrors ``runtime/call_binding.py`` and ``device/launch.py``, which do it for Python. Must not know
 checks.
 """
 

@@ -7,7 +7,7 @@ know grids.
 
 from __future__ import annotations
 
-from tessera_lang.analysis.resources.layouts import (
+from tessera_lang.analysis.resources.tile_layouts import (
     canonical,
     conversion,
     mma_a,
@@ -25,6 +25,7 @@ from tessera_lang.lower.schedule_to_tile.ampere.staging import (
     starts,
 )
 from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.fma_products import (
@@ -34,7 +35,6 @@ from tessera_lang.lower.schedule_to_tile.common.fma_products import (
     with_copies,
 )
 from tessera_lang.lower.schedule_to_tile.common.operations import masked
-from tessera_lang.lower.schedule_to_tile.common.product_forms import Product
 from tessera_lang.opt.schedule.query.product_operands import DOT, operand_of, products_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.record import replace

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.analysis.resources.layouts import blocked
+from tessera_lang.analysis.resources.tile_layouts import blocked
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body

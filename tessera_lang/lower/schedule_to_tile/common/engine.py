@@ -19,7 +19,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.combine_partials import combine
-from tessera_lang.lower.schedule_to_tile.common.product_forms import Product
+from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.target.machine import Machine
 
 

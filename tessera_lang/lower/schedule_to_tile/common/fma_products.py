@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.layouts import canonical
+from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.layout import Mode, RegisterLayout
-from tessera_lang.lower.schedule_to_tile.common.product_forms import Product
+from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.record import replace
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from tessera_lang.analysis.resources.layouts import convert_scratch
+from tessera_lang.analysis.resources.tile_layouts import convert_scratch
 from tessera_lang.ir.core import Attribute, BufferType, IRType, Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.global_barriers import Order
+from tessera_lang.lower.schedule_to_tile.common.global_hazard_barriers import Order
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, is_tile
 from tessera_lang.record import replace

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.layouts import canonical, transposed, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.tile_layouts import canonical, transposed, wgmma_a, wgmma_c
 from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
-from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import is_zero
-from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Turns
-from tessera_lang.lower.schedule_to_tile.hopper.roles import Pipeline
-from tessera_lang.opt.schedule.loops.pipeline_split import is_rounding
-from tessera_lang.opt.schedule.query.accumulators import is_promoted
+from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_zero
+from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Turns
+from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
+from tessera_lang.opt.schedule.loops.pipeline_partition import is_rounding
+from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Dot, Operand
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.matrix_units import (

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.layouts import canonical
 from tessera_lang.analysis.resources.register_pressure import registers_of_tile
+from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.rewrite import replace_values

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.layouts import wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.tile_layouts import wgmma_a, wgmma_c
 from tessera_lang.ir.core import BarrierType, Operation, Program, Region, TileType, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.ir.rewrite import replace_values
@@ -27,13 +27,13 @@ from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
 from tessera_lang.lower.schedule_to_tile.hopper import epilogue
-from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import chains_of
 from tessera_lang.lower.schedule_to_tile.hopper.consumer import Consumer
 from tessera_lang.lower.schedule_to_tile.hopper.epilogue_parts import work_by_parts
+from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import chains_of
 from tessera_lang.lower.schedule_to_tile.hopper.persistent import Cluster, Walk, over_tiles, walk_of
-from tessera_lang.lower.schedule_to_tile.hopper.producer import Moving
-from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Threaded, thread
-from tessera_lang.lower.schedule_to_tile.hopper.roles import Buffered, Pipeline
+from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded, thread
+from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Buffered, Pipeline
+from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
 from tessera_lang.opt.schedule.decide.grid_order import cluster_variables
 from tessera_lang.opt.schedule.decide.legality import crowding
 from tessera_lang.opt.schedule.query.backward_slices import depends_on

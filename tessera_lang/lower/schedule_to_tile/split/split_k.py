@@ -13,9 +13,9 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
-from tessera_lang.lower.schedule_to_tile.common.op_sequence import Line
+from tessera_lang.lower.schedule_to_tile.common.op_builder import Line
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
-from tessera_lang.lower.schedule_to_tile.split.contraction_parts import Parting, Share
+from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Share
 from tessera_lang.lower.schedule_to_tile.split.stream_k import dealt
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of

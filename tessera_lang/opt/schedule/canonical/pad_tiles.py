@@ -17,7 +17,7 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, Vi
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.query.accumulators import accumulators, most_accumulators
+from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, most_accumulators
 from tessera_lang.opt.schedule.query.context import (
     Context,
     rewrites,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tessera_lang.analysis.resources.register_pressure import Pressure, pressure, table
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.query.accumulators import (
+from tessera_lang.opt.schedule.query.accumulator_registers import (
     OTHER_REGISTERS,
     accumulators,
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.opt.schedule.decide.warp_roles import split_reason
-from tessera_lang.opt.schedule.query.aligned_copies import repacked_copy
 from tessera_lang.opt.schedule.query.context import (
     Context,
     decides,
@@ -39,6 +38,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     lanes_reason,
 )
 from tessera_lang.opt.schedule.query.operand_origin import feeds
+from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.target.plan import COPY_ALIGNMENT
 

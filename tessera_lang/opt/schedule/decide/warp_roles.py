@@ -12,7 +12,11 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Program, TileType
 from tessera_lang.opt.schedule.decide.row_kernels import row_warps
-from tessera_lang.opt.schedule.query.accumulators import ROLE_REGISTERS, accumulators, is_promoted
+from tessera_lang.opt.schedule.query.accumulator_registers import (
+    ROLE_REGISTERS,
+    accumulators,
+    is_promoted,
+)
 from tessera_lang.opt.schedule.query.context import (
     COST,
     LEGALITY,

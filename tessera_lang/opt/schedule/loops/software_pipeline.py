@@ -16,8 +16,13 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k import parts_of
-from tessera_lang.opt.schedule.loops.pipeline_split import Divided, divided, is_rounding, reads_of
-from tessera_lang.opt.schedule.query.accumulators import accumulators
+from tessera_lang.opt.schedule.loops.pipeline_partition import (
+    Divided,
+    divided,
+    is_rounding,
+    reads_of,
+)
+from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.context import (
     Context,
     rewrites,

@@ -18,7 +18,7 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value, ViewType
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.schedule.parallel.independence import verdicts
-from tessera_lang.opt.schedule.parallel.launch_values import Launch, launches
+from tessera_lang.opt.schedule.parallel.launch_splitting import Launch, launches
 from tessera_lang.opt.schedule.parallel.map_grid import arranged
 from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduced_by
 from tessera_lang.opt.schedule.query.array_accesses import (

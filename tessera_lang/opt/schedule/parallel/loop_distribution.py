@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.schedule.parallel.loop_nests import is_quiet, names_of
+from tessera_lang.opt.schedule.parallel.loop_transforms import is_quiet, names_of
 from tessera_lang.opt.schedule.query.array_accesses import FOR, WRITES, accesses_in
 from tessera_lang.record import dataclass, field, replace
 

@@ -14,7 +14,7 @@ from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
 from tessera_lang.opt.schedule.parallel.loop_interchange import Turning
-from tessera_lang.opt.schedule.parallel.loop_nests import fused, joined, split
+from tessera_lang.opt.schedule.parallel.loop_transforms import fused, joined, split
 from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
 from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.schedule.parallel.loop_nests import joined
+from tessera_lang.opt.schedule.parallel.loop_transforms import joined
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL

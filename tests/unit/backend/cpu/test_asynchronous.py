@@ -16,10 +16,10 @@ from tessera_backend.cpu.asynchronous.kernel import KIND, AsynchronousKernel, en
 from tessera_backend.cpu.asynchronous.launch import launch
 from tessera_backend.cpu.asynchronous.layouts import as_lines, as_matrix, warp_groups
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of, common, covers
-from tessera_backend.runtime.asynchronous_code import asynchronous_report
+from tessera_backend.runtime.emulated_code import asynchronous_report
 
 import tessera_lang as tessera
-from tessera_lang.analysis.resources.layouts import mma_a, mma_c, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.tile_layouts import mma_a, mma_c, wgmma_a, wgmma_c
 from tessera_lang.driver.commands import group
 from tessera_lang.ir.core import BufferType, Operation, Program
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout, swizzled

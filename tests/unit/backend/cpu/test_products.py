@@ -10,8 +10,8 @@ import pytest
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.llvm_codegen import code_target
+from tessera_backend.cpu.simd_target import vector_unit
 from tessera_backend.cpu.thread_pool import CpuKernel
-from tessera_backend.cpu.vectors import vector_unit
 
 from tessera_lang.ir.core import PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder

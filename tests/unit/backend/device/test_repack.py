@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tessera_backend.device import repack
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
-from tessera_backend.runtime.bound import BoundCopy
+from tessera_backend.runtime.bound_call import BoundCopy
 
 
 def copied(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

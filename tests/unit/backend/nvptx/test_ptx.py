@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from tessera_backend.nvptx.kernel import entry_name
-from tessera_backend.nvptx.toolchain.assembler_faults import mended
+from tessera_backend.nvptx.toolchain.ptxas_workarounds import mended
 
 from tessera_lang.ir.core import BufferType, Program, Value
 from tessera_lang.ir.tile.builder import Builder

@@ -10,7 +10,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.machine_passes import decide
+from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import CopyPlan, LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType

@@ -14,7 +14,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.machine_passes import decide
+from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, DTYPES, F32, DType

@@ -14,9 +14,9 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Program, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.machine_passes import decide
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan

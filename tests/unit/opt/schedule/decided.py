@@ -11,7 +11,7 @@ from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule import machine_passes
+from tessera_lang.opt.schedule import schedule_pipeline
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.target.machine import Machine, machine_named
 from tests.unit.opt.schedule.programs import Kernel
@@ -33,7 +33,7 @@ def decided(made: Kernel, arch: str = "sm_90a") -> Decided:
     """A built kernel behind the passes alone, verified after each."""
     remarks: list[Diagnostic] = []
     program: Program = made.program
-    for one in machine_passes.decide(machine_of(arch), remarks):
+    for one in schedule_pipeline.decide(machine_of(arch), remarks):
         program = verify(one.run(program))
     return Decided(kernel_of(program), remarks)
 
@@ -60,7 +60,7 @@ def around(
 ) -> tuple[Program, Program]:  # fmt: skip
     """A program for Hopper before the pass of that name, and right behind it. ``without``: passes
     that are left out."""
-    every = machine_passes.decide(HOPPER, [] if remarks is None else remarks, relief)
+    every = schedule_pipeline.decide(HOPPER, [] if remarks is None else remarks, relief)
     at = next(i for i, p in enumerate(every) if p.name == name)
     scheduled, _ = pipeline.schedule(program)
     before = pipeline.run_passes(scheduled, [p for p in every[:at] if p.name not in without])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_lang.analysis.resources.layouts import (
+from tessera_lang.analysis.resources.tile_layouts import (
     WARP,
     bank_degree,
     blocked,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.sema.context import Context
-from tessera_lang.sema.sources import is_simple, source_of
+from tessera_lang.sema.expression_text import is_simple, source_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, I32, I64, DType, integer_range

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from tessera_backend.runtime.report import Place
+from tessera_backend.runtime.call_diagnostics import Place
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.plan import ParameterPlan
 

@@ -92,7 +92,7 @@ def chosen_kernels(
 
 
 def is_tile_kernel(session: Session, path: str, name: str) -> bool:
-    from tessera_lang.evaluate.library import kernel_level
+    from tessera_lang.evaluate.modules import kernel_level
 
     return any(f.name == name and kernel_level(f) == "tile" for f in session.kernels(path))
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.hopper.accumulator_chains import Chain
+from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import Chain
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Load
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.record import dataclass, replace

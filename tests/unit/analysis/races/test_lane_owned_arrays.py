@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tessera_lang.analysis.races.own_cells import owned
+from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tests.unit.lowering import optimized
 
 HEAD = "@kernel tile[{tile}] grid[{grid}]\ndef k({parameters}):\n"

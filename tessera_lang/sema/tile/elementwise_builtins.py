@@ -7,13 +7,13 @@ reductions or shapes beyond the meeting of operands.
 from __future__ import annotations
 
 from tessera_lang.record import replace
-from tessera_lang.sema.arguments import Bound
+from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, silent
-from tessera_lang.sema.sources import source_of
-from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.passes import Pass
+from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.schedule.canonical.exact_accumulators import promote
 from tessera_lang.opt.schedule.canonical.late_broadcasts import expand_late
 from tessera_lang.opt.schedule.canonical.pad_tiles import pad
@@ -30,9 +30,9 @@ from tessera_lang.opt.schedule.decide.ring_depth import pipeline
 from tessera_lang.opt.schedule.decide.row_kernels import limit_registers, split_rows
 from tessera_lang.opt.schedule.decide.split_contraction import split_contraction
 from tessera_lang.opt.schedule.decide.staging import stage
+from tessera_lang.opt.schedule.decide.staging_directives import settle_staging
 from tessera_lang.opt.schedule.decide.stream_k import deal_tiles
 from tessera_lang.opt.schedule.decide.tile_sizes import choose_tiles, give_sizes
-from tessera_lang.opt.schedule.decide.unused_directives import settle_staging
 from tessera_lang.opt.schedule.decide.warp_roles import assign_roles
 from tessera_lang.opt.schedule.loops.loop_peeling import peel
 from tessera_lang.opt.schedule.loops.software_pipeline import overlap

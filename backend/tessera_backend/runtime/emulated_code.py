@@ -12,10 +12,10 @@ from math import prod
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, shown
 from tessera_backend.cpu.asynchronous.kernel import AsynchronousKernel, Finding
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound import Bound
+from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame
-from tessera_backend.runtime.report import diagnostic, error, source_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from tessera_lang.diagnostics import Diagnostic, Label, TesseraError
 from tessera_lang.driver.signatures import BadSignature, complete_signature
 from tessera_lang.evaluate.arithmetic import kind_of
-from tessera_lang.evaluate.library import kernel_level
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.sema.scope import ModuleScope

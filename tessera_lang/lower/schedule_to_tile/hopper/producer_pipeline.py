@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.layouts import gathered
+from tessera_lang.analysis.resources.tile_layouts import gathered
 from tessera_lang.ir.core import Attribute, Operation, TileType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
+from tessera_lang.lower.schedule_to_tile.common.chunked_lane_copies import bring
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
-from tessera_lang.lower.schedule_to_tile.common.lane_pieces import bring
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, buffer_starts, coordinates
-from tessera_lang.lower.schedule_to_tile.hopper.ring import RingUse, Threaded
+from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded
 from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts

@@ -23,12 +23,6 @@ from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.endless_loops import endless_loops
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.heads import check_head
-from tessera_lang.sema.lanes import (
-    not_built,
-    recursion,
-    statement_problem,
-    tile_statement_problem,
-)
 from tessera_lang.sema.names import NameChecker
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import (
@@ -44,6 +38,12 @@ from tessera_lang.sema.typed import (
     FunctionSymbol,
     Local,
     ModuleSymbol,
+)
+from tessera_lang.sema.unsupported import (
+    not_built,
+    recursion,
+    statement_problem,
+    tile_statement_problem,
 )
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

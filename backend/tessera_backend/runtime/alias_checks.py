@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tessera_backend.runtime import memory_overlap
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.size_checks import Argument
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.plan import LaunchPlan, ParameterPlan

@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal, Protocol
 
+from tessera_lang.evaluate.assigned_names import assigned, assignment_counts
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
-from tessera_lang.evaluate.names import assigned, assignment_counts
 from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.c_interface.choice import specialty
-from tessera_backend.runtime.interface import KernelInterface, ModuleInterface
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.kernel import Launcher, new_kernel
-from tessera_backend.runtime.report import diagnostic, error
+from tessera_backend.runtime.module_interface import KernelInterface, ModuleInterface
 from tessera_backend.runtime.signature import Asked, Signature, text
-from tessera_backend.runtime.variants import not_for, unmet
+from tessera_backend.runtime.variant_match import not_for, unmet
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions

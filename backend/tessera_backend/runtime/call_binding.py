@@ -10,14 +10,20 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from tessera_backend.runtime.alias_checks import sharing_faults
 from tessera_backend.runtime.array_checks import check_array
 from tessera_backend.runtime.arrays import HOST, ArrayView
-from tessera_backend.runtime.bound import Bound, BoundCopy, BoundMemory, BoundSlots, MappedArray
+from tessera_backend.runtime.bound_call import (
+    Bound,
+    BoundCopy,
+    BoundMemory,
+    BoundSlots,
+    MappedArray,
+)
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.launch_grid import GRID, check_grid, grid_of
 from tessera_backend.runtime.premise_checks import check_premises
-from tessera_backend.runtime.report import diagnostic, error
-from tessera_backend.runtime.sharing import sharing_faults
 from tessera_backend.runtime.size_checks import (
     Argument,
     Sizes,

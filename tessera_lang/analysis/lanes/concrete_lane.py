@@ -12,7 +12,7 @@ from math import prod
 from typing import Protocol, cast
 
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY, wrap
-from tessera_lang.analysis.lanes.shared_accesses import BUFFER_AT, KINDS, Kind
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
 from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field

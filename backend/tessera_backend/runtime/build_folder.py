@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tessera_backend.cpu.elf import renamed
-from tessera_backend.runtime.built import MANIFEST, SCHEMA, digest_of, suffix_of
+from tessera_backend.runtime.built_loader import MANIFEST, SCHEMA, digest_of, suffix_of
 from tessera_backend.runtime.c_interface.calls import Variant
 from tessera_backend.runtime.c_interface.header import INCLUDES, header, included
 from tessera_backend.runtime.c_interface.names import RESERVED, Names, plain
@@ -163,7 +163,7 @@ def _machine(options: TargetOptions) -> str:
 def _host(options: TargetOptions) -> str:
     """The very processor that native code is for, where nobody says what processors have."""
     from tessera_backend.cpu.features import host_features
-    from tessera_backend.runtime.built import this_host
+    from tessera_backend.runtime.built_loader import this_host
 
     native = options.target == "cpu" and options.arch == "native"
     return this_host() if native and host_features() is None else ""

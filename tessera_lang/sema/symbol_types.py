@@ -10,8 +10,8 @@ import math
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.context import Context, Variable
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.shared import bare_buffer
-from tessera_lang.sema.terms import Open, Term, Unknown
 from tessera_lang.sema.typed import (
     Builtin,
     Constant,
