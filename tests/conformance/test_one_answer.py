@@ -157,6 +157,7 @@ FEW = [
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.sample(5)
 def test_one_verdict_on_the_cpu(kernel: str, tmp_path: Path) -> None:
     for m, n in FEW:
         found = verdicts(kernel, "cpu", m, n)
@@ -221,6 +222,7 @@ def test_what_is_right_for_some_sizes_is_a_warning_where_none_is_said() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.sample(5)
 def test_what_is_built_for_sizes_runs_with_them(kernel: str, tmp_path: Path) -> None:
     for m, n in ((1, 8), (3, 100), (128, 128), (2, 8192)):
         session, path = session_of(kernel, "cpu")

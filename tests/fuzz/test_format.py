@@ -98,6 +98,7 @@ def mistreated(text: str, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
+@pytest.mark.sample(1)
 def test_mistreated_programs(seed: int) -> None:
     rng = random.Random(seed)
     tried = 0

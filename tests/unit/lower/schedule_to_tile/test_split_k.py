@@ -94,6 +94,7 @@ def test_products(arch: str, sizes: tuple[int, int, int], parts: int) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.sample(2)
 def test_groups_that_stay(arch: str, persistent: bool) -> None:
     kernel, arrays = product(200, 136, 448, 3, attributes={"persistent": persistent})
     check(kernel, arch, *arrays)
@@ -115,7 +116,7 @@ def less_its_rows(b: ScheduleBuilder, acc: Value) -> Value:
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("finish", [scaled, less_its_rows])
 @pytest.mark.parametrize("out", [BF16, F32])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_what_stands_behind(arch: str, finish: Callable[..., Value], out: Any) -> None:
     kernel, arrays = product(128, 128, 512, 3, finish=finish, out=out, tile=(64, 64, 64))
     check(kernel, arch, *arrays)
@@ -137,7 +138,7 @@ def sizes_of(kernel: Kernel) -> dict[str, int]:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("form", SUMS, ids=lambda f: f.__name__)
-@pytest.mark.sample
+@pytest.mark.sample(6)
 def test_any_sums(form: Callable[[], Kernel], arch: str) -> None:
     kernel = form()
     assert sums_of(facts_of(kernel_of(kernel.program))).loop is not None
