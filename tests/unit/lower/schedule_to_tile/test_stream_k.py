@@ -178,7 +178,8 @@ def found_for(kernel: Kernel, arch: str = "sm_90a") -> Mapping[str, Attribute]:
 
 @pytest.mark.parametrize("sizes", [(1792, 1792, 8192), (2304, 2304, 16384)])
 def test_a_few_tiles_more_than_a_wave_have_parts(sizes: tuple[int, int, int]) -> None:
-    found = found_for(matmul(*sizes))
+    kernel, remarks = decided(matmul(*sizes))
+    found = kernel.attributes
     assert found["stream"] == 132
     assert int(str(found["split"])) > 1
     assert found["persistent"] is False
