@@ -46,6 +46,7 @@ def damaged(r: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sample(4)
 def test_damage_is_never_a_fault_of_ours(seed: int) -> None:
     r = random.Random(seed)
     for _ in range(12):

@@ -85,7 +85,7 @@ def product(m: int, n: int, k: int, parts: int, **more: Any) -> tuple[Kernel, li
     [((128, 128, 512), 2), ((136, 200, 640), 3), ((64, 64, 72), 2), ((1, 64, 448), 7),
      ((64, 8, 1000), 16), ((64, 64, 64), 4), ((64, 64, 0), 2), ((64, 0, 64), 2)],
 )  # fmt: skip
-@pytest.mark.sample
+@pytest.mark.sample(4)
 def test_products(arch: str, sizes: tuple[int, int, int], parts: int) -> None:
     """Parts with more and with fewer turns than others, and with none."""
     kernel, arrays = product(*sizes, parts)
