@@ -1,7 +1,7 @@
 """Faults of ours on their way to a report.
 
 Owns the exception that says which stage failed with what in its hands. Must not know how a
-report is written (``report.py``).
+report is written (``crash_report.py``).
 """
 
 from __future__ import annotations

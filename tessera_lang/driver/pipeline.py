@@ -278,7 +278,7 @@ def _as_loops(
 
 
 def _too_large(remarks: list[Diagnostic]) -> None:
-    """Turns a refusal into a warning: nobody asked for a schedule, the tiles are the program's
+    """Iterations a refusal into a warning: nobody asked for a schedule, the tiles are the program's
     own, and loops of lanes can do with less."""
     found = [d for d in remarks if d.severity == "error"]
     remarks[:] = [d for d in remarks if d.severity != "error"]

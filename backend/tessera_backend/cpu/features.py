@@ -1,7 +1,8 @@
 """Instructions that compiled code may use, and those that this machine has.
 
 Owns the table of both machines' features by LLVM's names, and the question to the processor. Needs
-no LLVM: what LLVM gives a processor by its name is asked in ``machine.py``. Must not know code.
+no LLVM: what LLVM gives a processor by its name is asked in ``llvm_codegen.py``. Must not know
+code.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 How a target is built on this package (the GPU's as well as the CPU's):
 
 1. make a ``ModuleText`` and a ``FunctionText`` (``text.py``);
-2. make ``lane_emitter(module, function, dialect, kernel_name)`` (``lane.py``);
+2. make ``lane_emitter(module, function, dialect, kernel_name)`` (``lane_rules.py``);
 3. bind the kernel region's arguments in slot order:
    ``emitter.bind(argument, "%p0")`` (pointers of ``dialect.pointer_type(space)``, i64 for
    index, the register type of ``types.register_type`` for scalars); set ``emitter.fault`` to

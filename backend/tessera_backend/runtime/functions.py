@@ -1,8 +1,8 @@
 """Plain functions called from Python.
 
 On the CPU the evaluator runs them over NumPy arrays. On a device the first call of a layout
-records what they allocate and launch, and later calls only do that (``tape.py``). Must not
-know how a file is parsed or checked.
+records what they allocate and launch, and later calls only do that (``recorded_calls.py``). Must
+not know how a file is parsed or checked.
 """
 
 from __future__ import annotations

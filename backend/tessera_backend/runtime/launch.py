@@ -2,7 +2,7 @@
 
 Owns ``Prepared``: everything about a call that its layout decides, done once; what is left
 for each call is the addresses and the numbers. Must not know how arguments are recognised
-(``kernel.py``) or how code is loaded (``code.py``).
+(``kernel.py``) or how code is loaded (``loaded_code.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The world of a host program: its arrays, files, launches and output.
 
 Arrays are NumPy arrays. Where kernels run on a CUDA device each has a copy there that is kept
-in step (``mirror.py``): before the host looks at an array it waits for the kernels that were
+in step (``device_mirror.py``): before the host looks at an array it waits for the kernels that were
 launched. Must not know syntax.
 """
 

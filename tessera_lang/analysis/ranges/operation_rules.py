@@ -2,7 +2,7 @@
 
 A rule either keeps a value linear or makes an atom of it with bounds; where the exact
 result might not fit its type, the atom gets the whole range of the type. Must not know
-loops or regions: ``ranges.py`` walks.
+loops or regions: ``integer_ranges.py`` walks.
 """
 
 from __future__ import annotations

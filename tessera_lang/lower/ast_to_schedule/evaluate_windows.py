@@ -1,7 +1,7 @@
 """Evaluates nodes, window by window: each is asked for the part that somebody needs.
 
 Owns how nodes become operations, and that nothing is computed twice where one value can be seen.
-Loops over axes without a capacity are opened in ``nests.py``. Must not know syntax.
+Loops over axes without a capacity are opened in ``axis_loops.py``. Must not know syntax.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expressions of tile kernels -> nodes.
 
 Owns names, operators, conversions, and which expressions are left to the lanes' own rules.
-Slices stand in ``slices.py``, functions in ``functions.py``.
+Slices stand in ``slices.py``, functions in ``builtin_calls.py``.
 """
 
 from __future__ import annotations

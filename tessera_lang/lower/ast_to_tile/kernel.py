@@ -1,7 +1,7 @@
 """Typed lane kernels -> Tile IR and the launch plan.
 
-Owns the plan; slots, views and sizes are those of ``frame.py``. Statements and expressions are in
-their own files. Must not know targets.
+Owns the plan; slots, views and sizes are those of ``kernel_parameters.py``. Statements and
+expressions are in their own files. Must not know targets.
 """
 
 from __future__ import annotations

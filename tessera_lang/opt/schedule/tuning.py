@@ -54,7 +54,7 @@ SYNCHRONOUS_SHARE = _measured(
 )  # fmt: skip
 COMPUTED_TURN = _measured(
     250.0, "cycles", _COMPUTED,
-    "of a turn in which lanes meet around operands that they compute",
+    "of an iteration in which lanes meet around operands that they compute",
 )  # fmt: skip
 COMPUTED_ELEMENT = _measured(
     0.06, "cycles", _COMPUTED,
@@ -70,7 +70,7 @@ BETWEEN_TILES = _measured(
 )  # fmt: skip
 BARRIERS = _measured(
     60.0, "cycles", _MODEL,
-    "of one turn of a pipeline: its barriers", "H100",
+    "of one iteration of a pipeline: its barriers", "H100",
 )  # fmt: skip
 ASYNCHRONOUS_BARRIERS = _measured(
     20.0, "cycles", _MODEL,
@@ -134,7 +134,7 @@ SHORT_LAUNCH = _measured(
 )  # fmt: skip
 FEW_BUFFERS = _measured(
     {1: 1.8, 2: 1.3, 3: 1.15}, "times", _MODEL,
-    "a turn with so few buffers, beside one with enough", "H100",
+    "an iteration with so few buffers, beside one with enough", "H100",
 )  # fmt: skip
 SHORTER_SEEN = _measured(
     0.3, "share of cycles", _MODEL,
@@ -177,7 +177,7 @@ GRID_ROWS = _measured(
     "along the rows that follow each other in the grid",
 )  # fmt: skip
 CLUSTER_TURNS = _measured(
-    32, "turns", _F8,
+    32, "iterations", _F8,
     "of a tile with which a cluster loses more at the ends of tiles than it shares",
 )  # fmt: skip
 

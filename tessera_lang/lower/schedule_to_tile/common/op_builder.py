@@ -35,7 +35,7 @@ class Line:
     def add(self, a: Value, b: Value) -> Value:
         return self._emit("tile.add", (a, b), a.type, {}, a.name)
 
-    def turns(self, lower: Value, upper: Value, step: Value) -> Value:
+    def iterations(self, lower: Value, upper: Value, step: Value) -> Value:
         """How often a loop with these bounds runs."""
         span = self.binary("max", self.binary("sub", upper, lower), self.constant(0))
         up = self.binary("sub", self.binary("add", span, step), self.constant(1))

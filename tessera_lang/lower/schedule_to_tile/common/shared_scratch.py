@@ -36,7 +36,7 @@ class Scratch:
         self._name = name
         self._placeholder = Value(scratch_buffer(1), name)
         self._bytes = 0
-        self._turns = [(Value(scratch_buffer(1), f"{name}_{i}"), [0]) for i in range(2)]
+        self._alternating = [(Value(scratch_buffer(1), f"{name}_{i}"), [0]) for i in range(2)]
         self.of_a_part = 0
         self._allocations: list[tuple[Operation, str]] = []
         self._names: set[str] = set()
@@ -54,8 +54,8 @@ class Scratch:
         while another is read."""
         if not 0 < bytes_ <= _FEW:
             return self.buffer(bytes_)
-        value, most = self._turns[0]
-        self._turns.reverse()
+        value, most = self._alternating[0]
+        self._alternating.reverse()
         most[0] = max(most[0], bytes_)
         return (value,)
 
@@ -111,8 +111,10 @@ class Scratch:
         return tuple(operations), replaced
 
     def _exchanged(self) -> list[tuple[Value, int]]:
-        turns = sorted(((v, most[0]) for v, most in self._turns), key=lambda t: t[0].name)
-        return [(v, n) for v, n in ((self._placeholder, self._bytes), *turns) if n]
+        alternating = sorted(
+            ((v, most[0]) for v, most in self._alternating), key=lambda t: t[0].name
+        )
+        return [(v, n) for v, n in ((self._placeholder, self._bytes), *alternating) if n]
 
     def table(self) -> list[Taken]:
         """Who takes how much, the greatest first."""

@@ -3,7 +3,7 @@
 ``Consumer`` runs the body. Where loads stood it waits for a slot; products are issued on the
 buffers, and waited for where their result is first needed; a slot is freed when the last
 product that reads it is done. A chain (``chains``) is never waited for inside its loop; its
-slots are freed one turn later. Computed operands are written to buffers of their own.
+slots are freed one iteration later. Computed operands are written to buffers of their own.
 
 Owns this side of the protocol. Must not know the grid, or how results leave.
 """
@@ -20,7 +20,7 @@ from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_zero
-from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Turns
+from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import Iterations, RingUse
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
 from tessera_lang.opt.schedule.loops.pipeline_partition import is_rounding
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
@@ -80,10 +80,10 @@ class Consumer(Body):
         self.pipeline = pipeline
         self._state = _State()
         self._added: set[int] = set()
-        self._turns = bool(pipeline.schedule.kernel.attributes.get("take_turns"))
-        self._has_turn = False
+        self._ordered = bool(pipeline.schedule.kernel.attributes.get("take_turns"))
+        self._may_issue = False
         self._computed: dict[tuple[int, bool], Value] = {}
-        self._late = {n for t in pipeline.threaded.turns for n in t.chain.late}
+        self._late = {n for t in pipeline.threaded.iterations for n in t.chain.late}
         self._read = {
             d.a.load.operation.result for d in pipeline.schedule.dots
             if d.a.load is not None and by_registers(d, pipeline.schedule)
@@ -91,11 +91,13 @@ class Consumer(Body):
         self._refills = _refills(pipeline.schedule)
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
         self._ends = {id(u.end): u for u in pipeline.threaded.uses}
-        self._loops = {id(t.loop): t for t in pipeline.threaded.turns}
-        self._chain_ends = {id(t.loop.regions[0].terminator): t for t in pipeline.threaded.turns}
+        self._loops = {id(t.loop): t for t in pipeline.threaded.iterations}
+        self._chain_ends = {
+            id(t.loop.regions[0].terminator): t for t in pipeline.threaded.iterations
+        }
         self._chained = {
             id(d): (t, zero)
-            for t in pipeline.threaded.turns
+            for t in pipeline.threaded.iterations
             for d, zero in zip(t.chain.dots, t.chain.zero, strict=True)
         }
 
@@ -169,21 +171,25 @@ class Consumer(Body):
         self._state = _State()
         super().operation(operation)
         self._state = outer
-        turns = self._loops.get(id(operation))
-        if turns is not None:
-            self._after_chain(turns)
+        iterations = self._loops.get(id(operation))
+        if iterations is not None:
+            self._after_chain(iterations)
 
     def _end(self, end: Operation) -> None:
-        turns = self._chain_ends.get(id(end))
+        iterations = self._chain_ends.get(id(end))
         chained = 0
         issued = self._state.issued
-        while turns is not None and chained < len(issued) and self._may_stay(issued[-1 - chained]):
+        while (
+            iterations is not None
+            and chained < len(issued)
+            and self._may_stay(issued[-1 - chained])
+        ):
             chained += 1
         self._complete(len(issued) - chained, self._beside(end))
         for reading in self._state.reading.values():
             reading.over = True
-        if turns is not None:
-            self._end_turn(turns)
+        if iterations is not None:
+            self._end_iteration(iterations)
         self._release_free()
         self._state = _State()
         super().operation(end)
@@ -197,7 +203,7 @@ class Consumer(Body):
         return [v for v in tiles if v in self.values and v not in on_way]
 
     def _may_stay(self, product: _Issued) -> bool:
-        """Whether a product may be on its way into the next turn: its slots are freed late, or
+        """Whether a product may be on its way into the next iteration: its slots are freed late, or
         not by this region."""
         here = self._state.reading
         return product.chained and all(n in self._late or n not in here for n in product.rings)
@@ -338,21 +344,21 @@ class Consumer(Body):
         self.bind(operation.result, made.result)
 
     def begin_turns(self) -> None:
-        """Before all products: the first warp group has the turn."""
-        if self._turns:
+        """Before all products: the first warp group may issue."""
+        if self._ordered:
             self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "begin"})
 
     def _take_turn(self) -> None:
         """The products of a row are issued when the other warp groups have issued theirs: these
         run while this one works on results."""
-        if self._turns and not self._has_turn:
+        if self._ordered and not self._may_issue:
             self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "take"})
-            self._has_turn = True
+            self._may_issue = True
 
     def _pass_turn(self) -> None:
-        if self._has_turn:
+        if self._may_issue:
             self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "pass"})
-            self._has_turn = False
+            self._may_issue = False
 
     def _promoted(
         self, dot: Dot, result: TileType, operands: tuple[Value, Value],
@@ -439,33 +445,33 @@ class Consumer(Body):
 
     def _written(self, dot: Dot, operand: Operand) -> tuple[Value, list[Value]]:
         """A computed operand, in a buffer of its own: nobody reads what was there any more, and
-        everybody's part is there before the product. Where that of the turn before may still be
-        on its way there are two buffers."""
+        everybody's part is there before the product. Where that of the iteration before may still
+        be on its way there are two buffers."""
         b, layout = self.builder, computed_layout(dot, operand, self.pipeline.schedule)
         tile = self.tile(operand.value)
         t = tile.type
         assert isinstance(t, TileType)
         key = (id(dot.operation), operand is dot.b)
-        turn = self._odd_turn(dot)
+        iteration = self._odd_iteration(dot)
         if key not in self._computed:
             name = operand.value.name or "operand"
-            shape = t.sizes if turn is None else (2, *t.sizes)
+            shape = t.sizes if iteration is None else (2, *t.sizes)
             self._computed[key] = self.scratch.allocate(
                 t.dtype, shape, name, "a computed operand", layout
             )
         at = [b.index(0), b.index(0)]
-        if turn is None:
+        if iteration is None:
             self._complete(len(self._state.issued))
         else:
-            at.insert(0, turn)
+            at.insert(0, iteration)
         b.barrier()
         b.emit("tile.write_tile", (tile, self._computed[key], *at))
         b.emit("tile.fence_async")
         b.barrier()
         return self._computed[key], at
 
-    def _odd_turn(self, dot: Dot) -> Value | None:
-        """0 and 1 in the turns of a product that may be on its way into the next one, None of
+    def _odd_iteration(self, dot: Dot) -> Value | None:
+        """0 and 1 in the iterations of a product that may be on its way into the next one, None of
         others. It is the number of steps that a ring of the loop has gone."""
         found = self._chained.get(id(dot.operation))
         if found is None:
@@ -495,30 +501,32 @@ class Consumer(Body):
         b = self.builder
         chained = self._chained.get(id(operation))
         if chained is not None and chained[1]:
-            return b.cmp("ne", self.scalar(chained[0].turn), b.index(0))
+            return b.cmp("ne", self.scalar(chained[0].iteration), b.index(0))
         return b.constant(not is_zero(accumulator, self.pipeline.schedule), BOOL)
 
-    def _end_turn(self, turns: Turns) -> None:
-        """Products of the turn before are done: their slots are free."""
+    def _end_iteration(self, iterations: Iterations) -> None:
+        """Products of the iteration before are done: their slots are free."""
         chained = [p.result for p in self._state.issued]
         if chained:
             self._wait(chained, len(chained))
-        self._free_late(turns, self.scalar(turns.turn), {
-            n: self.scalar(self._use(n).slot) for n in turns.chain.late
+        self._free_late(iterations, self.scalar(iterations.iteration), {
+            n: self.scalar(self._use(n).slot) for n in iterations.chain.late
         })  # fmt: skip
         self._state.issued = []
 
-    def _after_chain(self, turns: Turns) -> None:
-        """Behind the loop everything is done, and the slots of its last turn are free."""
-        places = [d.operands[2] for d in turns.chain.dots]
-        arguments = turns.loop.regions[0].arguments
-        axes = len(arguments) - len(turns.loop.results)
-        results = [turns.loop.results[arguments.index(v) - axes] for v in places]
+    def _after_chain(self, iterations: Iterations) -> None:
+        """Behind the loop everything is done, and the slots of its last iteration are free."""
+        places = [d.operands[2] for d in iterations.chain.dots]
+        arguments = iterations.loop.regions[0].arguments
+        axes = len(arguments) - len(iterations.loop.results)
+        results = [iterations.loop.results[arguments.index(v) - axes] for v in places]
         self._wait(results, 0)
-        slots = {n: self.scalar(turns.slots[n]) for n in turns.chain.late}
-        self._free_late(turns, self.scalar(turns.after), slots)
+        slots = {n: self.scalar(iterations.slots[n]) for n in iterations.chain.late}
+        self._free_late(iterations, self.scalar(iterations.after), slots)
 
-    def _free_late(self, turns: Turns, turn: Value, slots: Mapping[int, Value]) -> None:
+    def _free_late(
+        self, iterations: Iterations, iteration: Value, slots: Mapping[int, Value]
+    ) -> None:
         """Free the slot before each of these, unless there was none."""
         b = self.builder
         if not slots:
@@ -529,7 +537,7 @@ class Consumer(Body):
             b.yield_()
         with b.region() as otherwise:
             b.yield_()
-        b.if_(b.cmp("ne", turn, b.index(0)), then.region, otherwise.region)
+        b.if_(b.cmp("ne", iteration, b.index(0)), then.region, otherwise.region)
 
     def _before(self, slot: Value, stages: int) -> Value:
         b = self.builder
@@ -556,7 +564,7 @@ def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
 
 
 def _refills(facts: ScheduleFacts) -> dict[int, Operation]:
-    """Operations that fill, for the next turn, the registers a product of this one reads: the
+    """Operations that fill, for the next iteration, the registers a product of this one reads: the
     last that round a carried first operand; each with the end of its region."""
     out: dict[int, Operation] = {}
     for dot in facts.dots:

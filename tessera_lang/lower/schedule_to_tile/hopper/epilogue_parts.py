@@ -1,10 +1,10 @@
 """Work on a result that leaves in parts is done part by part.
 
 A store takes its tile apart in columns (``tile.slice_tile``); what computes the tile element by
-element is as well done for each part when its turn comes. So lanes hold what is read for one part
-(a bias, a residual) beside the accumulators, not for all of them, and compute the next part while
-the last one is on its way. What a part reads is read while the part before it is computed, and
-for the first one before the loop whose result is waited for.
+element is as well done for each part when its iteration comes. So lanes hold what is read for one
+part (a bias, a residual) beside the accumulators, not for all of them, and compute the next part
+while the last one is on its way. What a part reads is read while the part before it is computed,
+and for the first one before the loop whose result is waited for.
 
 Tile IR to Tile IR. Owns which work can be taken apart and where its pieces stand. Must not know
 what is computed, and must not know stores.

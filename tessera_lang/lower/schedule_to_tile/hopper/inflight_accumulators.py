@@ -1,6 +1,6 @@
-"""Products whose accumulator is touched by nothing but the next turn of their loop.
+"""Products whose accumulator is touched by nothing but the next iteration of their loop.
 
-Such a product may be in flight while the next one is issued: its buffers are freed one turn
+Such a product may be in flight while the next one is issued: its buffers are freed one iteration
 later, and nobody waits for it before the loop is done. Owns the test. Must not know barriers.
 """
 
@@ -18,7 +18,7 @@ from tessera_lang.record import dataclass
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
     """A loop with such products. ``zero``: whether all of their accumulators begin as zeros;
-    ``late``: numbers of the rings that only they read, which are freed one turn later."""
+    ``late``: numbers of the rings that only they read, which are freed one iteration later."""
 
     loop: Operation
     dots: tuple[Operation, ...]
@@ -51,7 +51,7 @@ def chains_of(facts: Facts, rings: Sequence[Ring]) -> tuple[Chain, ...]:
 
 
 def _stands_in(ring: Ring, loop: Operation) -> bool:
-    """Whether a ring goes one step in each turn of a loop."""
+    """Whether a ring goes one step in each iteration of a loop."""
     return any(x.inside and x.inside[-1] is loop for x in ring.everywhere)
 
 

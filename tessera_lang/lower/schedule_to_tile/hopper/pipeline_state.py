@@ -57,13 +57,13 @@ class RingUse:
         return self.results[-1]
 
 
-class Turns:
-    """A chain with its place in the threaded kernel. ``turn`` is 0 in the first turn of the
-    loop, then 1; ``after`` is 0 behind a loop that had none. ``slots``: by the number of a late
+class Iterations:
+    """A chain with its place in the threaded kernel. ``iteration`` is 0 in the first iteration of
+    the loop, then 1; ``after`` is 0 behind a loop that had none. ``slots``: by the number of a late
     ring, its slot behind the loop."""
 
     loop: Operation
-    turn: Value
+    iteration: Value
     after: Value
     slots: dict[int, Value]
 
@@ -78,7 +78,7 @@ class Threaded:
     kernel: Operation
     grid: Operation
     uses: tuple[RingUse, ...]
-    turns: tuple[Turns, ...]
+    iterations: tuple[Iterations, ...]
 
 
 def thread(
@@ -88,7 +88,7 @@ def thread(
         RingUse(ring, i, loads)
         for i, ring in enumerate(rings) for loads in (ring.loads, *ring.others)
     )  # fmt: skip
-    threader = _Threader(uses, tuple(Turns(c) for c in chains))
+    threader = _Threader(uses, tuple(Iterations(c) for c in chains))
     (body,) = kernel.regions
     if not any(o is grid for o in body.operations):
         raise NotTiled("the loop whose iterations are groups stands inside another", grid.span)
@@ -100,16 +100,16 @@ def thread(
             operations += line
         operations.append(made if operation is grid else operation)
     whole = replace(kernel, regions=(Region(body.arguments, tuple(operations)),))
-    return Threaded(whole, made, uses, threader.turns)
+    return Threaded(whole, made, uses, threader.iterations)
 
 
 State = dict[int, tuple[Value, Value]]
 
 
 class _Threader:
-    def __init__(self, uses: Sequence[RingUse], turns: tuple[Turns, ...]) -> None:
+    def __init__(self, uses: Sequence[RingUse], iterations: tuple[Iterations, ...]) -> None:
         self.uses = uses
-        self.turns = turns
+        self.iterations = iterations
         self._by_load = {v: u for u in uses for v in u.results}
 
     def grid(self, grid: Operation) -> tuple[list[Operation], Operation]:
@@ -129,10 +129,10 @@ class _Threader:
 
     def _region(
         self, region: Region, state: State, rings: Sequence[int], arguments: Sequence[Value],
-        turn: Sequence[Operation],
+        iteration: Sequence[Operation],
     ) -> Region:  # fmt: skip
         """``region`` whose terminator also hands over the positions of ``rings``, and what the
-        last of ``turn`` gives."""
+        last of ``iteration`` gives."""
         here: list[RingUse] = []
         out: list[Operation] = []
         for operation in region.operations[:-1]:
@@ -147,9 +147,9 @@ class _Threader:
         end = region.terminator
         if end.name not in ("tile.yield", "tile.condition"):
             raise NotTiled("control flow leaves the middle of a pipeline", end.span)
-        turned = tuple(v for o in turn[-1:] for v in o.results)
+        turned = tuple(v for o in iteration[-1:] for v in o.results)
         operands = (*end.operands, *_positions(state, rings), *turned)
-        made = (*out, *turn, replace(end, operands=operands))
+        made = (*out, *iteration, replace(end, operands=operands))
         for use in here:
             use.end, use.region = made[-1], made
         return Region((*region.arguments, *arguments), made)
@@ -165,15 +165,15 @@ class _Threader:
 
     def _around(self, operation: Operation, rings: list[int], state: State) -> list[Operation]:
         """An operation with loads of rings inside, and what has to stand before it."""
-        turns = next((t for t in self.turns if t.chain.loop is operation), None)
+        iterations = next((t for t in self.iterations if t.chain.loop is operation), None)
         line = _Line()
-        start = line.constant(0) if turns is not None else None
-        made = self._nested(operation, rings, state, turns, start)
+        start = line.constant(0) if iterations is not None else None
+        made = self._nested(operation, rings, state, iterations, start)
         return [*line.operations, made]
 
     def _nested(
-        self, operation: Operation, rings: list[int], state: State, turns: Turns | None = None,
-        start: Value | None = None,
+        self, operation: Operation, rings: list[int], state: State, iterations: Iterations | None =
+        None, start: Value | None = None,
     ) -> Operation:  # fmt: skip
         if operation.name not in (FOR, "tile.for", "tile.while", "tile.if"):
             raise NotTiled(f"{operation.name} around a staged tile", operation.span)
@@ -184,15 +184,15 @@ class _Threader:
         for region in operation.regions:
             inner = dict(state)
             arguments: tuple[Value, ...] = ()
-            turn = _Line()
+            iteration = _Line()
             if loop:
                 arguments = tuple(Value(v.type, v.name) for v in given)
                 for i, ring in enumerate(rings):
                     inner[ring] = (arguments[2 * i], arguments[2 * i + 1])
-            if turns is not None:
-                turns.turn = next(reversed(arguments))
-                turn.constant(1)
-            regions.append(self._region(region, inner, rings, arguments, turn.operations))
+            if iterations is not None:
+                iterations.iteration = next(reversed(arguments))
+                iteration.constant(1)
+            regions.append(self._region(region, inner, rings, arguments, iteration.operations))
         results = tuple(Value(v.type, v.name) for v in given)
         for i, ring in enumerate(rings):
             state[ring] = (results[2 * i], results[2 * i + 1])
@@ -200,9 +200,9 @@ class _Threader:
             operation, operands=(*operation.operands, *given) if loop else operation.operands,
             results=(*operation.results, *results), regions=tuple(regions),
         )  # fmt: skip
-        if turns is not None:
-            turns.loop, turns.after = made, results[-1]
-            turns.slots = {r: state[r][0] for r in turns.chain.late}
+        if iterations is not None:
+            iterations.loop, iterations.after = made, results[-1]
+            iterations.slots = {r: state[r][0] for r in iterations.chain.late}
         return made
 
 

@@ -1,9 +1,10 @@
-"""A contraction whose turns several groups share: what every way to share them has in common.
+"""A contraction whose iterations several groups share: what every way to share them has in common.
 
-``Parting`` rewrites the body of the grid: the loop that sums runs some of its turns, from nothing;
-a ``combine`` takes the sums in, and what stood behind the loop is its region. Counters and parts
-are memory of the launch, behind the kernel's arguments; the plan's ``scratch`` counts parts until
-their lowering knows what one takes. Must not know who has which turns, or how parts are combined.
+``Parting`` rewrites the body of the grid: the loop that sums runs some of its iterations, from
+nothing; a ``combine`` takes the sums in, and what stood behind the loop is its region. Counters
+and parts are memory of the launch, behind the kernel's arguments; the plan's ``scratch`` counts
+parts until their lowering knows what one takes. Must not know who has which iterations, or how
+parts are combined.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _LINE = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Share:
-    """What a group does of a tile: turns from ``begin`` up to ``end`` (numbers of turns) of
-    ``turns``; as ``part`` of the ``count`` of the tile with the number ``place``, whose first is
-    number ``first`` of all parts."""
+    """What a group does of a tile: iterations from ``begin`` up to ``end`` (numbers of iterations)
+    of ``iterations``; as ``part`` of the ``count`` of the tile with the number ``place``, whose
+    first is number ``first`` of all parts."""
 
     begin: Value
     end: Value
@@ -62,7 +63,7 @@ class Parting:
 
     @property
     def bounds(self) -> tuple[Value, Value, Value]:
-        """Of the outermost axis of the loop, whose turns are shared."""
+        """Of the outermost axis of the loop, whose iterations are shared."""
         axes = axes_of(self.loop)
         return self.loop.operands[0], self.loop.operands[axes], self.loop.operands[2 * axes]
 
@@ -129,12 +130,12 @@ class Parting:
         return definition.effect in ("none", "read") and not operation.regions and not staged
 
     def _loop(self, line: Line, share: Share) -> Operation:
-        """The loop over the share's turns along its outermost axis, from nothing."""
+        """The loop over the share's iterations along its outermost axis, from nothing."""
         loop, axes = self.loop, axes_of(self.loop)
         lower, upper, step = self.bounds
         begin, end = (
-            line.binary("add", lower, line.binary("mul", turn, step))
-            for turn in (share.begin, share.end)
+            line.binary("add", lower, line.binary("mul", iteration, step))
+            for iteration in (share.begin, share.end)
         )
         operands = list(loop.operands)
         operands[0], operands[axes] = begin, line.binary("min", upper, end)

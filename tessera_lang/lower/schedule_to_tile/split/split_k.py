@@ -65,9 +65,9 @@ def _grid(parting: Parting, parts: int) -> list[Operation]:
     part, inside = Value(INDEX, "part"), Line()
     place = _place(inside, region, bounds)
     count = inside.constant(parts)
-    turns = inside.turns(*parting.bounds)
+    iterations = inside.iterations(*parting.bounds)
     begin, end = (
-        inside.binary("floordiv", inside.binary("mul", turns, number), count)
+        inside.binary("floordiv", inside.binary("mul", iterations, number), count)
         for number in (part, inside.binary("add", part, inside.constant(1)))
     )
     first = inside.binary("mul", place, count)
@@ -82,6 +82,6 @@ def _place(line: Line, region: Region, bounds: Sequence[Sequence[Value]]) -> Val
     place = line.constant(0)
     for variable, lower, upper, step in zip(region.arguments, *bounds, strict=True):
         number = line.binary("floordiv", line.binary("sub", variable, lower), step)
-        place = line.binary("mul", place, line.turns(lower, upper, step))
+        place = line.binary("mul", place, line.iterations(lower, upper, step))
         place = line.binary("add", place, number)
     return place

@@ -18,7 +18,7 @@ from tessera_lang.lower.schedule_to_tile.common.op_builder import Line
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
 from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Share
 from tessera_lang.opt.schedule.query.kernel_facts import FOR
-from tessera_lang.opt.schedule.query.sum_loops import Bounds, even_turns
+from tessera_lang.opt.schedule.query.sum_loops import Bounds, even_iterations
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import INDEX, U32
@@ -28,8 +28,8 @@ from tessera_lang.types.shape import Dim, dim_op
 def dealt(
     parting: Parting, plan: LaunchPlan, tiles: Dim, parts: int, groups: int
 ) -> tuple[Program, LaunchPlan]:
-    """Raises NotTiled where tiles have turns of their own."""
-    bounds = even_turns(parting.facts, parting.loop)
+    """Raises NotTiled where tiles have iterations of their own."""
+    bounds = even_iterations(parting.facts, parting.loop)
     if bounds is None:
         raise NotTiled("how often its loop runs differs from tile to tile")
     line = Line()
@@ -53,11 +53,11 @@ def _in_own_order(program: Program) -> Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Dealing:
-    """Numbers of the whole launch: ``turns`` of a tile (an index), and (u32) tiles along each
+    """Numbers of the whole launch: ``iterations`` of a tile (an index), and (u32) tiles along each
     axis, the ``groups`` there are, how many ``whole`` tiles each has, and the tiles that are
     ``left``, each in ``parts``."""
 
-    turns: Value
+    iterations: Value
     counts: Sequence[Value]
     groups: Value
     whole: Value
@@ -67,14 +67,14 @@ class _Dealing:
 
 def _dealing(line: Line, parting: Parting, bounds: Bounds, parts: int, groups: int) -> _Dealing:
     line.operations += bounds.operations
-    counts = [line.cast(line.turns(*b), U32) for b in zip(*parting.grid_bounds(), strict=True)]
+    counts = [line.cast(line.iterations(*b), U32) for b in zip(*parting.grid_bounds(), strict=True)]
     size, tiles = line.constant(groups, U32), counts[0]
     for count in counts[1:]:
         tiles = line.binary("mul", tiles, count)
     whole = line.binary("floordiv", tiles, size)
     left = line.binary("sub", tiles, line.binary("mul", whole, size))
-    turns = line.turns(*bounds.values)
-    return _Dealing(turns, counts, size, whole, left, line.constant(parts, U32))
+    iterations = line.iterations(*bounds.values)
+    return _Dealing(iterations, counts, size, whole, left, line.constant(parts, U32))
 
 
 def _group(parting: Parting, d: _Dealing, group: Value) -> tuple[Operation, ...]:
@@ -111,7 +111,7 @@ def _item(parting: Parting, d: _Dealing, group: Value, item: Value) -> tuple[Ope
     tile = line.binary("add", before, line.select(is_whole, group, left))
     wide = line.cast(count, INDEX)
     begin, end = (
-        line.binary("floordiv", line.binary("mul", line.cast(n, INDEX), d.turns), wide)
+        line.binary("floordiv", line.binary("mul", line.cast(n, INDEX), d.iterations), wide)
         for n in (part, line.binary("add", part, one))
     )
     first = line.cast(line.binary("mul", left, d.parts), INDEX)

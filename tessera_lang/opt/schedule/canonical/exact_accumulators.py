@@ -1,9 +1,9 @@
 """Sums of products that a matrix unit keeps less exactly than the language does.
 
-The asynchronous unit adds products of 8-bit floats in about 14 bits. So what it adds is one turn
-of the contraction (128 products where nobody says another tile), and the sums of turns are added
-in f32 outside it: their errors do not grow with the contraction. Owns the rewriting. Must not
-know how products are lowered.
+The asynchronous unit adds products of 8-bit floats in about 14 bits. So what it adds is one
+iteration of the contraction (128 products where nobody says another tile), and the sums of
+iterations are added in f32 outside it: their errors do not grow with the contraction. Owns the
+rewriting. Must not know how products are lowered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several matrices of a stack in one tile become one matrix in each turn of the loop.
+"""Several matrices of a stack in one tile become one matrix in each iteration of the loop.
 
 A loop ``for z`` in steps of 2 whose tiles hold ``z:z+2`` along an axis that products carry along
 is the loop in steps of 1 over tiles of one, which ``squeeze`` makes matrices: what units and copy

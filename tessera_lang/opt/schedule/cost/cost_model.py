@@ -2,10 +2,10 @@
 
 Owns the model; the rates are those of the machine:
 
-- a turn of a pipeline takes as long as the slowest of matrix units, shared memory, and the
+- an iteration of a pipeline takes as long as the slowest of matrix units, shared memory, and the
   second-level cache (what one multiprocessor can take from it, and its share of what the cache
   gives to all), no less than it takes to ask for it; with few buffers it waits in between;
-- a tile is its turns, behind the time until its first buffer is full, and before the time that
+- a tile is its iterations, behind the time until its first buffer is full, and before the time that
   its result needs to leave; of groups that stay, only the overhead of a tile remains;
 - a launch is as long as its waves, and no less than main memory needs.
 
@@ -70,12 +70,13 @@ class Product:
         return -(-self.m // block) * block
 
     def bytes(self, cluster: int = 1) -> float:
-        """What a turn brings from the second-level cache; neighbours in a cluster share columns."""
+        """What an iteration brings from the second-level cache; neighbours in a cluster share
+        columns."""
         rows, columns = self._operands()
         return rows + columns / cluster + self.source
 
     def read(self) -> float:
-        """What a turn reads of shared memory: each 64 rows all columns."""
+        """What an iteration reads of shared memory: each 64 rows all columns."""
         rows, columns = self._operands()
         return rows + columns * max(1, self.rows // 64)
 
@@ -90,8 +91,8 @@ class Work:
     """A launch: ``tiles`` of it, each with these products; bytes of a tile that are written,
     and bytes that go through main memory at least. ``split``: lines of its tiles lie across
     lines of the cache; ``room``: bytes of shared memory for buffers. ``parts``: the groups that
-    share a tile, each with sums of ``sums`` bytes; a tile counts once for each. ``stream``: turns
-    of a loop without products, each of which waits for so many bytes."""
+    share a tile, each with sums of ``sums`` bytes; a tile counts once for each. ``stream``:
+    iterations of a loop without products, each of which waits for so many bytes."""
 
     tiles: int
     products: tuple[Product, ...]
@@ -105,13 +106,13 @@ class Work:
     stream: tuple[int, int] = (0, 0)
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """Of the longest loop."""
         return max(1, self.stream[0], *(p.trips for p in self.products))
 
 
 def in_parts(work: Work, parts: int) -> Work:
-    """The same with the turns of each tile shared by so many groups, which share no copies."""
+    """The same with the iterations of each tile shared by so many groups, which share no copies."""
     products = tuple(replace(p, trips=-(-p.trips // parts)) for p in work.products)
     stream = -(-work.stream[0] // parts), work.stream[1]
     tiles = work.tiles * parts
@@ -130,8 +131,8 @@ def clustered(work: Work, machine: Machine) -> Work:
     return shared if may and cycles(shared, machine) < cycles(work, machine) else work
 
 
-def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
-    """Cycles of one turn of a product on every multiprocessor that has one of these tiles."""
+def iteration_cycles(product: Product, work: Work, machine: Machine) -> float:
+    """Cycles of one iteration of a product on every multiprocessor that has one of these tiles."""
     rates = machine.rates
     adds = product.rows * product.n * product.k
     if product.unit == "fma":
@@ -154,10 +155,10 @@ def turn_cycles(product: Product, work: Work, machine: Machine) -> float:
         computing += PRODUCT_EDGE * (product.rows // 64) * (product.k * product.bits / _EDGE_DEPTH)
     asked = {"wgmma": ASKING, "mma": ASKING_TOGETHER}.get(product.unit, 0.0)
     seen = max(computing, passed, alone, together) + meeting
-    turn = max(seen, asked) * _waiting(product, work)
+    iteration = max(seen, asked) * _waiting(product, work)
     if product.unit == "wgmma" and product.computed:
-        turn += COMPUTED_TURN + product.computed * COMPUTED_ELEMENT
-    return turn
+        iteration += COMPUTED_TURN + product.computed * COMPUTED_ELEMENT
+    return iteration
 
 
 def _unhindered(body: float, busy: float) -> float:
@@ -173,15 +174,17 @@ def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     units, rates = machine.units, machine.rates
     whole, left = divmod(work.tiles, units)
     alone = replace(work, cluster=1, tiles=max(work.tiles, units))
-    turn = sum(turn_cycles(p, alone, machine) * p.trips for p in work.products) / work.turns
-    turn += MEMORY_LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
+    iteration = (
+        sum(iteration_cycles(p, alone, machine) * p.trips for p in work.products) / work.iterations
+    )
+    iteration += MEMORY_LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
     begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
     put_down = _moving(work)
     rounds = -(-left * parts // units)
-    last = rounds * (-(-work.turns // parts) * turn + BETWEEN_TILES + put_down)
+    last = rounds * (-(-work.iterations // parts) * iteration + BETWEEN_TILES + put_down)
     last += parts * put_down + PARTS_ARRIVE
-    body = whole * (work.turns * turn + BETWEEN_TILES + leaving) + last + begin
+    body = whole * (work.iterations * iteration + BETWEEN_TILES + leaving) + last + begin
     memory = work.traffic / rates.memory + MEMORY_LATENCY
     return max(body, memory) + SHORTER_SEEN * min(body, memory)
 
@@ -201,16 +204,16 @@ def cycles(work: Work, machine: Machine) -> float:
     """Cycles of the whole launch."""
     rates = machine.rates
     waves = -(-work.tiles // machine.units)
-    turns = sum(p.trips * turn_cycles(p, work, machine) for p in work.products)
-    turns += work.stream[0] * (MEMORY_LATENCY + work.stream[1] / rates.cache)
+    iterations = sum(p.trips * iteration_cycles(p, work, machine) for p in work.products)
+    iterations += work.stream[0] * (MEMORY_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache
     begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
     if work.cluster > 1:
         begin += CLUSTER_BEGINS
     if work.parts > 1:
-        turns += PARTS_ARRIVE + _moving(work)
+        iterations += PARTS_ARRIVE + _moving(work)
         begin += work.parts * _moving(work)
-    tile = turns + (BETWEEN_TILES + leaving if waves > 1 else 0.0)
+    tile = iterations + (BETWEEN_TILES + leaving if waves > 1 else 0.0)
     body = _unhindered(waves * tile + begin, work.tiles / machine.units)
     memory = work.traffic / rates.memory + MEMORY_LATENCY
     return max(body, memory) + SHORTER_SEEN * min(body, memory)

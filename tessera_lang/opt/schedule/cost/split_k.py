@@ -27,8 +27,8 @@ _WAVES = 2  # parts that a multiprocessor gets at most
 
 
 def is_few(work: Work, machine: Machine) -> bool:
-    """Whether tiles leave multiprocessors idle that turns of the loop could keep busy."""
-    return 2 * work.tiles <= machine.units * _WAVES and work.turns >= 2 * _LEAST_TURNS
+    """Whether tiles leave multiprocessors idle that iterations of the loop could keep busy."""
+    return 2 * work.tiles <= machine.units * _WAVES and work.iterations >= 2 * _LEAST_TURNS
 
 
 def said_reason(kernel: Operation, facts: Facts) -> str:
@@ -47,7 +47,7 @@ def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     limit = best[1] * PARTS_WORTH
     if not is_few(work, machine):
         return best
-    most = min(work.turns // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
+    most = min(work.iterations // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
     for parts in (n for n in _COUNTS if n <= most):
         price = cycles(in_parts(work, parts), machine)
         if price < min(limit, best[1]):
@@ -61,7 +61,7 @@ def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
     best, units = (1, cycles(work, machine)), machine.units
     if work.tiles // units > STREAM_TILES or any(p.unit != "wgmma" for p in work.products):
         return best  # only these groups surely fill a multiprocessor
-    for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.turns):
+    for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.iterations):
         if work.tiles % units == 0 or work.tiles * parts <= units:
             continue
         price = dealt_cycles(work, parts, machine)

@@ -63,7 +63,7 @@ def _sums(facts: Facts, sizes: Mapping[str, int]) -> int:
 
 
 def _stream(facts: Facts, sizes: Mapping[str, int], estimate: Estimate) -> tuple[int, int]:
-    """Turns of a loop that sums without products, and the bytes that each reads."""
+    """Iterations of a loop that sums without products, and the bytes that each reads."""
     loop = None if facts.dots else sums_of(facts).loop
     if loop is None:
         return 0, 0
@@ -111,7 +111,7 @@ def _is_computed(operand: Operand, facts: Facts) -> bool:
 
 
 def _source(facts: Facts, sizes: Mapping[str, int]) -> int:
-    """Bytes of the matrices that operands are computed from, in one turn."""
+    """Bytes of the matrices that operands are computed from, in one iteration."""
     return sum(
         _bytes(x.tile, sizes) for x in facts.loads
         if x.loop is not None and len(x.tile.shape) > 1 and feeds(x, facts)

@@ -42,7 +42,7 @@ def read_once(program: Program, context: Context) -> Program:
 
 
 def _is_read_once(load: Load, facts: Facts) -> bool:
-    """Whether nobody else reads the array, which is large, and each turn of each loop around
+    """Whether nobody else reads the array, which is large, and each iteration of each loop around
     reads another part of it."""
     estimate = Estimate(facts, {})
     if sum(x.view is load.view for x in facts.reads) > 1:

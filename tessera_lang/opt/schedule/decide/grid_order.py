@@ -61,7 +61,7 @@ def cluster(program: Program, context: Context) -> Program:
     if not context.machine.has("cluster") or "roles" not in kernel.attributes:
         return program
     if stream_of(kernel):
-        return program  # its groups are at different turns
+        return program  # its groups are at different iterations
     grid, shape = facts.grid, _pair(facts)
     if grid is None or not shape:
         return program
@@ -69,7 +69,7 @@ def cluster(program: Program, context: Context) -> Program:
     if along is not None and (along < 2 or (along % 2 and along < 16)):
         return program
     work, tiles = work_of(facts, {}, context.machine), Estimate(facts, {}).trips(grid)
-    if tiles is not None and work.turns <= CLUSTER_TURNS and not work.split:
+    if tiles is not None and work.iterations <= CLUSTER_TURNS and not work.split:
         return program  # what neighbours wait for each other at each end of a tile is more
     if tiles is not None and tiles <= context.machine.units:
         if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:

@@ -34,7 +34,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.lane_copies import (
     gathers_of,
-    is_turned,
+    is_transposed,
     lanes_reason,
 )
 from tessera_lang.opt.schedule.query.operand_origin import feeds
@@ -127,7 +127,7 @@ def _moved_ahead(load: Load, facts: Facts, context: Context) -> str:
 
 def _is_worth_it(read: Load, facts: Facts) -> bool:
     """Whether a tile is a matrix of some size that an operand of a product is computed from in
-    every turn."""
+    every iteration."""
     return read.loop is not None and tile_bytes(read.tile) >= _LEAST and feeds(read, facts)
 
 
@@ -153,10 +153,10 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     machine, span = context.machine, load.operation.span
     if facts.kernel.attributes.get("async_copy") is False:
         return {"copy": "plain"}
-    if machine.has_roles and is_turned(load, facts):
+    if machine.has_roles and is_transposed(load, facts):
         why = f"the contraction of `{name}` is not contiguous"
         context.note("T0743", f"not TMA: {why}, and products of {load.tile.dtype} need it; lanes"
-                     " turn it", span)  # fmt: skip
+                     " iteration it", span)  # fmt: skip
         return {"copy": "plain"}
     reason = ""
     if machine.has_roles:

@@ -20,7 +20,7 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.sum_loops import even_turns, sums_of
+from tessera_lang.opt.schedule.query.sum_loops import even_iterations, sums_of
 from tessera_lang.target.machine import Machine
 
 
@@ -67,7 +67,7 @@ def _reason(facts: Facts) -> str:
     found = sums_of(facts)
     if found.loop is None:
         return found.reason
-    if even_turns(facts, found.loop) is None:
+    if even_iterations(facts, found.loop) is None:
         return "how often its loop runs differs from tile to tile"
     return said_reason(facts.kernel, facts) or _stays_reason(facts.kernel)
 

@@ -40,7 +40,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.lane_copies import (
     ends_early,
     is_by_lanes,
-    is_turned,
+    is_transposed,
     lanes_reason,
 )
 from tessera_lang.opt.schedule.query.matrix_units import (
@@ -167,7 +167,7 @@ def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
     lanes = [x for x in staged if is_by_lanes(x)]
     needed = [
         x for x in staged
-        if x.operation.name == GATHER or is_turned(x, facts) or ends_early(x, facts)
+        if x.operation.name == GATHER or is_transposed(x, facts) or ends_early(x, facts)
     ]  # fmt: skip
     single = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
     if not staged:

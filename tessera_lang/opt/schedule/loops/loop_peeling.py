@@ -1,4 +1,4 @@
-"""The last turn of a loop apart, where tiles of all others are full: these need no masks.
+"""The last iteration of a loop apart, where tiles of all others are full: these need no masks.
 
 ``for t in range(0, n, step)`` becomes a loop over the whole steps, in which what clips a tile to
 ``n`` is a number, and one over what is left. Only where reductions or masks read such a number:
@@ -53,7 +53,7 @@ def peel(program: Program, context: Context) -> Program:
         clips = _clips(loop, facts)
         if clips and _reads_one(loop, clips, facts) and not _divides(loop, facts):
             found[id(loop.results)] = clips
-            context.note("T0748", "the last turn of this loop stands apart: in the others all "
+            context.note("T0748", "the last iteration of this loop stands apart: in the others all "
                          "tiles are full, and nothing is masked", loop.span)  # fmt: skip
     if not found:
         return program
@@ -71,7 +71,7 @@ def peel(program: Program, context: Context) -> Program:
 
 def _clips(loop: Operation, facts: Facts) -> tuple[Value, ...]:
     """The numbers of a loop's body that are ``min(c, upper - variable)`` with ``c`` no more than
-    its step: ``c``, but for the last turn."""
+    its step: ``c``, but for the last iteration."""
     if loop.name != FOR or is_grid(loop) or len(numbers_or_names(loop, "axes")) != 1:
         return ()
     ((_,), (upper,), (step,)) = bounds_of(loop)
@@ -108,7 +108,7 @@ def _reads_one(loop: Operation, clips: tuple[Value, ...], facts: Facts) -> bool:
 
 
 def _divides(loop: Operation, facts: Facts) -> bool:
-    """Whether the step surely divides the bound, so that every turn is full."""
+    """Whether the step surely divides the bound, so that every iteration is full."""
     ((lower,), (upper,), (step,)) = bounds_of(loop)
     size, arguments = facts.constant(step), list(facts.arguments)
     divisors = numbers(facts.kernel, "divisors")

@@ -1,8 +1,8 @@
-"""Loops whose products depend on each other, taken apart: what of a turn has to come before its
-last products, and what those need.
+"""Loops whose products depend on each other, taken apart: what of an iteration has to come before
+its last products, and what those need.
 
-Owns the analysis. ``Divided.early`` runs a turn ahead of ``Divided.late`` without a change of any
-result; ``overlap`` decides and rewrites. Must not know a machine.
+Owns the analysis. ``Divided.early`` runs an iteration ahead of ``Divided.late`` without a change
+of any result; ``overlap`` decides and rewrites. Must not know a machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READS = ("tile.load", "tile.atomic_load", LOAD, GATHER)
 class Divided:
     """The body of a loop with one axis. ``early``: operations in order, those of ``both``
     among them: numbers made of the loop's variable, which either part makes for itself.
-    ``crossing``: what the late part takes from the early part of the same turn;
+    ``crossing``: what the late part takes from the early part of the same iteration;
     ``late_carried``: for each carried value, whether the late part makes it."""
 
     loop: Operation
@@ -107,7 +107,7 @@ class _Dividing:
     def run(self) -> Divided | str:
         self._follow()
         if any(i in self.late for i, level in self.levels.items() if level < self.deepest):
-            return "the first of a turn needs what the last of the turn before gave"
+            return "the first of an iteration needs what the last of the iteration before gave"
         self._sink()
         both = self._both()
         late = [o for o in self.body if id(o) in self.late]
@@ -134,13 +134,13 @@ class _Dividing:
         return True
 
     def _is_late(self, argument: Value) -> bool:
-        """Whether the late part makes what a carried value is in the next turn."""
+        """Whether the late part makes what a carried value is in the next iteration."""
         given = self.end.operands[self.carried.index(argument)]
         made = self.made.get(given)
         return made is not None and id(made) in self.late
 
     def _follow(self) -> None:
-        """Everything that needs the last products, in this turn or the next, is late."""
+        """Everything that needs the last products, in this iteration or the next, is late."""
         before = -1
         while before != len(self.late):
             before = len(self.late)

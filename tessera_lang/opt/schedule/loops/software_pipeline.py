@@ -1,11 +1,11 @@
-"""Products that depend on each other, run side by side: the last of a turn beside the work of
-the next turn.
+"""Products that depend on each other, run side by side: the last of an iteration beside the work of
+the next iteration.
 
 ``for t: E(t); L(t)`` becomes ``E(0); for t from 1: E(t) and L(t - 1); L(last)``, where ``L`` holds
-the last products of a turn and ``E`` all they need. Both are there at once, so an asynchronous
-unit has one product to do while lanes work on the result of the other. Nothing is computed in
-another order than before, and no result changes. Owns the decision and the rewriting; what may
-run ahead is ``dependent``'s. Must not know how products are lowered.
+the last products of an iteration and ``E`` all they need. Both are there at once, so an
+asynchronous unit has one product to do while lanes work on the result of the other. Nothing is
+computed in another order than before, and no result changes. Owns the decision and the rewriting;
+what may run ahead is ``dependent``'s. Must not know how products are lowered.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def overlap(program: Program, context: Context) -> Program:
         made = divided(loop, facts)
         reason = made if isinstance(made, str) else _reason(made, facts)
         if context.relief and not reason:
-            reason = "with two turns alive at once lanes had too few registers"
+            reason = "with two iterations alive at once lanes had too few registers"
         if not isinstance(made, str) and not reason:
             found[id(loop.results)] = made
-            context.note("T0748", "the products of this loop overlap: the last of a turn runs "
-                         "beside the work of the next turn", loop.span)  # fmt: skip
+            context.note("T0748", "the products of this loop overlap: the last of an iteration "
+                         "runs beside the work of the next iteration", loop.span)  # fmt: skip
         elif reason:
             context.note("T0748", f"the products of this loop wait for each other: {reason}",
                          loop.span)  # fmt: skip
@@ -99,7 +99,7 @@ def _reason(parts: Divided, facts: Facts) -> str:
 
 
 def _held(parts: Divided, facts: Facts, groups: int) -> int:
-    """Registers of a lane for what waits a turn; first operands are counted with their
+    """Registers of a lane for what waits an iteration; first operands are counted with their
     products."""
     lefts = {d.a.value for d in facts.dots}
     total = 0
@@ -147,7 +147,7 @@ def _skewed(parts: Divided) -> tuple[Operation, ...]:
     b = ScheduleBuilder(loop.span)
     with b.region() as made:
         with b.region() as then:
-            first = _Turn(parts, lower, start)
+            first = _Iteration(parts, lower, start)
             _add(b, clone_operations(parts.early, first.to))
             following = b.binary("add", lower, step)
             given = [*first.carried_on(start), *first.crossing(), lower]
@@ -169,22 +169,23 @@ def _skewed(parts: Divided) -> tuple[Operation, ...]:
 def _loop(
     b: ScheduleBuilder, parts: Divided, bounds: tuple[Value, Value, Value], given: Sequence[Value]
 ) -> tuple[Value, ...]:
-    """The loop over the turns but the first: carried values, what crosses, and the turn before."""
+    """The loop over the iterations but the first: carried values, what crosses, and the iteration
+    before."""
     loop = parts.loop
     names = [v.name for v in (*parts.carried, *parts.crossing, parts.variable)]
     arguments = [(n, v.type) for n, v in zip(names, given, strict=True)]
     with b.region((parts.variable.name, INDEX), *arguments) as inner:
         variable, *now = inner.arguments
-        turn, late = _Turn(parts, variable, now), _Late(parts, now)
+        iteration, late = _Iteration(parts, variable, now), _Late(parts, now)
         ahead, behind = _in_two(parts.early)
         behind = _lefts_last(behind, parts)
-        _add(b, clone_operations(ahead, turn.to))
+        _add(b, clone_operations(ahead, iteration.to))
         _add(b, clone_operations((*parts.both, *parts.late), late.to))
-        _add(b, clone_operations(behind, turn.to))
+        _add(b, clone_operations(behind, iteration.to))
         ends = loop.regions[0].terminator.operands
-        next_ = [late.of(end) if is_late else turn.of(end)
+        next_ = [late.of(end) if is_late else iteration.of(end)
                  for end, is_late in zip(ends, parts.late_carried, strict=True)]  # fmt: skip
-        b.yield_(*next_, *turn.crossing(), variable)
+        b.yield_(*next_, *iteration.crossing(), variable)
     made = b.append(Operation(
         FOR, (*bounds, *given), tuple(Value(v.type, n) for n, v in zip(names, given, strict=True)),
         loop.attributes, (inner.region,), loop.span,
@@ -228,8 +229,8 @@ def _add(b: ScheduleBuilder, operations: Sequence[Operation]) -> None:
         b.append(operation)
 
 
-class _Turn:
-    """The early part of one turn: ``to`` says what its values are."""
+class _Iteration:
+    """The early part of one iteration: ``to`` says what its values are."""
 
     def __init__(self, parts: Divided, variable: Value, carried: Sequence[Value]) -> None:
         self._parts = parts
@@ -251,7 +252,8 @@ class _Turn:
 
 
 class _Late:
-    """The late part of the turn before: ``now`` are carried values, what crossed, its number."""
+    """The late part of the iteration before: ``now`` are carried values, what crossed, its
+    number."""
 
     def __init__(self, parts: Divided, now: Sequence[Value]) -> None:
         count = len(parts.carried)

@@ -1,7 +1,7 @@
 """Whether the iterations of an axis are independent.
 
-Owns the verdict on an axis and its reason; ``accesses.py`` proves that two accesses never meet.
-Must not know what becomes of an axis.
+Owns the verdict on an axis and its reason; ``query/array_accesses.py`` proves that two accesses
+never meet. Must not know what becomes of an axis.
 """
 
 from __future__ import annotations

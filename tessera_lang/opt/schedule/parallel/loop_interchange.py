@@ -3,7 +3,7 @@
 ``for r: for j: C[j] += e`` sums over ``r``: the parts of ``C`` are independent, the terms of a sum
 are not, so ``j`` goes outside. Owns which loops are taken apart, put together and turned for it,
 and the order of the axes of a loop inside of another. Whether two iterations meet is asked of
-``accesses.py``. Must not know a machine.
+``query/array_accesses.py``. Must not know a machine.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def form_of(o: Operation) -> Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
+class Interchange:
     """What is known of a kernel whose loops are turned."""
 
     definitions: Mapping[Value, Operation]
     arrays: Mapping[Value, Value]
 
-    def with_(self, o: Operation) -> Turning:
+    def with_(self, o: Operation) -> Interchange:
         own = definitions_of(o)
         if all(self.definitions.get(v) is made for v, made in own.items()):
             return self
-        return Turning({**self.definitions, **own}, self.arrays)
+        return Interchange({**self.definitions, **own}, self.arrays)
 
     # --- loops at the top of a kernel -----------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Owns the order of the steps: perfect nests are joined, turned where they sum, neighbouring nests
 fused where that is safe, axes proved and moved outwards. ``independence.py`` judges an axis;
-``privatize.py`` takes the sums out. Must not know a machine.
+``promote_accumulators.py`` takes the sums out. Must not know a machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import cast
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
-from tessera_lang.opt.schedule.parallel.loop_interchange import Turning
+from tessera_lang.opt.schedule.parallel.loop_interchange import Interchange
 from tessera_lang.opt.schedule.parallel.loop_transforms import fused, joined, split
 from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
 from tessera_lang.opt.schedule.query.array_accesses import (
@@ -36,15 +36,15 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
     arrays = arrays_of(kernel)
     at = _candidate(region, arrays)
     definitions = definitions_of(kernel)
-    turning = Turning(definitions, arrays)
+    interchange = Interchange(definitions, arrays)
     operations: list[Operation] = []
     for i, o in enumerate(region.operations):
         if i == at:
-            operations.append(_mapped(o, turning, remarks))
+            operations.append(_mapped(o, interchange, remarks))
         else:
             if at is None and o.name == FOR and _writes(o, arrays):
                 remarks.extend(_warnings(o, verdicts(o, definitions, arrays)))
-            operations.extend(turning.inside(o))
+            operations.extend(interchange.inside(o))
     made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
     return replace(program, operations=(made,))
 
@@ -57,8 +57,8 @@ def arranged(kernel: Operation) -> Operation:
 
 def _turned(kernel: Operation) -> Operation:
     region = kernel.regions[0]
-    turning = Turning(definitions_of(kernel), arrays_of(kernel))
-    operations = tuple(x for o in region.operations for x in turning.turned(o))
+    interchange = Interchange(definitions_of(kernel), arrays_of(kernel))
+    operations = tuple(x for o in region.operations for x in interchange.turned(o))
     return replace(kernel, regions=(Region(region.arguments, operations),))
 
 
@@ -130,15 +130,15 @@ def _fused_pair(
 # --- the new nest --------------------------------------------------------------------------------
 
 
-def _mapped(loop: Operation, turning: Turning, remarks: list[Diagnostic]) -> Operation:
+def _mapped(loop: Operation, interchange: Interchange, remarks: list[Diagnostic]) -> Operation:
     """The loop as a grid of the independent axes around loops over the others."""
-    found = verdicts(loop, turning.definitions, turning.arrays)
+    found = verdicts(loop, interchange.definitions, interchange.arrays)
     remarks.extend(_warnings(loop, found))
     grid = [i for i, v in enumerate(found) if v.grid]
     rest = [i for i, v in enumerate(found) if not v.grid]
     reasons = {i: found[i].reason for i in rest}
     (region,) = loop.regions
-    inner = (x for o in region.operations for x in turning.inside(o))
+    inner = (x for o in region.operations for x in interchange.inside(o))
     body = Region(region.arguments, tuple(inner))
     return split(replace(loop, regions=(body,)), grid, rest, reasons)
 

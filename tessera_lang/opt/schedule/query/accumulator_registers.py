@@ -23,7 +23,8 @@ from tessera_lang.target.arch.isa import LANE_REGISTERS
 
 
 def is_promoted(dot: Operation, facts: Facts) -> bool:
-    """Whether the sums of a product's turns are added outside the unit: both take registers."""
+    """Whether the sums of a product's iterations are added outside the unit: both take
+    registers."""
     users = facts.users.get(dot.result, [])
     made = facts.definitions.get(dot.operands[2])
     if made is None or made.name != PREFIX + "full" or len(users) != 1:

@@ -56,8 +56,8 @@ def _variable(value: Value, facts: Facts) -> int:
 
 
 def _carried(loop: Operation, place: int, first: int, facts: Facts) -> int:
-    """Of a number that a loop carries: what divides it at first, where each turn only adds what it
-    divides too."""
+    """Of a number that a loop carries: what divides it at first, where each iteration only adds
+    what it divides too."""
     last = loop.regions[-1].terminator
     inner = loop.regions[-1].arguments
     at = len(inner) - (len(loop.operands) - first) + place

@@ -232,8 +232,8 @@ class Nest:
                 at = self.form(variable, side)
                 self.known.holds(at - lower)
             else:
-                turns = Linear(((self.known.atom((0, _FAR)), 1),))
-                at = side.atoms[variable] = lower + turns.scaled(step.constant)
+                iterations = Linear(((self.known.atom((0, _FAR)), 1),))
+                at = side.atoms[variable] = lower + iterations.scaled(step.constant)
             self._holds((upper - at).shifted(-1))
 
     def _holds(self, fact: Linear) -> None:

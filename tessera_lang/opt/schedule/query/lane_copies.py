@@ -99,7 +99,7 @@ def wanted_axes(read: Load, facts: Facts) -> dict[int, None]:
     return out
 
 
-def is_turned(read: Load, facts: Facts) -> bool:
+def is_transposed(read: Load, facts: Facts) -> bool:
     """Whether a second operand of the asynchronous unit lies along another axis than its array:
     no copy engine moves it so. A first one is read to registers instead."""
     axis = contiguous_axis(access_of(read.operation), facts) - len(read.tile.shape)

@@ -78,7 +78,7 @@ def wgmma_reason(dot: Dot, facts: Facts) -> str:
             reason = lanes_reason(operand.load, facts)
             if reason:
                 needs = f"the contraction of its {which} operand is not contiguous, and {a}"
-                return f"{needs} needs it; lanes cannot turn it: {reason}"
+                return f"{needs} needs it; lanes cannot transpose it: {reason}"
     return ""
 
 

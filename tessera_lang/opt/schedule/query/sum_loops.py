@@ -57,7 +57,7 @@ class Bounds:
     operations: tuple[Operation, ...]
 
 
-def even_turns(facts: Facts, loop: Operation) -> Bounds | None:
+def even_iterations(facts: Facts, loop: Operation) -> Bounds | None:
     """How often a loop of the grid runs, where that is the same in all iterations of the grid."""
     grid = facts.grid
     assert grid is not None

@@ -130,7 +130,7 @@ def test_lanes_turn_the_second_where_both_are_in_the_other_order(dtype: str) -> 
     a, b = numbers(dtype, 144, 160, 0), numbers(dtype, 160, 80, 1)
     found = compiled(text_of(dtype), a, b)
     assert units(found) == ["wgmma"]
-    assert any("lanes turn it" in d.message for d in found.remarks)
+    assert any("lanes transpose it" in d.message for d in found.remarks)
     np.testing.assert_array_equal(run(found, a, b).astype(np.float64), exact(a, b))
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered, cycles, turn_cycles
+from tessera_lang.opt.schedule.cost.cost_model import (
+    Product,
+    Work,
+    clustered,
+    cycles,
+    iteration_cycles,
+)
 from tessera_lang.target.machine import machine_named
 from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import matmul
@@ -88,14 +94,16 @@ def test_a_wave_more_costs_a_wave() -> None:
 
 def test_lines_across_lines_cost_the_cache_twice() -> None:
     product = Product(64, 64, 64, 16, 64, "wgmma")
-    aligned = turn_cycles(product, work(132, product), HOPPER)
-    across = turn_cycles(product, Work(132, (product,), 0, 0, split=True), HOPPER)
+    aligned = iteration_cycles(product, work(132, product), HOPPER)
+    across = iteration_cycles(product, Work(132, (product,), 0, 0, split=True), HOPPER)
     assert across > 1.8 * aligned
 
 
 def test_few_buffers_wait() -> None:
     product = Product(128, 256, 64, 16, 64, "wgmma")
-    deep, flat = (turn_cycles(product, work(132, product, room=n * 49152), HOPPER) for n in (4, 2))
+    deep, flat = (
+        iteration_cycles(product, work(132, product, room=n * 49152), HOPPER) for n in (4, 2)
+    )
     assert flat > 1.2 * deep
 
 

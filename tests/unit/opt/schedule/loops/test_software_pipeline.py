@@ -155,7 +155,7 @@ def test_the_form() -> None:
 
 
 @pytest.mark.parametrize(("source", "reason"), [
-    (POWERS, "the first of a turn needs what the last of the turn before gave"),
+    (POWERS, "the first of an iteration needs what the last of the iteration before gave"),
     (SHARED, "both read one staged tile"), (SHARED_TURNED, "both read one staged tile"),
 ])  # fmt: skip
 def test_reasons(source: str, reason: str) -> None:
