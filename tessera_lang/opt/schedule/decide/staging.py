@@ -156,7 +156,7 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     if machine.has_roles and is_transposed(load, facts):
         why = f"the contraction of `{name}` is not contiguous"
         context.note("T0743", f"not TMA: {why}, and products of {load.tile.dtype} need it; lanes"
-                     " iteration it", span)  # fmt: skip
+                     " transpose it", span)  # fmt: skip
         return {"copy": "plain"}
     reason = ""
     if machine.has_roles:
