@@ -124,6 +124,7 @@ def test_a_device_that_is_not_served(
 
 
 @pytest.mark.parametrize("named", [None, "missing", "folder", "text"])
+@pytest.mark.sample(2)
 def test_no_ptxas(tesserac: Command, double: Path, tmp_path: Path, named: str | None) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("no program")
@@ -162,6 +163,7 @@ def test_a_second_process_finds_the_kernel(tesserac: Command, double: Path, home
 
 @posix
 @pytest.mark.parametrize("home", ["file", "below a file", "missing", "none", "relative", "proc"])
+@pytest.mark.sample(3)
 def test_homes(tesserac: Command, double: Path, tmp_path: Path, home: str) -> None:
     (tmp_path / "file").write_text("")
     values: dict[str, str | None] = {
@@ -260,6 +262,7 @@ DAMAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.sample(3)
 def test_garbled_entries(tesserac: Command, double: Path, home: Path, how: str) -> None:
     ran(tesserac("run", "double.tessera", "--target=cpu"), noted=False)
     whole = {entry: entry.read_bytes() for entry in home.rglob("*.entry")}
