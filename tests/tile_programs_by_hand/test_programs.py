@@ -94,15 +94,10 @@ NOT_IN_RINGS = {
     "rope on the fly, then scores": 2,  # of computed matrices, once a tile
     "trailing update of a factorization": 1,  # reads the array that it writes
     "causal convolution with window": 1,  # a window of shifted rows is read by lanes
-    "stack of matrices and one weight": 1,  # the weight, through a broadcast that does nothing
-    "one matrix times a stack in tiles": 1,  # the same
     "int4 with zero points by groups": 2,  # the packed weights, which two products share
 }
 # The compiler should give a reason for these as well.
-WITHOUT_A_REASON = (
-    "stack of matrices and one weight", "one matrix times a stack in tiles",
-    "int4 with zero points by groups",
-)  # fmt: skip
+WITHOUT_A_REASON = ("int4 with zero points by groups",)
 
 
 @pytest.mark.slow
