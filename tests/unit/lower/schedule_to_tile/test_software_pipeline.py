@@ -50,7 +50,7 @@ def test_attention(rows: int, t: int) -> None:
     found = for_machine(program, plan, machine_named("cuda", "sm_90a"))
     said = [d.message for d in found.remarks if d.code == "T0748"]
     assert [m.split(":")[0] for m in said] == [
-        "the last turn of this loop stands apart", "the products of this loop overlap",
+        "the last iteration of this loop stands apart", "the products of this loop overlap",
     ], said  # fmt: skip
     assert found.lowered is not None
     lowered, finished = found.lowered
