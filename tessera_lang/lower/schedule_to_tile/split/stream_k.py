@@ -1,4 +1,4 @@
-"""Tiles dealt to groups that stay: whole ones, and of those that make no wave the parts.
+"""Stream-K: persistent thread blocks get whole tiles, and parts of those in the partial wave.
 
 ``dealt`` makes of the grid one of as many groups as run at once. Each has as many whole tiles as
 the others; the tiles that are left, counted in the order of the walk, are computed in parts, which

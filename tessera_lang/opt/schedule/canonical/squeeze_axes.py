@@ -319,7 +319,7 @@ class _Rewriter:
         if len(operation.results) > 1 or operation.regions:
             return False
         name = operation.name.removeprefix(PREFIX)
-        if name in ("load", "store"):
+        if name == "load":
             return self._is_element(operation, out)
         if name not in ("full", "expand", "broadcast", "transpose", "mask", "iota"):
             return False
@@ -391,12 +391,8 @@ class _Rewriter:
             return False
         attributes: dict[str, Attribute] = {"bounds": "guarded", "site": -1}
         there = tuple(map(self.value, place))
-        if operation.results:
-            made = self._new(tile)
-            out.append(Operation("tile.load", there, (made,), attributes, (), operation.span))
-        else:
-            stored = (self.value(tile), *there)
-            out.append(Operation("tile.store", stored, (), attributes, (), operation.span))
+        made = self._new(tile)
+        out.append(Operation("tile.load", there, (made,), attributes, (), operation.span))
         return True
 
     def _attributes(self, operation: Operation) -> dict[str, Attribute]:

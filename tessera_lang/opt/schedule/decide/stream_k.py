@@ -1,8 +1,8 @@
-"""Whether groups stay that have whole tiles, and parts of those that make no wave.
+"""Stream-K: whether persistent thread blocks share the tiles of the last, partial wave.
 
 Where tiles are a few more than a multiple of the multiprocessors, the last of them would leave most
 of the device idle, and the contraction of these alone is shared. Owns the choice. The proof that
-sums may be shared is ``sums``; must not know how they are combined.
+sums may be shared is ``query/sum_loops.py``; must not know how they are combined.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the next iteration.
 the last products of an iteration and ``E`` all they need. Both are there at once, so an
 asynchronous unit has one product to do while lanes work on the result of the other. Nothing is
 computed in another order than before, and no result changes. Owns the decision and the rewriting;
-what may run ahead is ``dependent``'s. Must not know how products are lowered.
+what may run ahead is ``pipeline_partition.py``'s. Must not know how products are lowered.
 """
 
 from __future__ import annotations
