@@ -87,7 +87,10 @@ def _of_group(schedule: Operation, plan: LaunchPlan) -> list[str]:
     for n in plan.cluster:
         size *= n
     stays = bool(schedule.attributes.get("persistent"))
+    groups = schedule.attributes.get("groups")
+    counted = _differ("groups", (groups,), plan.grid) if groups is not None else []
     return [
+        *counted,
         *_differ("warps", warps_of(schedule), lanes // 32),
         *_differ("cluster", cluster_of(schedule), size),
         *_differ("groups that stay", stays, plan.persistent),

@@ -55,6 +55,12 @@ FAULTS = {
         "@op.kernel\ndef kernel(a, b):\n    schedule.async_copy(False)\n    return a @ b\n",
         "a: bf16[1024, 1024], b: bf16[1024, 1024]",
     ),
+    "tiles that only the kernel can count": (
+        "@op.kernel\ndef kernel(x: f32[n], count: i64[1]) -> f32[n]:\n"
+        "    y = op.empty((n,), f32)\n    k = count[0] + 0\n"
+        "    for i in op.tile_range(k, step=256): y[i:i+256] = x[i:i+256] * 2.0\n    return y\n",
+        "x: f32[100000], count: i64[1]",
+    ),
     "odd lines": (
         "@op.kernel\ndef kernel(a, b):\n    return a @ b\n", "a: f16[333, 77], b: f16[77, 55]",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.pipeline import fitted, numbers_for, run_passes
 from tessera_lang.ir.core import Program
+from tessera_lang.opt.schedule.canonical.split_grid_loop import separate
 from tessera_lang.opt.schedule.query.context import Context
 from tessera_lang.opt.schedule.schedule_pipeline import last_decisions
 from tessera_lang.target.machine import Machine
@@ -17,7 +18,7 @@ def as_tiles(
     """``program`` may be decided for the machine, or not at all: then the last decisions, which
     every kernel needs, are those of one of which nobody has said anything. Raises NotTiled."""
     context = Context(machine, remarks, numbers=numbers_for(plan))
-    decided = run_passes(program, last_decisions(context))
+    decided = run_passes(separate(program), last_decisions(context))
     made, lowered = fitted(decided, plan, context)
     if lowered is None:
         # As the driver, whose caller looks at the remarks: an error is there, and no program.

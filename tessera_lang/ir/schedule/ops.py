@@ -53,7 +53,7 @@ _OPS = [
             _optional("registers", "ints"), _optional("take_turns", "bool"),
             _optional("pieces", "bool"), _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
-            _optional("subtile", "int"), _optional("group_rows", "int"),
+            _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),
             _optional("hints", "ints"), _optional("divisors", "ints"),
         ),
     ),

@@ -18,7 +18,6 @@ from tessera_lang.lower.schedule_to_tile.ampere.grid import (
     Grid,
     build_grid,
     grid_of,
-    separated,
     walked,
 )
 from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
@@ -56,7 +55,7 @@ def lower_to_tile(
     (kernel,) = program.operations
     if "roles" in kernel.attributes:
         return lower_specialised(program, plan, machine)
-    lowering = _Lowering(separated(kernel), plan, machine)
+    lowering = _Lowering(kernel, plan, machine)
     made, notes = lowering.run()
     total = shared_bytes(made.kernel)
     if total > machine.shared_limit:
@@ -85,7 +84,7 @@ class _Lowering:
         self.machine = machine
         self.numbers = Numbers(Source(kernel), plan)
         self.facts = Facts(kernel, self.numbers.key)
-        self.grid = grid_of(kernel, self.numbers, machine.units)
+        self.grid = grid_of(kernel, self.numbers)
         self.cluster = _cluster_of(kernel)
 
     def run(self) -> tuple[_Made, list[Diagnostic]]:

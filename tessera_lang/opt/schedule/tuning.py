@@ -175,6 +175,10 @@ GRID_ROWS = _measured(
     8, "tiles", _CHOSEN,
     "along the rows that follow each other in the grid",
 )  # fmt: skip
+UNCOUNTED_GROUPS = _measured(
+    4, "groups of a multiprocessor", _CHOSEN,
+    "that walk over tiles whose number the launch does not know",
+)  # fmt: skip
 CLUSTER_TURNS = _measured(
     32, "iterations", _F8,
     "of a tile with which a cluster loses more at the ends of tiles than it shares",

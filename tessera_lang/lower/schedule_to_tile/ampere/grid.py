@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
 from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.schedule.query.kernel_facts import is_grid
-from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of, strings
-from tessera_lang.record import dataclass, replace
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of
+from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 
 _WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store",
            "tile.assert", "tile.print")  # fmt: skip
-_GROUPS_PER_UNIT = 4
 _APART = "write a kernel for each of them, and call one after the other"
 
 
@@ -39,8 +38,9 @@ class Grid:
     group_rows: int
 
 
-def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
-    """The grid of a kernel; None where one group does everything."""
+def grid_of(kernel: Operation, numbers: Numbers) -> Grid | None:
+    """The grid of a kernel; None where one group does everything. Where a launch does not know how
+    many tiles there are, the schedule says how many groups walk over them (``groups``)."""
     loops = [o for o in kernel.regions[0].operations if o.name == FOR and is_grid(o)]
     if not loops:
         return None
@@ -57,45 +57,13 @@ def grid_of(kernel: Operation, numbers: Numbers, units: int) -> Grid | None:
     stays = bool(kernel.attributes.get("persistent"))
     if total is None and not stays:
         raise NotTiled("the number of its groups is not known at the launch", loop.span)
-    groups = total if total is not None else units * _GROUPS_PER_UNIT
+    groups = total
+    if groups is None:
+        said = kernel.attributes.get("groups")
+        if not isinstance(said, int):
+            raise NotTiled("the schedule does not say how many groups stay", loop.span)
+        groups = said
     return Grid(loop, groups, stays, rows if isinstance(rows, int) else 1)
-
-
-def separated(kernel: Operation) -> Operation:
-    """The kernel in which a loop some of whose axes are groups is two: groups, and inside them
-    the other axes in order. Itself where there is none."""
-    region = kernel.regions[0]
-    operations = tuple(_separated(o) for o in region.operations)
-    if all(a is b for a, b in zip(operations, region.operations, strict=True)):
-        return kernel
-    return replace(kernel, regions=(replace(region, operations=operations),))
-
-
-def _separated(loop: Operation) -> Operation:
-    mapping = strings(loop, "mapping")
-    spread = [i for i, how in enumerate(mapping) if how == "grid"]
-    rest = [i for i, how in enumerate(mapping) if how != "grid"]
-    if loop.name != FOR or not spread or not rest or loop.results:
-        return loop
-    region = loop.regions[0]
-    inner = _part(loop, rest, region.operations)
-    end = Operation("tile.yield", span=loop.span)
-    return _part(loop, spread, (inner, end))
-
-
-def _part(loop: Operation, axes: Sequence[int], operations: tuple[Operation, ...]) -> Operation:
-    """A loop over some of the axes."""
-    count = axes_of(loop)
-    operands = tuple(loop.operands[part * count + axis] for part in range(3) for axis in axes)
-    names, mapping = strings(loop, "axes"), strings(loop, "mapping")
-    attributes: dict[str, Attribute] = {
-        **loop.attributes,
-        "axes": tuple(names[axis] for axis in axes),
-        "mapping": tuple(mapping[axis] for axis in axes),
-    }
-    variables = tuple(loop.regions[0].arguments[axis] for axis in axes)
-    made = Region(variables, operations)
-    return replace(loop, operands=operands, attributes=attributes, regions=(made,))
 
 
 def _total(loop: Operation, numbers: Numbers) -> Dim | None:

@@ -40,6 +40,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
     is_tile,
 )
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
+from tessera_lang.opt.schedule.tuning import UNCOUNTED_GROUPS
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import F32
 
@@ -49,7 +50,7 @@ _STAGES = 3
 _MOST_STAGES = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
 _OF_TILES = (
     "roles", "registers", "persistent", "split", "stream", "subtile", "direct_access", "cluster",
-    "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
+    "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
 )  # fmt: skip
 _STAGING = ("stage", "stages", "copy", "ring", "repack", "early", "again", "kept")
 
@@ -166,16 +167,20 @@ class _Flow:
         if kernel.attributes.get("cluster", ()) != cluster:
             kernel = _decided(kernel, "cluster", cluster)
         grid = next((o for o in kernel.regions[0].operations if is_grid(o)), None)
-        if grid is None or self.numbers is None or kernel.attributes.get("persistent"):
+        if grid is None or self.numbers is None or self._is_counted(grid):
             return kernel
+        kernel = _decided(kernel, "persistent", True)
+        return _decided(kernel, "groups", self.context.machine.units * UNCOUNTED_GROUPS)
+
+    def _is_counted(self, grid: Operation) -> bool:
+        """Whether the launch knows how many tiles there are."""
+        assert self.numbers is not None
         axes = axes_of(grid)
         lower, upper, step = (
             [self.numbers.dim(v) for v in grid.operands[i * axes : (i + 1) * axes]]
             for i in range(3)
         )
-        if None in (*lower, *upper) or not all(isinstance(n, int) for n in step):
-            return _decided(kernel, "persistent", True)
-        return kernel
+        return None not in (*lower, *upper) and all(isinstance(n, int) for n in step)
 
     # --- what is staged, and by which copy --------------------------------------------------------
 
