@@ -20,6 +20,7 @@ from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown
+from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
@@ -51,15 +52,39 @@ Left.CONTINUE = Left("continue")
 Outcome = Returned | Left | None
 
 
+class _Room:
+    """Python's limit is one for all threads: it is low again when the last program has ended."""
+
+    def __init__(self) -> None:
+        self._lock = free_lock()
+        self._programs = 0
+        self._before = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._programs:
+                self._before = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(self._before, _FRAMES))
+            self._programs += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._programs -= 1
+            if not self._programs:
+                sys.setrecursionlimit(self._before)
+
+
+_room = _Room()
+
+
 @contextmanager
 def room_for_calls() -> Generator[None]:
     """Lets the calls of the program nest as deep as ``CALL_DEPTH`` allows."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _FRAMES))
+    _room.enter()
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        _room.leave()
 
 
 def _comparison(test: ast.Expr) -> ast.Compare | None:

@@ -14,6 +14,7 @@ from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
 from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
+from tessera_lang.locks import COMPILER
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
@@ -67,17 +68,34 @@ def definition(declaration: ast.FunctionDef, scope: Scope) -> HostFunction | Ker
 
 
 class Modules:
-    """Scopes of the files of one program, each made once."""
+    """Scopes of the files of one program, each made once, for several threads."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._scopes: dict[str, Scope] = {}
+        # Files that import each other see one another's scopes before these are complete; other
+        # threads do not.
+        self._unfinished: dict[str, Scope] = {}
+        self._nested = 0
 
     def scope(self, path: str) -> Scope:
         """The scope of an imported file: definitions, imports, constants."""
         if path in self._scopes:
             return self._scopes[path]
-        scope = self._scopes[path] = Scope(path)
+        with COMPILER:
+            self._nested += 1
+            try:
+                return self._scopes.get(path) or self._scope_now(path)
+            finally:
+                self._nested -= 1
+                if not self._nested:
+                    self._scopes.update(self._unfinished)
+                    self._unfinished.clear()
+
+    def _scope_now(self, path: str) -> Scope:
+        if path in self._unfinished:
+            return self._unfinished[path]
+        scope = self._unfinished[path] = Scope(path)
         module = self._library.module(path)
         self.define(module, scope)
         counts = assignment_counts(module.body)
@@ -151,7 +169,8 @@ class Modules:
 
     def find(self, name: str, path: str) -> FileModule | None:
         """The module ``name``, where there is one."""
-        found = self._library.imported(path, name)
+        with COMPILER:
+            found = self._library.imported(path, name)
         return None if found is None else FileModule(name, self.scope(found))
 
 

@@ -8,16 +8,17 @@ know kernels.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from tessera_backend.device.driver import Device
+from tessera_backend.device.failure import NO_CONTEXT
+from tessera_lang.locks import once
 
 _ACTIVE = 1
 
 
-@functools.cache
+@once
 def recorder(device: Device) -> Callable[[int], int]:
     """``graph_of(stream)``: the number of the recording that takes a stream's work, or 0."""
     pointer = ctypes.c_void_p
@@ -29,7 +30,11 @@ def recorder(device: Device) -> Callable[[int], int]:
         if not stream:  # the default stream cannot be recorded
             return 0
         state, number = ctypes.c_int(), ctypes.c_uint64()
-        failed = information(stream, ctypes.byref(state), ctypes.byref(number), None, None, None)
+        asked = stream, ctypes.byref(state), ctypes.byref(number), None, None, None
+        failed = information(*asked)
+        if failed in NO_CONTEXT:
+            with device.current():
+                failed = information(*asked)
         return 0 if failed or state.value != _ACTIVE else number.value
 
     return graph_of
@@ -37,7 +42,8 @@ def recorder(device: Device) -> Callable[[int], int]:
 
 @contextmanager
 def beside_recordings(device: Device) -> Generator[None]:
-    """Calls within are done at once, also while this thread records."""
+    """Calls within are done at once, also while this thread or another one records: what is made
+    at first use is made outside of a graph."""
     modes = device.driver.api.CUstreamCaptureMode
     exchange = "cuThreadExchangeStreamCaptureMode"
     before = device.driver.call(exchange, modes.CU_STREAM_CAPTURE_MODE_RELAXED)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from tessera_backend.device.failure import (
     old_driver,
 )
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.locks import free_lock, free_reentrant_lock
 from tessera_lang.target.arch import name_of
 
 _INSTALL_DRIVER = "install the NVIDIA driver, or run with `--target cpu`"
@@ -50,7 +50,7 @@ class Driver:
                 raise
             raise old_driver(getattr(self, "version", 0), MINIMUM_DRIVER) from error
         if status != 0:
-            raise DriverError(self.error_name(status), action or f"calling {name}")
+            raise self.failure(status, action or f"calling {name}")
         if not results:
             return None
         return results[0] if len(results) == 1 else tuple(results)
@@ -61,6 +61,18 @@ class Driver:
             return str(self.api.CUresult(int(status)).name)
         except ValueError:
             return f"CUDA_ERROR_{int(status)}"
+
+    def failure(self, status: int, action: str) -> DriverError:
+        """The error of a call that gave this status."""
+        return DriverError(self.error_name(status), action, said=self._error_text(status))
+
+    def _error_text(self, status: int) -> str:
+        """What the driver says of a status number; "" where it says nothing."""
+        try:
+            failed, text = self.api.cuGetErrorString(self.api.CUresult(int(status)))
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            return ""
+        return "" if failed or not text else _text(text)
 
     def entry_point(self, name: str, version: int = MINIMUM_DRIVER) -> int:
         """Address of a driver function, for calls that must cost little."""
@@ -87,7 +99,7 @@ class Device:
         )
         self.arch = name_of(self.capability)
         self.units = self.attribute("MULTIPROCESSOR_COUNT")
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._context: Any = None
 
     def attribute(self, name: str) -> int:
@@ -160,21 +172,17 @@ class _Loaded:
     """The driver or why there is none, for one process: a fork starts anew."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._forget()
+        self.lock = free_reentrant_lock()
+        self.forget()
 
-    def _forget(self) -> None:
-        self.process = os.getpid()
+    def forget(self) -> None:
         self.driver: Driver | None = None
         self.error: TesseraError | None = None
         self.devices: dict[int, Device] = {}
 
     def open(self) -> Driver:
-        if self.driver is not None and self.process == os.getpid():
+        if self.driver is not None:
             return self.driver
-        if self.process != os.getpid():
-            self.lock = threading.RLock()  # another thread may have held it at the fork
-            self._forget()
         with self.lock:
             if self.error is not None:
                 raise TesseraError(self.error.diagnostics)
@@ -191,11 +199,15 @@ class _Loaded:
         found = self.devices.get(ordinal)
         if found is None:
             with self.lock:
-                found = self.devices.setdefault(ordinal, Device(opened, ordinal))
+                found = self.devices.get(ordinal)
+                if found is None:
+                    found = self.devices[ordinal] = Device(opened, ordinal)
         return found
 
 
 _loaded = _Loaded()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_loaded.forget)
 
 
 def driver() -> Driver:

@@ -85,6 +85,10 @@ _REMEDIES: dict[str, tuple[str, str, str]] = {
     ),
 }  # fmt: skip
 
+NO_CONTEXT = (201, 400)
+"""Invalid context and invalid handle: what a call gives in a thread without a context, or with
+that of another device."""
+
 # After these the context is lost: every later call in the process fails the same way.
 FATAL = frozenset(
     {
@@ -97,20 +101,23 @@ FATAL = frozenset(
 
 
 class DriverError(TesseraError):
-    """A driver call that failed; ``name`` is the driver's name of the error."""
+    """A driver call that failed; ``name`` is the driver's name of the error, ``said`` the text
+    that the driver has for it."""
 
-    def __init__(self, name: str, action: str, detail: str = "") -> None:
+    def __init__(self, name: str, action: str, detail: str = "", said: str = "") -> None:
         self.name = name
-        super().__init__((_describe(name, action, detail),))
+        self.said = said
+        super().__init__((_describe(name, action, detail, said),))
 
 
-def _describe(name: str, action: str, detail: str) -> Diagnostic:
+def _describe(name: str, action: str, detail: str, said: str) -> Diagnostic:
+    text = f" ({said})" if said else ""
     code, sentence, remedy = _REMEDIES.get(
-        name, ("T0873", "the NVIDIA driver refused an operation", "")
+        name, ("T0873", f"the NVIDIA driver refused an operation: {name}{text}", "")
     )
     if name in FATAL and name not in _REMEDIES:
         code, sentence = "T0875", "a kernel stopped on the device"
-    notes = [f"{name} while {action}"]
+    notes = [f"{name}{text} while {action}"]
     if detail:
         notes.append(detail)
     if name in FATAL:

@@ -17,18 +17,18 @@ from math import prod
 from typing import Any
 
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import DriverError, launch_too_large
+from tessera_backend.device.failure import NO_CONTEXT, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
 from tessera_backend.device.occupancy import LaunchConfig, resident_groups
 from tessera_backend.device.repack import ARGUMENTS, LANES, LOCK, Copy, repack_module, repacker
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
+from tessera_lang.locks import once
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.plan import Slot
 from tessera_lang.target.premises import GRID_LIMITS
 
-_INVALID_CONTEXT, _INVALID_HANDLE = 201, 400
 _UNSHAPED = (0, 0, 0, 0)
 _KEPT_LAYOUTS = 256
 
@@ -163,12 +163,12 @@ class CudaKernel:
         return fire_copied
 
     def _repack(self) -> Callable[[Sequence[int], int, int], None]:
-        """Launches the kernel that copies arrays."""
+        """Launches the kernel that copies arrays, and keeps its module loaded."""
         module = repack_module(self.device)
         buffer = LaunchBuffer(ARGUMENTS, (LANES, 1, 1), 0)
         function = int(module.function)
 
-        def launch(values: Sequence[int], groups: int, stream: int) -> None:
+        def launch(values: Sequence[int], groups: int, stream: int, keep: Any = module) -> None:
             buffer.block[:] = values
             geometry = (groups, 1, 1, stream)
             if geometry != buffer.geometry:
@@ -259,15 +259,14 @@ class CudaKernel:
 
     def _retry(self, buffer: LaunchBuffer, status: int, function: int = 0) -> None:
         """A thread that has no context yet, or another device's, launches within ours."""
-        if status in (_INVALID_CONTEXT, _INVALID_HANDLE):
+        if status in NO_CONTEXT:
             with self.device.current():
                 status = self._launch(
                     buffer.config_address, function or self._function, buffer.pointers_address,
                     None,
                 )  # fmt: skip
         if status:
-            name = self.device.driver.error_name(status)
-            raise DriverError(name, f"launching `{self.entry}`")
+            raise self.device.driver.failure(status, f"launching `{self.entry}`")
 
 
 def axes_to_xyz(axes: tuple[int, ...]) -> tuple[int, int, int]:
@@ -315,7 +314,7 @@ def _check_group(group: tuple[int, int, int], shared_bytes: int, device: Device)
         )
 
 
-@functools.cache
+@once
 def _launch_function(device: Device) -> Any:
     """``cuLaunchKernelEx`` as a ctypes function that lets other threads run meanwhile."""
     pointer = ctypes.c_void_p

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tessera_backend.device.capture import beside_recordings
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import DriverError
 from tessera_lang.diagnostics import TesseraError
+from tessera_lang.locks import free_lock, once
 
 _PORTABLE_MAPPED = 1 | 2
 _POOL_KEEPS_EVERYTHING = (1 << 64) - 1
@@ -43,7 +42,8 @@ class DeviceMemory:
         with device.current():
             if self._pooled:
                 self.pointer = int(call("cuMemAllocAsync", size, stream, action=action))
-            else:
+                return
+            with beside_recordings(device):
                 self.pointer = int(call("cuMemAlloc", size, action=action))
 
     def free(self) -> None:
@@ -55,7 +55,8 @@ class DeviceMemory:
         with self.device.current():
             if self._pooled:
                 call("cuMemFreeAsync", pointer, self.stream)
-            else:
+                return
+            with beside_recordings(self.device):
                 call("cuMemFree", pointer)
 
     def __del__(self) -> None:
@@ -67,7 +68,7 @@ class DeviceMemory:
 
 
 _pools: dict[int, bool] = {}
-_pools_lock = threading.Lock()
+_pools_lock = free_lock()
 
 
 def _has_pool(device: Device) -> bool:
@@ -75,6 +76,9 @@ def _has_pool(device: Device) -> bool:
     if known is not None:
         return known
     with _pools_lock:
+        known = _pools.get(device.ordinal)
+        if known is not None:
+            return known
         supported = bool(device.attribute("MEMORY_POOLS_SUPPORTED"))
         if supported:
             driver = device.driver
@@ -118,7 +122,7 @@ def fill_bytes(device: Device, target: int, value: int, size: int, stream: int =
             device.driver.call("cuMemsetD8Async", target, value, size, stream)
 
 
-@functools.cache
+@once
 def zero_function(device: Device) -> Callable[[int, int, int], None]:
     """``zero(address, bytes, stream)``: ``fill_bytes`` with zeros at a tenth of its cost, by
     the addresses of the driver's functions."""
@@ -136,7 +140,7 @@ def zero_function(device: Device) -> Callable[[int, int, int], None]:
         if current(ctypes.byref(found)) or found.value != context:
             fill_bytes(device, address, 0, size, stream)
         elif size and (status := fill(address, 0, size, stream or None)):
-            raise DriverError(device.driver.error_name(status), f"filling {size} bytes with 0")
+            raise device.driver.failure(status, f"filling {size} bytes with 0")
 
     return zero
 
@@ -148,7 +152,7 @@ class PinnedMemory:
         self.device = device
         self.size = size
         call = device.driver.call
-        with device.current():
+        with device.current(), beside_recordings(device):
             self.host = int(call("cuMemHostAlloc", size, _PORTABLE_MAPPED, action="pinning memory"))
             self.pointer = int(call("cuMemHostGetDevicePointer", self.host, 0))
         ctypes.memset(self.host, 0, size)
@@ -186,7 +190,7 @@ class FaultRecord:
 
 _records: dict[int, FaultRecord] = {}
 _spare: dict[int, PinnedMemory] = {}
-_lock = threading.Lock()
+_lock = free_lock()
 _SPARE_BYTES = 256
 T = TypeVar("T")
 

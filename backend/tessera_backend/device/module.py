@@ -9,6 +9,7 @@ import contextlib
 import sys
 from typing import Any
 
+from tessera_backend.device.capture import beside_recordings
 from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import DriverError
 from tessera_lang.diagnostics import TesseraError
@@ -33,7 +34,7 @@ class Module:
         self._module: Any = None
         self.device = device
         call = device.driver.call
-        with device.current():
+        with device.current(), beside_recordings(device):
             self._module = _load(device, code, entry)
             self.function: Any = call(
                 "cuModuleGetFunction", self._module, entry.encode(), action=f"finding `{entry}`"
@@ -57,7 +58,7 @@ class Module:
         """Let launches ask for ``size`` bytes, above what is allowed by default."""
         driver = self.device.driver
         kind = driver.api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        with self.device.current():
+        with self.device.current(), beside_recordings(self.device):
             driver.call("cuFuncSetAttribute", self.function, kind, size)
 
     def __del__(self) -> None:
@@ -96,4 +97,4 @@ def _load(device: Device, code: bytes, entry: str) -> Any:
         )
     except DriverError as error:
         said = bytes(log).split(b"\0", 1)[0].decode("utf-8", "replace").strip()
-        raise DriverError(error.name, action, said) from error
+        raise DriverError(error.name, action, said, error.said) from error

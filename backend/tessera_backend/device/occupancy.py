@@ -9,7 +9,6 @@ import ctypes
 from typing import Any
 
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import DriverError
 
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
@@ -62,8 +61,7 @@ def _clusters(
     with device.current():
         status = _query(device)(ctypes.addressof(found), function, ctypes.addressof(config))
     if status:
-        name = device.driver.error_name(status)
-        raise DriverError(name, "asking how many clusters run at once")
+        raise device.driver.failure(status, "asking how many clusters run at once")
     return found.value
 
 

@@ -7,14 +7,13 @@ reaches beyond the array is not read; those bytes are copied one by one. Must no
 
 from __future__ import annotations
 
-import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
 from tessera_backend.device.workspace import copies as memory_of_copies
+from tessera_lang.locks import free_lock, once
 from tessera_lang.target.arch import OLDEST
 
 LANES = 256
@@ -22,7 +21,7 @@ CHUNK = 16
 OUTER = 4
 """Axes around a line; further ones must be joined."""
 
-LOCK = threading.Lock()
+LOCK = free_lock()
 """Held from the first copy to the launch that reads them: threads of one stream share the
 memory of copies."""
 
@@ -125,7 +124,7 @@ def _joined(outer: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-@functools.cache
+@once
 def repack_module(device: Device) -> Module:
     return Module(device, ptx().encode("ascii"), ENTRY)
 

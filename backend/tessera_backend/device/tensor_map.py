@@ -8,12 +8,12 @@ know kernels, plans beyond a slot, or arrays of libraries.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.failure import NO_CONTEXT
+from tessera_lang.locks import once
 from tessera_lang.record import dataclass
 from tessera_lang.target.plan import Slot
 from tessera_lang.types.dtype import DType
@@ -90,12 +90,16 @@ class TensorMaps:
         storage = (ctypes.c_char * (MAP_BYTES + _ALIGNMENT))()
         at = -(-ctypes.addressof(storage) // _ALIGNMENT) * _ALIGNMENT
         rank, sizes, strides, box, steps = self._layout
-        status = self._encode(
+        given = (
             at, self._kind, rank, address or self._spare, sizes, strides, box, steps,
             _NO_INTERLEAVE, self._swizzle, _PROMOTE_256, _ZERO_FILL,
         )  # fmt: skip
+        status = self._encode(*given)
+        if status in NO_CONTEXT:  # a thread's first call of the driver may be this one
+            with self._device.current():
+                status = self._encode(*given)
         if status:
-            raise DriverError(self._device.driver.error_name(status), self._text)
+            raise self._device.driver.failure(status, self._text)
         return TensorMap(at, storage)
 
 
@@ -130,7 +134,7 @@ def _c_array(kind: Any, values: Sequence[int]) -> Any:
     return (kind * len(values))(*values)
 
 
-@functools.cache
+@once
 def _encode_function(device: Device) -> Any:
     """``cuTensorMapEncodeTiled`` as a ctypes function."""
     pointer, number = ctypes.c_void_p, ctypes.c_int

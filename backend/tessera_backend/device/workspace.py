@@ -9,16 +9,33 @@ from __future__ import annotations
 
 import threading
 
-from tessera_backend.device.capture import beside_recordings, recorder
+from tessera_backend.device.capture import recorder
 from tessera_backend.device.driver import Device
 from tessera_backend.device.memory import DeviceMemory, fill_bytes
+from tessera_lang.locks import free_lock
 
 _LEAST = 1 << 16
 _ZEROED = "workspace"
 
-_lock = threading.Lock()
-_held: dict[tuple[int, int, str], DeviceMemory] = {}
-_before: list[DeviceMemory] = []
+_OF_EACH_THREAD = 2
+"""The handle that means another stream in each thread: the thread's own default one."""
+
+_lock = free_lock()
+
+
+class _Memories:
+    """Memory by device, stream (or recording, negative) and use; ``before``: what was too small."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[int, int, str], DeviceMemory] = {}
+        self.before: list[DeviceMemory] = []
+
+
+class _Own(threading.local, _Memories):
+    """That of the default streams of one thread."""
+
+
+_shared, _own = _Memories(), _Own()
 
 
 def workspace(device: Device, stream: int, size: int) -> int:
@@ -48,24 +65,24 @@ def _memory(device: Device, stream: int, size: int, use: str) -> int:
     """
     graph = recorder(device)(stream) if stream else 0
     key = device.ordinal, -graph or stream, use
-    held = _held.get(key)
+    memories = _own if stream == _OF_EACH_THREAD and not graph else _shared
+    held = memories.held.get(key)
     if held is not None and held.size >= size:
         return held.pointer
     with _lock:
-        held = _held.get(key)
+        held = memories.held.get(key)
         if held is None or held.size < size:
             if held is not None:
-                _before.append(held)
+                memories.before.append(held)
             bytes_ = max(_LEAST, 1 << (size - 1).bit_length())
             held = _allocated(device, bytes_, stream, graph)
             if use == _ZEROED:
                 fill_bytes(device, held.pointer, 0, bytes_, stream)
-            _held[key] = held
+            memories.held[key] = held
     return held.pointer
 
 
 def _allocated(device: Device, size: int, stream: int, graph: int) -> DeviceMemory:
     if not graph:
         return DeviceMemory(device, size, stream)
-    with beside_recordings(device):
-        return DeviceMemory(device, size, ordered=False)
+    return DeviceMemory(device, size, ordered=False)

@@ -6,13 +6,12 @@ and llvmlite's lock as they are then. Must not know what is compiled.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from tessera_backend.device.forks import wait_before_forks
+from tessera_lang.locks import once, wait_before_forks
 
 
-@functools.cache
+@once
 def forks_wait() -> None:
     """Called before LLVM is used; once is enough."""
     import llvmlite.binding.ffi as ffi

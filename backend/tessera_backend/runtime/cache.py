@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime.call_diagnostics import diagnostic, tell_once
+from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 
 MAGIC = b"TESSERA cache 1\n"

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label, Severity, TesseraError
+from tessera_lang.locks import free_lock
 from tessera_lang.source import Anchor, SourceFile, Span
 
 Place = tuple[str, int, int]  # file, line, column; 1-based, line 0 = unknown
@@ -24,6 +25,7 @@ class TesseraWarning(UserWarning):
 
 _sources: dict[str, SourceFile | None] = {}
 _told: set[str] = set()
+_telling = free_lock()
 
 
 def source_of(path: str) -> SourceFile | None:
@@ -109,8 +111,10 @@ def tell_once(key: str, d: Diagnostic) -> None:
 
 def tell_text_once(key: str, text: str) -> None:
     """The same of a warning that was rendered before."""
-    if key not in _told:
+    with _telling:
+        first = key not in _told
         _told.add(key)
+    if first:
         # The first frame outside of this package is the caller's line.
         level, frame = 2, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame.f_back is not None and _is_ours(frame.f_code.co_filename):

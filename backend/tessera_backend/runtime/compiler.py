@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime import signature as signatures
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.cache import Cache, Entry, key_of, shared_cache
@@ -28,6 +27,7 @@ from tessera_backend.runtime.module_interface import KernelInterface, ModuleInte
 from tessera_backend.runtime.signature import Signature
 from tessera_lang.driver.modules import standard_library
 from tessera_lang.driver.options import Options, from_environment
+from tessera_lang.locks import COMPILER
 from tessera_lang.record import replace
 from tessera_lang.target.backend import (
     Artifact,
@@ -48,14 +48,16 @@ _loaded_backends: dict[str, Backend] = {}
 
 def backend(name: str) -> Backend:
     """An installed backend. Raises TesseraError where there is none of that name."""
-    if name not in _loaded_backends:
-        try:
-            _loaded_backends[name] = backend_named(name)
-        except KeyError:
-            known = ", ".join(f"`{n}`" for n in backend_names())
-            raise error(diagnostic("T0814", f"there is no target `{name}`", helps=(
-                f"the installed targets are {known}",))) from None  # fmt: skip
-    return _loaded_backends[name]
+    found = _loaded_backends.get(name)
+    if found is not None:
+        return found
+    try:
+        with COMPILER:
+            return _loaded_backends.setdefault(name, backend_named(name))
+    except KeyError:
+        known = ", ".join(f"`{n}`" for n in backend_names())
+        raise error(diagnostic("T0814", f"there is no target `{name}`", helps=(
+            f"the installed targets are {known}",))) from None  # fmt: skip
 
 
 def options_from_environment() -> Options:
@@ -81,7 +83,6 @@ class SessionProvider:
         self._text = text
         self._session = session
         self._cache = cache or shared_cache()
-        self._lock = free_reentrant_lock()
         self._closure: Closure | None = None
         self._module: ModuleInterface | None = None
         self._beside: dict[str, SessionProvider] = {}
@@ -93,7 +94,7 @@ class SessionProvider:
         """The provider of another file of the same session."""
         if path == self.path:
             return self
-        with self._lock:
+        with COMPILER:
             if path not in self._beside:
                 self._beside[path] = SessionProvider(
                     path, self.options, session=self.session(), cache=self._cache
@@ -116,11 +117,11 @@ class SessionProvider:
         key = key_of(("checked", compiler_identity(), *self.closure().parts()))
         if self._cache.get(key) is not None:
             return
-        with self._lock:
+        with COMPILER:
             session = self.session()
             faults = [d for d in session.check(self.path) if d.severity == "error"]
-        if faults:
-            raise session.error(faults)
+            if faults:
+                raise session.error(faults)
         if self._is_current():
             self._cache.put(key, {"kind": "checked"}, b"")
 
@@ -144,11 +145,12 @@ class SessionProvider:
         known = self._variants.setdefault(name, {})
         if wanted in known:
             return wanted
-        for level, most in enumerate(_VARIANTS):
-            found = signatures.coarser_signature(wanted, level)
-            if found in known or len(known) < most:
-                known[found] = None
-                return found
+        with COMPILER:
+            for level, most in enumerate(_VARIANTS):
+                found = signatures.coarser_signature(wanted, level)
+                if found in known or len(known) < most:
+                    known[found] = None
+                    return found
         return signatures.coarser_signature(wanted, len(_VARIANTS))
 
     def artifact(self, name: str, wanted: Signature, device: int, grid_rank: int = 0) -> Artifact:
@@ -169,7 +171,7 @@ class SessionProvider:
             if artifact is not None:
                 self._tell(entry.header.get("warnings", ()))
                 return artifact
-        with self._lock:
+        with COMPILER:
             artifact = self._compiled(name, wanted, options, grid_rank)
         warned = _warnings(artifact)
         if self._is_current():
@@ -191,7 +193,7 @@ class SessionProvider:
     def _compiled(
         self, name: str, wanted: Signature, options: TargetOptions, grid_rank: int
     ) -> Artifact:
-        from tessera_lang.driver.internal_fault import InternalFault
+        from tessera_lang.driver.internal_fault import InternalFault  # with the lock held
 
         try:
             artifact: Artifact = self.session().compile_kernel(
@@ -213,6 +215,8 @@ class SessionProvider:
     def _count(self, name: str, wanted: Signature) -> None:
         """The 17th signature of a kernel is worth a word: something varies at each call."""
         seen = self._seen.setdefault(name, set())
+        if wanted in seen:
+            return
         seen.add(wanted)
         ours = _is_standard(self.path)  # what varies there is for us to mend, not the user
         if len(seen) == _MAX_SIGNATURES and not ours:
@@ -232,7 +236,7 @@ class SessionProvider:
         entry = self._cache.get(key)
         found = _asked(entry) if entry is not None else None
         if found is None:
-            with self._lock:
+            with COMPILER:
                 needed, whole = self.session().asked(self.path, name, signatures.to_typed(wanted))
             found = signatures.Asked(needed, whole)
             header = {"kind": "asked", "needed": needed, "whole": whole}
@@ -245,12 +249,19 @@ class SessionProvider:
     def closure(self) -> Closure:
         """The texts as they were when the module was loaded."""
         if self._closure is None:
+            with COMPILER:
+                return self._closure_now()
+        return self._closure
+
+    def _closure_now(self) -> Closure:
+        if self._closure is None:
             text = self._text
             if text is None and self._session is not None:
                 text = self._session.source(self.path).text  # it may stand in no file
-            self._closure = closure_of(self.path, self.options.path, text)
-            for path, text in self._closure.texts.items():
+            found = closure_of(self.path, self.options.path, text)
+            for path, text in found.texts.items():
                 remember_source(path, text)
+            self._closure = found
         return self._closure
 
     def _artifact_key(
@@ -267,14 +278,15 @@ class SessionProvider:
     def _is_current(self) -> bool:
         """Whether what was compiled is what the key speaks of: a file may have changed."""
         texts = self.closure().texts
-        used = self.session().closure(self.path)
+        with COMPILER:
+            used = self.session().closure(self.path)
         return all(texts.get(p, used[p]) == used[p] for p in used)
 
     # --- the session ----------------------------------------------------------------------
 
     def session(self) -> Any:
         """The compiler's session, made when first needed; it sees the texts of the load."""
-        with self._lock:
+        with COMPILER:
             if self._session is None:
                 from tessera_lang.driver.session import Session
 
@@ -284,17 +296,20 @@ class SessionProvider:
     def module(self) -> ModuleInterface:
         """What the file gives: from the cache, or read now."""
         if self._module is None:
-            key = key_of(("interface", compiler_identity(), *self.closure().parts()))
-            entry = self._cache.get(key)
-            found = _interface(entry) if entry is not None else None
-            if found is None:
-                from tessera_backend.runtime.declarations import module_interface
-
-                with self._lock:
-                    found = module_interface(self.session(), self.path)
-                self._cache.put(key, {"kind": "interface", **found.to_json()}, b"")
-            self._module = found
+            with COMPILER:
+                self._module = self._module or self._module_now()
         return self._module
+
+    def _module_now(self) -> ModuleInterface:
+        key = key_of(("interface", compiler_identity(), *self.closure().parts()))
+        entry = self._cache.get(key)
+        found = _interface(entry) if entry is not None else None
+        if found is None:
+            from tessera_backend.runtime.declarations import module_interface
+
+            found = module_interface(self.session(), self.path)
+            self._cache.put(key, {"kind": "interface", **found.to_json()}, b"")
+        return found
 
 
 def _is_standard(path: str) -> bool:

@@ -8,13 +8,12 @@ arguments.
 from __future__ import annotations
 
 import atexit
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic, TesseraError
+from tessera_lang.locks import free_lock
 from tessera_lang.target.plan import FaultSite, LaunchPlan
 
 WORDS = 8
@@ -92,7 +91,7 @@ class Faults:
 
 
 _devices: dict[int, Faults] = {}
-_devices_lock = threading.Lock()
+_devices_lock = free_lock()
 
 
 def cuda_faults(ordinal: int) -> Faults:

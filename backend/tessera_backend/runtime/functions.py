@@ -36,6 +36,7 @@ from tessera_backend.runtime.recorded_calls import (
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.driver.modules import standard_library
+from tessera_lang.locks import COMPILER
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
 from tessera_lang.types.dtype import DType, dtype_named
@@ -322,16 +323,17 @@ class Function:
             known.report_faults()
             if known.play(pointers, owners, ordinal, stream, make):
                 return _handed_back(known.result, owners)
-        result = self._record(key, arguments, named, views, ordinal, stream, make)
+        tape, result = self._record(key, arguments, named, views, ordinal, stream, make)
         if all(is_torch(v.owner.__class__) for v in views) and not named:
             stream_of = direct_stream() or torch_stream
-            self._quick.remember(arguments, (self._tapes[key], ordinal, stream_of))
+            self._quick.remember(arguments, (tape, ordinal, stream_of))
         return result
 
     def _record(
         self, key: Any, arguments: tuple[Any, ...], named: dict[str, Any],
         views: list[ArrayView], ordinal: int, stream: int, make: Any,
-    ) -> Any:  # fmt: skip
+    ) -> tuple[Tape, Any]:  # fmt: skip
+        """The call itself, recorded. Threads that make it at the same moment record it each."""
         world = TracedWorld(self._kernel, ordinal, stream, make)
         handles = iter([world.input(v) for v in views])
 
@@ -345,7 +347,7 @@ class Function:
         if len(self._tapes) >= _TAPES:
             self._tapes.clear()
         self._tapes[key] = world.tape
-        return _handed_back(result, world.owners)
+        return world.tape, _handed_back(result, world.owners)
 
     def _kernel(self, kernel: KernelReference) -> Launcher:
         launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")
@@ -354,7 +356,8 @@ class Function:
     # --- on the host ----------------------------------------------------------------------
 
     def _on_host(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        from tessera_backend.runtime.world import HostWorld
+        with COMPILER:
+            from tessera_backend.runtime.world import HostWorld
 
         target = "cuda" if self._target == "cuda" else "cpu"
         session = self._provider.session()
@@ -369,17 +372,19 @@ class Function:
         return world.handed_back(result)
 
     def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
-        from tessera_lang.evaluate.arguments import Arguments
-        from tessera_lang.evaluate.fault import HostFault
-        from tessera_lang.evaluate.host import Host, room_for_calls
-        from tessera_lang.evaluate.value import HostFunction
-        from tessera_lang.syntax import ast
+        with COMPILER:
+            from tessera_lang.evaluate.arguments import Arguments
+            from tessera_lang.evaluate.fault import HostFault
+            from tessera_lang.evaluate.host import Host, room_for_calls
+            from tessera_lang.evaluate.value import HostFunction
+            from tessera_lang.syntax import ast
 
         session = self._provider.session()
         try:
-            host = Host(world, session, self._provider.path)
-            # What a file defines stays as it is: definitions, imports and constants.
-            self._modules = host.modules = self._modules or host.modules
+            with COMPILER:
+                host = Host(world, session, self._provider.path)
+                # What a file defines stays as it is: definitions, imports and constants.
+                self._modules = host.modules = self._modules or host.modules
             function = host.modules.scope(self._provider.path).values[self.__name__]
             function = cast("HostFunction", function)
             declaration = cast("ast.FunctionDef", function.declaration)
@@ -390,7 +395,8 @@ class Function:
                 values = host.bound(function, Arguments(call, tuple(positional), keyword))
                 return host.run_function(function, values, call)
         except HostFault as fault:
-            raise session.error(fault.diagnostics) from None
+            with COMPILER:
+                raise session.error(fault.diagnostics) from None
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tessera_backend.device.forks import free_lock
 from tessera_backend.runtime import launch_fast_path
 from tessera_backend.runtime.alias_checks import check_sharing
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
@@ -26,6 +25,7 @@ from tessera_backend.runtime.premise_checks import UnmetPremise
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.locks import free_lock
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 
@@ -130,7 +130,8 @@ class _Family:
             if found is None:
                 artifact = self.provider.artifact(self.name, wanted, device, rank)
                 found = self.load(artifact, device)
-                self._note_sized(found)
+                with self.lock:
+                    self._note_sized(found)
                 self.codes[key] = found
         with self.lock:
             self.locks.pop(key, None)
@@ -320,14 +321,16 @@ class Launcher:
         if pattern is None:
             return
         entry = launch_fast_path.entry_of(pattern, prepared, raw, placed.values, self._stream)
-        if self._pattern != pattern:
-            self._pattern = pattern
-            self._fast_memo = {}
-            call = launch_fast_path.make_call(pattern, self._fast_memo, entry, self._general)
-            type(self).__call__ = call
-        if len(self._fast_memo) >= _LAYOUTS:
-            self._fast_memo.clear()
-        self._fast_memo[launch_fast_path.key_of(pattern.kinds, raw)] = entry
+        # A call unpacks entries of its own pattern: both are put in place together.
+        with self._family.lock:
+            if self._pattern != pattern:
+                self._pattern = pattern
+                self._fast_memo = {}
+                call = launch_fast_path.make_call(pattern, self._fast_memo, entry, self._general)
+                type(self).__call__ = call
+            if len(self._fast_memo) >= _LAYOUTS:
+                self._fast_memo.clear()
+            self._fast_memo[launch_fast_path.key_of(pattern.kinds, raw)] = entry
 
     @ends_at_the_caller
     def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from tessera_backend.device.forks import free_reentrant_lock
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.loaded_code import Block, Code, Fire, Frame
+from tessera_lang.locks import free_reentrant_lock
 
 _ALIGNMENT = 128
 _LOCK = free_reentrant_lock()

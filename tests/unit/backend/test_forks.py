@@ -11,9 +11,9 @@ from typing import Any
 import llvmlite.binding.ffi as ffi
 import numpy as np
 import pytest
-from tessera_backend.device.forks import free_lock, free_reentrant_lock
 
 import tessera_lang as tessera
+from tessera_lang.locks import free_lock, free_reentrant_lock
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 

@@ -20,7 +20,7 @@ from tessera_backend.cpu.checked.lane_orders import Order, group_order, lane_row
 from tessera_backend.cpu.checked.shadowed_memory import OF_A_LANE, Root
 from tessera_backend.cpu.host_cpu import thread_count
 from tessera_backend.cpu.thread_pool import CpuKernel
-from tessera_backend.device.forks import free_lock
+from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass, replace
 from tessera_lang.source import Span
 from tessera_lang.target.backend import Artifact

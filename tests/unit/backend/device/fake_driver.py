@@ -63,6 +63,7 @@ class FakeApi:
         self.calls: list[str] = []
         self.launched: list[tuple[int, ...]] = []
         self.loaded: list[bytes] = []
+        self.unloaded: list[int] = []
         self.attributes: dict[int, int] = {}
         self.recordings: dict[int, int] = {}
         self.filled: list[tuple[int, ...]] = []
@@ -174,14 +175,20 @@ class FakeApi:
     def cuModuleLoadDataEx(self, image: bytes, *_: Any) -> tuple[int, int | None]:
         if image.startswith(b"\x7fELF wrong"):
             return CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, None
+        if self.recordings and self.mode == CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL:
+            return CUresult.CUDA_ERROR_INVALID_VALUE, None
         self.loaded.append(image)
-        return 0, 77
+        return 0, 76 + len(self.loaded)
 
     def cuModuleGetFunction(self, module: int, name: bytes) -> tuple[int, int]:
         return 0, 0x5000
 
     def cuModuleUnload(self, module: int) -> tuple[int]:
+        self.unloaded.append(module)
         return (0,)
+
+    def cuGetErrorString(self, status: int) -> tuple[int, bytes]:
+        return 0, f"text of {int(status)}".encode()
 
     def cuFuncGetAttribute(self, kind: int, function: int) -> tuple[int, int]:
         return 0, {4: 24, 1: 512, 3: 0}[kind]
@@ -208,6 +215,8 @@ class FakeApi:
         return 0
 
     def _on_capture_info(self, stream: int, state: int, number: int, *_: int) -> int:
+        if not self._stack():
+            return CUresult.CUDA_ERROR_INVALID_CONTEXT
         graph = self.recordings.get(stream or 0, 0)
         ctypes.c_int.from_address(state).value = 1 if graph else 0
         ctypes.c_uint64.from_address(number).value = graph
@@ -219,6 +228,8 @@ class FakeApi:
 
     def _on_encode(self, target: int, kind: int, rank: int, address: int, *rest: int) -> int:
         """Notes kind, address, sizes, strides, box and the modes; the map begins with them."""
+        if not self._stack():
+            return CUresult.CUDA_ERROR_INVALID_CONTEXT
         sizes, strides, box, _, *modes = rest
         words = (ctypes.c_uint64 * rank).from_address(sizes)
         steps = (ctypes.c_uint64 * max(rank - 1, 1)).from_address(strides)

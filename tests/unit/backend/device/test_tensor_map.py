@@ -104,7 +104,7 @@ def test_an_array_that_has_no_map_is_named(api: FakeApi) -> None:
 def test_a_workspace_is_kept_a_stream_and_grows(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace, "_held", {})
+    monkeypatch.setattr(workspace._shared, "held", {})
     code = kernel(Slot("workspace"), NUMBER)
     buffer = code.buffer()
     fire = code.launcher(buffer, 1, 1, 1, None, (0, 1000))
@@ -123,7 +123,7 @@ def test_a_recorded_graph_has_a_workspace_of_its_own(
     api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Allocated at once and not by the graph, which zeroes it."""
-    monkeypatch.setattr(workspace, "_held", {})
+    monkeypatch.setattr(workspace._shared, "held", {})
     code = kernel(Slot("workspace"), NUMBER)
     fire = code.launcher(code.buffer(), 1, 1, 1, None, (0, 1000))
     fire(7)
@@ -142,7 +142,7 @@ def test_a_recorded_graph_has_a_workspace_of_its_own(
 
 def test_scratch_is_no_workspace(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not zeroed, and has memory of its own."""
-    monkeypatch.setattr(workspace, "_held", {})
+    monkeypatch.setattr(workspace._shared, "held", {})
     code = kernel(Slot("workspace"), Slot("scratch"))
     fire = code.launcher(code.buffer(), 1, 1, 1, None, (0, 1000), (), (1, 5000))
     fire(0)
