@@ -26,12 +26,12 @@ from tessera_backend.llvm.control_flow import trip_count
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import register_type
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import ATOMICS
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL
 
-ORDERED = ("tile.atomic", "tile.atomic_cas", "tile.atomic_load", "tile.atomic_store",
-            "tile.fence", "tile.print")  # fmt: skip
+ORDERED = ATOMICS | {"tile.fence", "tile.print"}
 
 
 @dataclass(eq=False)

@@ -28,6 +28,7 @@ from tessera_backend.llvm.small_floats import from_bits
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.llvm.types import bits_type
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
+from tessera_lang.ir.definitions import BUFFERS
 from tessera_lang.record import dataclass
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL
@@ -82,9 +83,6 @@ def dialect_arguments(
     return group, rank, target.has_fma, arm, target.has_f16c
 
 
-_ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc")
-
-
 def emit_kernel(
     kernel: Operation, plan: LaunchPlan, target: CodeTarget, form: Form | None = None
 ) -> CpuModule:
@@ -122,7 +120,7 @@ def _shared(kernel: Operation, dialect: CpuDialect, scratch: Scratch) -> int:
     lanes lie side by side); the bytes of the others."""
     total = 0
     for op in kernel.walk():
-        if op.name in _ALLOCATIONS and isinstance(op.result.type, BufferType):
+        if op.name in BUFFERS and isinstance(op.result.type, BufferType):
             size = prod(op.result.type.shape) * op.result.type.dtype.bytes
             dialect.shared[op.result] = scratch.take(size)
             total += size if op.result.type.space == "shared" else 0

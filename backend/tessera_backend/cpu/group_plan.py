@@ -19,12 +19,14 @@ from tessera_backend.cpu.interchange import Interchange
 from tessera_backend.cpu.uniform_values import Scalars
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.ir.definitions import (
+    LEAVES,
+    LOOPS,
+)
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field
 
 COLLECTIVE = ("tile.barrier", *WARP_OPS)
-EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return")
 
 
 class Divergent(Exception):
@@ -206,7 +208,7 @@ class Planner:
     def _terminator(
         self, nodes: list[Node], piece: Piece, op: Operation, owners: Sequence[Value]
     ) -> None:
-        if op.name in EXITS:
+        if op.name in LEAVES:
             target = self._target(op.name)
             if self._is_collective(op):
                 if target.kind != "kernel":
@@ -310,7 +312,7 @@ def lane_exits(operations: Iterable[Operation]) -> list[str]:
     found: list[str] = []
 
     def visit(op: Operation, loops: int, scopes: int) -> None:
-        if op.name in EXITS:
+        if op.name in LEAVES:
             inner = {"tile.leave": scopes, "tile.return": 0}.get(op.name, loops)
             if not inner and op.name not in found:
                 found.append(op.name)

@@ -13,6 +13,7 @@ from typing import cast
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_backend.cpu.uniform_values import AGAIN, Scalars
 from tessera_lang.ir.core import BufferType, Operation, Region, Value, ViewType
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL, INDEX
 
@@ -217,11 +218,7 @@ class Versions:
         return len(region.operations) > 1
 
     def _has_loop(self, region: Region) -> bool:
-        return any(
-            inner.name in ("tile.for", "tile.while")
-            for op in region.operations
-            for inner in op.walk()
-        )
+        return any(inner.name in LOOPS for op in region.operations for inner in op.walk())
 
     def _access(self, op: Operation, version: Version) -> None:
         number = ARRAY_OPERAND[op.name]

@@ -10,6 +10,7 @@ from math import prod
 
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import BLOCKS, LOOPS
 
 _FEWEST_LANES = 8
 _LONGEST_RUN = 4
@@ -93,14 +94,14 @@ class Interchange:
 
     def _region(self, region: Region) -> None:
         for op in region.operations:
-            if op.name in ("tile.if", "tile.scope") or self._legal(op):
+            if op.name in BLOCKS or self._legal(op):
                 for inner in op.regions:
                     self._region(inner)
                 if op.name == "tile.for" and self._profits(op):
                     self._wanted.add(op)
 
     def _legal(self, op: Operation) -> bool:
-        if op.name not in ("tile.for", "tile.while"):
+        if op.name not in LOOPS:
             return False
         if op not in self._uniform.split_loops:
             return True
@@ -158,7 +159,7 @@ def _leaves(loop: Operation) -> bool:
                 return True
             if op.name == "tile.leave" and not scopes:
                 return True
-            inner_loops = loops + (op.name in ("tile.for", "tile.while"))
+            inner_loops = loops + (op.name in LOOPS)
             inner_scopes = scopes + (op.name == "tile.scope")
             if any(visit(r, inner_loops, inner_scopes) for r in op.regions):
                 return True

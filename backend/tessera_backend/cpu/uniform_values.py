@@ -12,14 +12,17 @@ from collections.abc import Callable
 
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.definitions import ELEMENT_WISE, GROUP_IDS, LANE_IDS, with_effect
+from tessera_lang.ir.definitions import (
+    BUFFERS,
+    DIVISIONS,
+    LANE_IDS,
+    LOOPS,
+    with_effect,
+)
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.types.dtype import DType
 
-_DIVISIONS = with_effect("fault") & ELEMENT_WISE
-_PURE = (ELEMENT_WISE - _DIVISIONS) | LANE_IDS | GROUP_IDS | frozenset((
-    "tile.constant", "tile.view", "tile.table", "tile.shared.alloc", "tile.local.alloc",
-))  # fmt: skip
+_PURE = with_effect("none") | BUFFERS
 AGAIN = frozenset(
     f"tile.{name}"
     for name in "add sub mul min max and or xor shl shr neg not abs cmp select cast".split()
@@ -119,7 +122,7 @@ class Scalars:
         self, op: Operation, owners: tuple[Value, ...], initial: tuple[Value, ...] = ()
     ) -> None:
         """Owners whose every source is uniform are scalars; their sources are needed."""
-        is_loop = op.name in ("tile.for", "tile.while")
+        is_loop = op.name in LOOPS
         onward, final = handed_values(op)
         uniform = self._uniform.is_uniform
         for number, owner in enumerate(owners):
@@ -173,7 +176,7 @@ class Scalars:
     def _grow(self, region: Region) -> None:
         """Pure operations on scalars are scalars wherever the group's code reaches."""
         for op in region.operations:
-            pure = op.name in _PURE or (op.name in _DIVISIONS and self._divides_by_constant(op))
+            pure = op.name in _PURE or (op.name in DIVISIONS and self._divides_by_constant(op))
             if pure and all(v in self._scalar for v in op.operands):
                 if op.results and self._uniform.is_uniform(op.result):
                     self._scalar.add(op.result)
@@ -208,7 +211,7 @@ class Scalars:
         operands = (v.type for v in op.operands)
         if any(isinstance(t, DType) and t.is_float for t in (value.type, *operands)):
             return None
-        if op.name not in AGAIN and not (op.name in _DIVISIONS and self._divides_by_constant(op)):
+        if op.name not in AGAIN and not (op.name in DIVISIONS and self._divides_by_constant(op)):
             return None
         total = 1
         for operand in op.operands:
@@ -248,7 +251,7 @@ def _collect(region: Region, exit_name: str, stop: str, found: Handed) -> None:
     for op in region.operations:
         if op.name == exit_name:
             found.append(op.operands)
-        kind = "loop" if op.name in ("tile.for", "tile.while") else op.name
+        kind = "loop" if op.name in LOOPS else op.name
         if kind != stop:
             for inner in op.regions:
                 _collect(inner, exit_name, stop, found)

@@ -14,7 +14,11 @@ from tessera_lang.analysis.guards.available_values import NEAR, Ahead, KernelVal
 from tessera_lang.analysis.guards.guard_needs import Bound, Needs, Sum, Terms, near, needs_of
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.ir.core import Operation, Region
-from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.ir.definitions import (
+    BUFFERS,
+    LOOP_EXITS,
+    LOOPS,
+)
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass
@@ -23,7 +27,7 @@ from tessera_lang.types.dtype import INDEX
 MOST_OPERATIONS = 400
 """Of a group, nested ones included: there will be two copies of it."""
 _MOST_STARTS = 6
-_FIXED = {"tile.shared.alloc", "tile.local.alloc", "tile.view"} | {d.name for d in TILE_LEVEL_OPS}
+_FIXED = {"tile.view", *BUFFERS, *(d.name for d in TILE_LEVEL_OPS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def _exits(region: Region, in_loop: bool, in_scope: bool) -> bool:
         name = operation.name
         if name == "tile.return":
             return True
-        if name in ("tile.break", "tile.continue") and not in_loop:
+        if name in LOOP_EXITS and not in_loop:
             return True
         if name == "tile.leave" and not in_scope:
             return True

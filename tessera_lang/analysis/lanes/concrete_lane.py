@@ -14,7 +14,11 @@ from typing import Protocol, cast
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY, wrap
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
-from tessera_lang.ir.definitions import LEAVES
+from tessera_lang.ir.definitions import (
+    EXITS,
+    LEAVES,
+    OUTER_EXITS,
+)
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
@@ -127,7 +131,7 @@ class Trace:
             name = operation.name
             if self.watch is not None and not operation.regions:
                 self.watch.see(self, operation)
-            if name in LEAVES or name in ("tile.yield", "tile.condition"):
+            if name in EXITS:
                 return name, self.numbers(operation.operands)
             if name == "tile.barrier":
                 self.interval += 1
@@ -272,7 +276,7 @@ def _for(trace: Trace, operation: Operation) -> _Left:
         trace.put(region.arguments, [i, *carried])
         name, carried = trace.region(region)
         trace.rounds.pop()
-        if name in ("tile.leave", "tile.return"):
+        if name in OUTER_EXITS:
             return name, carried
         if name == "tile.break":
             break
@@ -312,7 +316,7 @@ def _while(trace: Trace, operation: Operation) -> _Left:
         name, carried = trace.region(body)
         trace.rounds.pop()
         j += 1
-        if name in ("tile.leave", "tile.return"):
+        if name in OUTER_EXITS:
             return name, carried
         if name == "tile.break":
             break

@@ -21,6 +21,7 @@ from tessera_lang.analysis.lanes.shared_access_log import (
 )
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.definitions import OUTER_EXITS
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
@@ -234,7 +235,7 @@ class LaneWalk:
         return known
 
 
-_MATTERS = ("tile.barrier", "tile.return", "tile.leave")
+_MATTERS = {"tile.barrier", *OUTER_EXITS}
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 

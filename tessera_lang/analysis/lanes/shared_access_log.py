@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, cast
 from tessera_lang.analysis.lanes.lane_forms import Mask, Space, Terms
 from tessera_lang.analysis.ranges.linear import Interval, Knowledge, Linear
 from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.definitions import effect_of
 from tessera_lang.record import dataclass, field
 
 Kind = Literal["read", "write", "atomic"]
@@ -180,7 +181,7 @@ class SharedMemory:
         if record.place is not None and not lanes:
             return
         written = self.written.setdefault(buffer, Written())
-        if record.operation.name not in ("tile.store", "tile.atomic_store"):
+        if effect_of(record.operation) != "write":
             self._check_written(written, buffer, extent, record, lanes, cells, terms)
         if record.kind != "read":
             self._note_written(buffer, record, lanes, cells, terms)

@@ -11,15 +11,11 @@ from collections.abc import Iterable
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import GROUP_IDS, LANE_IDS
 from tessera_lang.record import dataclass, field
 
 _FOLLOWED = frozenset(f"tile.{name}" for name in (*INTEGERS, *UNARY, "cmp", "cast", "not"))
-_KNOWN = frozenset(
-    f"tile.{name}"
-    for name in (
-        "constant", "lane_linear", "lane_index", "group_linear", "group_index", "group_count",
-    )
-)  # fmt: skip
+_KNOWN = {"tile.constant", *LANE_IDS, *GROUP_IDS}
 
 
 @dataclass(slots=True)

@@ -19,7 +19,11 @@ from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
 from tessera_lang.ir.core import Operation, Value, ViewType
-from tessera_lang.ir.definitions import GROUP_IDS
+from tessera_lang.ir.definitions import (
+    ATOMICS,
+    ELEMENT_ACCESSES,
+    GROUP_IDS,
+)
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import LaunchPlan
@@ -95,7 +99,7 @@ class _Watch:
             raise WayUnknown
 
     def _pointer(self, operation: Operation) -> Value | None:
-        if operation.name not in ("tile.load", "tile.store"):
+        if operation.name not in ELEMENT_ACCESSES:
             return None
         view = self.views.get(operation.operands[BUFFER_AT[operation.name]])
         pointer = None if view is None else view.operands[0]
@@ -104,7 +108,7 @@ class _Watch:
 
 def _may_order(operation: Operation) -> bool:
     """Whether lanes may wait for each other here, or hand something over."""
-    if operation.name in ("tile.while", "tile.atomic_load", "tile.atomic_store"):
+    if operation.name == "tile.while" or operation.name in ATOMICS:
         return True
     return TILE_OPS[operation.name].effect in _ORDERS
 

@@ -27,11 +27,11 @@ from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.definitions import BUFFERS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 
-ALLOCATIONS = ("tile.shared.alloc", "tile.local.alloc")
 Verdict = Literal["none", "proved", "witness", "not proved"]
 _OF_TILES = frozenset(definition.name for definition in TILE_LEVEL_OPS)
 _MAX_LANES = 16  # that are traced for a suspicion of a race
@@ -54,7 +54,7 @@ def check_shared(
     known: Ranges | None = None,
 ) -> SharedMemoryCheck:  # fmt: skip
     """The check of a kernel whose barriers every lane gets to."""
-    if not any(o.name in ALLOCATIONS for o in kernel.walk()):
+    if not any(o.name in BUFFERS for o in kernel.walk()):
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")
@@ -83,7 +83,7 @@ class Unproved:
 
 
 def unproved_buffers(kernel: Operation, known: Ranges) -> Unproved:
-    every = frozenset(o.result for o in kernel.walk() if o.name in ALLOCATIONS)
+    every = frozenset(o.result for o in kernel.walk() if o.name in BUFFERS)
     if any(_by_tiles(o) for o in kernel.walk()):
         return Unproved(every, every)
     try:

@@ -17,6 +17,7 @@ from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniform
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.diagnostics.diagnostic import Severity
 from tessera_lang.ir.core import BufferType, Operation, ViewType
+from tessera_lang.ir.definitions import ELEMENT_ACCESSES
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
 
@@ -77,7 +78,7 @@ def check_performance(
             known_worst = conflicts.get(access.operation)
             if found is not None and (known_worst is None or found.degree > known_worst.degree):
                 conflicts[access.operation] = found
-        elif isinstance(t, ViewType) and t.contiguous and access.operation.name in _MOVES:
+        elif isinstance(t, ViewType) and t.contiguous and access.operation.name in ELEMENT_ACCESSES:
             request = _worst_request(space, access, t)
             if request is not None and request > requests.get(access.operation, (0, 0)):
                 requests[access.operation] = request
@@ -85,9 +86,6 @@ def check_performance(
         *(_conflict(o, c) for o, c in conflicts.items() if c.degree > 1),
         *(_request(o, *r) for o, r in requests.items() if r[0] >= 2 * r[1]),
     )
-
-
-_MOVES = ("tile.load", "tile.store")
 
 
 def _warps(space: Space, mask: int) -> list[tuple[int, ...]]:

@@ -14,7 +14,11 @@ from math import gcd, prod
 
 from tessera_lang.analysis.resources.tile_layouts import WARP, canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value, ViewType
-from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.ir.definitions import (
+    LANE_COPIES,
+    LOOPS,
+    SHARED_ALLOCATIONS,
+)
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
@@ -25,7 +29,7 @@ _MOVES = (
     "tile.splat", "tile.coordinate", "tile.expand_tile", "tile.load_tile", "tile.read_tile",
     "tile.slice_tile",
 )  # fmt: skip
-_FREE = ("tile.constant", "tile.view", "tile.shared.alloc", "tile.mbarrier.alloc", "tile.splat")
+_FREE = {"tile.constant", "tile.view", "tile.splat", *SHARED_ALLOCATIONS}
 _SCALARS = 24  # registers for what a lane knows of itself, counters, and what is on the way
 _LINES = 5  # of the table of a refusal
 
@@ -243,7 +247,7 @@ def _beside(operation: Operation) -> int:
     """Registers that an operation needs for itself."""
     if operation.name == "tile.dot":
         return _fragments(operation)
-    if operation.name in ("tile.memcpy.async", "tile.memcpy.gather"):
+    if operation.name in LANE_COPIES:
         return 3 * _pieces(operation)
     return 0
 

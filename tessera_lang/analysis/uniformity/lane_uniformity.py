@@ -19,7 +19,14 @@ from typing import cast
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
 from tessera_lang.analysis.uniformity.uniform_shared_reads import settled_reads
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
-from tessera_lang.ir.definitions import GROUP_IDS, LANE_IDS, LOOPS
+from tessera_lang.ir.definitions import (
+    GROUP_IDS,
+    LANE_IDS,
+    LOOPS,
+    PER_LANE,
+    WRITES,
+)
+from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field, replace
 
 
@@ -168,15 +175,6 @@ class _Walk:
         self.pending = [p for p in self.pending if p[0] is not target.operation]
 
 
-_FROM_WARPS = (
-    "tile.warp_reduce",
-    "tile.warp_shuffle",
-    "tile.warp_vote",
-    "tile.warp_ballot",
-    "tile.warp_match",
-)
-
-
 def _plain(walk: _Walk, operation: Operation) -> None:
     name = operation.name
     if len(operation.results) != 1:
@@ -189,8 +187,8 @@ def _plain(walk: _Walk, operation: Operation) -> None:
         extent = prod(walk.lanes) if axis < 0 else walk.lanes[axis : axis + 1] or (1,)
         one = extent == 1 or extent == (1,)
         walk.raise_to(value, Level.CONSTANT if one else Level.VARYING)
-    elif name in _FROM_WARPS:
-        own = name in ("tile.warp_shuffle", "tile.warp_match")
+    elif name in WARP_OPS:
+        own = name in PER_LANE
         most = 1 if own else 32  # the others give a warp one value
         walk.raise_to(value, Level.VARYING if prod(walk.lanes) > most else Level.UNIFORM)
     elif name in GROUP_IDS:
@@ -396,7 +394,7 @@ def _written(kernel: Operation) -> frozenset[Value]:
     return frozenset(
         o.operands[ACCESSES[o.name]]
         for o in kernel.walk()
-        if o.name in ACCESSES and o.name not in ("tile.load", "tile.atomic_load")
+        if o.name in ACCESSES and o.name in WRITES
     )
 
 

@@ -73,11 +73,11 @@ _OPS = [
         attributes=(
             *_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _KEPT, _AGAIN, _HINT, _FILLED,
         ),
-        effect="read",
+        effect="read", traits=("box",),
     ),
     OpDef(
         "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
-        effect="write",
+        effect="write", traits=("box",),
     ),
     OpDef(
         "scatter", ("tile", "view", "numbers..."), "schedule_scatter", results=0,
@@ -86,7 +86,7 @@ _OPS = [
     OpDef(
         "accumulate", ("tile", "view", "numbers..."), "schedule_store", results=0,
         attributes=(*_DIMS, AttributeDef("kind", "str", ("add", "mul", "max", "min"))),
-        effect="update",
+        effect="update", traits=("box",),
     ),
     OpDef(
         "prefetch", ("tile",), "schedule_same",
@@ -94,15 +94,20 @@ _OPS = [
             AttributeDef("scope", "str", ("shared",)), _optional("double_buffer", "bool"),
             _optional("asynchronous", "bool"),
         ),
+        traits=("moves", "permutes", "in place"),
     ),
-    OpDef("full", ("value",), "schedule_full"),
-    OpDef("iota", (), "schedule_iota", attributes=(AttributeDef("axis", "int"),)),
+    OpDef("full", ("value",), "schedule_full", traits=("generates",)),
+    OpDef(
+        "iota", (), "schedule_iota", attributes=(AttributeDef("axis", "int"),),
+        traits=("generates",),
+    ),
     OpDef(
         "reduce", ("tile", "extent"), "schedule_reduce",
         attributes=(
             AttributeDef("kind", "str", REDUCTIONS), AttributeDef("axis", "int"),
             _optional("across", "int"),  # groups of a cluster that hold a part each
         ),
+        traits=("contracts", "mixes", "bounded"),
     ),
     OpDef(
         "scan", ("tile",), "schedule_same",
@@ -110,16 +115,22 @@ _OPS = [
             AttributeDef("kind", "str", SCANS), AttributeDef("axis", "int"),
             AttributeDef("inclusive", "bool"),
         ),
+        traits=("mixes", "bounded"),
     ),
-    OpDef("expand", ("tile",), "schedule_expand", attributes=(AttributeDef("axis", "int"),)),
-    OpDef("broadcast", ("tile",), "schedule_broadcast"),
+    OpDef(
+        "expand", ("tile",), "schedule_expand", attributes=(AttributeDef("axis", "int"),),
+        traits=("moves",),
+    ),
+    OpDef("broadcast", ("tile",), "schedule_broadcast", traits=("moves",)),
     OpDef(
         "transpose", ("tile",), "schedule_transpose",
-        attributes=(AttributeDef("permutation", "ints"),),
+        attributes=(AttributeDef("permutation", "ints"),), traits=("moves", "permutes"),
     ),
-    OpDef("mask", ("tile", "fill", "extents..."), "schedule_mask"),
-    OpDef("extract", ("tile", "starts..."), "schedule_extract"),
-    OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert"),
+    OpDef(
+        "mask", ("tile", "fill", "extents..."), "schedule_mask", traits=("in place", "bounded"),
+    ),
+    OpDef("extract", ("tile", "starts..."), "schedule_extract", traits=("moves",)),
+    OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert", traits=("mixes",)),
     OpDef(
         "gather", ("view", "numbers..."), "schedule_gather",
         attributes=(AttributeDef("dims", "ints"), *_STAGING, _FILLED), effect="read",
@@ -130,6 +141,7 @@ _OPS = [
             AttributeDef("precision", "str", PRECISIONS),
             _optional("unit", "str", ("wgmma", "mma", "fma")),
         ),
+        traits=("contracts", "mixes"),
     ),
     OpDef(
         "combine", ("counters", "parts", "place", "first", "part", "count", "tiles..."),

@@ -48,6 +48,7 @@ def _elementwise(
 
 _COMMUTATIVE: tuple[Trait, ...] = ("commutative",)
 _ELEMENT_WISE: tuple[Trait, ...] = ("element-wise",)
+_LOOP_EXIT: tuple[Trait, ...] = ("leaves", "loop exit")
 
 _GEOMETRY = [
     OpDef("tile.lane_linear", (), "index", traits=("lane id",)),
@@ -69,34 +70,37 @@ _MEMORY = [
             AttributeDef("name", "str"), AttributeDef("offset", "int", (), True),
             AttributeDef("scratch", "bool", (), True),
         ),
-        effect="write", traits=("allocation",),
+        effect="write", traits=("allocation", "buffer", "shared memory"),
     ),
     OpDef(
         "tile.local.alloc", (), "local_alloc", attributes=(AttributeDef("name", "str"),),
-        effect="write", traits=("allocation",),
+        effect="write", traits=("allocation", "buffer"),
     ),
     OpDef(
         "tile.load", ("array", "indices..."), "load",
         attributes=(*_ACCESS, AttributeDef("uniform", "bool", (), True)), effect="read",
+        traits=("element access",),
     ),
     OpDef(
         "tile.store", ("value", "array", "indices..."), "store",
-        results=0, attributes=_ACCESS, effect="write",
+        results=0, attributes=_ACCESS, effect="write", traits=("element access",),
     ),
     OpDef(
         "tile.atomic", ("value", "array", "indices..."), "atomic",
         attributes=(AttributeDef("kind", "str", ATOMIC_KINDS), *_ATOMIC), effect="update",
+        traits=("atomic",),
     ),
     OpDef(
         "tile.atomic_cas", ("expected", "desired", "array", "indices..."), "atomic_cas",
-        attributes=_ATOMIC, effect="update",
+        attributes=_ATOMIC, effect="update", traits=("atomic",),
     ),
     OpDef(
-        "tile.atomic_load", ("array", "indices..."), "load", attributes=_ATOMIC, effect="read"
+        "tile.atomic_load", ("array", "indices..."), "load", attributes=_ATOMIC, effect="read",
+        traits=("atomic",),
     ),
     OpDef(
         "tile.atomic_store", ("value", "array", "indices..."), "store",
-        results=0, attributes=_ATOMIC, effect="write",
+        results=0, attributes=_ATOMIC, effect="write", traits=("atomic",),
     ),
     OpDef("tile.fence", (), "nothing", results=0, attributes=(_SCOPE,), effect="sync"),
     OpDef(
@@ -120,13 +124,18 @@ _WARP = [
         "tile.warp_reduce", ("a",), "warp_reduce", classes="number",
         attributes=(AttributeDef("kind", "str", WARP_KINDS),), effect="warp",
     ),
-    OpDef("tile.warp_shuffle", ("a", "lane"), "warp_shuffle", classes="number", effect="warp"),
+    OpDef(
+        "tile.warp_shuffle", ("a", "lane"), "warp_shuffle", classes="number", effect="warp",
+        traits=("per lane",),
+    ),
     OpDef(
         "tile.warp_vote", ("a",), "warp_vote",
         attributes=(AttributeDef("kind", "str", VOTES),), effect="warp",
     ),
     OpDef("tile.warp_ballot", ("a",), "warp_ballot", effect="warp"),
-    OpDef("tile.warp_match", ("a", "scratch..."), "warp_match", effect="warp"),
+    OpDef(
+        "tile.warp_match", ("a", "scratch..."), "warp_match", effect="warp", traits=("per lane",),
+    ),
 ]  # fmt: skip
 WARP_OPS = tuple(definition.name for definition in _WARP)
 """Operations in which the lanes of a warp meet."""
@@ -178,12 +187,18 @@ _CONTROL = [
         "tile.while", ("carried...",), "while", results=-1,
         terminators=(("tile.condition",), _BODY), effect="nested", traits=("loop",),
     ),
-    OpDef("tile.if", ("condition",), "if", results=-1, terminators=(_BODY, _BODY), effect="nested"),
-    OpDef("tile.scope", (), "scope", results=-1, terminators=(_SCOPE_BODY,), effect="nested"),
+    OpDef(
+        "tile.if", ("condition",), "if", results=-1, terminators=(_BODY, _BODY), effect="nested",
+        traits=("block",),
+    ),
+    OpDef(
+        "tile.scope", (), "scope", results=-1, terminators=(_SCOPE_BODY,), effect="nested",
+        traits=("block",),
+    ),
     OpDef("tile.yield", ("values...",), "exit", results=0, effect="exit"),
     OpDef("tile.condition", ("condition", "carried..."), "exit", results=0, effect="exit"),
-    OpDef("tile.break", ("carried...",), "exit", results=0, effect="exit", traits=("leaves",)),
-    OpDef("tile.continue", ("carried...",), "exit", results=0, effect="exit", traits=("leaves",)),
+    OpDef("tile.break", ("carried...",), "exit", results=0, effect="exit", traits=_LOOP_EXIT),
+    OpDef("tile.continue", ("carried...",), "exit", results=0, effect="exit", traits=_LOOP_EXIT),
     OpDef("tile.leave", ("values...",), "exit", results=0, effect="exit", traits=("leaves",)),
     OpDef("tile.return", (), "exit", results=0, effect="exit", traits=("leaves",)),
 ]  # fmt: skip

@@ -32,6 +32,23 @@ Trait = Literal[
     "one lane",
     "all lanes",
     "element-wise",
+    "loop exit",
+    "block",
+    "buffer",
+    "shared memory",
+    "element access",
+    "atomic",
+    "lane copy",
+    "tile load",
+    "box",
+    "moves",
+    "permutes",
+    "in place",
+    "generates",
+    "contracts",
+    "mixes",
+    "bounded",
+    "per lane",
 ]
 """What passes ask of an operation beside its effect.
 
@@ -39,7 +56,17 @@ Trait = Literal[
 ``leaves``: an exit before the end of a construct. ``lane id``, ``group id``: numbers that differ
 by lane, by group. ``allocation``: memory of the kernel. ``commutative``: operands may change
 places. ``barrier``: begins with a barrier of the group. ``one lane``: stands in ``tile.once``;
-``all lanes``: never does. ``element-wise``: of scalars, and of tiles element by element.
+``all lanes``: never does. ``element-wise``: of scalars, and of tiles element by element. ``loop
+exit``: leaves the loop around or its iteration. ``block``: runs a region at most once and hands
+its values over. ``buffer``: an allocation that holds elements; ``shared memory``: one in shared
+memory. ``element access``: a plain load or store of one element; ``atomic``: one that is not
+divided. ``lane copy``: an asynchronous copy that lanes issue. ``tile load``: elements of memory
+into registers, and nothing else. ``box``: on a part of an array with fixed steps. ``moves``:
+every element of the result is one of the operand; ``permutes``: and each of the operand is there
+once. ``in place``: an element of the result is made of that at the same place. ``generates``: a
+tile made of no other. ``contracts``: combines along an axis, which the result has not.
+``mixes``: an element of the result may be made of any of the operand. ``bounded``: treats
+elements beyond an extent apart. ``per lane``: a result of a warp that differs by lane.
 """
 
 Classes = Literal["any", "number", "integer", "float", "bits"]

@@ -35,8 +35,8 @@ _WITH_BARRIER: tuple[Trait, ...] = ("barrier", "all lanes")
 _EACH = _optional("each", "str", ("role", "warp_group"))
 
 REGISTER_TILES = [
-    OpDef("tile.splat", ("value",), "splat"),
-    OpDef("tile.coordinate", (), "coordinate", attributes=(_AXIS,)),
+    OpDef("tile.splat", ("value",), "splat", traits=("generates",)),
+    OpDef("tile.coordinate", (), "coordinate", attributes=(_AXIS,), traits=("generates",)),
     OpDef(
         "tile.reduce_tile", ("tile", "scratch..."), "reduce_tile",
         attributes=(AttributeDef("kind", "str", REDUCTIONS), _AXIS, _optional("fresh", "bool")),
@@ -61,22 +61,28 @@ REGISTER_TILES = [
     OpDef(
         "tile.load_tile", ("view", "numbers..."), "load_tile",
         attributes=(*_DIMS, *_ACCESS, _optional("ahead", "ints")), effect="read",
+        traits=("tile load",),
     ),
     OpDef(
         "tile.store_tile", ("tile", "view", "numbers..."), "store_tile", results=0,
         attributes=(*_DIMS, *_ACCESS), effect="write",
     ),
     OpDef("tile.put_down", ("tile", "view", "start"), "put_down", results=0, effect="write"),
-    OpDef("tile.take_up", ("tile", "view", "start"), "take_up", effect="read"),
+    OpDef(
+        "tile.take_up", ("tile", "view", "start"), "take_up", effect="read", traits=("tile load",),
+    ),
     OpDef(
         "tile.gather_tile", ("view", "numbers..."), "gather_tile",
-        attributes=(AttributeDef("dims", "ints"),), effect="read",
+        attributes=(AttributeDef("dims", "ints"),), effect="read", traits=("tile load",),
     ),
     OpDef(
         "tile.scatter_tile", ("tile", "view", "numbers..."), "scatter_tile", results=0,
         attributes=(AttributeDef("dims", "ints"),), effect="write",
     ),
-    OpDef("tile.read_tile", ("buffer", "starts..."), "read_tile", effect="read", traits=_ALL),
+    OpDef(
+        "tile.read_tile", ("buffer", "starts..."), "read_tile", effect="read",
+        traits=("all lanes", "tile load"),
+    ),
     OpDef("tile.write_tile", ("tile", "buffer", "starts..."), "write_tile", results=0,
           effect="write", traits=_ALL),
     OpDef(
@@ -94,11 +100,12 @@ COPIES = [
     OpDef(
         "tile.memcpy.async", ("view", "buffer", "numbers..."), "memcpy_async", results=0,
         attributes=(*_DIMS, AttributeDef("vector", "int", (4, 8, 16))), effect="write",
+        traits=("lane copy",),
     ),
     OpDef(
         "tile.memcpy.gather", ("view", "buffer", "numbers..."), "memcpy_gather", results=0,
         attributes=(AttributeDef("dims", "ints"), AttributeDef("vector", "int", (4, 8, 16))),
-        effect="write",
+        effect="write", traits=("lane copy",),
     ),
     OpDef("tile.memcpy.commit", (), "nothing", results=0, effect="sync"),
     OpDef("tile.memcpy.wait", (), "nothing", results=0, attributes=(_PENDING,), effect="sync"),
@@ -107,7 +114,8 @@ COPIES = [
 HOPPER = [
     OpDef(
         "tile.mbarrier.alloc", (), "mbarrier_alloc",
-        attributes=(_NAME, AttributeDef("arrivals", "int")), effect="write", traits=("allocation",),
+        attributes=(_NAME, AttributeDef("arrivals", "int")), effect="write",
+        traits=("allocation", "shared memory"),
     ),
     OpDef(
         "tile.mbarrier.expect", ("barrier", "slot"), "mbarrier", results=0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.ir.definitions import DIVISIONS
 from tessera_lang.ir.schedule.builder import ScheduleBuilder, like, tile_type
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field
@@ -80,7 +81,7 @@ class Spread:
 
     def _one(self, o: Operation) -> None:
         definition = TILE_OPS[o.name]
-        plain = definition.pure or o.name in ("tile.floordiv", "tile.mod")
+        plain = definition.pure or o.name in DIVISIONS
         if not plain or o.regions or len(o.results) != 1:
             raise NotSpread(o.name)
         operands = [self._get(v) for v in o.operands]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import is_pure
 from tessera_lang.ir.tile.builder import RegionBuilder
-from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.lower.ast_to_tile.context import (
     Bound,
     Lowering,
@@ -199,11 +199,7 @@ def _join(
 
 def is_cheap(operations: Sequence[Operation]) -> bool:
     """Whether operations may run unasked: few, and nothing happens but their values."""
-    return len(operations) <= _CHEAP and all(
-        (o.name in TILE_OPS and TILE_OPS[o.name].pure)
-        or (o.name in ("tile.floordiv", "tile.mod") and o.attributes["site"] == -1)
-        for o in operations
-    )
+    return len(operations) <= _CHEAP and all(is_pure(o) for o in operations)
 
 
 def choose(

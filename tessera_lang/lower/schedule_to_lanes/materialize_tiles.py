@@ -17,7 +17,7 @@ from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import Extents, along, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
 from tessera_lang.lower.schedule_to_lanes.inner_axis import turned
-from tessera_lang.lower.schedule_to_lanes.placement import MOVES
+from tessera_lang.lower.schedule_to_lanes.placement import DISPLACES
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.types.dtype import DType
 
@@ -34,7 +34,7 @@ def sources_of(s: Lowering, value: Value) -> dict[Buffer, bool]:
             found[buffer] = found.get(buffer, True) and stays
             return
         op = s.source.definition[value]
-        moves = op.name in MOVES or op.name == f"{PREFIX}gather"
+        moves = op.name in DISPLACES or op.name == f"{PREFIX}gather"
         for operand in op.operands:
             visit(operand, stays and not moves)
 

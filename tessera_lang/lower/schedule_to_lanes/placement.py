@@ -8,22 +8,24 @@ are made.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.ir.definitions import WRITES
+from tessera_lang.ir.definitions import (
+    ARRAY_READS,
+    EXITS,
+    GENERATES,
+    IN_PLACE,
+    LOOPS,
+    MIXES,
+    MOVES,
+    WRITES,
+)
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.
-_EVALUATE = frozenset(
-    (*WRITES, *(PREFIX + name for name in ("reduce", "scan", "insert", "dot", "for")),
-     *(f"tile.{name}" for name in ("for", "while", "yield", "condition", "break", "continue",
-                                   "leave")))
-)  # fmt: skip
-_STORED = frozenset(PREFIX + name for name in ("reduce", "scan", "insert", "dot"))
-_READS = (f"{PREFIX}load", f"{PREFIX}gather")
-_FREE = (f"{PREFIX}full", f"{PREFIX}iota")
+_EVALUATE = WRITES | MIXES | LOOPS | EXITS
 # Operations whose element comes from another place of the operand.
-MOVES = frozenset(PREFIX + name for name in ("expand", "broadcast", "transpose", "extract"))
+DISPLACES = MOVES - IN_PLACE
 _COSTLY = ("tile.div", "tile.sqrt", "tile.floordiv", "tile.mod")
 _CHEAP = 3
 
@@ -70,15 +72,15 @@ class Placement:
 
     def _cost(self, op: Operation) -> int:
         """Operations to compute an element again; at most 1000."""
-        if op.name in _STORED or op.regions or op.name in _FREE:
+        if op.name in MIXES or op.regions or op.name in GENERATES:
             return 0
         inner = sum(self._costs.get(v, 0) for v in op.operands)
-        if op.name in MOVES or op.name == f"{PREFIX}prefetch":
+        if op.name in MOVES:
             return inner
         return min(1000, inner + (2 * _CHEAP if op.name in _COSTLY else 1))
 
     def _decide(self, op: Operation, value: Value) -> None:
-        if op.name in _STORED or op.regions:
+        if op.name in MIXES or op.regions:
             return
         uses = self.uses(value)
         direct = self._source.users.get(value, [])
@@ -87,15 +89,15 @@ class Placement:
             return
         if self._reads(op) and any(self._is_written(op, use) for use in uses):
             return
-        if op.name in _FREE or not uses:
+        if op.name in GENERATES or not uses:
             self.lazy.add(value)
             return
         if any(self._source.crosses_loop(value, use) for use in uses):
-            if op.name in MOVES:
+            if op.name in DISPLACES:
                 self.lazy.add(value)  # the operand is stored
             return
-        cheap = self._costs[value] < _CHEAP or op.name in MOVES
-        again = len(uses) > 1 or any(user.name in MOVES for user in direct)
+        cheap = self._costs[value] < _CHEAP or op.name in DISPLACES
+        again = len(uses) > 1 or any(user.name in DISPLACES for user in direct)
         if cheap or not again or self._only_moved(direct, uses):
             self.lazy.add(value)
 
@@ -120,7 +122,7 @@ class Placement:
         return op is not None and swaps_matrix(op)
 
     def _reads(self, op: Operation) -> bool:
-        return op.name in _READS
+        return op.name in ARRAY_READS
 
     def _is_written(self, op: Operation, use: Operation) -> bool:
         """Whether something is written to the array that ``op`` reads before ``use`` is done."""
@@ -154,7 +156,7 @@ class Placement:
         """Whether the lazy users of a tile all read the element of their own place."""
         for user in self._source.users.get(value, ()):
             lazy = [r for r in user.results if r in self.lazy]
-            if lazy and (user.name in MOVES or not all(map(self._stays, lazy))):
+            if lazy and (user.name in DISPLACES or not all(map(self._stays, lazy))):
                 return False
         return True
 

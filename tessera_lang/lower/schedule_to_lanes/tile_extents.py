@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
@@ -53,7 +54,7 @@ class Domains:
                 self._operation(inner)
 
     def _operation(self, op: Operation) -> None:
-        if op.name in ("tile.for", "tile.while", f"{PREFIX}for"):
+        if op.name in LOOPS:
             self._loop(op)
             return
         self._regions(op)
@@ -269,13 +270,13 @@ def handed_values(op: Operation) -> list[tuple[Value, ...]]:
                 found.append(inner.operands)
             case _:
                 pass
-        loops += inner.name in ("tile.for", "tile.while", f"{PREFIX}for")
+        loops += inner.name in LOOPS
         scopes += inner.name == "tile.scope"
         for region in inner.regions:
             for nested in region.operations:
                 visit(nested, loops, scopes, False)
 
-    is_loop = op.name in ("tile.for", "tile.while", f"{PREFIX}for")
+    is_loop = op.name in LOOPS
     for region in op.regions:
         for nested in region.operations:
             visit(nested, 0, 0, True)

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.definitions import LOOPS, carried_from
+from tessera_lang.ir.definitions import (
+    BLOCKS,
+    BUFFERS,
+    LOOPS,
+    TILE_LOADS,
+    carried_from,
+    is_pure,
+)
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
 
-_READS = (
-    "tile.shared.alloc",
-    "tile.local.alloc",
-    "tile.load_tile",
-    "tile.gather_tile",
-    "tile.read_tile",
-)
+_UNREAD = BUFFERS | TILE_LOADS
+"""Operations on memory that an unused one does nothing to."""
 
 
 class Removable:
@@ -39,7 +41,7 @@ class Removable:
     def _with_regions(self, operation: Operation) -> bool:
         if operation.name == "tile.for" and operation.attributes["site"] != -1:
             return False
-        if operation.name in ("tile.if", "tile.for", "tile.scope"):
+        if operation.name == "tile.for" or operation.name in BLOCKS:
             return all(
                 self(inner) or inner.name in _quiet(operation)
                 for region in operation.regions
@@ -49,13 +51,9 @@ class Removable:
 
 
 def _is_removable(operation: Operation) -> bool:
-    if operation.name in ("tile.floordiv", "tile.mod"):
-        return operation.attributes["site"] == -1
     if operation.name == "tile.load":
         return operation.attributes["bounds"] != "guarded"
-    if operation.name in _READS:
-        return True
-    return TILE_OPS[operation.name].pure
+    return operation.name in _UNREAD or is_pure(operation)
 
 
 def _quiet(operation: Operation) -> tuple[str, ...]:

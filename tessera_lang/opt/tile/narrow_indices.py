@@ -12,7 +12,11 @@ from collections.abc import Iterable, Sequence
 from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.ir.core import Operation, Program, Region, Value
-from tessera_lang.ir.definitions import LOOPS, carried_from
+from tessera_lang.ir.definitions import (
+    EXITS,
+    LOOPS,
+    carried_from,
+)
 from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import I32, INDEX, DType, integer_range
@@ -82,7 +86,7 @@ class _Narrower:
 
     def operation(self, operation: Operation, out: list[Operation]) -> None:
         name = operation.name
-        if name in ("tile.yield", "tile.break", "tile.continue", "tile.leave", "tile.condition"):
+        if name in EXITS and name != "tile.return":
             out.append(self._exit(operation, out))
         elif name in LOOPS:
             self._loop(operation, out)

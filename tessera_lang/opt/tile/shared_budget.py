@@ -13,6 +13,7 @@ from typing import cast
 from tessera_lang.analysis import ranges
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Value
+from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.ir.rewrite import replace_values_in_program
 from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import replace
@@ -66,7 +67,7 @@ def shared_bytes(kernel: Operation) -> int:
 
 
 def _allocations(kernel: Operation, barriers: bool = False) -> list[Operation]:
-    names = ("tile.shared.alloc", "tile.mbarrier.alloc")[: 1 + barriers]
+    names = SHARED_ALLOCATIONS if barriers else {"tile.shared.alloc"}
     return [o for o in kernel.walk() if o.name in names]
 
 

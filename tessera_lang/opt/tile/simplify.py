@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.ir.definitions import DIVISIONS, is_pure
 from tessera_lang.ir.rewrite import substitute
-from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.tile.constant_numbers import Number
 from tessera_lang.opt.tile.dead_code import drop_unused
@@ -68,7 +68,7 @@ class _Folder:
 
     def _without_site(self, operation: Operation) -> Operation:
         """A division by a constant other than 0 reports nothing."""
-        if operation.name not in ("tile.floordiv", "tile.mod"):
+        if operation.name not in DIVISIONS:
             return operation
         if operation.attributes["site"] == -1 or not self.constants.get(operation.operands[1]):
             return operation
@@ -100,9 +100,7 @@ class _Folder:
 
 def _repeatable(operation: Operation) -> bool:
     """Whether equal ones in sight may be merged."""
-    if operation.name in ("tile.floordiv", "tile.mod"):
-        return operation.attributes["site"] == -1
-    return TILE_OPS[operation.name].pure
+    return is_pure(operation)
 
 
 def _key(operation: Operation) -> object:

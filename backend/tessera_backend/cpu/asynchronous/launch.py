@@ -28,6 +28,7 @@ from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
 from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType, Value
+from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.target.arch.isa import WARP
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
@@ -35,7 +36,6 @@ from tessera_lang.types.shape import Sym, evaluate_dim
 
 _MOST_CLUSTERS = 3
 """Clusters of a kernel whose groups take tile after tile: few, so that each takes several."""
-_FIRST = ("tile.mbarrier.alloc", "tile.shared.alloc")
 
 Reports = list[tuple[int, ...]]
 
@@ -90,7 +90,7 @@ class _Cluster:
             first = Strand(group, "all lanes", max(1, self.lanes // WARP))
             group.key = first.clock.key
             for o in region.operations:
-                if o.name in _FIRST:
+                if o.name in SHARED_ALLOCATIONS:
                     first.put(o.results, RULES[o.name](first, o))
             self.scheduler.add(first.name, lambda s=first, g=group: _whole(s, g, region))
         self.scheduler.run()
@@ -135,7 +135,7 @@ def _whole(s: Strand, group: Group, region: Region) -> None:
     """Barriers are initialised first, and then known to the whole cluster."""
     if any(o.name == "tile.mbarrier.alloc" for o in region.operations):
         s.clock.learn({peer.key: 1 for peer in group.peers}, None)
-    rest = tuple(o for o in region.operations if o.name not in _FIRST)
+    rest = tuple(o for o in region.operations if o.name not in SHARED_ALLOCATIONS)
     s.clock.barrier()
     s.run(Region(region.arguments, rest))
     for key, (time, operation) in group.reached.items():

@@ -11,6 +11,7 @@ from tessera_backend.cpu.uniform_values import handed_values
 from tessera_backend.llvm.emitter import scalar_type
 from tessera_lang.analysis.ranges.integer_ranges import Ranges
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import BLOCKS, LOOPS
 from tessera_lang.types.dtype import integer_range
 
 EXACT = {"tile.add": "sadd", "tile.sub": "ssub", "tile.mul": "smul"}
@@ -64,7 +65,7 @@ def _sources(kernel: Operation) -> dict[Value, list[Value]]:
     for o in kernel.walk():
         if o.name in _THROUGH:
             found[o.result] = list(o.operands)
-        elif o.name in ("tile.if", "tile.scope", "tile.for", "tile.while"):
+        elif o.name in BLOCKS | LOOPS:
             _handed(found, o)
     return found
 

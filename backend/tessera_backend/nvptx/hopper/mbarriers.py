@@ -16,10 +16,11 @@ from tessera_backend.nvptx.hopper.roles import (
 )
 from tessera_backend.nvptx.lanes.dialect import WARP
 from tessera_lang.ir.core import BarrierType, Operation, Value
+from tessera_lang.ir.definitions import ALLOCATIONS
 from tessera_lang.ir.tile.tile_ops import HOPPER
 
 _BYTES = 8
-_WAITING = frozenset(d.name for d in HOPPER) - {"tile.mbarrier.alloc", "tile.cluster_rank"}
+_WAITING = frozenset(d.name for d in HOPPER) - {"tile.cluster_rank", *ALLOCATIONS}
 
 
 def initialise(e: LaneEmitter, kernel: Operation) -> None:

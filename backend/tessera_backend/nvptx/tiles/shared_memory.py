@@ -35,6 +35,7 @@ from tessera_lang.analysis.resources.tile_layouts import (
     vector_width,
 )
 from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.definitions import BARRIERS
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass
 
@@ -205,7 +206,7 @@ def check_scratch(scratch: Value, needed: int) -> None:
         raise ValueError(f"scratch of {there} bytes where {needed} are needed")
 
 
-_SELF_ORDERED = ("tile.reduce_tile", "tile.scan_tile", "tile.convert")
+_SELF_ORDERED = BARRIERS - {"tile.barrier"}
 
 
 def begin_scratch(e: LaneEmitter, scratch: Value) -> None:

@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.schedule.query.kernel_facts import is_grid
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 
-_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store",
-           "tile.assert", "tile.print")  # fmt: skip
 _APART = "write a kernel for each of them, and call one after the other"
 
 
@@ -50,7 +48,7 @@ def grid_of(kernel: Operation, numbers: Numbers) -> Grid | None:
     if loop.results:
         raise NotTiled("a loop over groups hands values on", loop.span)
     for other in kernel.regions[0].operations:
-        if other is not loop and any(o.name in _WRITES for o in other.walk()):
+        if other is not loop and any(o.name in WRITES | REPORTS for o in other.walk()):
             raise NotTiled("something is written outside the loop over groups", other.span, _APART)
     total = _total(loop, numbers)
     rows = kernel.attributes.get("group_rows", 1)

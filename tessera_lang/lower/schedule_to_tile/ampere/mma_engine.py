@@ -17,6 +17,7 @@ from tessera_lang.analysis.resources.tile_layouts import (
     transposed,
 )
 from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import CONTRACTS
 from tessera_lang.lower.schedule_to_tile.ampere.multistage import Multistage, ahead_of, encloses
 from tessera_lang.lower.schedule_to_tile.ampere.staging import (
     Staged,
@@ -349,6 +350,6 @@ def _reached(facts: Facts, dot: Operation) -> list[Operation]:
             if user in seen or (user.name == DOT and value is user.operands[2]):
                 continue
             seen[user] = None
-            if user.name not in (DOT, "tessera.schedule.reduce"):
+            if user.name not in CONTRACTS:
                 waiting += [v for v in user.results if is_tile(v)]
     return list(seen)

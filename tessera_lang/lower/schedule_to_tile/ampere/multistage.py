@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import IRType, Operation, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.lower.schedule_to_tile.ampere.staging import Staged, Staging
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.opt.schedule.query.kernel_facts import is_grid
 from tessera_lang.opt.schedule.query.run_ahead import address_of
-from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, axes_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX
@@ -225,7 +226,7 @@ def encloses(facts: Facts, operation: Operation) -> bool:
     """Whether a loop stands around an operation whose iterations one group runs."""
     up = facts.parent(operation)
     while up is not None:
-        if up.name in ("tile.while", "tile.for") or (up.name == FOR and not is_grid(up)):
+        if up.name in LOOPS and not is_grid(up):
             return True
         up = facts.parent(up)
     return False

@@ -25,6 +25,7 @@ from tessera_lang.analysis.resources.tile_layouts import (
     vector_width,
 )
 from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, LOOPS
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.axis_equivalence import Axes, exits_to
 from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
@@ -42,7 +43,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 from tessera_lang.record import dataclass
 
 _PREFIX = "tessera.schedule."
-_ACCESSES = tuple(_PREFIX + name for name in ("load", "store", "gather", "scatter"))
+_ACCESSES = ARRAY_READS | ARRAY_WRITES
 _LOOP_FACTOR = 8
 _SMALL = 2048  # bytes of a tile whose access is not worth a change of layout
 _SECTOR = 32
@@ -165,7 +166,7 @@ class Layouts:
         depth = 0
         up = self.facts.parent(operation)
         while up is not None:
-            depth += up.name in (FOR, "tile.while")
+            depth += up.name in LOOPS
             up = self.facts.parent(up)
         return prod(t.sizes) * t.dtype.bytes * _LOOP_FACTOR**depth
 
@@ -231,7 +232,7 @@ class Layouts:
                     self._slice(tile, value, 1 - dims.index(dim), operation)
 
     def _control(self, operation: Operation) -> None:
-        loop = operation.name in (FOR, "tile.while")
+        loop = operation.name in LOOPS
         skipped = 3 * axes_of(operation) if operation.name == FOR else 0
         for region in operation.regions:
             if loop:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import lcm
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.ir.definitions import ENDS, LOOP_EXITS, LOOPS
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, access_of, axes_of, is_tile
 
 Axis = tuple[Value, int]
@@ -141,11 +142,11 @@ class Axes:
 
     def _control(self, operation: Operation) -> None:
         skipped = 3 * axes_of(operation) if operation.name == FOR else 0
-        if operation.name in (FOR, "tile.while"):
+        if operation.name in LOOPS:
             for value, result in zip(operation.operands[skipped:], operation.results, strict=True):
                 self._same(value, result)
         for region in operation.regions:
-            if operation.name in (FOR, "tile.while"):
+            if operation.name in LOOPS:
                 arguments = region.arguments[skipped // 3 :]
                 for value, result in zip(arguments, operation.results, strict=True):
                     self._same(value, result)
@@ -160,7 +161,7 @@ def exits_to(operation: Operation, region: Region) -> list[Operation]:
     own = {
         "tile.if": ("tile.yield",),
         "tile.scope": ("tile.leave",),
-        "tile.while": ("tile.yield", "tile.condition", "tile.break", "tile.continue"),
+        "tile.while": (*ENDS, *LOOP_EXITS),
     }.get(operation.name, ("tile.yield",))
     found: list[Operation] = []
     _collect(region, own, found)
@@ -171,15 +172,15 @@ def _collect(region: Region, own: tuple[str, ...], found: list[Operation]) -> No
     for inner in region.operations:
         if inner.name in own:
             found.append(inner)
-        if inner.name in (FOR, "tile.for"):
+        if inner.name in LOOPS and inner.name != "tile.while":
             continue
         passed = own
         if inner.name == "tile.while":
             passed = tuple(n for n in own if n == "tile.leave")
-        elif inner.name in ("tile.if", "tessera.schedule.combine"):
-            passed = tuple(n for n in own if n not in ("tile.yield", "tile.condition"))
+        elif inner.name == "tile.if" or inner.name == "tessera.schedule.combine":
+            passed = tuple(n for n in own if n not in ENDS)
         elif inner.name == "tile.scope":
-            passed = tuple(n for n in own if n in ("tile.break", "tile.continue"))
+            passed = tuple(n for n in own if n in LOOP_EXITS)
         if passed:
             for nested in inner.regions:
                 _collect(nested, passed, found)

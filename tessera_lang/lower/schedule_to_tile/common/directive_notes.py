@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, ViewType
+from tessera_lang.ir.definitions import (
+    COPIES,
+)
 from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
 
 _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
@@ -25,7 +28,7 @@ def _vectorize(kernel: Operation, facts: Facts) -> Iterator[Diagnostic]:
     if not isinstance(said, int) or said < 2:
         return
     for operation in kernel.walk():
-        if operation.name in (_LOAD, _STORE):
+        if operation.name in COPIES:
             reason = _not_vectorized(access_of(operation), facts, said)
             if reason:
                 yield _note(f"`schedule.vectorize({said})`", reason, operation)

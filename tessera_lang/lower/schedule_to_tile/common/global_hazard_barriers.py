@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tessera_lang.ir.core import Operation, Value, ViewType
+from tessera_lang.ir.definitions import READS, WRITES
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
-
-_READS = ("tessera.schedule.load", "tessera.schedule.gather", "tile.load")
-_WRITES = ("tessera.schedule.store", "tessera.schedule.scatter", "tile.store", "tile.atomic")
-
 
 Places = dict[Value, set[Hashable]]
 Held = tuple[Places, Places]
@@ -79,11 +76,11 @@ class Order:
         nobody knows, where something of it is written."""
         for outer in operations:
             for operation in outer.walk():
-                if operation.name in _READS + _WRITES:
+                if operation.name in READS | WRITES:
                     self._touch(operation)
 
     def _touch(self, operation: Operation) -> None:
         for value in operation.operands:
             if isinstance(value.type, ViewType):
-                held = self._written if operation.name in _WRITES else self._read
+                held = self._written if operation.name in WRITES else self._read
                 held.setdefault(self.array(value), set()).add(object())

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.definitions import BARRIERS, LOOPS
 from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes
 from tessera_lang.record import dataclass, replace
 
 _ALLOCATION = "tile.shared.alloc"
-_BEGIN_WITH_BARRIER = ("tile.convert", "tile.reduce_tile", "tile.scan_tile", "tile.barrier")
 _LINE = 128
 
 
@@ -73,7 +73,7 @@ class _Frame:
             number, side = inside
             self.around.append((operations, number, side))
             holder = operations[number]
-            self.cyclic = self.cyclic or holder.name in ("tile.for", "tile.while")
+            self.cyclic = self.cyclic or holder.name in LOOPS
             operations = holder.regions[side].operations
         self.operations = operations
         self.uses = self._lifetimes()
@@ -144,7 +144,7 @@ class _Frame:
     def _ordered(self, between: range, first: int) -> bool:
         """Whether a barrier stands among these operations or begins the first use."""
         begins = self.operations[first]
-        if begins.name in _BEGIN_WITH_BARRIER and not begins.attributes.get("fresh"):
+        if begins.name in BARRIERS and not begins.attributes.get("fresh"):
             return True
         return any(self.operations[i].name == "tile.barrier" for i in between)
 

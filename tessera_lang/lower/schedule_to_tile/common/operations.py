@@ -16,6 +16,7 @@ from tessera_lang.analysis.resources.tile_layouts import (
     transposed,
 )
 from tessera_lang.ir.core import IRType, Operation, TileType, Value, ViewType
+from tessera_lang.ir.definitions import effect_of
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.value_map import Lowered
@@ -51,9 +52,10 @@ def lower_single(body: Lowered, operation: Operation) -> None:
 
 def _scalar(body: Lowered, operation: Operation) -> None:
     """A scalar operation, a view, a fault check: the same on Tile IR."""
-    if operation.name == "tile.store":
+    writes = effect_of(operation) == "write"
+    if writes:
         body.write(operation.operands[1], operation)
-    if operation.name in ("tile.store", "tile.print"):
+    if writes or operation.name == "tile.print":
         _by_one(body, operation)
         return
     if operation.name == "tile.load" and isinstance(operation.operands[0].type, ViewType):

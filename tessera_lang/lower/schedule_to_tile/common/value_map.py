@@ -11,6 +11,9 @@ from collections.abc import Hashable, Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import convert_scratch
 from tessera_lang.ir.core import Attribute, BufferType, IRType, Operation, TileType, Value
+from tessera_lang.ir.definitions import (
+    COPIES,
+)
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
@@ -95,7 +98,7 @@ class Lowered:
     def _place(self, operation: Operation) -> Hashable:
         """Equal for two accesses in which each lane touches the same elements, and no other
         lane does: of copies one is written, and it does not wait for the others to be read."""
-        if operation.name not in ("tessera.schedule.load", "tessera.schedule.store"):
+        if operation.name not in COPIES:
             return operation
         access = access_of(operation)
         layout = self.layouts.memory_layout(operation)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import canonical, transposed, wgmma_a, wgmma_c
 from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
+from tessera_lang.ir.definitions import ENDS
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
@@ -152,7 +153,7 @@ class Consumer(Body):
             pass
         elif operation.regions:
             self._nested(operation)
-        elif operation.name in ("tile.yield", "tile.condition"):
+        elif operation.name in ENDS:
             self._end(operation)
         else:
             end = self._refills.get(id(operation))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import PERMUTES
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts, numbers_or_names
 from tessera_lang.opt.schedule.query.matrix_units import by_registers, through_shared
 from tessera_lang.opt.schedule.query.staging_rings import Ring
@@ -99,7 +100,7 @@ def _only_read_by(ring: Ring, dots: Sequence[Operation], facts: Facts) -> bool:
 
 def _read_by(value: Value, dots: Sequence[Operation], facts: Facts) -> bool:
     for user in facts.users.get(value, ()):
-        if user.name.endswith(("schedule.transpose", "schedule.prefetch")):
+        if user.name in PERMUTES:
             if not _read_by(user.result, dots, facts):
                 return False
         elif not any(user is d for d in dots):

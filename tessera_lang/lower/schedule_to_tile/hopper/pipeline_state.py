@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import ENDS, LOOPS
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import Chain
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, Load
+from tessera_lang.opt.schedule.query.kernel_facts import Load
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import BOOL, INDEX
@@ -145,7 +146,7 @@ class _Threader:
             out.append(operation)
         out += _go_on(here, state)
         end = region.terminator
-        if end.name not in ("tile.yield", "tile.condition"):
+        if end.name not in ENDS:
             raise NotTiled("control flow leaves the middle of a pipeline", end.span)
         turned = tuple(v for o in iteration[-1:] for v in o.results)
         operands = (*end.operands, *_positions(state, rings), *turned)
@@ -175,9 +176,9 @@ class _Threader:
         self, operation: Operation, rings: list[int], state: State, iterations: Iterations | None =
         None, start: Value | None = None,
     ) -> Operation:  # fmt: skip
-        if operation.name not in (FOR, "tile.for", "tile.while", "tile.if"):
+        loop = operation.name in LOOPS
+        if not loop and operation.name != "tile.if":
             raise NotTiled(f"{operation.name} around a staged tile", operation.span)
-        loop = operation.name != "tile.if"
         given = _positions(state, rings)
         given = (*given, start) if start is not None else given
         regions: list[Region] = []

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import wgmma_a, wgmma_c
 from tessera_lang.ir.core import BarrierType, Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import ARRAY_READS, PERMUTES, REPORTS, WRITES
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.tile.builder import Builder
@@ -40,10 +41,6 @@ from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    GATHER,
-    LOAD,
-    PREFETCH,
-    TRANSPOSE,
     Load,
     facts_of,
     numbers,
@@ -60,8 +57,7 @@ from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import Dim, dim_op
 
 _GROUP = 4  # warps of a warp group
-_WRITES = ("tile.store", "tessera.schedule.store", "tessera.schedule.scatter", "tile.atomic",
-           "tile.atomic_cas", "tile.atomic_store", "tile.assert", "tile.print")  # fmt: skip
+_KEPT_IN_ORDER = WRITES | REPORTS
 _BYTES_DEEP = 32  # of the contraction, one instruction
 
 
@@ -112,7 +108,7 @@ def _only_in_buffers(facts: ScheduleFacts) -> set[Value]:
         if x.load is not None and x.load.operation.attributes.get("stage") == "shared"
     }  # fmt: skip
     for operation in reversed(list(facts.kernel.walk())):
-        if operation.name not in (LOAD, GATHER, PREFETCH, TRANSPOSE) or not operation.results:
+        if operation.name not in ARRAY_READS | PERMUTES or not operation.results:
             continue
         value = operation.result
         users = facts.users.get(value, [])
@@ -203,10 +199,10 @@ class _Lowering:
     def _check_top(self, region: Region, at: int) -> None:
         """Around the grid nothing is written; behind it nothing is done."""
         for operation in region.operations[:at]:
-            if any(o.name in _WRITES for o in operation.walk()):
+            if any(o.name in _KEPT_IN_ORDER for o in operation.walk()):
                 raise NotTiled("it writes outside the loop whose iterations are groups")
         for operation in region.operations[at + 1 : -1]:
-            if operation.regions or _has_tiles(operation) or operation.name in _WRITES:
+            if operation.regions or _has_tiles(operation) or operation.name in _KEPT_IN_ORDER:
                 raise NotTiled("it works behind the loop whose iterations are groups")
 
     # --- roles --------------------------------------------------------------------------------
@@ -361,7 +357,7 @@ class _Lowering:
         """The pointers of the arrays that the kernel does not only read."""
         views = {v: o.operands[0] for v, o in self.schedule.definitions.items()
                  if o.name == "tile.view"}  # fmt: skip
-        used = {views[v] for o in self.threaded.kernel.walk() if o.name not in (LOAD, GATHER)
+        used = {views[v] for o in self.threaded.kernel.walk() if o.name not in ARRAY_READS
                 for v in o.operands if v in views}  # fmt: skip
         own = self.threaded.kernel.regions[0].arguments
         return frozenset(made for v, made in zip(own, region.arguments, strict=True) if v in used)

@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import (
+    ARRAY_READS,
+    MOVES,
+)
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
@@ -28,8 +32,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     LOAD,
     MASK,
-    PREFETCH,
-    TRANSPOSE,
     Facts,
     facts_of,
     kernel_of,
@@ -293,8 +295,8 @@ class _Rewriter:
         return replace(made, operands=tuple(operands))
 
 
-_MOVES = (TRANSPOSE, PREFETCH, "tile.cast", PREFIX + "expand", PREFIX + "extract")
-_ZEROS = (LOAD, MASK, PREFIX + "gather")
+_MOVES = {"tile.cast", *MOVES} - {PREFIX + "broadcast"}
+_ZEROS = {MASK, *ARRAY_READS}
 """What gives zeros behind an extent of its own."""
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import is_number
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
 from tessera_lang.opt.schedule.query.context import (
     Context,
@@ -20,7 +21,6 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_written
 from tessera_lang.opt.schedule.query.operand_origin import feeds
-from tessera_lang.opt.schedule.query.pure_operations import is_number
 from tessera_lang.record import replace
 
 _GROW = ("tile.add", "tile.mul", "tile.max", "tile.min", "tile.floordiv", "tile.cast")

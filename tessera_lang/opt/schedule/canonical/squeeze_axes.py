@@ -12,14 +12,13 @@ Owns the rewriting. Must not know machines.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import EXITS, LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 
 Axis = tuple[Value, int]
 _FOR = f"{PREFIX}for"
-_LOOPS = (_FOR, "tile.while")
-_EXITS = ("tile.yield", "tile.condition", "tile.break", "tile.continue", "tile.leave")
 _OF_ACCESSES = frozenset(("dims", "steps"))
 """Attributes of an access that say nothing of a single element."""
 
@@ -162,7 +161,7 @@ class Axes:
                 self._mask(operation)
             case "dot":
                 self._dot(operation)
-            case _ if operation.results or operation.name in _EXITS:
+            case _ if operation.results or operation.name in EXITS:
                 for value in operation.operands if operation.results else ():
                     self._same(value, operation.results[0])
             case _:
@@ -214,7 +213,7 @@ class Axes:
     def _control(self, operation: Operation) -> None:
         names = operation.attributes.get("axes", ())
         n = len(names) if isinstance(names, tuple) else 0
-        if operation.name in _LOOPS:
+        if operation.name in LOOPS:
             for value, result in zip(operation.operands[3 * n :], operation.results, strict=True):
                 self._same(value, result)
             for region in operation.regions:
@@ -223,7 +222,7 @@ class Axes:
         for region in operation.regions:
             for inner in region.operations:
                 for nested in inner.walk():
-                    if nested.name not in _EXITS:
+                    if nested.name not in EXITS:
                         continue
                     values = nested.operands[nested.name == "tile.condition" :]
                     if [v.type for v in values] == [r.type for r in operation.results]:

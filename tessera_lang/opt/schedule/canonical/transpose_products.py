@@ -15,6 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import (
+    ARRAY_WRITES,
+    BOXES,
+    ENDS,
+    LOOPS,
+)
 from tessera_lang.ir.rewrite import substitute
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
@@ -26,8 +32,6 @@ from tessera_lang.opt.schedule.query.context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    FOR,
-    STORE,
     TRANSPOSE,
     Dot,
     Estimate,
@@ -48,8 +52,7 @@ FEW = 32
 """Rows from which on nothing is gained: 64 of them fill the unit, half of it is not the limit."""
 _MANY = 1 << 30
 _FULL = PREFIX + "full"
-_STORES = (STORE, PREFIX + "accumulate")
-_CARRYING = (FOR, "tile.while", "tile.for")
+_STORES = BOXES & ARRAY_WRITES
 
 
 @rewrites
@@ -231,7 +234,7 @@ class _Swapper:
         places = [i for i, v in enumerate(operation.results) if v in self._carried]
         operands = operation.operands
         first = len(operands) - len(operation.results)
-        if places and operation.name in _CARRYING:
+        if places and operation.name in LOOPS:
             wanted = {first + i for i in places}
             operands = tuple(
                 self._other(v, out) if i in wanted else v for i, v in enumerate(operands)
@@ -253,7 +256,7 @@ class _Swapper:
     def _region(self, operation: Operation, region: Region, places: Sequence[int]) -> Region:
         arguments = list(region.arguments)
         head: list[Operation] = []
-        if operation.name in _CARRYING:
+        if operation.name in LOOPS:
             first = len(arguments) - len(operation.results)
             for i in places:
                 value = arguments[first + i]
@@ -261,7 +264,7 @@ class _Swapper:
                 self._from_other(value, arguments[first + i], head)
         body = [*head, *self._operations(region.operations[:-1])]
         end = self._reading(region.terminator)
-        if places and end.name in ("tile.yield", "tile.condition"):
+        if places and end.name in ENDS:
             skip = 1 if end.name == "tile.condition" else 0
             wanted = {skip + i for i in places}
             operands = tuple(
@@ -279,7 +282,7 @@ def _reached(facts: Facts, chosen: Sequence[Dot]) -> set[Value]:
     """Results of loops and conditions that an accumulator comes from, or that carry one on."""
     places: dict[Value, tuple[Operation, int]] = {}
     for operation in facts.kernel.walk():
-        if operation.name in _CARRYING:
+        if operation.name in LOOPS:
             for region in operation.regions:
                 first = len(region.arguments) - len(operation.results)
                 for i, _ in enumerate(operation.results):
@@ -303,11 +306,11 @@ def _reached(facts: Facts, chosen: Sequence[Dot]) -> set[Value]:
 
 def _carried(operation: Operation, place: int, found: set[Value]) -> list[Value]:
     """What a place of a loop or condition may hold; the place is noted."""
-    if not all(r.terminator.name in ("tile.yield", "tile.condition") for r in operation.regions):
+    if not all(r.terminator.name in ENDS for r in operation.regions):
         return []
     found.add(operation.results[place])
     held = [operation.operands[len(operation.operands) - len(operation.results) + place]]
-    held = held if operation.name in _CARRYING else []
+    held = held if operation.name in LOOPS else []
     for region in operation.regions:
         skip = 1 if region.terminator.name == "tile.condition" else 0
         held.append(region.terminator.operands[skip + place])

@@ -10,12 +10,11 @@ machines.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import BOXES, INDEXED
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import INDEX
-
-_ACCESSES = ("load", "store", "accumulate")
 
 
 def narrow(program: Program) -> Program:
@@ -95,8 +94,8 @@ class _Class:
             return False  # two of its axes meet
         if name == "iota":
             return self.axis_of(o.result) != o.attributes["axis"]
-        if name not in _ACCESSES:
-            return name not in ("gather", "scatter")
+        if o.name not in BOXES:
+            return o.name not in INDEXED
         at, _ = self.access(o)
         start = o.operands[at]
         if self.variable is None:
@@ -166,7 +165,7 @@ class _Class:
             return False
         if name == "mask":
             allowed = [2 + axis]
-        elif name in _ACCESSES:
+        elif user.name in BOXES:
             start, extent = self.access(user)
             allowed = [start, extent]
         else:
@@ -195,7 +194,7 @@ class _Rewriter:
         name = o.name.removeprefix(PREFIX)
         tile = o.results[0] if name == "load" else o.operands[0] if o.operands else None
         axis = None if tile is None else self._found.axis_of(tile)
-        if axis is not None and name in _ACCESSES:
+        if axis is not None and o.name in BOXES:
             operands[self._found.access(o)[1]] = self._one
         elif axis is not None and name == "mask":
             operands[2 + axis] = self._one

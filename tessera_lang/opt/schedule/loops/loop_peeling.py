@@ -9,9 +9,9 @@ loop computes.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program, Value
+from tessera_lang.ir.definitions import BOUNDED
 from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k import parts_of
 from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of
 from tessera_lang.opt.schedule.query.context import (
@@ -22,7 +22,6 @@ from tessera_lang.opt.schedule.query.context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     FOR,
-    MASK,
     Facts,
     facts_of,
     is_grid,
@@ -32,9 +31,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.record import replace
-
-_MASKING = (PREFIX + "reduce", PREFIX + "scan", MASK)
-
 
 _LEAST = 32
 """Registers of a lane with which the role that moves data can go through two loops."""
@@ -102,7 +98,7 @@ def _reads_one(loop: Operation, clips: tuple[Value, ...], facts: Facts) -> bool:
         read = [v for v in operation.operands if v in known]
         if read and operation.name in ("tile.max", "tile.min"):
             known.add(operation.result)
-        elif read and operation.name in _MASKING:
+        elif read and operation.name in BOUNDED:
             return True
     return False
 

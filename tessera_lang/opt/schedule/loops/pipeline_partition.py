@@ -10,27 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
+from tessera_lang.ir.definitions import (
+    ARRAY_READS,
+    GENERATES,
+    IN_PLACE,
+    LEAVES,
+    LOOPS,
+    MOVES,
+    PERMUTES,
+    READS,
+    WRITES,
+    with_effect,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    GATHER,
-    LOAD,
-    LOOPS,
     MASK,
-    PREFETCH,
-    TRANSPOSE,
     Facts,
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass
 
-_CHANGES = ("tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store", "tile.print",
-            "tile.fence", *WRITES)  # fmt: skip
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
-_MOVED = (LOAD, GATHER, PREFETCH, TRANSPOSE, PREFIX + "expand", PREFIX + "broadcast")
-_MADE = (PREFIX + "full", PREFIX + "iota")
-_READS = ("tile.load", "tile.atomic_load", LOAD, GATHER)
+_CHANGES = {"tile.print", *WRITES, *with_effect("sync")}
+_MOVED = ARRAY_READS | MOVES
+_READS = READS - WRITES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +66,9 @@ def divided(loop: Operation, facts: Facts) -> Divided | str:
     if not deepest:
         return ""
     names = {o.name for one in body for o in one.walk()}
-    if names & {*_EXITS, *LOOPS} or _nested(body):
+    if names & (LEAVES | LOOPS | {"tile.scope"}) or _nested(body):
         return "control flow stands between them"
-    if names & set(_CHANGES):
+    if names & _CHANGES:
         return "the loop writes to arrays"
     return _Dividing(loop, facts, levels, deepest).run()
 
@@ -128,7 +130,7 @@ class _Dividing:
         staged = {x.operation.result for x in self.facts.reads if is_staged(x)}
         while value not in staged:
             made = self.made.get(value)
-            if made is None or made.name not in (PREFETCH, TRANSPOSE, MASK):
+            if made is None or made.name not in PERMUTES | IN_PLACE:
                 return False
             value = made.operands[0]
         return True
@@ -163,7 +165,7 @@ class _Dividing:
     def _moves(self, operation: Operation) -> bool:
         if operation.name == MASK:
             behind = self.facts.definitions.get(operation.operands[0])
-            return behind is not None and behind.name in (LOAD, GATHER, PREFETCH, TRANSPOSE)
+            return behind is not None and behind.name in ARRAY_READS | PERMUTES
         return operation.name in _MOVED
 
     def _both(self) -> set[int]:
@@ -177,7 +179,7 @@ class _Dividing:
                 continue
             if not operation.results:  # an assertion reports once
                 continue
-            if (made or operation.name in _MADE) and not any(
+            if (made or operation.name in GENERATES) and not any(
                 v in inside for v in operation.operands
             ):
                 out.add(id(operation))

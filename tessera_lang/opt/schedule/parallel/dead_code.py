@@ -6,8 +6,7 @@ Owns the one backward walk. Must not know why something is not needed any more.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
-from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
-from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.ir.definitions import DEFINITIONS, is_pure
 from tessera_lang.record import replace
 
 _SILENT = ("none", "read")
@@ -47,14 +46,12 @@ def _region(region: Region, live: set[Value]) -> tuple[Region, set[Value]]:
 
 def is_silent(o: Operation) -> bool:
     """Whether an operation does nothing but give its results."""
-    definition = TILE_OPS.get(o.name) or SCHEDULE_OPS[o.name]
-    if o.name in ("tile.floordiv", "tile.mod"):
-        return o.attributes.get("site") == -1
+    definition = DEFINITIONS[o.name]
     if o.name == "tile.load":
         return o.attributes.get("bounds") != "guarded"
     if definition.is_terminator:
         return False
-    if definition.effect in _SILENT:
+    if definition.effect in _SILENT or is_pure(o):
         return True
     if o.name == "tile.while":
         return False  # it may not end

@@ -15,8 +15,11 @@ from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, TileType, Value, ViewType
-from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
-from tessera_lang.ir.tile.ops import TILE_OPS
+from tessera_lang.ir.definitions import (
+    ARRAY_WRITES,
+    LOOPS,
+    effect_of,
+)
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.launch_splitting import Launch, launches
 from tessera_lang.opt.schedule.parallel.map_grid import arranged
@@ -24,7 +27,6 @@ from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduce
 from tessera_lang.opt.schedule.query.array_accesses import (
     ACCUMULATE,
     FOR,
-    WRITES,
     accesses_in,
     arrays_of,
     definitions_of,
@@ -33,7 +35,6 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import DType
 
-_LOOPS = (FOR, "tile.while")
 _WORTH_A_LAUNCH = 1 << 15
 """Elements that one group walks over, from which on it pays to do it once."""
 
@@ -121,7 +122,8 @@ class _Body:
     def can_be_cut(self) -> bool:
         """Whether anything is spread, and all writes are of kinds that are known here."""
         return bool(self.spread) and not any(
-            _effect(o) in ("write", "update") and o.name not in WRITES for o in self.kernel.walk()
+            effect_of(o) in ("write", "update") and o.name not in ARRAY_WRITES
+            for o in self.kernel.walk()
         )
 
     def in_order(self) -> list[Diagnostic]:
@@ -213,7 +215,7 @@ class _Body:
     def _is_long(self, i: int, unit: _Unit) -> bool:
         """Whether each group of a grid would walk over more memory for it than a launch of its
         own is worth."""
-        loops = any(o.name in _LOOPS for o in self.operations[i].walk())
+        loops = any(o.name in LOOPS for o in self.operations[i].walk())
         return unit.grid and loops and self._walked(i) >= _WORTH_A_LAUNCH
 
     def _walked(self, i: int) -> int:
@@ -263,7 +265,3 @@ def has_room(value: Value) -> bool:
     if isinstance(t, TileType):
         return all(isinstance(n, int) for n in t.shape)
     return isinstance(t, DType)
-
-
-def _effect(o: Operation) -> str:
-    return str((TILE_OPS.get(o.name) or SCHEDULE_OPS[o.name]).effect)

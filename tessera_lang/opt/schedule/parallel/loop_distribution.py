@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.definitions import (
+    ARRAY_WRITES,
+    LEAVES,
+)
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.opt.schedule.parallel.loop_transforms import is_quiet, names_of
-from tessera_lang.opt.schedule.query.array_accesses import FOR, WRITES, accesses_in
+from tessera_lang.opt.schedule.query.array_accesses import FOR, accesses_in
 from tessera_lang.record import dataclass, field, replace
 
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.return", "tile.while")
+_EXITS = {"tile.while", *LEAVES}
 
 
 def distributed(
@@ -64,7 +68,7 @@ def _conditions(o: Operation, arrays: Mapping[Value, Value]) -> list[Operation]:
 
 def _says_something(o: Operation) -> bool:
     """Whether an operation does something else than to write an array."""
-    if o.name in WRITES or is_quiet(o):
+    if o.name in ARRAY_WRITES or is_quiet(o):
         return False
     known = TILE_OPS.get(o.name) or SCHEDULE_OPS[o.name]
     may_be_twice = known.effect in ("none", "read", "nested") or (

@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.ir.definitions import (
+    ARRAY_READS,
+    PERMUTES,
+    is_number,
+)
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import FOR, GATHER, LOAD, access_of, arrays_of
-from tessera_lang.opt.schedule.query.pure_operations import is_number
+from tessera_lang.opt.schedule.query.array_accesses import FOR, access_of, arrays_of
 from tessera_lang.record import replace
 
-_MOVES = frozenset((*(PREFIX + n for n in ("transpose", "expand", "prefetch")), "tile.cast"))
+_MOVES = {"tile.cast", PREFIX + "expand", *PERMUTES}
 
 
 def hoist(program: Program) -> Program:
@@ -80,7 +84,7 @@ def _out_of(loop: Operation, arrays: Mapping[Value, Value]) -> tuple[list[Operat
 def _movable(
     o: Operation, moved: set[Value], written: Sequence[Value], arrays: Mapping[Value, Value]
 ) -> bool:
-    if o.name in (LOAD, GATHER):
+    if o.name in ARRAY_READS:
         array = arrays.get(o.operands[0], o.operands[0])
         return not any(array is w for w in written)
     if o.name in _MOVES and o.operands[0] in moved:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.definitions import is_number, is_pure
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.opt.schedule.parallel.dead_code import is_silent
 from tessera_lang.opt.schedule.query.array_accesses import FOR, accesses_in
-from tessera_lang.opt.schedule.query.pure_operations import is_number, is_pure
 from tessera_lang.record import replace
 
 _FULL = "tessera.schedule.full"

@@ -12,6 +12,12 @@ from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import (
+    ENDS,
+    LOOP_EXITS,
+    LOOPS,
+    is_pure,
+)
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
@@ -26,11 +32,9 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     definitions_of,
     depends,
 )
-from tessera_lang.opt.schedule.query.pure_operations import is_pure
 from tessera_lang.record import dataclass, field, replace
 
 DOT, FULL, STORE = PREFIX + "dot", PREFIX + "full", PREFIX + "store"
-LOOPS = (FOR, "tile.while")
 
 
 def privatize(program: Program, remarks: list[Diagnostic]) -> Program:
@@ -318,7 +322,7 @@ class _Thread:
             own = Value(start.type, "acc")
             operations, end = self._block(region.operations, own, True)
             last = operations[-1]
-            if last.name in ("tile.yield", "tile.condition"):
+            if last.name in ENDS:
                 operations[-1] = replace(last, operands=(*last.operands, end))
             regions.append(Region((*region.arguments, own), tuple(operations)))
         result = Value(start.type, "acc")
@@ -336,7 +340,7 @@ class _Thread:
             if any(o is x for x in self.group):
                 made, sum_ = _combined(o, sum_, self.definitions, self.uses)
                 out.extend(made)
-            elif o.name in ("tile.break", "tile.continue") and in_loop:
+            elif o.name in LOOP_EXITS and in_loop:
                 out.append(replace(o, operands=(*o.operands, sum_)))
             elif o.name in LOOPS and self._has(o):
                 made_loop, sum_ = self.loop(o, sum_)
@@ -372,7 +376,7 @@ def _exits(o: Operation) -> bool:
     """Whether an exit of the loop around stands in a condition."""
     for region in o.regions:
         for inner in region.operations:
-            if inner.name in ("tile.break", "tile.continue"):
+            if inner.name in LOOP_EXITS:
                 return True
             if inner.name == "tile.if" and _exits(inner):
                 return True

@@ -13,6 +13,7 @@ from typing import cast
 
 from tessera_lang.analysis.ranges.linear import Knowledge, Linear
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import INDEX
@@ -20,9 +21,9 @@ from tessera_lang.types.dtype import INDEX
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
 SCATTER = PREFIX + "scatter"
-WRITES = (STORE, SCATTER, ACCUMULATE)
+WRITES = ARRAY_WRITES
 _FAR = 1 << 62  # no index is further from 0
-_ACCESSES = ("tile.load", LOAD, GATHER, *WRITES)
+_ACCESSES = {"tile.load", *ARRAY_READS, *ARRAY_WRITES}
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 _Around = tuple[Operation | tuple[Value, bool], ...]
 """Loops, and conditions with whether each holds."""
@@ -41,7 +42,7 @@ class Access:
 
     @property
     def writes(self) -> bool:
-        return self.operation.name in WRITES
+        return self.operation.name in ARRAY_WRITES
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -68,10 +69,10 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
             rank = len(starts)
             return Access(operation, arrays.get(view, view), tuple(starts), (1,) * rank,
                           (1,) * rank)  # fmt: skip
-        case _ if operation.name in (LOAD, GATHER):
+        case _ if operation.name in ARRAY_READS:
             view, *numbers = operation.operands
             tile = operation.result.type
-        case _ if operation.name in WRITES:
+        case _ if operation.name in ARRAY_WRITES:
             value, view, *numbers = operation.operands
             tile = value.type
         case _:

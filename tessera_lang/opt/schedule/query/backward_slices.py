@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, numbers_or_names
 from tessera_lang.record import dataclass, field
 
@@ -78,7 +79,7 @@ def _define(value: Value, owners: Owners, facts: Facts, out: Slice) -> None:
     if operation is None:
         return
     out.operations.add(id(operation))
-    if operation.name in (FOR, "tile.for", "tile.while"):
+    if operation.name in LOOPS:
         _need_carried(operation, operation.results.index(value), out)
     elif operation.name == "tile.if":
         need_control(operation, out)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.definitions import ARRAY_READS
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
-    GATHER,
-    LOAD,
     Facts,
     Load,
     numbers,
@@ -41,7 +40,7 @@ class Access:
 def access_of(operation: Operation) -> Access:
     """The access of a ``load``, ``gather``, ``store`` or ``accumulate``; the steps of a gather
     are all 1."""
-    loads = operation.name in (LOAD, GATHER)
+    loads = operation.name in ARRAY_READS
     tile = operation.result if loads else operation.operands[0]
     view, *rest = operation.operands if loads else operation.operands[1:]
     assert isinstance(tile.type, TileType)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import dataclass, field
 
 KERNEL, FOR, LOAD, STORE, DOT = (PREFIX + n for n in ("kernel", "for", "load", "store", "dot"))
 PREFETCH, TRANSPOSE, PARAMETER = (PREFIX + n for n in ("prefetch", "transpose", "parameter"))
 MASK, GATHER, SCATTER = PREFIX + "mask", PREFIX + "gather", PREFIX + "scatter"
-LOOPS = (FOR, "tile.for", "tile.while")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +173,12 @@ def _walk(region: Region, inside: tuple[Operation, ...], facts: Facts) -> None:
             facts.definitions[value] = operation
         for value in operation.operands:
             facts.users.setdefault(value, []).append(operation)
-        if operation.name in (LOAD, GATHER):
+        if operation.name in ARRAY_READS:
             read = Load(operation, operation.operands[0], around)
             facts.reads.append(read)
             if operation.name == LOAD:
                 facts.loads.append(read)
-        elif operation.name in (STORE, SCATTER, PREFIX + "accumulate"):
+        elif operation.name in ARRAY_WRITES:
             facts.stores.append((operation, around))
         elif operation.name in LOOPS:
             facts.loops.append((operation, around))

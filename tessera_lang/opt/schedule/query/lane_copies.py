@@ -8,6 +8,7 @@ ring. Owns which of them the lanes can bring, and how they lie. Must not know ro
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation
+from tessera_lang.ir.definitions import ARRAY_READS
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
 from tessera_lang.opt.schedule.query.copy_rules import (
@@ -20,7 +21,6 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     GATHER,
-    LOAD,
     Facts,
     Load,
     Operand,
@@ -58,7 +58,7 @@ def tile_reason(operation: Operation, facts: Facts) -> str:
     """Why the moving role cannot run an operation that says where a tile lies."""
     if operation.name == DOT:
         return "where a staged tile lies depends on a product"
-    if operation.name in (LOAD, GATHER) and is_written(operation, facts):
+    if operation.name in ARRAY_READS and is_written(operation, facts):
         return "where a staged tile lies is read from an array that this kernel writes"
     return ""
 

@@ -7,13 +7,14 @@ what the tile is for.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import (
+    ARRAY_READS,
+    IN_PLACE,
+    PERMUTES,
+)
 from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    GATHER,
-    LOAD,
-    MASK,
-    PREFETCH,
     TRANSPOSE,
     Facts,
     Load,
@@ -34,7 +35,7 @@ def _is_result(value: Value, facts: Facts) -> bool:
         return False
     if operation is None or operation.regions or operation.name == DOT:
         return True
-    if operation.name in (LOAD, GATHER):
+    if operation.name in ARRAY_READS:
         return False
     return any(_is_result(v, facts) for v in operation.operands)
 
@@ -43,7 +44,7 @@ def _first_axis(value: Value, facts: Facts) -> int:
     operation = facts.definitions.get(value)
     if operation is None or not isinstance(value.type, TileType) or len(value.type.shape) < 2:
         return 0
-    if operation.name in (LOAD, GATHER):
+    if operation.name in ARRAY_READS:
         axis = contiguous_axis(access_of(operation), facts) - len(value.type.shape)
         return axis if axis >= -2 else 0
     if operation.name == TRANSPOSE:
@@ -56,7 +57,7 @@ def _first_axis(value: Value, facts: Facts) -> int:
 
 
 def _is_element_wise(operation: Operation) -> bool:
-    if operation.name in (MASK, PREFETCH):
+    if operation.name in IN_PLACE:
         return True
     return operation.name.startswith("tile.") and not operation.regions
 
@@ -78,5 +79,4 @@ def feeds(load: Load, facts: Facts) -> bool:
 
 
 def _keeps_elements(operation: Operation) -> bool:
-    moving = ("transpose", "mask", "prefetch")
-    return operation.name.startswith("tile.") or operation.name.endswith(moving)
+    return operation.name.startswith("tile.") or operation.name in PERMUTES | IN_PLACE

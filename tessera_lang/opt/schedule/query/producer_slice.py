@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import ENDS, LEAVES
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed, need_control
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.lane_copies import (
@@ -20,7 +21,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope")
+_EXITS = {"tile.scope", *LEAVES} - {"tile.return"}  # which ends the kernel
 
 
 def producer_slice(facts: Facts, further: Sequence[Value] = ()) -> Slice:
@@ -86,6 +87,4 @@ def _reason(facts: Facts, out: Slice) -> str:
 
 
 def _hands_over(operation: Operation, value: Value) -> bool:
-    return operation.name in ("tile.yield", "tile.condition") or (
-        bool(operation.regions) and value in operation.operands
-    )
+    return operation.name in ENDS or (bool(operation.regions) and value in operation.operands)

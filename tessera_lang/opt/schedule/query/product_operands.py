@@ -6,11 +6,12 @@ Owns the walk from an operand back to its load. Must not know how either is move
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import IN_PLACE, PERMUTES
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, ints
 from tessera_lang.record import dataclass
 
 LOAD, DOT = "tessera.schedule.load", "tessera.schedule.dot"
-_PASSING = ("tessera.schedule.prefetch", "tessera.schedule.transpose", "tessera.schedule.mask")
+_PASSING = PERMUTES | IN_PLACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from math import gcd
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
+from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
@@ -60,7 +61,7 @@ class Facts:
                 self.depth[value] = depth
             if operation.name == FOR:
                 self._variables(operation)
-            inner = depth + (operation.name in (FOR, "tile.while", "tile.for"))
+            inner = depth + (operation.name in LOOPS)
             for nested in operation.regions:
                 self._region(nested, inner, operation)
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 import functools
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, LOOPS, Facts, numbers_or_names
-from tessera_lang.opt.schedule.query.pure_operations import is_number
+from tessera_lang.ir.definitions import (
+    LEAVES,
+    LOOPS,
+    WRITES,
+    is_number,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Facts, numbers_or_names
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
 
-_WRITES = (*WRITES, "tile.store", "tile.atomic", "tile.atomic_cas", "tile.atomic_store")
-_EXITS = ("tile.break", "tile.continue", "tile.leave", "tile.scope", "tile.return")
+_EXITS = {"tile.scope", *LEAVES}
 _DTYPES = ("f32", "f64", "i32", "i64")
 
 
@@ -93,7 +96,7 @@ def _loop_reason(loop: Operation, facts: Facts) -> str:
     if len({t.dtype for t in types if isinstance(t, TileType)}) > 1:
         return "its loop carries sums of several dtypes"
     inside = [o for r in loop.regions for o in _walk(r)]
-    if any(o.name in _WRITES for o in inside):
+    if any(o.name in WRITES for o in inside):
         return "its loop writes"
     if any(o.name in _EXITS for o in inside):
         return "it leaves a loop from inside"
@@ -108,7 +111,7 @@ def _loop_reason(loop: Operation, facts: Facts) -> str:
 def _around_reason(grid: Operation, loop: Operation, facts: Facts) -> str:
     operations = grid.regions[0].operations
     at = next(i for i, o in enumerate(operations) if o is loop)
-    if any(i.name in _WRITES for o in operations[:at] for i in o.walk()):
+    if any(i.name in WRITES for o in operations[:at] for i in o.walk()):
         return "it writes before its loop"
     behind = [i for o in operations[at + 1 :] for i in o.walk()]
     staged = {id(x.operation) for x in facts.reads if is_staged(x)}
@@ -152,7 +155,7 @@ def _reached(value: Value, source: Value, facts: Facts) -> int | None:
             return sum(known) if len(known) == len(ways) == 2 else None
         case _ if operation.name == DOT:
             return _reached(operation.operands[2], source, facts)
-        case _ if operation.name in (FOR, "tile.for"):
+        case _ if operation.name in LOOPS and operation.name != "tile.while":
             return _through_loop(operation, operation.results.index(value), source, facts)
         case _:
             return None
