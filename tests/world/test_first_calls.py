@@ -27,11 +27,12 @@ def run(mode: str, threads: int, rounds: int = 1, folder: str = "off") -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("threads", [2, 16])
+@pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 16])
 def test_on_the_cpu(threads: int) -> None:
     run("cpu", threads)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_from_the_cache(tmp_path: Path) -> None:
     """Nothing is compiled the second time: what is left of a first call meets at once."""

@@ -190,7 +190,7 @@ def torch_stream(device: int) -> int | None:
 
         torch = cast("Any", sys.modules.get("torch"))
         raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-        if raw is None and torch is not None:
+        if raw is None and hasattr(torch, "cuda"):  # another thread may be importing it
             raw = _stream_by_object(torch)
         if raw is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tessera_backend.cpu.checked.code import Facts
 from tessera_backend.cpu.checked.lane_orders import Setting
 from tessera_backend.runtime.bound_call import Bound
+from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LaunchPlan
 
@@ -34,15 +35,17 @@ class _Seen:
 
 _kernels: dict[str, _Seen] = {}
 _settings: dict[Setting, None] = {}
+_noting = free_lock()
 
 
 def note_launch(plan: LaunchPlan, facts: Facts, bound: Bound, setting: Setting) -> None:
-    seen = _kernels.setdefault(plan.kernel, _Seen(facts, plan.group))
-    seen.count += 1
-    seen.grids.setdefault(bound.axes)
-    if len(seen.sizes) <= _MOST_SHAPES:
-        seen.sizes.setdefault(_shapes(plan, bound))
-    _settings.setdefault(setting)
+    with _noting:
+        seen = _kernels.setdefault(plan.kernel, _Seen(facts, plan.group))
+        seen.count += 1
+        seen.grids.setdefault(bound.axes)
+        if len(seen.sizes) <= _MOST_SHAPES:
+            seen.sizes.setdefault(_shapes(plan, bound))
+        _settings.setdefault(setting)
 
 
 def _shapes(plan: LaunchPlan, bound: Bound) -> str:
