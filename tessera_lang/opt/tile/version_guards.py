@@ -38,7 +38,8 @@ def _kernel(kernel: Operation) -> Operation:
     operations = versions.block(kernel.regions[0].operations, frozenset())
     if versions.left == MOST_COPIED:
         return kernel
-    return replace(kernel, regions=(replace(kernel.regions[0], operations=operations),))
+    body = replace(kernel.regions[0], operations=operations)
+    return replace(kernel, regions=(_without_unread(body, set()),))
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class _Versions:
             if given is None or size > self.left:
                 continue
             self.left -= size
+            given += tuple(v for o in part for v in o.results if v not in given and _is_whole(v))
             out += (self._plain(o, settled) for o in operations[at : group.start])
             if group.bounds:
                 out += self._split(group, part[0], settled)
@@ -110,6 +112,41 @@ class _Versions:
         again = self._plain(loop, settled) if group.together else _marked(loop, settled)
         then = _loop((start, upper, step, *first.results), again, again.regions[0])
         return [*test.out[: test.ended], first, *test.out[test.ended :], then]
+
+
+def _is_whole(value: Value) -> bool:
+    """Whether tests further on may be about a value, though no operation reads it there: an index
+    that is a sum is taken apart."""
+    return isinstance(value.type, DType) and (value.type.is_integer or value.type == BOOL)
+
+
+def _without_unread(region: Region, read: set[Value]) -> Region:
+    """A block whose conditions give no more numbers than what ``read`` says, and what is read
+    behind them within it, which ``read`` is told."""
+    kept: list[Operation] = []
+    for operation in reversed(region.operations):
+        if operation.name == "tile.if":
+            at = [i for i, v in enumerate(operation.results) if v in read or not _is_whole(v)]
+            operation = _giving(operation, at)
+        if operation.regions:
+            inner = tuple(_without_unread(r, read) for r in operation.regions)
+            operation = replace(operation, regions=inner)
+        read.update(operation.operands)
+        kept.append(operation)
+    return replace(region, operations=tuple(reversed(kept)))
+
+
+def _giving(condition: Operation, at: list[int]) -> Operation:
+    """An ``if`` that gives these of its results only."""
+    if len(at) == len(condition.results):
+        return condition
+    sides: list[Region] = []
+    for region in condition.regions:
+        *body, end = region.operations
+        end = replace(end, operands=tuple(end.operands[i] for i in at))
+        sides.append(replace(region, operations=(*body, end)))
+    results = tuple(condition.results[i] for i in at)
+    return replace(condition, results=results, regions=tuple(sides))
 
 
 def _loop(operands: Sequence[Value], like: Operation, region: Region) -> Operation:

@@ -175,3 +175,40 @@ def test_random_loops_do_the_same(seed: int) -> None:
         (before,), (after,) = program.operations, versioned(program).operations
         for n, m, a, b in product((3, 20), (2, 13), (0, 2), (3, 7)):
             same(before, after, inputs(before, n, m, a, b), (part, n, m, a, b))
+
+
+def random_sums(seed: int) -> str:
+    """Groups behind one another whose indices are sums of the same parts."""
+    choose = Random(seed)
+    terms = ["i", "a", "b", "p", "q", "r"]
+    lines = ["p = a + tile_id(0)", f"q = i + {choose.choice('ab')}", "r = p + group_id(0)"]
+
+    def index() -> str:
+        picked = choose.sample(terms, choose.randint(1, 3))
+        return " + ".join([*picked, str(choose.randint(-2, 2))])
+
+    for _ in range(choose.randint(2, 4)):
+        lines += [f"y[{index()}] = x[{index()}] + f32(1.0)" for _ in range(choose.randint(1, 3))]
+        if choose.random() < 0.3:
+            name = f"v{len(lines)}"
+            lines.append(f"{name} = {index()}")
+            terms.append(name)
+        lines.append(choose.choice((
+            "tbarrier()", f"for t in range({choose.choice('ab')}): y[t + {index()}] = 5.0",
+            f"for t in range(4): y[{index()} + t] += 1.0", "tbarrier()",
+        )))  # fmt: skip
+    head = HEAD.replace("a: index", "a: index, b: index").replace(
+        "[(4,)] grid[(2,)]", "[(1,)] grid[(1,)]"
+    )
+    return head + ID + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 6))
+@pytest.mark.sample(3)
+def test_groups_that_share_parts_of_their_sums(seed: int) -> None:
+    """A test further on takes its sums apart, down to what only earlier groups read."""
+    for part in range(seed, seed + 6):
+        program = optimized(random_sums(part))
+        (before,), (after,) = program.operations, versioned(program).operations
+        for n, m, a, b in product((3, 30), (2, 33), (0, 2), (3, 7)):
+            same(before, after, inputs(before, n, m, a, b), (part, n, m, a, b))
