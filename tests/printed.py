@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, TileType, Value
+from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.target.plan import LaunchPlan
@@ -33,6 +35,8 @@ def differences(made: ForMachine, ptx: Sequence[str] = ()) -> list[str]:
         found += _of_group(schedule, plan)
         found += _of_products(schedule, tile)
         found += _of_staging(schedule, tile)
+        found += _of_stores(schedule, tile)
+        found += _of_warps(schedule, tile)
         if ptx:
             found += _of_code(schedule, ptx[number])
     return found
@@ -126,6 +130,66 @@ def _of_products(schedule: Operation, tile: Operation) -> list[str]:
     for place in places:
         found += _differ("unit of a product", printed.get(place), built.get(place))
     return found
+
+
+def _of_warps(schedule: Operation, tile: Operation) -> list[str]:
+    """How warps share each product, by the warps of its accumulator along rows and columns."""
+    found: list[str] = []
+    for dot in (o for o in schedule.walk() if o.name == _DOT and "warp_grid" in o.attributes):
+        built = {_warps_along(o.result.type) for o in tile.walk()
+                 if o.name == "tile.dot" and o.span == dot.span}  # fmt: skip
+        printed = {o.attributes.get("warp_grid") for o in schedule.walk()
+                   if o.name == _DOT and o.span == dot.span}  # fmt: skip
+        found += _differ("warps of a product", printed, built)
+    return found
+
+
+def _warps_along(t: object) -> tuple[int, int]:
+    assert isinstance(t, TileType) and isinstance(t.layout, RegisterLayout)
+    rows, columns = (
+        prod(m.extent for m in t.layout.warps if m.axis == axis) for axis in range(2)
+    )  # fmt: skip
+    return rows, columns
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def _of_stores(schedule: Operation, tile: Operation) -> list[str]:
+    """Parts that leave by TMA or by lines, and where the work before them stands."""
+    stores = [o for o in schedule.walk() if o.name == "tessera.schedule.store"]
+    ways = {o.attributes.get("leaves", "tile") for o in stores}
+    widths = {o.attributes["columns"] for o in stores if "columns" in o.attributes}
+    sends = [o for o in tile.walk() if o.name == "tma.store"]
+    buffers = {o.operands[0].type for o in sends} | {
+        o.operands[0].type for o in tile.walk() if o.name == "tile.read_tile"
+    }  # fmt: skip
+    parts = {t.shape[-1] for t in buffers if isinstance(t, BufferType)}
+    found = _differ("results by TMA", "tma" in ways, bool(sends))
+    if sends and not widths <= parts:
+        found += _differ("columns of a part", widths, parts)
+    return [*found, *_of_epilogue(schedule, tile)]
+
+
+def _of_epilogue(schedule: Operation, tile: Operation) -> list[str]:
+    """What is stored in parts is computed whole, or part by part: then what is cut is no
+    element-wise result."""
+    form = schedule.attributes.get("epilogue")
+    if form is None:
+        return []
+    made = {v: o for o in tile.walk() for v in o.results}
+    cut = [o for o in tile.walk() if o.name == "tile.slice_tile"]
+    users = Counter(v for o in tile.walk() for v in o.operands)
+    whole = any(
+        (source := made.get(o.operands[0])) is not None and _by_elements(source)
+        and users[o.operands[0]] == sum(c.operands[0] is o.operands[0] for c in cut)
+        for o in cut
+    )  # fmt: skip
+    return _differ("work before a store", form, "whole") if whole and form != "whole" else []
+
+
+def _by_elements(operation: Operation) -> bool:
+    return operation.name in ("tile.cast", "tile.add", "tile.mul", "tile.sub", "tile.div")
 
 
 # --- what is staged ------------------------------------------------------------------------------

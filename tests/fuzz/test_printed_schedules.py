@@ -61,6 +61,28 @@ FAULTS = {
         "    for i in op.tile_range(k, step=256): y[i:i+256] = x[i:i+256] * 2.0\n    return y\n",
         "x: f32[100000], count: i64[1]",
     ),
+    "a bias that is read before the loop": (
+        "@op.kernel\ndef kernel(a, b, c):\n    return op.gelu(a @ b + c[None, :]).to(bf16)\n",
+        "a: bf16[2048, 4096], b: bf16[4096, 4096], c: bf16[4096]",
+    ),
+    "a residual with few registers beside it": (
+        "@op.kernel\ndef kernel(a, b, r, s):\n    return ((a @ b) * s[None, :] + r).to(bf16)\n",
+        "a: f8e4m3[2048, 4096], b: f8e4m3[4096, 4096], r: f32[2048, 4096], s: f32[4096]",
+    ),
+    "work of a result whose rows are columns of a product": (
+        "@op.kernel\ndef kernel(a, b, c):\n    return op.gelu(a @ b + c[None, :]).to(bf16)\n",
+        "a: bf16[16, 4096], b: bf16[4096, 4096], c: bf16[4096]",
+    ),
+    "two results of one product": (
+        "@op.kernel\ndef kernel(a, b):\n    x = a @ b\n"
+        "    return x.to(bf16), op.gelu(x).to(bf16)\n",
+        "a: bf16[2048, 2048], b: bf16[2048, 2048]",
+    ),
+    "exact products by one role": (
+        "@op.kernel\ndef kernel(a, b):\n    schedule.warp_specialize(True)\n"
+        "    schedule.tile((64, 64, 16))\n    return a @ b\n",
+        "a: f32[512, 512], b: f32[512, 512]",
+    ),
     "odd lines": (
         "@op.kernel\ndef kernel(a, b):\n    return a @ b\n", "a: f16[333, 77], b: f16[77, 55]",
     ),

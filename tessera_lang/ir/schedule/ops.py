@@ -54,6 +54,7 @@ _OPS = [
             _optional("pieces", "bool"), _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),
+            _optional("epilogue", "str", ("whole", "parts", "prefetch")),
             _optional("hints", "ints"), _optional("divisors", "ints"),
         ),
     ),
@@ -76,7 +77,11 @@ _OPS = [
         effect="read", traits=("box",),
     ),
     OpDef(
-        "store", ("tile", "view", "numbers..."), "schedule_store", results=0, attributes=_DIMS,
+        "store", ("tile", "view", "numbers..."), "schedule_store", results=0,
+        attributes=(
+            *_DIMS, _optional("leaves", "str", ("tma", "lines", "tile")),
+            _optional("columns", "int"),  # of a part that leaves on its own
+        ),
         effect="write", traits=("box",),
     ),
     OpDef(
@@ -140,6 +145,7 @@ _OPS = [
         attributes=(
             AttributeDef("precision", "str", PRECISIONS),
             _optional("unit", "str", ("wgmma", "mma", "fma")),
+            _optional("warp_grid", "ints"),  # warps along its rows and its columns
         ),
         traits=("contracts", "mixes"),
     ),

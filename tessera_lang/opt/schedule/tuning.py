@@ -277,6 +277,10 @@ ASSEMBLER_MARGIN = _measured(
     8, "registers of a lane", _CHOSEN,
     "that the assembler needs to work with beside tiles",
 )  # fmt: skip
+EPILOGUE_PREFETCH = _measured(
+    32, "registers of a lane", _CHOSEN,
+    "for what the first part of a result reads, held while the loop before it runs",
+)  # fmt: skip
 PRODUCT_REGISTERS = _measured(
     200, "registers of a lane", _CHOSEN,
     "that products may hold before tiles are smaller",

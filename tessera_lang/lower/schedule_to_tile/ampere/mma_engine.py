@@ -1,7 +1,7 @@
 """The engine of machines with ``mma.sync``: products from fragments, staged by plain and
 asynchronous copies. Exact f32 and f64 products are multiply-adds from shared buffers.
 
-Owns how warps share a product, the fragments, and when a staged tile is waited for. Must not
+Owns the fragments, and when a staged tile is waited for. Must not
 know grids.
 """
 
@@ -17,7 +17,6 @@ from tessera_lang.analysis.resources.tile_layouts import (
     transposed,
 )
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.ir.definitions import CONTRACTS
 from tessera_lang.lower.schedule_to_tile.ampere.multistage import Multistage, ahead_of, encloses
 from tessera_lang.lower.schedule_to_tile.ampere.staging import (
     Staged,
@@ -31,13 +30,12 @@ from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.fma_products import (
     by_multiply_adds,
-    divisors,
-    up,
+    warp_grid,
     with_copies,
 )
 from tessera_lang.lower.schedule_to_tile.common.operations import masked
-from tessera_lang.opt.schedule.query.product_operands import DOT, operand_of, products_of
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
+from tessera_lang.opt.schedule.query.product_operands import operand_of
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F16, DType
@@ -55,7 +53,6 @@ class MatrixEngine(Engine):
         self.persistent = persistent
         self.staging = Staging(facts)
         self.staging.plan(kernel)
-        self._by_rows = rows_only(kernel, facts)
         self._open: list[Staged] = []
 
     # --- layouts ----------------------------------------------------------------------------
@@ -64,11 +61,10 @@ class MatrixEngine(Engine):
         accumulator = tile_of(dot.operands[2])
         if len(accumulator.shape) != 2:
             return None
-        m, n = accumulator.sizes
         dtype = self._dtype(dot)
         if dtype is None:
-            return by_multiply_adds(m, n, self.warps)
-        rows, columns = self.split(dot, m, n)
+            return by_multiply_adds(dot, self.warps)
+        rows, columns = warp_grid(dot)
         copies = self.warps // (rows * columns)
         return Product(
             "mma", (16 * rows, 8 * columns, mma_depth(dtype)),
@@ -90,23 +86,6 @@ class MatrixEngine(Engine):
             raise NotTiled(f"warps that all do the same have no products by {unit}", dot.span)
         widened = dtype.is_float8 and not self.machine.has("f8_mma")
         return F16 if widened else dtype  # which holds each of their values
-
-    def split(self, dot: Operation, m: int, n: int) -> tuple[int, int]:
-        """Warps along rows and columns: the least work of each, then the least padding, then the
-        least traffic; all along the rows where results are reduced or multiplied again by row.
-        Warps that find nothing to do of their own do the work of others again."""
-        by_rows = dot in self._by_rows
-        best: tuple[tuple[float, ...], int, int] | None = None
-        for rows in divisors(self.warps):
-            for columns in divisors(self.warps // rows):
-                if by_rows and columns > 1:
-                    continue
-                whole = up(m, 16 * rows) * up(n, 8 * columns)
-                cost = (whole / (rows * columns), float(whole), m / rows + n / columns)
-                if best is None or cost < best[0]:
-                    best = (cost, rows, columns)
-        assert best is not None
-        return best[1], best[2]
 
     def in_registers(self, load: Operation) -> bool:
         return self.staging.in_registers(load)
@@ -324,32 +303,3 @@ def tile_of(value: Value) -> TileType:
     if isinstance(t, TileType):
         return t
     return TileType(t.dtype, t.shape)  # type: ignore[union-attr]
-
-
-def rows_only(kernel: Operation, facts: Facts) -> frozenset[Operation]:
-    """Products whose rows should stay in one warp: their results are reduced along rows, or are
-    first operands of other products, which then share their rows."""
-    found: set[Operation] = set()
-    for dot in products_of(kernel):
-        reached = _reached(facts, dot)
-        ends = [o for o in reached if o.name == DOT]
-        if ends or any(
-            o.name == "tessera.schedule.reduce" and o.attributes["axis"] == 1 for o in reached
-        ):
-            found.update((dot, *ends))
-    return frozenset(found)
-
-
-def _reached(facts: Facts, dot: Operation) -> list[Operation]:
-    """What the result of a product flows into, product operands and reductions at the end."""
-    seen: dict[Operation, None] = {}
-    waiting = [dot.result]
-    while waiting:
-        value = waiting.pop()
-        for user in facts.used_by(value):
-            if user in seen or (user.name == DOT and value is user.operands[2]):
-                continue
-            seen[user] = None
-            if user.name not in CONTRACTS:
-                waiting += [v for v in user.results if is_tile(v)]
-    return list(seen)

@@ -8,30 +8,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import canonical
+from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.opt.schedule.query.scalar_facts import ints
+from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.record import replace
+from tessera_lang.target.arch.isa import WARP
 
 
-def by_multiply_adds(m: int, n: int, warps: int) -> Product:
-    """A product of m x n: the least work of each warp, then the least padding and traffic."""
-    across = min(8, power_from(-(-n // 4)))  # lanes along a row
-    down = 32 // across
-    best: tuple[tuple[float, ...], int, int] | None = None
-    for rows in divisors(warps):
-        for columns in divisors(warps // rows):
-            whole = up(m, down * rows) * up(n, 4 * across * columns)
-            cost = (whole / (rows * columns), float(whole), m / rows + n / columns)
-            if best is None or cost < best[0]:
-                best = (cost, rows, columns)
-    assert best is not None
-    _, rows, columns = best
+def by_multiply_adds(dot: Operation, warps: int) -> Product:
+    """A product of which each lane holds some neighbours, as the schedule shares it."""
+    t = dot.result.type
+    assert isinstance(t, TileType)
+    across = fma_lanes(t.sizes[1])
+    rows, columns = warp_grid(dot)
     copies = warps // (rows * columns)
 
     def accumulator(shape: tuple[int, ...]) -> RegisterLayout:
         return with_copies(multiply_add_layout(shape, rows, columns, across), copies)
 
-    return Product("fma", (down * rows, 4 * across * columns, 4), accumulator)
+    wide = FMA_COLUMNS * across
+    return Product("fma", (WARP // across * rows, wide * columns, 4), accumulator)
+
+
+def warp_grid(dot: Operation) -> tuple[int, int]:
+    """How many warps share the rows, and the columns, of a product."""
+    said = ints(dot, "warp_grid")
+    if len(said) != 2:
+        raise NotTiled("the schedule does not say how warps share a product", dot.span)
+    return said[0], said[1]
 
 
 def multiply_add_layout(
@@ -48,16 +55,3 @@ def multiply_add_layout(
 def with_copies(layout: RegisterLayout, copies: int) -> RegisterLayout:
     """The layout for so many times as many warps, which hold the same."""
     return canonical(replace(layout, warps=(*layout.warps, Mode(copies, None))))
-
-
-def divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
-
-
-def up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def power_from(n: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << max(0, n - 1).bit_length()

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, digits
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
 from tessera_lang.opt.schedule.query.copy_rules import (
     Access,
     access_of,
     contiguous_axis,
     shared_layout,
-    tma_reason,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, STORE, Facts, is_grid
-from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, subtile_columns
+from tessera_lang.opt.schedule.query.kernel_facts import Facts
+from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.dtype import INDEX
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 
 _GROUP = 4  # warps of a warp group
-_LEAST_ROWS = 64  # a row for each warp of the largest role
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,14 +57,10 @@ class Leaving:
 def stores_in_parts(
     facts: Facts, maps: Maps, scratch: Scratch, layouts: Layouts
 ) -> dict[Operation, Leaving]:
-    """The stores that leave through buffers, with these. Warp groups go each its own way where
-    they can for all stores: buffers are shared."""
-    wanted = facts.kernel.attributes.get("subtile", 0)
-    stores = facts.stores if wanted else ()
-    by_tma = {o for o, inside in stores if _can_leave(o, inside, facts)}
-    able = [o for o, _ in stores if o in by_tma or _in_lines(o, facts)]
-    parts_of = {o: _part_layout(layouts, o) for o in able}
-    found = [o for o in able if parts_of[o] is not None]
+    """The stores that the schedule lets leave through buffers, with these. Warp groups go each its
+    own way where they can for all stores: buffers are shared."""
+    found = [o for o, _ in facts.stores if "columns" in o.attributes]
+    parts_of = {o: _part_layout(layouts, o) for o in found}
     groups = layouts.engine.warps // _GROUP
     if not all(
         _apart(layouts.of(o.operands[0]), access_of(o).tile.sizes[0], groups) for o in found
@@ -75,10 +70,10 @@ def stores_in_parts(
     out: dict[Operation, Leaving] = {}
     for store in found:
         access = access_of(store)
-        width = subtile_columns(access.tile)
+        width = _columns(store)
         rows, whole = access.tile.sizes[-2:]
         part = replace(access.tile, shape=(rows // groups, width))
-        boxes = maps.boxes(access, part) if store in by_tma else None
+        boxes = maps.boxes(access, part) if store.attributes["leaves"] == "tma" else None
         lines = shared_layout(part, contiguous_axis(access, facts))
         t = BufferType(part.dtype, (STORE_BUFFERS, rows, width), layout=lines)
         key = t, boxes is None
@@ -88,7 +83,6 @@ def stores_in_parts(
         parts = whole // width
         steady = len(found) == 1 and parts % STORE_BUFFERS == 0
         layout = parts_of[store]
-        assert layout is not None
         out[store] = Leaving(access, buffers[key], boxes, layout, width, parts, steady, groups)
     return out
 
@@ -109,12 +103,22 @@ def _apart(layout: RegisterLayout, rows: int, groups: int) -> bool:
     return True
 
 
-def _part_layout(layouts: Layouts, store: Operation) -> RegisterLayout | None:
-    """The layout of a subtile; None where a subtile is not whole registers of each lane."""
+def _columns(store: Operation) -> int:
+    columns = store.attributes["columns"]
+    assert isinstance(columns, int)
+    return columns
+
+
+def _part_layout(layouts: Layouts, store: Operation) -> RegisterLayout:
+    """The layout of a subtile. Raises NotHonoured where it is not whole registers of each lane."""
     value = store.operands[0]
-    if layouts.shape(value) != access_of(store).tile.sizes:
-        return None
-    return sliced(layouts.of(value), 1, subtile_columns(access_of(store).tile))
+    found = None
+    if layouts.shape(value) == access_of(store).tile.sizes:
+        found = sliced(layouts.of(value), 1, _columns(store))
+    if found is None:
+        reason = "the columns of a part are not registers of each lane"
+        raise NotHonoured("subtile", reason, store.span)
+    return found
 
 
 def sliced(layout: RegisterLayout, axis: int, size: int) -> RegisterLayout | None:
@@ -132,47 +136,6 @@ def sliced(layout: RegisterLayout, axis: int, size: int) -> RegisterLayout | Non
         if mode.axis == axis and mode.stride * mode.extent > size:
             return None
     return canonical(RegisterLayout(tuple(modes), layout.lanes, layout.warps))
-
-
-def _can_leave(store: Operation, inside: Sequence[Operation], facts: Facts) -> bool:
-    """Whether a store may be asynchronous: it is done once a tile, and is the last to touch its
-    array."""
-    if store.name != STORE or any(o.name in LOOPS and not _is_apart(o) for o in inside):
-        return False
-    access = access_of(store)
-    if len(access.tile.shape) != 2 or not subtile_columns(access.tile):
-        return False
-    if not _is_last(store, access, facts):
-        return False
-    return not tma_reason(access, facts, "")
-
-
-def _is_apart(loop: Operation) -> bool:
-    """Whether no iteration of a loop touches what another writes."""
-    promised = loop.attributes.get("independent", ())
-    return is_grid(loop) or (bool(promised) and promised == loop.attributes.get("axes"))
-
-
-def _in_lines(store: Operation, facts: Facts) -> bool:
-    """Whether lanes write lines: the rows of the tile are those of the array, next to each
-    other, and no tensor map shows them."""
-    access = access_of(store)
-    tile, width = access.tile, subtile_columns(access.tile)
-    if store.name != STORE or len(tile.shape) != 2 or width == 0 or width % WARP:
-        return False
-    if tile.sizes[0] % _LEAST_ROWS or contiguous_axis(access, facts) != 1:
-        return False
-    return bool(tma_reason(access, facts, ""))
-
-
-def _is_last(store: Operation, access: Access, facts: Facts) -> bool:
-    """Whether nothing of an iteration touches the array of a store behind it: other iterations
-    are independent, so what is under way then meets nobody."""
-    array = facts.definitions[access.view].operands[0]
-    views = {v for v, d in facts.definitions.items()
-             if d.name == "tile.view" and d.operands[0] is array}  # fmt: skip
-    users = [o for o in facts.kernel.walk() if any(v in views for v in o.operands)]
-    return users[-1] is store and all(o.name == LOAD for o in users[:-1])
 
 
 def leave(body: Body, store: Operation, leaving: Leaving) -> None:

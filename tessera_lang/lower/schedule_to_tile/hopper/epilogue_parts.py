@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.register_pressure import registers_of_tile
 from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
@@ -28,16 +27,16 @@ from tessera_lang.record import dataclass, field, replace
 _SLICE, _LOAD, _EXPAND = "tile.slice_tile", "tile.load_tile", "tile.expand_tile"
 _SPLAT, _TRANSPOSE = "tile.splat", "tile.transpose_tile"
 _NO_FUNCTION_OF_ELEMENTS = frozenset(o.name for o in TILE_LEVEL_OPS)
-_AHEAD = 32
-"""Registers of a lane for what the first part reads, held while the loop in front runs."""
-
 Users = Mapping[Value, Sequence[Operation]]
 
 
-def work_by_parts(kernel: Operation, written: frozenset[Value], ahead: bool) -> Operation:
-    """The kernel with element-wise work at the parts it is for; itself where there is none.
-    ``written``: arrays, by their pointers, that it writes, of which no read is moved; ``ahead``:
-    whether what the first part reads is held while the loop in front of it runs."""
+def work_by_parts(
+    kernel: Operation, written: frozenset[Value], ahead: bool
+) -> tuple[Operation, bool]:
+    """The kernel with element-wise work at the parts it is for, itself where there is none; and
+    whether something is read before a loop. ``written``: arrays, by their pointers, that it
+    writes, of which no read is moved; ``ahead``: whether what the first part reads is held while
+    the loop in front of it runs."""
     users: dict[Value, list[Operation]] = {}
     views: set[Value] = set()
     for o in kernel.walk():
@@ -45,8 +44,10 @@ def work_by_parts(kernel: Operation, written: frozenset[Value], ahead: bool) -> 
             users.setdefault(v, []).append(o)
         if o.name == "tile.view" and o.operands[0] not in written:
             views.add(o.result)
-    region = _Regions(users, views, ahead).region(kernel.regions[0])
-    return kernel if region is kernel.regions[0] else replace(kernel, regions=(region,))
+    regions = _Regions(users, views, ahead)
+    region = regions.region(kernel.regions[0])
+    made = kernel if region is kernel.regions[0] else replace(kernel, regions=(region,))
+    return made, regions.early
 
 
 @dataclass(slots=True)
@@ -54,12 +55,14 @@ class _Regions:
     users: Users
     views: set[Value]
     ahead: bool
+    early: bool = False
 
     def region(self, region: Region) -> Region:
         operations = tuple(self._inside(o) for o in region.operations)
         for source, slices in _taken_apart(operations, self.users).items():
             work = _Work(self.users, self.views, self.ahead, operations, source, slices)
             operations = work.done()
+            self.early = self.early or work.early
         same = all(a is b for a, b in zip(operations, region.operations, strict=False))
         if same and len(operations) == len(region.operations):
             return region
@@ -111,6 +114,7 @@ class _Work:
     cut: dict[Value, int] = field(default_factory=dict[Value, int])
     work: list[Operation] = field(default_factory=list[Operation])
     made: dict[tuple[Value, int], Value] = field(default_factory=dict[tuple[Value, int], Value])
+    early: bool = False
 
     def done(self) -> tuple[Operation, ...]:
         self._find()
@@ -119,6 +123,7 @@ class _Work:
         moved = set(map(id, self.work))
         loads = [o for o in self.work if o.name == _LOAD]
         before = self._before_a_loop(loads)
+        self.early = before is not None
         out: list[Operation] = []
         for i, o in enumerate(self.operations):
             if i == before:
@@ -209,13 +214,8 @@ class _Work:
 
     def _before_a_loop(self, loads: Sequence[Operation]) -> int | None:
         """The place in front of the last loop before the parts, where what the first part reads
-        can stand and does not take too many registers."""
-        types = [self._cut_type(_tile(o.result), self.cut[o.result]) for o in loads]
-        if (
-            not self.ahead
-            or not loads
-            or sum(registers_of_tile(t) for t in types if t is not None) > _AHEAD
-        ):
+        can stand."""
+        if not self.ahead or not loads:
             return None
         defined = {v: i for i, o in enumerate(self.operations) for v in o.results}
         first = next(i for i, o in enumerate(self.operations) if o is self.slices[0])

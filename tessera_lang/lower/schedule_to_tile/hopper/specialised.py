@@ -76,10 +76,7 @@ class HopperEngine(Engine):
 
     def product(self, dot: Operation) -> Product | None:
         if dot.attributes.get("unit") != "wgmma":
-            accumulator = dot.operands[2].type
-            assert isinstance(accumulator, TileType)
-            rows, columns = accumulator.sizes
-            return by_multiply_adds(rows, columns, self.warps)
+            return by_multiply_adds(dot, self.warps)
         left = dot.operands[0].type
         assert isinstance(left, TileType)
         deep, dtype = _BYTES_DEEP // left.dtype.bytes, left.dtype
@@ -128,7 +125,7 @@ def lower_specialised(
     do not fit."""
     try:
         return _specialised(program, plan, machine)
-    except TooLarge:
+    except (TooLarge, NotHonoured):
         raise
     except NotTiled as reason:
         raise NotHonoured("roles", reason.reason, reason.span) from None
@@ -339,19 +336,26 @@ class _Lowering:
         return Program("tile", (self._by_parts(whole, region),)), self._plan(lanes)
 
     def _by_parts(self, whole: Operation, region: Region) -> Operation:
-        """The kernel with work on results at their parts, as far as lanes have room for it."""
-        written, best, least = self._written(region), whole, 0
-        for ahead in (True, False):
-            made = work_by_parts(whole, written, ahead)
-            if made is whole:
-                break
-            over = crowding(made, self.threaded.kernel, self.engine.machine)[0]
-            if over == 0:
-                return made
-            least = least or crowding(whole, self.threaded.kernel, self.engine.machine)[0]
-            if over < least:
-                best, least = made, over
-        return best
+        """The kernel with work on results where the schedule says that it is done."""
+        kernel, written = self.threaded.kernel, self._written(region)
+        form = kernel.attributes.get("epilogue", "whole")
+        if form == "whole":
+            return whole
+        made, early = work_by_parts(whole, written, form == "prefetch")
+        if made is whole:
+            raise NotHonoured("epilogue_parts", "the work cannot be done part by part", kernel.span)
+        if form != "prefetch":
+            return made
+        if not early:
+            reason = "nothing that the first part reads is known before the loop"
+            raise NotHonoured("epilogue_prefetch", reason, kernel.span)
+        machine = self.engine.machine
+        over = crowding(made, kernel, machine)[0]
+        later = work_by_parts(whole, written, False)[0] if over else made
+        if over and crowding(later, kernel, machine)[0] < over:
+            reason = f"it takes {over} registers of a lane more than there are"
+            raise NotHonoured("epilogue_prefetch", reason, kernel.span)
+        return made
 
     def _written(self, region: Region) -> frozenset[Value]:
         """The pointers of the arrays that the kernel does not only read."""

@@ -1,18 +1,26 @@
 """How a result leaves: in columns that fit two small buffers, by the copy engine
 where it can.
 
-Owns the width of a subtile. Stores whose array a tensor map cannot show are written by lanes,
-line by line; the remark says why. Must not know how they are lowered.
+Owns the width of a subtile, the way of each store, and whether element-wise work before it is done
+part by part. Stores whose array a tensor map cannot show are written by lanes, line by line; the
+remark says why. Must not know how they are lowered.
 """
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Program
+from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
+from tessera_lang.opt.schedule.cost.split_k import parts_of
+from tessera_lang.opt.schedule.query.accumulator_registers import OTHER_REGISTERS, accumulators
 from tessera_lang.opt.schedule.query.context import (
+    COST,
+    LEGALITY,
     Context,
+    decided,
     decides,
+    with_attributes,
     with_decisions,
     with_kernel,
+    without,
 )
 from tessera_lang.opt.schedule.query.copy_rules import (
     access_of,
@@ -20,8 +28,24 @@ from tessera_lang.opt.schedule.query.copy_rules import (
     contiguous_axis,
     tma_reason,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import STORE, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.epilogue_work import EpilogueWork, epilogue_work
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    FOR,
+    STORE,
+    Facts,
+    facts_of,
+    kernel_of,
+    numbers,
+)
+from tessera_lang.opt.schedule.query.result_stores import way_of_store
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
+from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
+from tessera_lang.opt.schedule.tuning import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH
+from tessera_lang.target.arch.isa import LANE_REGISTERS, REGISTER_UNIT, WARP, WARP_GROUP
+from tessera_lang.target.machine import Machine
+
+_ROWS = 64  # of a product, of each warp group
 
 
 @decides
@@ -49,3 +73,129 @@ def subtile(program: Program, context: Context) -> Program:
     if not widths:
         return program
     return with_kernel(program, with_decisions(kernel, {"subtile": min(widths)}))
+
+
+def settle_stores(kernel: Operation, context: Context) -> Operation:
+    """The way of each store, as the code will have it, and of a kernel whether the work before
+    them is done part by part (``epilogue``)."""
+    ways = _ways(facts_of(kernel), context)
+    kernel = with_attributes(kernel, ways)
+    widths = [n for way in ways.values() if isinstance(n := way.get("columns"), int)]
+    if not widths:
+        return without(kernel, ("subtile", "epilogue"))
+    if kernel.attributes.get("subtile") != min(widths):
+        kernel = decided(kernel, "subtile", min(widths))
+    form, origin = _form(facts_of(kernel), context)
+    return with_decisions(kernel, {"epilogue": form}, origin)
+
+
+def _ways(facts: Facts, context: Context) -> dict[Operation, dict[str, Attribute]]:
+    parts = "subtile" in facts.kernel.attributes and "subtile" not in context.refusals
+    found: dict[Operation, dict[str, Attribute]] = {}
+    for store, inside in facts.stores:
+        if store.name != STORE:
+            continue
+        way = way_of_store(store, inside, facts) if parts else "tile"
+        columns = subtile_columns(access_of(store).tile)
+        if way == "tile" or _crosses_warps(store, columns, facts):
+            found[store] = {"leaves": "tile"}
+        else:
+            found[store] = {"leaves": way, "columns": columns}
+    return found
+
+
+def _crosses_warps(store: Operation, columns: int, facts: Facts) -> bool:
+    """Whether lanes or warps share the columns of a part of a product, or of its transpose: it is
+    then no registers of each lane."""
+    sources = epilogue_work(store, facts).sources
+    return any(
+        columns < _shared_span(dot, axis, facts.kernel)
+        for value, axis in sources.items() for dot in _products_of(value, facts)
+    )  # fmt: skip
+
+
+def _products_of(value: Value, facts: Facts) -> list[Operation]:
+    made = facts.definitions.get(value)
+    if made is None or not isinstance(value.type, TileType) or len(value.type.shape) != 2:
+        return []
+    return [o for o in made.walk() if o.name == DOT]
+
+
+def _shared_span(dot: Operation, axis: int, kernel: Operation) -> int:
+    """How many elements of an axis of a product lanes and warps have between them."""
+    t = dot.result.type
+    assert isinstance(t, TileType)
+    if dot.attributes.get("unit") == "wgmma":
+        return _ROWS * _groups(kernel) if axis == 0 else 0
+    if axis == 0 or numbers(dot, "warp_grid")[1] > 1:
+        return t.sizes[axis]
+    return FMA_COLUMNS * fma_lanes(t.sizes[1])
+
+
+def _groups(kernel: Operation) -> int:
+    """The warp groups that compute."""
+    return numbers(kernel, "roles")[1] // WARP_GROUP
+
+
+def _form(facts: Facts, context: Context) -> tuple[str, str]:
+    """``whole``: the work is done before the first part leaves; ``parts``: that of a part when it
+    is its turn; ``prefetch``: what the first part reads is read before the loop besides."""
+    works = [epilogue_work(o, facts) for o, _ in facts.stores if _parts(o) > 1]
+    works = [work for work in works if work.operations]
+    if not works or "epilogue_parts" in context.refusals:
+        return "whole", LEGALITY
+    reading = [work for work in works if work.reads]
+    if not reading or "epilogue_prefetch" in context.refusals or parts_of(facts.kernel) > 1:
+        return "parts", COST
+    held = [_read_registers(work, facts) for work in reading]
+    if not any(map(_is_known_before_a_loop, reading)) or max(held) > EPILOGUE_PREFETCH:
+        return "parts", COST
+    beside = accumulators(facts, _groups(facts.kernel)) + OTHER_REGISTERS + ASSEMBLER_MARGIN
+    fits = beside + sum(held) <= _limit(facts.kernel, context.machine)
+    return ("prefetch" if fits else "parts"), COST
+
+
+def _columns(store: Operation) -> int:
+    columns = store.attributes.get("columns", 0)
+    assert isinstance(columns, int)
+    return columns
+
+
+def _parts(store: Operation) -> int:
+    """In how many parts a store leaves; 0 where it does not."""
+    columns = _columns(store)
+    return access_of(store).tile.sizes[-1] // columns if columns else 0
+
+
+def _read_registers(work: EpilogueWork, facts: Facts) -> int:
+    """Registers of a lane for what one part reads: of a matrix its share, of a vector along the
+    columns a quarter of them, as accumulators lie."""
+    columns, total = _columns(work.store), 0
+    for load in work.reads:
+        t = load.result.type
+        assert isinstance(t, TileType)
+        elements = columns // 4
+        if len(t.shape) == 2:
+            rows = access_of(work.store).tile.sizes[0]
+            elements = rows * columns // (WARP * WARP_GROUP * _groups(facts.kernel))
+        total += max(1, elements * max(t.dtype.bits, 16) // 32)
+    return total
+
+
+def _is_known_before_a_loop(work: EpilogueWork) -> bool:
+    """Whether a loop stands before the work, and where it reads is known before that."""
+    operations = work.region.operations
+    store = next(i for i, o in enumerate(operations) if o is work.store)
+    loops = [i for i, o in enumerate(operations[:store]) if o.name in (FOR, "tile.for")]
+    made = {v: i for i, o in enumerate(operations) for v in o.results}
+    known = max((made.get(v, -1) for o in work.reads for v in o.operands), default=-1)
+    return bool(loops) and known < loops[-1]
+
+
+def _limit(kernel: Operation, machine: Machine) -> int:
+    """Registers of a lane that computes."""
+    said = numbers(kernel, "registers")
+    if said and said[-1]:
+        return said[-1]
+    lanes = WARP * sum(numbers(kernel, "roles"))
+    return min(LANE_REGISTERS, machine.registers // lanes // REGISTER_UNIT * REGISTER_UNIT)

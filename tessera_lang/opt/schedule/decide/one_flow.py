@@ -9,23 +9,25 @@ lowering does what is written here, or refuses. Must not change an operation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value, ViewType
 from tessera_lang.ir.rewrite import rewrite_operation
+from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
 from tessera_lang.opt.schedule.query import matrix_units as units
 from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.schedule.query.context import (
     LEGALITY,
     Context,
+    decided,
     decides,
-    origins_of,
     overruled,
     said_by_user,
     with_attributes,
     with_decisions,
     with_kernel,
+    without,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of, numbers
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
@@ -40,6 +42,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
     is_tile,
 )
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
+from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.opt.schedule.tuning import UNCOUNTED_GROUPS
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import F32
@@ -49,10 +52,12 @@ _LANE_REGISTERS = 96  # of the tiles that are there at once, before more warps a
 _STAGES = 3
 _MOST_STAGES = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
 _OF_TILES = (
-    "roles", "registers", "persistent", "split", "stream", "subtile", "direct_access", "cluster",
-    "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
+    "roles", "registers", "persistent", "split", "stream", "subtile", "epilogue", "direct_access",
+    "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
 )  # fmt: skip
-_STAGING = ("stage", "stages", "copy", "ring", "repack", "early", "again", "kept")
+_STAGING = (
+    "stage", "stages", "copy", "ring", "repack", "early", "again", "kept", "leaves", "columns",
+)  # fmt: skip
 
 
 @decides
@@ -63,7 +68,7 @@ def settle_one_flow(program: Program, context: Context) -> Program:
     if context.machine.target == "cpu":
         return program
     if "roles" in kernel.attributes:
-        kernel = _lane_copies(kernel, context)
+        kernel = settle_stores(_lane_copies(kernel, context), context)
     else:
         kernel = _Flow(kernel, context).settled()
     _note_units(kernel, context)
@@ -76,12 +81,15 @@ LOOP_WARPS = 8
 
 def _lane_copies(kernel: Operation, context: Context) -> Operation:
     """What lanes of the moving role bring they copy in pieces where that can be, else they hold it
-    in registers on its way."""
+    in registers on its way. Products of lanes are shared by the warps that compute."""
     schedule = facts_of(kernel)
-    producer, *_ = numbers(kernel, "roles")
+    producer, consumers = numbers(kernel, "roles")
     facts = _scalar_facts(kernel, context)
     refused = kernel.attributes.get("async_copy") is False or "async_copy" in context.refusals
-    decisions: dict[Operation, dict[str, Attribute]] = {}
+    decisions: dict[Operation, dict[str, Attribute]] = {
+        dot: grid for dot in products_of(kernel)
+        if (grid := _warp_grid(dot, str(dot.attributes["unit"]), consumers, frozenset()))
+    }  # fmt: skip
     for read in (x for x in schedule.reads if is_by_lanes(x)):
         layout = lanes_layout(read, schedule)
         pieces = layout is not None and not refused and bool(
@@ -89,6 +97,27 @@ def _lane_copies(kernel: Operation, context: Context) -> Operation:
         )  # fmt: skip
         decisions[read.operation] = {"copy": "async" if pieces else "plain"}
     return with_attributes(kernel, decisions)
+
+
+def _warp_grid(
+    dot: Operation, unit: str, warps: int, by_rows: frozenset[Operation]
+) -> dict[str, Attribute]:
+    """How warps share a product, where its unit leaves that open."""
+    t = dot.result.type
+    assert isinstance(t, TileType)
+    if unit == "wgmma" or len(t.shape) != 2:
+        return {}
+    m, n = t.sizes
+    return {
+        "warp_grid": mma_grid(m, n, warps, dot in by_rows) if unit == "mma"
+        else fma_grid(m, n, warps)
+    }  # fmt: skip
+
+
+def _warps_of(kernel: Operation) -> int:
+    warps = kernel.attributes["warps"]
+    assert isinstance(warps, int)
+    return warps
 
 
 def _scalar_facts(kernel: Operation, context: Context) -> Facts:
@@ -99,12 +128,14 @@ def _scalar_facts(kernel: Operation, context: Context) -> Facts:
 def settle_loops(program: Program) -> Program:
     """The attributes of a kernel that becomes loops over elements: nothing is staged, and no
     matrix unit multiplies."""
-    kernel = _without(kernel_of(program), _OF_TILES)
+    kernel = without(kernel_of(program), _OF_TILES)
     kernel = with_decisions(kernel, {"warps": LOOP_WARPS}, LEGALITY)
 
     def plain(operation: Operation) -> Operation | None:
         if operation.name == DOT:
-            return replace(operation, attributes={**operation.attributes, "unit": "fma"})
+            return replace(operation, attributes={
+                "precision": operation.attributes["precision"], "unit": "fma",
+            })  # fmt: skip
         kept = {n: v for n, v in operation.attributes.items() if n not in _STAGING}
         if len(kept) == len(operation.attributes):
             return None
@@ -134,13 +165,15 @@ class _Flow:
 
     def settled(self) -> Operation:
         decisions: dict[Operation, dict[str, Attribute]] = {}
+        kernel = self._warps(self._groups(self.kernel))
+        by_rows = rows_only(self.kernel, self.facts)
         for dot in products_of(self.kernel):
-            decisions[dot] = {"unit": flow_unit(dot, self.context)}
+            unit = flow_unit(dot, self.context)
+            decisions[dot] = {"unit": unit, **_warp_grid(dot, unit, _warps_of(kernel), by_rows)}
         staged = {load: self._copy(load) for load in self._staged()}
         stages = self._stages(staged)
         for load, copy in staged.items():
             decisions[load] = {"stage": "shared", "copy": copy, "stages": stages.get(load, 1)}
-        kernel = self._warps(self._groups(self.kernel))
         return with_attributes(kernel, decisions)
 
     # --- the group and the grid -----------------------------------------------------------------
@@ -165,12 +198,12 @@ class _Flow:
         shared = max((n for n in across if isinstance(n, int)), default=1)
         cluster = (shared,) if shared > 1 else ()
         if kernel.attributes.get("cluster", ()) != cluster:
-            kernel = _decided(kernel, "cluster", cluster)
+            kernel = decided(kernel, "cluster", cluster)
         grid = next((o for o in kernel.regions[0].operations if is_grid(o)), None)
         if grid is None or self.numbers is None or self._is_counted(grid):
             return kernel
-        kernel = _decided(kernel, "persistent", True)
-        return _decided(kernel, "groups", self.context.machine.units * UNCOUNTED_GROUPS)
+        kernel = decided(kernel, "persistent", True)
+        return decided(kernel, "groups", self.context.machine.units * UNCOUNTED_GROUPS)
 
     def _is_counted(self, grid: Operation) -> bool:
         """Whether the launch knows how many tiles there are."""
@@ -271,18 +304,6 @@ class _Flow:
 
     def note(self, code: str, message: str, operation: Operation) -> None:
         self.context.note(code, message, operation.span)
-
-
-def _decided(kernel: Operation, name: str, value: Attribute) -> Operation:
-    """With a value that the code has, whoever said another; that was reported before."""
-    return with_decisions(_without(kernel, (name,)), {name: value}, LEGALITY)
-
-
-def _without(kernel: Operation, names: Sequence[str]) -> Operation:
-    """The kernel without these attributes and who said them."""
-    attributes = {n: v for n, v in kernel.attributes.items() if n not in names}
-    origins = [f"{n}={o}" for n, o in origins_of(kernel).items() if n not in names]
-    return replace(kernel, attributes={**attributes, "origins": tuple(sorted(origins))})
 
 
 def _rings(loop: Operation) -> Iterator[Operation]:

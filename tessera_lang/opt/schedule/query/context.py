@@ -49,8 +49,9 @@ class Refusal:
 class Context:
     """``remarks`` collects what the passes have to say: notes, and errors that end the way.
     ``relief``: how often a schedule for this machine was found to need too many registers.
-    ``refusals``: decisions (``roles``, ``split``, ``async_copy``) that the lowering of an earlier
-    schedule of this kernel found no form for, and that are not to be taken again. ``numbers``:
+    ``refusals``: decisions (``roles``, ``split``, ``async_copy``, ``subtile``, ``epilogue_parts``,
+    ``epilogue_prefetch``) that the lowering of an earlier schedule of this kernel found no form
+    for, and that are not to be taken again. ``numbers``:
     what the launch knows of a kernel, where there is a plan. ``reasons``: why a decision was not
     taken, for the passes behind."""
 
@@ -136,6 +137,18 @@ def with_decisions(
     return replace(kernel, attributes=attributes)
 
 
+def decided(kernel: Operation, name: str, value: Attribute) -> Operation:
+    """With a value that the code has, whoever said another; that was reported before."""
+    return with_decisions(without(kernel, (name,)), {name: value}, LEGALITY)
+
+
+def without(kernel: Operation, names: Sequence[str]) -> Operation:
+    """The kernel without these attributes and who said them."""
+    attributes = {n: v for n, v in kernel.attributes.items() if n not in names}
+    origins = [f"{n}={o}" for n, o in origins_of(kernel).items() if n not in names]
+    return replace(kernel, attributes={**attributes, "origins": tuple(sorted(origins))})
+
+
 def overruled(
     kernel: Operation, name: str, value: Attribute, context: Context, reason: str
 ) -> Operation:
@@ -164,12 +177,17 @@ def with_attributes(
     kernel: Operation, decisions: Mapping[Operation, Mapping[str, Attribute]]
 ) -> Operation:
     """The kernel where these operations inside it have further attributes."""
-    by_results = {id(o.results): more for o, more in decisions.items()}
+    by_identity = {_identity(o): more for o, more in decisions.items()}
 
     def step(operation: Operation) -> Operation | None:
-        more = by_results.get(id(operation.results)) if operation.results else None
+        more = by_identity.get(_identity(operation))
         if more is None:
             return None
         return replace(operation, attributes={**operation.attributes, **more})
 
-    return rewrite_operation(kernel, step) if by_results else kernel
+    return rewrite_operation(kernel, step) if by_identity else kernel
+
+
+def _identity(operation: Operation) -> int:
+    """What stays of an operation whose inside is rewritten: its results, where it has any."""
+    return id(operation.results) if operation.results else id(operation)
