@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of

@@ -134,7 +134,8 @@ def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[D
     from tessera_lang.analysis.guards.kept_guards import explain_guards
     from tessera_lang.analysis.races.shared_check import check_shared
     from tessera_lang.analysis.resources.occupancy import report_occupancy
-    from tessera_lang.driver.pipeline import TILE, run_passes
+    from tessera_lang.driver.pass_runner import run_passes
+    from tessera_lang.driver.pipeline import TILE
 
     (kernel,) = program.operations
     found: list[Diagnostic] = []
@@ -143,7 +144,7 @@ def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[D
     if questions.lints:
         found.extend(_lints(program))
     if questions.occupancy or questions.guards:
-        optimized = run_passes(program, TILE, []).operations[0]
+        optimized = run_passes(program, TILE).operations[0]
         if questions.occupancy:
             found.append(report_occupancy(optimized))
         if questions.guards:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
-from tessera_lang.driver import pipeline
+from tessera_lang.driver import pipeline, tile_compilation
 from tessera_lang.driver.dependencies import Environment, Key
 from tessera_lang.driver.file_scopes import Scopes
 from tessera_lang.driver.internal_fault import InternalFault
-from tessera_lang.driver.pipeline import ForMachine, Timing
+from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.signatures import (
     Axes,
     knows_sizes,
@@ -24,9 +24,10 @@ from tessera_lang.driver.signatures import (
     with_rooms,
     without_facts,
 )
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
-from tessera_lang.lower.ast_to_tile.kernel import lower_kernel
+from tessera_lang.lower.ast_to_tile.kernel import finish_kernel, lower_body
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.instance import check_function, needed_sizes
@@ -96,7 +97,7 @@ class Instances(Scopes):
     ) -> None:
         super().__init__(search_paths, overlay)
         self.options: TargetOptions | None = None
-        self.timings: list[Timing] = []
+        self.runner = PassRunner()
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
@@ -242,9 +243,18 @@ class Instances(Scopes):
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
-                made = lower_kernel(typed, files, grid_rank)
+                made = self._lower_lanes(typed, files, grid_rank)
             known = LoweredTile(*made, tuple(files.values()))
         return known
+
+    def _lower_lanes(
+        self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int
+    ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
+        program, body = self.runner.step(
+            pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None
+        )
+        share = pipeline.SHARE_REDUCTIONS
+        return finish_kernel(self.runner.step(share, lambda: body.shared(program), program), body)
 
     def _schedule(self, path: str, instance: Instance, fresh: bool = False) -> Scheduled:
         """Schedule IR of an instance of a tile kernel, as ``_tile`` gives Tile IR."""
@@ -258,11 +268,13 @@ class Instances(Scopes):
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
-                program, plan, found = lower_tile_kernel(typed, files)
+                program, plan, found = self.runner.step(
+                    pipeline.AST_TO_SCHEDULE, lambda: lower_tile_kernel(typed, files), None
+                )
             plan = plan_with_facts(plan, typed.signature)
             parts: tuple[tuple[Program, LaunchPlan], ...] = ((program, plan),)
             if not has_errors(found):
-                parts, more = pipeline.launches(program, plan, self.timings)
+                parts, more = tile_compilation.launches(program, plan, self.runner)
                 found = (*found, *more)
             sources = tuple(files.values())
             known, *then = (Scheduled(p, own, found, sources) for p, own in parts)

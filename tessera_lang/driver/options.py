@@ -29,7 +29,6 @@ class Options:
     path: tuple[str, ...] = ()
     bounds: str = "guard"
     optimize: int = 3
-    time_passes: bool = False
     arch_as: str = ""
     checked: bool = False
     lane_order: str = "all"
@@ -79,7 +78,6 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         path=tuple(p for p in folders if p),
         bounds=bounds,
         optimize=int(optimize),
-        time_passes=_is_on(env.get("TESSERA_TIME_PASSES", "")),
         arch_as=env.get("TESSERA_ARCH_AS", ""),
         checked=_is_on(env.get("TESSERA_CHECKED", "")),
         lane_order=lane_order,

@@ -1,374 +1,436 @@
-"""The compiler on one page: which steps take a kernel to what a target gets.
+"""The compiler on one page: every pass of a kernel, in the order it runs, with a line on it.
 
-Owns the pipelines as tuples of passes, the choice between two lowerings, and the runner. Must
-not know what a pass does. What only tile kernels take is loaded when one is compiled.
-
-lane kernel: text -> ``syntax.parse_module`` -> ``sema.check_function`` -> ``lower.lower_kernel``
--> Tile IR -> ``TILE`` -> a backend's ``compile``.
-tile kernel: text -> the same -> ``lower.lower_tile_kernel`` -> Schedule IR -> ``schedule`` -> and
-for each machine ``for_machine``: ``decide`` -> register tiles, or else loops of lanes -> Tile IR
--> ``TILE`` -> a backend's ``compile``.
+A lane kernel takes ``LANES``, then ``TILE``. A tile kernel takes ``parallel_loops`` and is cut
+into launches, each of which takes ``for_any_machine``; then for each machine ``for_machine``, a
+lowering to register tiles or to loops over elements, and ``TILE``. ``stages`` gives the whole,
+which ``docs/architecture.md`` prints. Owns the order and nothing else: ``pass_runner.py`` runs
+the passes, ``tile_compilation.py`` says when a schedule is decided again. What only tile kernels
+take is loaded when one is compiled.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tessera_grammar.directives import attributes
-
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver.internal_fault import InternalFault
-from tessera_lang.ir.core import Operation, Program, VerifyError
-from tessera_lang.ir.printer import print_program
-from tessera_lang.ir.verify import verify
-from tessera_lang.lower.ast_to_tile.kernel import finish_plan
-from tessera_lang.opt.pass_type import Pass, changed_operation
-from tessera_lang.opt.tile import DROP_GUARDS, NARROW, SIMPLIFY, TILE_PASSES, VERSION_GUARDS
+from tessera_lang.ir.core import Program
+from tessera_lang.ir.pass_type import Pass, Step
+from tessera_lang.opt.tile.narrow_indices import narrow
+from tessera_lang.opt.tile.prove_bounds import drop_guards, prove_bounds
+from tessera_lang.opt.tile.shared_budget import shrink_shared
+from tessera_lang.opt.tile.simplify import simplify
+from tessera_lang.opt.tile.version_guards import version_guards
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.backend import TargetOptions, backend_named, backend_names, passes_of
 
 if TYPE_CHECKING:
-    from tessera_lang.opt.schedule.query.context import Context, Numbers
+    from tessera_lang.opt.schedule.query.context import Context, MachinePass
+    from tessera_lang.target.machine import Machine
 
-TILE: tuple[Pass, ...] = TILE_PASSES
+# --- lane kernels: typed tree to Tile IR ------------------------------------------------------
+
+AST_TO_TILE = Step(
+    "ast_to_tile", "typed tree", "tile", "the typed kernel as Tile IR, with its launch plan"
+)
+SHARE_REDUCTIONS = Step(
+    "share_reductions",
+    "tile",
+    "tile",
+    "reductions that all lanes run alike become one of the group",
+)
+LANES = (AST_TO_TILE, SHARE_REDUCTIONS)
+
+# --- tile kernels: typed tree to Schedule IR --------------------------------------------------
+
+AST_TO_SCHEDULE = Step(
+    "ast_to_schedule",
+    "typed tree",
+    "schedule",
+    "the typed kernel as loops over tiles, with its launch plan",
+)
+SPLIT_REDUCTIONS = Step(
+    "split_reductions",
+    "schedule",
+    "schedule",
+    "long reductions become a parallel loop over parts and a short one",
+)
+CUT_LAUNCHES = Step(
+    "cut_launches",
+    "schedule",
+    "schedule",
+    "loops that depend on each other become launches of their own",
+)
+
+
+def parallel_loops() -> tuple[Pass, ...]:
+    """What makes loops whose iterations are independent, for every machine: of a kernel, and
+    again of each launch where it is cut into several."""
+    from tessera_lang.opt.schedule.parallel.dead_code import tidy
+    from tessera_lang.opt.schedule.parallel.loop_fusion import fuse_loops
+    from tessera_lang.opt.schedule.parallel.loop_interchange import interchange_loops
+    from tessera_lang.opt.schedule.parallel.loop_transforms import join_loops
+    from tessera_lang.opt.schedule.parallel.sink_conditions import sink_all_conditions
+
+    return (
+        _schedule("dead_code", tidy, "drops what nobody reads"),
+        _schedule("sink_conditions", sink_all_conditions, "conditions move into loops"),
+        _schedule("join_loops", join_loops, "perfect nests become one loop of several axes"),
+        _schedule("loop_interchange", interchange_loops,
+                  "loops over parts of a sum go outside of those that it sums over"),
+        _schedule("loop_fusion", fuse_loops,
+                  "neighbouring nests over the same axes become one where no iterations meet"),
+    )  # fmt: skip
+
+
+def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
+    """What a launch goes through next; what the passes have to say goes to ``remarks``."""
+    from tessera_lang.opt.schedule.parallel.dead_code import tidy
+    from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
+    from tessera_lang.opt.schedule.parallel.map_grid import map_grid
+    from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
+
+    def grid(program: Program) -> Program:
+        return map_grid(program, remarks)
+
+    def accumulators(program: Program) -> Program:
+        return privatize(program, remarks)
+
+    return (
+        _schedule("map_grid", grid, "axes whose iterations are proved independent become the grid"),
+        _schedule("promote_accumulators", accumulators,
+                  "`+=` on an array becomes a carried tile: one load before, one store after"),
+        _schedule("loop_invariants", hoist, "moves what does not change out of loops"),
+        _schedule("dead_code", tidy, "drops what nobody reads"),
+    )  # fmt: skip
+
+
+# --- tile kernels: the schedule for a machine -------------------------------------------------
+
+
+Row = tuple[str, "MachinePass", str]
+"""The name of a pass, the pass, and a line on what it does."""
+
+
+def for_machine(context: Context) -> tuple[Pass, ...]:
+    """The passes for a machine. What they have to say goes to the context: notes, and an error
+    where the schedule does not fit, after which the program is not to be lowered."""
+    return tuple(_in_context(*row, context) for _, rows in _FOR_MACHINE for row in rows())
+
+
+def _tile_rows() -> tuple[Row, ...]:
+    """Tiles: one matrix each, of sizes that units take; rows over clusters."""
+    from tessera_lang.opt.schedule.canonical import (
+        late_broadcasts,
+        pad_tiles,
+        split_grid_loop,
+        split_rows,
+        transpose_products,
+        unbatch,
+    )
+    from tessera_lang.opt.schedule.decide import (
+        row_kernels,
+        tile_sizes,
+    )
+
+    return (
+        ("unbatch", unbatch.unbatch, "one matrix of a stack in each iteration"),
+        ("squeeze_axes", _squeeze(), "takes axes of one element away"),
+        ("split_grid_loop", split_grid_loop.split_grid_loop,
+         "axes that are groups get a loop of their own"),
+        ("late_broadcasts", late_broadcasts.late_broadcasts,
+         "work on a row is done before the row is stretched over a tile"),
+        ("transpose_products", transpose_products.swap_operands,
+         "8-bit products whose operands wgmma cannot read as they lie are computed transposed"),
+        ("tile_sizes", tile_sizes.choose_tiles, "the sizes of tiles that are left open"),
+        ("set_tile_sizes", tile_sizes.give_sizes, "writes these sizes into the types"),
+        ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
+        ("row_clusters", row_kernels.share_rows,
+         "how many groups of a cluster share a row that is too long for one"),
+        ("split_rows", split_rows.split_rows, "a shared row becomes parts, one for each group"),
+    )  # fmt: skip
+
+
+def _unit_rows() -> tuple[Row, ...]:
+    """Units of products, and how their operands get to them."""
+    from tessera_lang.opt.schedule.canonical import (
+        exact_accumulators,
+        speculative_loads,
+    )
+    from tessera_lang.opt.schedule.decide import (
+        assign_units,
+        staging,
+        warp_roles,
+    )
+
+    return (
+        ("assign_units", assign_units.assign_units, "the unit of each product: wgmma, mma, fma"),
+        ("exact_accumulators", exact_accumulators.promote,
+         "sums are kept apart from products where the unit would round in between"),
+        ("speculative_loads", speculative_loads.load_before,
+         "moves loads in front of the conditions that they stand under"),
+        ("staging", staging.stage, "what goes through shared memory, and by which copy"),
+        ("warp_roles", warp_roles.assign_roles, "producer and consumer warps, their registers"),
+    )  # fmt: skip
+
+
+def _group_rows() -> tuple[Row, ...]:
+    """Groups: what they share, how many stand in a ring, in which order they go."""
+    from tessera_lang.opt.schedule.decide import (
+        cache_hints,
+        epilogue_tiles,
+        grid_order,
+        l2_prefetch,
+        persistent_rows,
+        ring_depth,
+        row_kernels,
+        split_contraction,
+        stream_k,
+    )
+
+    return (
+        ("stream_k", stream_k.deal_tiles,
+         "groups share the contraction of the tiles of the last, partial wave"),
+        ("cluster", grid_order.cluster, "groups that read the same tiles share them by multicast"),
+        ("epilogue_tiles", epilogue_tiles.subtile, "the parts in which a result is stored"),
+        ("split_contraction", split_contraction.split_contraction,
+         "split-K: groups share the contraction of every tile"),
+        ("ring_depth", ring_depth.pipeline, "the stages of each ring in shared memory"),
+        ("grid_order", grid_order.order_grid, "the order of tiles, for the L2 cache"),
+        ("persistent", grid_order.persistent,
+         "as many groups as run at once, each with several tiles"),
+        ("persistent_rows", persistent_rows.load_early,
+         "groups that share rows are persistent, and load the next row early"),
+        ("limit_registers", row_kernels.limit_registers,
+         "registers of a lane, so that several groups with rows run at once"),
+        ("l2_prefetch", l2_prefetch.read_ahead, "asks L2 for what later groups read"),
+        ("cache_hints", cache_hints.read_once, "what is read once leaves the caches first"),
+    )  # fmt: skip
+
+
+def _loop_rows() -> tuple[Row, ...]:
+    """Loops, directives that are left, and what does not fit."""
+    from tessera_lang.opt.schedule.decide import (
+        legality,
+        staging_directives,
+    )
+    from tessera_lang.opt.schedule.loops import (
+        loop_peeling,
+        software_pipeline,
+        unroll,
+    )
+
+    return (
+        ("unroll", unroll.unroll, "n bodies of a loop at once, and a loop for the rest"),
+        ("staging_directives", staging_directives.settle_staging,
+         "follows the directives on buffers, or says why not"),
+        ("legality", legality.check_fit, "refuses what exceeds shared memory or registers"),
+        ("loop_peeling", loop_peeling.peel,
+         "takes the last iteration off where the others then need no masks"),
+        ("software_pipeline", software_pipeline.overlap,
+         "overlaps the products of an iteration with those of the next"),
+    )  # fmt: skip
+
+
+_FOR_MACHINE = (
+    ("The schedule for a machine: tiles", _tile_rows),
+    ("The schedule for a machine: units and memory", _unit_rows),
+    ("The schedule for a machine: groups", _group_rows),
+    ("The schedule for a machine: loops and limits", _loop_rows),
+    ("The schedule for a machine: as it will be built", lambda: _last_rows()),
+)
+
+
+def last_decisions(context: Context) -> tuple[Pass, ...]:
+    """The last of these passes, which every kernel needs that becomes register tiles."""
+    return tuple(_in_context(*row, context) for row in _last_rows())
+
+
+def _last_rows() -> tuple[Row, ...]:
+    """What every kernel needs that becomes register tiles."""
+    from tessera_lang.opt.schedule.decide.one_flow import settle_one_flow
+
+    return (
+        ("squeeze_axes", _squeeze(), "takes axes of one element away that the passes have left"),
+        ("one_flow", settle_one_flow,
+         "all attributes of a kernel without roles as its code will have them"),
+    )  # fmt: skip
+
+
+def _squeeze() -> MachinePass:
+    from tessera_lang.opt.schedule.canonical.squeeze_axes import squeeze_axes
+
+    return squeeze_axes
+
+
+def for_loops(machine: Machine, relief: int = 0) -> tuple[Pass, ...]:
+    """``for_machine`` for a kernel that becomes loops over elements, behind which
+    ``settle_loops`` stands: no several groups share a row, and no tile is in registers."""
+    from tessera_lang.opt.schedule.query.context import Context
+
+    features = tuple(f for f in machine.features if f != "cluster")
+    passes = for_machine(Context(replace(machine, features=features), [], relief))
+    return passes[: -len(_last_rows())]
+
+
+def settle_loops() -> Pass:
+    """The last decision on a kernel that becomes loops over elements."""
+    from tessera_lang.opt.schedule.decide.one_flow import settle_loops as settle
+
+    return Pass("settle_loops", "schedule", "schedule", settle, "decide",
+                "drops the decisions that loops over elements have no use for")  # fmt: skip
+
+
+# --- tile kernels: Schedule IR to Tile IR -----------------------------------------------------
+
+REPACK_VIEWS = Step(
+    "repack_views",
+    "schedule",
+    "schedule",
+    "arrays of awkward pitch are read from copies that the launch makes",
+)
+SPLIT_K = Step(
+    "split_k",
+    "schedule",
+    "schedule",
+    "split-K and stream-K: the grid gets an axis of parts, which are summed",
+)
+SCHEDULE_TO_TILE = Step(
+    "schedule_to_tile", "schedule", "tile", "register tiles with layouts, buffers, copies and roles"
+)
+SCHEDULE_TO_LANES = Step(
+    "schedule_to_lanes",
+    "schedule",
+    "tile",
+    "loops over elements, where there are no register tiles",
+)
+
+
+def share_memory() -> tuple[Pass, ...]:
+    """What gives the buffers of register tiles their place."""
+    from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import elide_barriers
+    from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
+
+    return (
+        Pass("elide_barriers", "tile", "tile", elide_barriers,
+             does="reductions whose scratch nobody reads any more need no barrier in front"),
+        Pass("memory_plan", "tile", "tile", plan_memory,
+             does="buffers that are never in use at once share bytes"),
+    )  # fmt: skip
+
+
+# --- Tile IR ----------------------------------------------------------------------------------
+
+SIMPLIFY = Pass(
+    "simplify", "tile", "tile", simplify, does="constants, equal values, what nobody reads"
+)
+PROVE_BOUNDS = Pass(
+    "prove_bounds",
+    "tile",
+    "tile",
+    prove_bounds,
+    does="drops the guards of accesses that are proved in bounds",
+)
+SHRINK_SHARED = Pass(
+    "shrink_shared",
+    "tile",
+    "tile",
+    shrink_shared,
+    does="shared memory that is never used at once is shared",
+)
+VERSION_GUARDS = Pass(
+    "version_guards",
+    "tile",
+    "tile",
+    version_guards,
+    does="one test in front of a loop instead of one in each iteration",
+)
+NARROW = Pass(
+    "narrow_indices", "tile", "tile", narrow, does="indices that 32 bits hold take 32 bits"
+)
+DROP_GUARDS = Pass("drop_guards", "tile", "tile", drop_guards, does="drops all guards")
+
+TILE: tuple[Pass, ...] = (SIMPLIFY, PROVE_BOUNDS, SHRINK_SHARED, SIMPLIFY)
 """Tile IR to the Tile IR that both backends consume."""
 
 UNGUARDED: tuple[Pass, ...] = (DROP_GUARDS,)
 """What ``--bounds=off`` adds behind ``TILE``."""
 
-VERSIONED: tuple[Pass, ...] = (VERSION_GUARDS,)
-"""What a lane kernel goes through for a GPU before that; for a CPU groups are tested as a whole."""
+LANES_OF_A_GPU: tuple[Pass, ...] = (VERSION_GUARDS, NARROW, SIMPLIFY)
+"""What a lane kernel goes through last for a GPU, whose registers have 32 bits; on a CPU groups
+are tested as a whole."""
 
-NARROWED: tuple[Pass, ...] = (NARROW, SIMPLIFY)
-"""What a lane kernel goes through last for a GPU, whose registers have 32 bits."""
+GENERATE_CODE = Step(
+    "generate_code",
+    "tile",
+    "tile",
+    "the backend: LLVM IR, then an object, or PTX and what ptxas makes of it",
+)
 
-Lowered = tuple[Program, LaunchPlan]
 
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """What one pass took, with its verification."""
-
-    name: str
-    seconds: float
+# --- the whole --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ForMachine:
-    """A tile kernel for one machine: the schedule as decided, and the Tile IR of it with its
-    plan, None where the schedule was refused. ``remarks``: what the passes had to say. ``relief``:
-    how often the schedule was decided again because lanes had too few registers. ``then``: the
-    launches that follow, whose remarks are here too."""
+class Stage:
+    """Passes that run one after the other. ``where``: of which kernels."""
 
-    schedule: Program
-    lowered: Lowered | None
-    remarks: tuple[Diagnostic, ...] = ()
-    relief: int = 0
-    then: tuple[ForMachine, ...] = ()
-
-    @property
-    def launches(self) -> tuple[ForMachine, ...]:
-        """All launches of a call, in order."""
-        return self, *self.then
+    title: str
+    where: str
+    passes: tuple[Pass | Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A decided schedule and, where it has that form, register tiles of it. ``over``: registers of
-    a lane that it probably needs beyond those there are."""
+def stages() -> tuple[Stage, ...]:
+    """All passes, in the order they run."""
+    from tessera_lang.opt.schedule.query.context import Context
+    from tessera_lang.target.machine import machine_named
 
-    decided: Program
-    remarks: list[Diagnostic]
-    relief: int
-    tiles: Lowered | None = None
-    over: int = 0
-
-
-MOST_RELIEF = 2
-"""How often a schedule is decided again for want of registers."""
-_FAR = 1 << 16
-
-
-def schedule(
-    program: Program, timings: list[Timing] | None = None
-) -> tuple[Program, tuple[Diagnostic, ...]]:
-    """Schedule IR after the passes that know no machine, and what they had to say."""
-    from tessera_lang.opt.schedule import schedule_passes
-
-    remarks: list[Diagnostic] = []
-    return run_passes(program, schedule_passes(remarks), timings), tuple(remarks)
-
-
-def launches(
-    program: Program, plan: LaunchPlan, timings: list[Timing] | None = None
-) -> tuple[tuple[Lowered, ...], tuple[Diagnostic, ...]]:
-    """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
-    from tessera_lang.opt.schedule import FIRST, schedule_passes
-    from tessera_lang.opt.schedule.parallel.launch_phases import in_phases
-
-    remarks: list[Diagnostic] = []
-    program = run_passes(program, FIRST, timings)
-    parts = in_phases(program, plan, remarks)
-    made = tuple((run_passes(p, schedule_passes(remarks), timings), own) for p, own in parts)
-    return made, tuple(remarks)
-
-
-def for_machine(
-    program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None = None,
-    relief: int = 0,
-) -> ForMachine:  # fmt: skip
-    """What ``schedule`` gave, with the decisions for a machine, and lowered. Where it needs more
-    registers than there are it is decided again, for more lanes or smaller tiles; ``relief``: how
-    often it was."""
-    from tessera_lang.opt.schedule.cost.slow_forms import in_one_group
-
-    best = _attempt(program, plan, machine, timings, relief)
-    while best.over > 0 and best.relief < MOST_RELIEF:
-        eased = _attempt(program, plan, machine, timings, best.relief + 1)
-        if eased.over >= best.over:
-            break
-        best = eased
-    remarks = best.remarks
-    if _refused(remarks) and _asked_for(best.decided):
-        return ForMachine(best.decided, None, tuple(remarks), best.relief)
-    tiles, decided = best.tiles, best.decided
-    if tiles is None or _refused(remarks):
-        decided, tiles = _as_loops(program, best, plan, machine, timings)
-    if machine.target == "cuda" and (alone := in_one_group(decided.operations[0], machine)):
-        remarks.append(alone)
-    made, finished = tiles
-    made = run_passes(made, TILE, timings)
-    lowered = made, finish_plan(made, finished)
-    return ForMachine(decided, lowered, tuple(remarks), best.relief)
-
-
-def joined(launches: Sequence[ForMachine]) -> ForMachine:
-    """The launches of a call as one: the first, with what there is to say of all, each once."""
-    first, *then = launches
-    if not then:
-        return first
-    said = dict.fromkeys(remark for launch in launches for remark in launch.remarks)
-    lowered = first.lowered if all(launch.lowered for launch in launches) else None
-    return replace(first, lowered=lowered, remarks=tuple(said), then=tuple(then))
-
-
-def _attempt(
-    program: Program, plan: LaunchPlan, machine: Machine, timings: list[Timing] | None, relief: int
-) -> _Attempt:
-    """One decided schedule, lowered to register tiles on a GPU where it has a form with them. What
-    the lowering has no form for is decided again without it."""
-    from tessera_lang.lower.schedule_to_tile import NotHonoured
-    from tessera_lang.opt.schedule.query.context import Context, Refusal
-
-    refusals: dict[str, Refusal] = {}
-    while True:
-        context = Context(machine, [], relief, dict(refusals), numbers_for(plan))
-        try:
-            return _decided(program, plan, context, timings)
-        except NotHonoured as found:
-            if found.decision in refusals:
-                raise _failed("decide", f"it decides {found.decision} again", program) from found
-            refusals[found.decision] = Refusal(found.reason, found.span)
-
-
-def _decided(
-    program: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None
-) -> _Attempt:
-    """Raises NotHonoured."""
-    from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
-    from tessera_lang.opt.schedule.cost.slow_forms import by_elements
-    from tessera_lang.opt.schedule.decide.legality import crowding
-    from tessera_lang.opt.schedule.schedule_pipeline import decide_in
-
-    remarks, relief = context.remarks, context.relief
-    decided = run_passes(program, decide_in(context), timings)
-    if _refused(remarks):
-        crowded = remarks[-1].code == "T0741" and not _asked_for(decided)
-        return _Attempt(decided, remarks, relief, None, _FAR if crowded else 0)
-    if context.machine.target != "cuda":
-        return _Attempt(decided, remarks, relief)
-    try:
-        decided, made = fitted(decided, plan, context, timings)
-    except NotHonoured:
-        raise
-    except NotTiled as reason:
-        helps = (reason.instead,) if reason.instead else ()
-        kernel = decided.operations[0]
-        remarks.append(by_elements(kernel, context.machine, reason.reason, reason.span, helps))
-        return _Attempt(decided, remarks, relief)
-    if made is None:
-        return _Attempt(decided, remarks, relief)
-    over, refusal = crowding(made[0].operations[0], decided.operations[0], context.machine)
-    if refusal is not None and _asked_for(decided):
-        remarks.append(refusal)
-        return _Attempt(decided, remarks, relief, made)
-    return _Attempt(decided, remarks, relief, made, over)
-
-
-def fitted(
-    decided: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None = None
-) -> tuple[Program, Lowered | None]:
-    """A schedule as register tiles, or the one like it whose buffers fit: less is taken of shared
-    memory as far as that is open. None where nothing fits, and ``context`` has the refusal. Raises
-    NotTiled."""
-    from tessera_lang.lower.schedule_to_tile import NotHonoured, TooLarge
-    from tessera_lang.opt.schedule.decide.ring_depth import with_less_shared
-
-    least: TooLarge | None = None
-    while True:
-        try:
-            return decided, _tiled(decided, plan, context, timings)
-        except TooLarge as found:
-            least = found if least is None or found.bytes < least.bytes else least
-            less = with_less_shared(decided, context)
-        if less is None:
-            if least.refusal is None:
-                raise NotHonoured("roles", least.reason, least.span)
-            context.remarks.append(least.refusal)
-            return decided, None
-        decided = less
-
-
-def _tiled(
-    decided: Program, plan: LaunchPlan, context: Context, timings: list[Timing] | None
-) -> Lowered:
-    from tessera_lang.lower.schedule_to_tile import lower_to_tile
-
-    notes: list[Diagnostic] = []
-    made = _lowered(
-        "lower_to_tile", lambda: lower_to_tile(decided, plan, context.machine, notes), decided,
-        timings,
+    context = Context(machine_named("cpu", "native"), [])
+    tiles = (REPACK_VIEWS, SPLIT_K, SCHEDULE_TO_TILE, *share_memory())
+    return (
+        Stage("The tree as Tile IR", "lane kernels", LANES),
+        Stage("The tree as Schedule IR", "tile kernels", (AST_TO_SCHEDULE,)),
+        Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),
+        Stage("Launches", "tile kernels", (SPLIT_REDUCTIONS, CUT_LAUNCHES)),
+        Stage("What is independent", "each launch of a tile kernel", for_any_machine([])),
+        *(
+            Stage(title, "each launch of a tile kernel, for each machine",
+                  tuple(_in_context(*row, context) for row in rows()))
+            for title, rows in _FOR_MACHINE
+        ),
+        Stage("Register tiles", "on a GPU, where the schedule has that form", tiles),
+        Stage("Loops over elements", "on the CPU, and on a GPU without register tiles",
+              (settle_loops(), SCHEDULE_TO_LANES)),
+        Stage("Tile IR", "all kernels", TILE),
+        Stage("Without guards", "with `--bounds=off`", UNGUARDED),
+        Stage("Lanes of a GPU", "lane kernels on a GPU", LANES_OF_A_GPU),
+        *_of_backends(),
+        Stage("Code", "all kernels", (GENERATE_CODE,)),
     )  # fmt: skip
-    context.remarks.extend(notes)
-    return made
 
 
-def numbers_for(plan: LaunchPlan) -> Callable[[Operation], Numbers]:
-    """What the launch knows of the scalars of a kernel, for the passes that decide."""
-    from tessera_lang.lower.schedule_to_lanes.def_use import Source
-    from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-
-    return lambda kernel: Numbers(Source(kernel), plan)
-
-
-def _as_loops(
-    program: Program, found: _Attempt, plan: LaunchPlan, machine: Machine,
-    timings: list[Timing] | None,
-) -> tuple[Program, Lowered]:  # fmt: skip
-    """The schedule as loops over elements, decided for them, and those."""
-    from tessera_lang.lower.schedule_to_lanes import lower_to_lanes, notes_on_directives
-    from tessera_lang.opt.schedule.schedule_pipeline import SETTLE_LOOPS, for_loops
-
-    decided, remarks = found.decided, found.remarks
-    if _refused(remarks):
-        _too_large(remarks)
-    if machine.target == "cuda":
-        decided = run_passes(program, for_loops(machine, found.relief), timings)
-    remarks.extend(notes_on_directives(decided.operations[0], machine))
-    if machine.target == "cuda":
-        decided = run_passes(decided, (SETTLE_LOOPS,), timings)
-    lowered = _lowered(
-        "lower_to_lanes", lambda: lower_to_lanes(decided, plan, machine), decided, timings
-    )
-    return decided, lowered
+def _of_backends() -> tuple[Stage, ...]:
+    """What the installed backends have done to Tile IR before they make code of it."""
+    program = Program("tile", ())
+    found: list[Stage] = []
+    for name in backend_names():
+        backend = backend_named(name)
+        if passes := passes_of(backend, program, TargetOptions(name, backend.default_arch())):
+            found.append(Stage(f"Tile IR for the target {name}", "all kernels", passes))
+    return tuple(found)
 
 
-def _too_large(remarks: list[Diagnostic]) -> None:
-    """Iterations a refusal into a warning: nobody asked for a schedule, the tiles are the program's
-    own, and loops of lanes can do with less."""
-    found = [d for d in remarks if d.severity == "error"]
-    remarks[:] = [d for d in remarks if d.severity != "error"]
-    remarks.append(Diagnostic(
-        "T0747", f"not lowered to register tiles: {found[0].message}", found[0].span,
-        notes=found[0].notes, helps=("use smaller tiles: the loops of lanes are slow",),
-        severity="warning",
-    ))  # fmt: skip
+def pass_names() -> tuple[str, ...]:
+    """The names of all passes, each once, in the order they first run."""
+    return tuple(dict.fromkeys(p.name for stage in stages() for p in stage.passes))
 
 
-_SIZES = frozenset(name for name, p in attributes() if p.resources)
+def _schedule(name: str, run: Callable[[Program], Program], does: str) -> Pass:
+    return Pass(name, "schedule", "schedule", run, does=does)
 
 
-def _asked_for(decided: Program) -> bool:
-    """Whether a directive of the user takes part in how much a schedule needs."""
-    origins = decided.operations[0].attributes.get("origins", ())
-    assert isinstance(origins, tuple)
-    said = {str(o).partition("=")[0] for o in origins if str(o).endswith("=user")}
-    return bool(said & _SIZES)
+def _in_context(name: str, one: MachinePass, does: str, context: Context) -> Pass:
+    def run(program: Program) -> Program:
+        return program if context.refused else one(program, context)
 
-
-def _refused(remarks: Sequence[Diagnostic]) -> bool:
-    return any(d.severity == "error" for d in remarks)
-
-
-def _lowered(
-    name: str, lower: Callable[[], Lowered], before: Program, timings: list[Timing] | None
-) -> Lowered:
-    """One lowering, its result verified."""
-    from tessera_lang.lower.schedule_to_tile import NotTiled
-
-    begin = time.perf_counter()
-    try:
-        program, plan = lower()
-    except NotTiled:
-        raise
-    except Exception as error:
-        raise _failed(name, f"{type(error).__name__}: {error}", before) from error
-    _verified(program, before, name, None)
-    if timings is not None:
-        timings.append(Timing(name, time.perf_counter() - begin))
-    return program, plan
-
-
-def check_joins(passes: Sequence[Pass]) -> None:
-    """Whether each pass takes the level that the one before gives. Raises ValueError."""
-    for before, after in itertools.pairwise(passes):
-        if before.gives != after.takes:
-            joint = f"pass {before.name} gives {before.gives} IR"
-            raise ValueError(f"{joint} and {after.name} takes {after.takes} IR")
-
-
-def run_passes(
-    program: Program, passes: Sequence[Pass], timings: list[Timing] | None = None
-) -> Program:
-    """The program after all passes, verified before the first and after each.
-
-    Raises InternalFault with the pass's name and the program it was given.
-    """
-    check_joins(passes)
-    _verified(program, program, "lowering", None)
-    for step in passes:
-        begin = time.perf_counter()
-        try:
-            after = step.run(program)
-        except Exception as error:
-            raise _failed(step.name, f"{type(error).__name__}: {error}", program) from error
-        if step.kind == "decide" and (found := changed_operation(program, after)) is not None:
-            raise _failed(step.name, f"it decides, and changes an operation: {found.name}", program)
-        program = _verified(after, program, step.name, step)
-        if timings is not None:
-            timings.append(Timing(step.name, time.perf_counter() - begin))
-    return program
-
-
-def _verified(after: Program, before: Program, name: str, step: Pass | None) -> Program:
-    """The program after a step; one that came through as it was has been verified."""
-    try:
-        if step is None or after is not before:
-            verify(after)
-    except VerifyError as error:
-        raise _failed(name, str(error), before) from error
-    if step is not None and after.level != step.gives:
-        raise _failed(name, f"it gave {after.level} IR and says {step.gives} IR", before)
-    return after
-
-
-def _failed(name: str, reason: str, program: Program) -> InternalFault:
-    try:
-        text = print_program(program)
-    except Exception as error:  # noqa: BLE001  # a program so broken that it cannot be shown
-        text = f"(the program cannot be printed: {error})"
-    return InternalFault("T0901", f"the pass `{name}` failed: {reason}", stage=name, program=text)
+    return Pass(name, "schedule", "schedule", run, one.kind, does)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
-from tessera_lang.driver import pipeline
+from tessera_lang.driver import pipeline, tile_compilation
 from tessera_lang.driver.dependencies import Key
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.kernel_instances import (
@@ -21,14 +21,6 @@ from tessera_lang.driver.kernel_instances import (
     Scheduled,
     has_errors,
     kernels_of,
-)
-from tessera_lang.driver.pipeline import (
-    NARROWED,
-    TILE,
-    UNGUARDED,
-    VERSIONED,
-    ForMachine,
-    run_passes,
 )
 from tessera_lang.driver.signatures import (
     BadSignature,
@@ -40,6 +32,7 @@ from tessera_lang.driver.signatures import (
 )  # fmt: skip
 from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import Compile, without_spills
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
@@ -58,6 +51,7 @@ from tessera_lang.target.backend import (
     backend_named,
     backend_names,
     one_call,
+    passes_of,
 )
 from tessera_lang.target.machine import Machine, machine_named, machine_of
 from tessera_lang.target.plan import LaunchPlan
@@ -367,7 +361,7 @@ class Session(Instances):
         if has_errors(tile.diagnostics):
             raise self.error((*instance.diagnostics, *tile.diagnostics))
         if tile.optimized is None:
-            program = run_passes(tile.program, TILE, self.timings)
+            program = self.runner.run(tile.program, pipeline.TILE)
             tile.optimized = program, finish_plan(program, tile.plan)
         return tile.optimized
 
@@ -411,9 +405,11 @@ class Session(Instances):
         """Of a kernel of several launches the first, with the others behind it."""
         for launch in made.launches:
             if machine not in launch.machines:
-                found = pipeline.for_machine(launch.program, launch.plan, machine, self.timings)
+                found = tile_compilation.for_machine(
+                    launch.program, launch.plan, machine, self.runner
+                )
                 launch.machines[machine] = found
-        return pipeline.joined([launch.machines[machine] for launch in made.launches])
+        return tile_compilation.joined([launch.machines[machine] for launch in made.launches])
 
     def compile_kernel(
         self, path: str, name: str, signature: Signature, options: TargetOptions,
@@ -425,11 +421,14 @@ class Session(Instances):
         backend = self._backend(options)
 
         def compiled(program: Program, plan: LaunchPlan) -> Artifact:
-            if options.bounds == "off":
-                program = run_passes(program, UNGUARDED, self.timings)
+            passes = pipeline.UNGUARDED if options.bounds == "off" else ()
             if machine is None and options.target == "cuda":
-                program = run_passes(program, (*VERSIONED, *NARROWED), self.timings)
-            return backend.compile(program, plan, options, stages)
+                passes = (*passes, *pipeline.LANES_OF_A_GPU)
+            passes = (*passes, *passes_of(backend, program, options))
+            ready = self.runner.run(program, passes) if passes else program
+            return self.runner.step(
+                pipeline.GENERATE_CODE, lambda: backend.compile(ready, plan, options, stages), None
+            )
 
         try:
             if machine is None:
@@ -499,7 +498,7 @@ class Session(Instances):
             assert lowered is not None
             artifact = compiled(*lowered)
             if artifact.resources.spill_bytes > 0:
-                artifact = without_spills(launch, machine, artifact, compiled, self.timings)
+                artifact = without_spills(launch, machine, artifact, compiled, self.runner)
             found.append(artifact)
         return found
 

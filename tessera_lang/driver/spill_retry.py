@@ -10,7 +10,8 @@ from collections.abc import Callable
 from tessera_lang.analysis.resources.register_pressure import pressure, table
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.kernel_instances import Scheduled
-from tessera_lang.driver.pipeline import MOST_RELIEF, ForMachine, Timing, for_machine
+from tessera_lang.driver.pass_runner import PassRunner
+from tessera_lang.driver.tile_compilation import MOST_RELIEF, ForMachine, for_machine
 from tessera_lang.ir.core import Program
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
@@ -24,13 +25,13 @@ Compile = Callable[[Program, LaunchPlan], Artifact]
 
 def without_spills(
     scheduled: Scheduled, machine: Machine, artifact: Artifact, compiled: Compile,
-    timings: list[Timing] | None,
+    runner: PassRunner,
 ) -> Artifact:  # fmt: skip
     """The code of the schedule that spills least, with a warning where all of them do. That
     schedule is the kernel's for this machine from now on."""
     best = scheduled.machines[machine]
     while artifact.resources.spill_bytes > 0 and best.relief < MOST_RELIEF:
-        other = for_machine(scheduled.program, scheduled.plan, machine, timings, best.relief + 1)
+        other = for_machine(scheduled.program, scheduled.plan, machine, runner, best.relief + 1)
         if other.lowered is None or _shape(other) == _shape(best):
             break
         few = artifact.resources.spill_bytes <= _FEW

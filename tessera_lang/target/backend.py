@@ -7,10 +7,11 @@ imports a backend. Backends register in the entry-point group ``tessera.backends
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
+from tessera_lang.ir.pass_type import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.installed import entry_points
 from tessera_lang.target.plan import LaunchPlan
@@ -114,6 +115,21 @@ class Surveyor(Protocol):
     def diagnose(self) -> tuple[Finding, ...]:
         """What works and what does not, each failure with its remedy. Never raises."""
         ...
+
+
+class Passing(Protocol):
+    """What a backend may offer beside ``Backend``: passes of its own."""
+
+    def passes(self, program: Program, options: TargetOptions) -> tuple[Pass, ...]:
+        """Passes that ``program`` goes through before ``compile`` is given it. May not import
+        LLVM."""
+        ...
+
+
+def passes_of(backend: Backend, program: Program, options: TargetOptions) -> tuple[Pass, ...]:
+    """The passes of a backend, none where it has none."""
+    given = getattr(backend, "passes", None)
+    return cast("Passing", backend).passes(program, options) if given is not None else ()
 
 
 class Backend(Protocol):

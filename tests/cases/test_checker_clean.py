@@ -16,10 +16,10 @@ from tessera_lang.analysis import (
     ranges,
     uniformity,
 )
-from tessera_lang.driver.pipeline import TILE, run_passes
+from tessera_lang.driver.pass_runner import run_passes
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
-from tessera_lang.opt.tile import TILE_PASSES
 from tessera_lang.target.backend import TargetOptions, backend_named
 from tessera_lang.target.plan import LaunchPlan
 from tests.fuzz.checker import library_files, lowered_kernels
@@ -48,7 +48,7 @@ def test_no_false_alarm(path: Path) -> None:
 def test_every_pass_keeps_what_is_proved(path: Path) -> None:
     """The analyses audit our own passes: none may move a barrier or a place."""
     for _, program, plan in lowered_kernels(path)[1]:
-        for step in TILE_PASSES:
+        for step in TILE:
             program = step.run(program)
             kernel = program.operations[0]
             assert check_barriers(kernel) == ()
@@ -80,7 +80,7 @@ def analyse(program: Program, plan: LaunchPlan) -> None:
 
 def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:
     backend = backend_named("cpu")
-    made = run_passes(program, TILE, [])
+    made = run_passes(program, TILE)
     options = TargetOptions("cpu", backend.default_arch())
     backend.compile(made, finish_plan(made, plan), options, ())
 

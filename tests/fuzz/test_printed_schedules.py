@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.tile_programs import large, signature_text
 from tests.fuzz.tile_programs_generate import generate

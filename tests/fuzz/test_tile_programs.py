@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tessera_lang.driver import pipeline
+from tessera_lang.driver import tile_compilation
 from tessera_lang.opt.schedule.cost import split_k
 from tessera_lang.opt.schedule.cost.cost_model import Work, cycles, in_parts
 from tessera_lang.opt.schedule.decide import stream_k
@@ -94,12 +94,12 @@ def test_programs_dealt_to_groups_that_stay(place: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("seed", [30, 64, 97, 134, 169])
 def test_tiles_that_lanes_bring_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where lanes had too few registers for whole tiles."""
-    usual = pipeline.for_machine
+    usual = tile_compilation.for_machine
 
-    def again(program: Any, plan: Any, machine: Machine, timings: Any = None) -> Any:
-        return usual(program, plan, machine, timings, 1)
+    def again(program: Any, plan: Any, machine: Machine, runner: Any = None) -> Any:
+        return usual(program, plan, machine, runner, 1)
 
-    monkeypatch.setattr(pipeline, "for_machine", again)
+    monkeypatch.setattr(tile_compilation, "for_machine", again)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     found = tried(seed, "sm_90a", (), Products())
     assert not found, str(found[0])

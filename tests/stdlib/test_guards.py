@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES
-from tessera_lang.driver.pipeline import TILE, run_passes
+from tessera_lang.driver.pass_runner import run_passes
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.modules import kernel_level
 from tests.house.places import PACKAGES

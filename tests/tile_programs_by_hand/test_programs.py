@@ -11,8 +11,8 @@ import pytest
 from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
-from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.record import replace as replace_record

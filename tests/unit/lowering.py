@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower import lower_kernel
-from tessera_lang.opt.tile import TILE_PASSES
 from tessera_lang.sema import check_function, resolve_module, signature_of_annotations
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import FunctionSymbol, Signature
@@ -46,6 +46,6 @@ def optimized(text: str, signature: Signature | None = None) -> Program:
     """The same after all Tile passes, verified after each."""
     program, _, diagnostics = lower_source(text, signature)
     assert not any(d.severity == "error" for d in diagnostics), diagnostics
-    for step in TILE_PASSES:
+    for step in TILE:
         program = verify(step.run(program))
     return program

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver.pipeline import fitted, numbers_for, run_passes
+from tessera_lang.driver.pass_runner import run_passes
+from tessera_lang.driver.pipeline import last_decisions
+from tessera_lang.driver.tile_compilation import fitted, numbers_for
 from tessera_lang.ir.core import Program
 from tessera_lang.opt.schedule.canonical.split_grid_loop import separate
 from tessera_lang.opt.schedule.query.context import Context
-from tessera_lang.opt.schedule.schedule_pipeline import last_decisions
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 

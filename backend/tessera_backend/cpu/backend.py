@@ -8,6 +8,7 @@ from __future__ import annotations
 from tessera_backend.cpu.host_cpu import cpu_identity, host_machine
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
+from tessera_lang.ir.pass_type import Pass
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.plan import LaunchPlan
@@ -50,6 +51,16 @@ class CpuBackend:
         """None of a program: memory of the host is what there is."""
         _check_arch(options.arch)
         return ()
+
+    def passes(self, program: Program, options: TargetOptions) -> tuple[Pass, ...]:
+        from tessera_backend.cpu.early_returns import NEST_RETURNS
+
+        if options.arch_as:
+            from tessera_backend.cpu.asynchronous.kernel import has_tiles
+
+            if has_tiles(program):
+                return ()
+        return (NEST_RETURNS,)
 
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]

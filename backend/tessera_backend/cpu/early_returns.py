@@ -6,18 +6,27 @@ one test a group finds whether all its lanes go on. Must not know LLVM.
 
 from __future__ import annotations
 
-from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
-from tessera_lang.ir.core import Operation, Region
+from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
+from tessera_lang.ir.core import Operation, Program, Region
+from tessera_lang.ir.pass_type import Pass
 from tessera_lang.record import replace
 
 
-def nest_returns(kernel: Operation, uniform: Uniformity) -> Operation:
-    """The kernel with the same meaning; itself where nothing returns early."""
+def nest_returns(program: Program) -> Program:
+    """The program with the same meaning; itself where nothing returns early."""
+    (kernel,) = program.operations
     region = kernel.regions[0]
-    nested = _nest(region.operations, uniform)
+    nested = _nest(region.operations, uniformity(kernel))
     if nested is region.operations:
-        return kernel
-    return replace(kernel, regions=(Region(region.arguments, nested),))
+        return program
+    made = replace(kernel, regions=(Region(region.arguments, nested),))
+    return replace(program, operations=(made,))
+
+
+NEST_RETURNS = Pass(
+    "nest_returns", "tile", "tile", nest_returns,
+    does="`if c: return` and the rest become an `if` with an `else`",
+)  # fmt: skip
 
 
 def _nest(operations: tuple[Operation, ...], uniform: Uniformity) -> tuple[Operation, ...]:

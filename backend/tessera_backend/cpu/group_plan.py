@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from tessera_backend.cpu.early_returns import nest_returns
 from tessera_backend.cpu.interchange import Interchange
 from tessera_backend.cpu.uniform_values import Scalars
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
@@ -126,7 +125,6 @@ class Planner:
 
     def __init__(self, kernel: Operation, *, counted: bool = False) -> None:
         self._counted = counted
-        kernel = nest_returns(kernel, uniformity(kernel))
         self.kernel = kernel
         self.uniform = uniformity(kernel)
         self.interchange = Interchange(kernel, self.uniform)

@@ -14,13 +14,13 @@ from tessera_lang.driver.commands.flags import (
     bounds_option,
     color_option,
     examples,
+    pass_options,
     path_option,
     signature_option,
-    time_passes_option,
 )
-from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.inputs import session_for, source_path, watch_passes
 from tessera_lang.driver.commands.kernel_selection import Choice, chosen_kernels, judged_for
-from tessera_lang.driver.commands.output import show, show_timings
+from tessera_lang.driver.commands.output import show, show_passes
 
 if TYPE_CHECKING:
     from tessera_lang.diagnostics import Diagnostic
@@ -54,19 +54,21 @@ _BUILT = ("cpu", "cuda")
 @click.option("--prefix", default="tessera", metavar="NAME",
               help="What the names of headers and of their functions begin with.")  # fmt: skip
 @bounds_option
-@time_passes_option
+@pass_options
 @signature_option
 @path_option
 @color_option
 def command(
     file: str, output: Path, names: tuple[str, ...], target: str, archs: tuple[str, ...],
     grid_axes: tuple[int, ...], prefix: str, bounds: str, time_passes: bool,
-    signatures: tuple[str, ...], search: tuple[str, ...], color: str,
+    print_after: tuple[str, ...], verify_each: bool, signatures: tuple[str, ...],
+    search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Compile the kernels of FILE to code, a manifest and a C header each."""
     from tessera_lang.target.runtime import runtime
 
     session = session_for(search)
+    watch_passes(session, print_after, verify_each)
     path = source_path(session, file)
     if re.fullmatch("[A-Za-z][A-Za-z0-9_]*", prefix) is None:
         raise click.BadParameter(f"'{prefix}' is no name of C.", param_hint="'--prefix'")
@@ -90,8 +92,7 @@ def command(
     root = "" if file == "-" else os.path.dirname(os.path.abspath(path))
     for written in runtime().write_build(output, artifacts, root, prefix):
         click.echo(str(written))
-    if time_passes:
-        show_timings(session)
+    show_passes(session, time_passes)
     return 0
 
 

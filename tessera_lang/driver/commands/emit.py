@@ -13,11 +13,11 @@ from tessera_lang.driver.commands.flags import (
     bounds_option,
     color_option,
     examples,
+    pass_options,
     path_option,
     signature_option,
-    time_passes_option,
 )
-from tessera_lang.driver.commands.inputs import session_for, source_path
+from tessera_lang.driver.commands.inputs import session_for, source_path, watch_passes
 from tessera_lang.driver.commands.kernel_selection import (
     Choice,
     chosen_kernels,
@@ -25,7 +25,7 @@ from tessera_lang.driver.commands.kernel_selection import (
     judged_for,
     machine_for,
 )  # fmt: skip
-from tessera_lang.driver.commands.output import show, show_timings
+from tessera_lang.driver.commands.output import show, show_passes
 from tessera_lang.target.arch import is_gpu_name
 from tessera_lang.target.backend import join_texts
 
@@ -56,17 +56,18 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 @bounds_option
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False),
               help="Write to this file.")  # fmt: skip
-@time_passes_option
+@pass_options
 @signature_option
 @path_option
 @color_option
 def command(
     file: str, stage: str, names: tuple[str, ...], target: str, arch: str, bounds: str,
-    output: Path | None, time_passes: bool, signatures: tuple[str, ...],
-    search: tuple[str, ...], color: str,
+    output: Path | None, time_passes: bool, print_after: tuple[str, ...], verify_each: bool,
+    signatures: tuple[str, ...], search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Print FILE at one stage of the compiler; `-` is standard input."""
     session = session_for(search)
+    watch_passes(session, print_after, verify_each)
     path = source_path(session, file)
     if stage == "ast":
         text, code = _tree(session, path, color)
@@ -87,8 +88,7 @@ def command(
         output.write_text(text, encoding="utf-8")
     else:
         sys.stdout.write(text)
-    if time_passes:
-        show_timings(session)
+    show_passes(session, time_passes)
     return code
 
 

@@ -89,8 +89,25 @@ def bounds_option(function: _Function) -> _Function:
     )(function)  # fmt: skip
 
 
-def time_passes_option(function: _Function) -> _Function:
-    return click.option(
-        "--time-passes", is_flag=True, envvar="TESSERA_TIME_PASSES",
-        help="Print what each pass took.",
-    )(function)  # fmt: skip
+def pass_options(function: _Function) -> _Function:
+    """What is shown of the passes, and looked at behind each: ``time_passes``, ``print_after``,
+    ``verify_each``."""
+    options = (
+        click.option(
+            "--time-passes", is_flag=True, envvar="TESSERA_TIME_PASSES",
+            help="Print what each pass took.",
+        ),
+        click.option(
+            "--print-after", multiple=True, metavar="PASS", envvar="TESSERA_PRINT_AFTER",
+            help="Print the program behind this pass, or behind every one with `all`; more than "
+            "once for several. A name that is none lists them.",
+        ),
+        click.option(
+            "--verify-each", is_flag=True, envvar="TESSERA_VERIFY_EACH",
+            help="Behind each pass verify the program even where nothing changed, and read its "
+            "printed form again.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function

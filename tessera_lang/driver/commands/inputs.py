@@ -22,6 +22,24 @@ def session_for(search: Iterable[str]) -> Session:
     return Session(tuple(search))
 
 
+def watch_passes(session: Session, print_after: Iterable[str], verify_each: bool) -> None:
+    """Has the session keep the programs behind these passes. Raises UsageError for a name that is
+    none."""
+    import click
+
+    from tessera_lang.driver.pass_runner import ALL, PassRunner
+    from tessera_lang.driver.pipeline import pass_names
+
+    asked = tuple(print_after)
+    if asked:
+        known = (*pass_names(), ALL)
+        for name in asked:
+            if name not in known:
+                listed = ", ".join(known)
+                raise click.UsageError(f"There is no pass '{name}'. The passes are: {listed}.")
+    session.runner = PassRunner(verify_each, asked)
+
+
 def source_path(session: Session, name: str) -> str:
     """The path of a file argument; ``-`` reads standard input."""
     if name != "-":

@@ -67,7 +67,10 @@ def show_error(error: TesseraError) -> int:
     return OUR_FAULT if ours else DIAGNOSTICS
 
 
-def show_timings(session: Session) -> None:
-    """What each pass took, in the order they ran."""
-    for timing in session.timings:
+def show_passes(session: Session, times: bool) -> None:
+    """The programs that were asked for behind passes, and what each pass took, in the order they
+    ran."""
+    for program in dict.fromkeys(session.runner.printed):
+        sys.stderr.write(f"// after {program.name}\n{program.text.rstrip()}\n\n")
+    for timing in session.runner.timings if times else ():
         sys.stderr.write(f"{timing.seconds * 1e3:8.2f} ms  {timing.name}\n")

@@ -28,22 +28,45 @@ from tessera_lang.lower.ast_to_tile.kernel_parameters import KernelFrame, slot_n
 from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
 from tessera_lang.lower.ast_to_tile.statements import lower_block
 from tessera_lang.opt.tile.shared_budget import check_shared_budget, shared_bytes
-from tessera_lang.record import replace
+from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.typed import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Dim
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelBody:
+    """What lowering found beside the program: where reductions may be shared, and what the plan
+    needs."""
+
+    typed: TypedFunction
+    lowering: Lowering
+    entry: KernelFrame
+    conditions: tuple[Condition, ...]
+    grid_rank: int
+
+    def shared(self, program: Program) -> Program:
+        """The program whose reductions that all lanes run alike are those of the group."""
+        return share_loops(program, self.lowering.element_loops)
 
 
 def lower_kernel(
     typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None, grid_rank: int = 0
 ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
-    """The program and plan of a kernel that sema found no error in.
+    """``lower_body`` and ``finish_kernel`` of a kernel that sema found no error in."""
+    program, body = lower_body(typed, sources, grid_rank)
+    return finish_kernel(body.shared(program), body)
+
+
+def lower_body(
+    typed: TypedFunction, sources: Mapping[str, SourceFile] | None = None, grid_rank: int = 0
+) -> tuple[Program, KernelBody]:
+    """The program of a kernel that sema found no error in.
 
     ``grid_rank``: axes of the grid of a launch, where the call says how many groups there are; 0
     for as many as the kernel asks for.
-    ``sources`` (files by path) give fault sites their line and text. The diagnostics hold those of
-    the checks on the IR too; with an error among them the program is not to be compiled.
+    ``sources`` (files by path) give fault sites their line and text.
     """
     info = typed.kernel
     if info is None:
@@ -80,19 +103,29 @@ def lower_kernel(
         small=_all_small(typed),
         registers=info.registers or 0,
     )
-    program = share_loops(kernel.program(), lowering.element_loops)
+    return kernel.program(), KernelBody(typed, lowering, entry, tuple(kept), rank)
+
+
+def finish_kernel(
+    program: Program, body: KernelBody
+) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
+    """The program with its plan and what the checks on the IR found; with an error among that the
+    program is not to be compiled."""
+    typed, lowering = body.typed, body.lowering
+    info = typed.kernel
+    assert info is not None
     plan = LaunchPlan(
-        kernel=name,
-        parameters=entry.parameters(),
-        brackets=entry.brackets(),
-        slots=tuple(entry.slots),
+        kernel=typed.declaration.name,
+        parameters=body.entry.parameters(),
+        brackets=body.entry.brackets(),
+        slots=tuple(body.entry.slots),
         group=info.group,
         grid=info.grid,
         shared_bytes=shared_bytes(program.operations[0]),
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
-        conditions=(*kept, *lowering.conditions),
-        grid_rank=rank,
+        conditions=(*body.conditions, *lowering.conditions),
+        grid_rank=body.grid_rank,
     )
     return program, plan, _found(typed, lowering, program, plan)
 

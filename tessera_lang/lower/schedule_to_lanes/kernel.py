@@ -24,7 +24,7 @@ from tessera_lang.lower.schedule_to_lanes.placement import Placement
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
 from tessera_lang.opt.schedule.decide.one_flow import LOOP_WARPS
-from tessera_lang.opt.tile import shared_bytes
+from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan

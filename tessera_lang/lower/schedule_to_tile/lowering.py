@@ -24,14 +24,10 @@ from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.directive_notes import notes_on_directives
-from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import with_fresh
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge
-from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
-from tessera_lang.lower.schedule_to_tile.common.repacked_views import repacked
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
-from tessera_lang.lower.schedule_to_tile.split.split_k import in_parts
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, ints, strings
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
@@ -44,30 +40,38 @@ _WARPS = (1, 2, 4, 8, 16)
 
 def lower_to_tile(
     program: Program, plan: LaunchPlan, machine: Machine, remarks: list[Diagnostic]
-) -> tuple[Program, LaunchPlan]:
-    """The kernel for ``machine``, with the plan's grid and group.
+) -> tuple[Program, LaunchPlan, tuple[Taken, ...]]:
+    """The kernel for ``machine``, with the plan's grid and group, and what its buffers are for.
 
     The schedule says what the code has: nothing is decided here. Raises NotTiled where there is no
-    form with register tiles, NotHonoured where it is one decision that has none, TooLarge where the
-    buffers are more than shared memory. ``remarks`` takes notes.
+    form with register tiles, NotHonoured where it is one decision that has none. ``remarks`` takes
+    notes.
     """
-    program, plan = in_parts(*repacked(program, plan))
     (kernel,) = program.operations
     if "roles" in kernel.attributes:
-        return lower_specialised(program, plan, machine)
+        return (*lower_specialised(program, plan, machine), ())
     lowering = _Lowering(kernel, plan, machine)
     made, notes = lowering.run()
-    total = shared_bytes(made.kernel)
-    if total > machine.shared_limit:
-        raise TooLarge(total, _too_much(made.kernel, total, machine, made.table))
     remarks.extend(notes)
     groups = made.grid.groups if made.grid is not None else 1
     done = replace(
         plan, group=(32 * made.warps,), grid=(groups,), cluster=lowering.cluster,
-        shared_bytes=total, scratch=dim_op("*", plan.scratch, made.of_a_part),
+        scratch=dim_op("*", plan.scratch, made.of_a_part),
         persistent=made.grid is not None and made.grid.stays,
     )  # fmt: skip
-    return Program("tile", (made.kernel,)), done
+    return Program("tile", (made.kernel,)), done, tuple(made.table)
+
+
+def checked_memory(
+    program: Program, plan: LaunchPlan, machine: Machine, table: Sequence[Taken]
+) -> LaunchPlan:
+    """The plan with the shared memory that the placed buffers take. ``table``: what they are for,
+    where the kernel has no roles. Raises TooLarge."""
+    (kernel,) = program.operations
+    total = shared_bytes(kernel)
+    if total > machine.shared_limit:
+        raise TooLarge(total, _too_much(kernel, total, machine, table) if table else None)
+    return replace(plan, shared_bytes=total)
 
 
 class _Made:
@@ -126,7 +130,6 @@ class _Lowering:
             case _:
                 pass
         made = replace(made, attributes=attributes, span=kernel.span)
-        made = plan_memory(with_fresh(made))
         return _Made(made, warps, self.grid, scratch), notes
 
     def _top(self, body: Body, engine: MatrixEngine, operation: Operation) -> None:
@@ -160,7 +163,9 @@ def _warps_of(kernel: Operation) -> int:
     return warps
 
 
-def _too_much(kernel: Operation, total: int, machine: Machine, table: list[Taken]) -> Diagnostic:
+def _too_much(
+    kernel: Operation, total: int, machine: Machine, table: Sequence[Taken]
+) -> Diagnostic:
     rows = tuple(f"`{row.name}`: {row.bytes} bytes, {row.what}" for row in table)
     padded = "`padding`, " if kernel.attributes.get("padding") else ""
     return Diagnostic(

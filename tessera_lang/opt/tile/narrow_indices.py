@@ -12,12 +12,7 @@ from collections.abc import Iterable, Sequence
 from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.ir.core import Operation, Program, Region, Value
-from tessera_lang.ir.definitions import (
-    EXITS,
-    LOOPS,
-    carried_from,
-)
-from tessera_lang.opt.pass_type import Pass
+from tessera_lang.ir.definitions import EXITS, LOOPS, carried_from
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import I32, INDEX, DType, integer_range
 
@@ -211,6 +206,3 @@ def _kernel(kernel: Operation) -> Operation:
     for operation in region.operations:
         narrower.operation(operation, out)
     return replace(kernel, regions=(Region(region.arguments, tuple(out)),))
-
-
-NARROW = Pass("narrow", "tile", "tile", narrow)

@@ -6,7 +6,6 @@ from tessera_lang.analysis import ranges
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, ZERO_REPORTS, Access
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import rewrite_program
-from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import replace
 
 
@@ -54,7 +53,3 @@ def _unguarded(operation: Operation) -> Operation | None:
     if operation.name in ACCESSES and operation.attributes["bounds"] == "guarded":
         return replace(operation, attributes={**operation.attributes, "bounds": "off", "site": -1})
     return None
-
-
-PROVE_BOUNDS = Pass("prove_bounds", "tile", "tile", prove_bounds)
-DROP_GUARDS = Pass("drop_guards", "tile", "tile", drop_guards)

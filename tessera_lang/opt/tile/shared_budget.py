@@ -15,7 +15,6 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Value
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.ir.rewrite import replace_values_in_program
-from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import replace
 
 ALIGNMENT = 16
@@ -163,6 +162,3 @@ def _over(kernel: Operation, used: int, code: str, bound: str, help_text: str) -
 
 def _name(allocation: Operation) -> str:
     return str(allocation.attributes["name"])
-
-
-SHRINK_SHARED = Pass("shrink_shared", "tile", "tile", shrink_shared)

@@ -11,7 +11,6 @@ import math
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import DIVISIONS, is_pure
 from tessera_lang.ir.rewrite import substitute
-from tessera_lang.opt.pass_type import Pass
 from tessera_lang.opt.tile.constant_numbers import Number
 from tessera_lang.opt.tile.dead_code import drop_unused
 from tessera_lang.opt.tile.fold_rules import Known, fold, held
@@ -133,6 +132,3 @@ def simplify(program: Program) -> Program:
             return program
         program = replace(program, operations=operations)
     return program
-
-
-SIMPLIFY = Pass("simplify", "tile", "tile", simplify)

@@ -15,7 +15,6 @@ from tessera_lang.analysis.guards.guard_groups import Group, GroupFinder, is_gua
 from tessera_lang.analysis.guards.guard_needs import Sum
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import clone_operation, clone_region, replace_values
-from tessera_lang.opt.pass_type import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 
@@ -250,6 +249,3 @@ class _Test:
         made = Value(dtype)
         self.out.append(Operation(f"tile.{name}", operands, (made,), attributes))
         return made
-
-
-VERSION_GUARDS = Pass("version_guards", "tile", "tile", version_guards)

@@ -170,6 +170,24 @@ def test_emit(tesserac: Tesserac, child: Tesserac, folder: Folder) -> None:
     assert broken.returncode == 1 and not broken.stdout
 
 
+def test_passes_are_shown(tesserac: Tesserac, folder: Folder) -> None:
+    """Programs behind a pass, and a name that is none; each is read again."""
+    folder({"a.tessera": CLEAN})
+    shown = tesserac(
+        "emit", "a.tessera", "--stage=asm", "--print-after=simplify", "--print-after=nest_returns",
+        "--verify-each",
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    heads = [line for line in shown.stderr.splitlines() if line.startswith("// after")]
+    assert set(heads) == {"// after simplify", "// after nest_returns"}
+    assert shown.stderr.count('"tile.kernel"') == len(heads)
+    every = tesserac("emit", "a.tessera", "--stage=tile", "--print-after=all").stderr
+    assert "// after ast_to_tile" in every and "// after prove_bounds" in every
+    wrong = tesserac("emit", "a.tessera", "--stage=tile", "--print-after=simplfy")
+    assert wrong.returncode == 2 and "no pass 'simplfy'" in wrong.stderr
+    assert "prove_bounds" in wrong.stderr
+
+
 def test_a_signature_that_fits_no_kernel_is_said(tesserac: Tesserac, folder: Folder) -> None:
     """Of one file or of several; what fits one of them is used there."""
     other = "@kernel tile[(4,)] grid[(1,)]\ndef k(y: f32[n]):\n    a = y[0]\n"

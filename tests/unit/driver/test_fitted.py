@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.driver.pipeline import ForMachine, fitted, for_machine, numbers_for, run_passes
+from tessera_lang.driver.pass_runner import run_passes
+from tessera_lang.driver.pipeline import for_machine as decide_in
+from tessera_lang.driver.tile_compilation import ForMachine, fitted, for_machine, numbers_for
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
 from tessera_lang.lower.schedule_to_tile.hopper import specialised
 from tessera_lang.lower.schedule_to_tile.split import split_k
 from tessera_lang.opt.schedule.query.context import Context
-from tessera_lang.opt.schedule.schedule_pipeline import decide_in
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine, machine_named

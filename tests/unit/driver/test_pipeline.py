@@ -6,10 +6,12 @@ import pytest
 
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.options import from_environment
-from tessera_lang.driver.pipeline import TILE, Timing, check_joins, run_passes
+from tessera_lang.driver.pass_runner import PassRunner, check_joins, run_passes
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.pass_type import Pass
+from tessera_lang.ir.pass_type import Pass, Step
+from tessera_lang.record import replace
 
 SOURCE = "@kernel tile[(32,)] grid[(1,)]\ndef f(out: mut f32[n]): out[0] = 1.0\n"
 
@@ -20,9 +22,9 @@ def program() -> Program:
 
 
 def test_every_pass_is_timed() -> None:
-    timings: list[Timing] = []
-    run_passes(program(), TILE, timings)
-    assert [t.name for t in timings] == [p.name for p in TILE]
+    runner = PassRunner()
+    runner.run(program(), TILE)
+    assert [t.name for t in runner.timings] == [p.name for p in TILE]
 
 
 def test_levels_must_join() -> None:
@@ -51,6 +53,31 @@ def test_a_pass_that_breaks_a_rule_is_named() -> None:
 
     with pytest.raises(InternalFault, match="the pass `drop` failed"):
         run_passes(program(), (Pass("drop", "tile", "tile", drop_terminators),))
+
+
+def test_each_program_is_read_again() -> None:
+    """With ``verify_each``: an operation whose printed form is lost is the fault of its pass."""
+
+    def unprintable(p: Program) -> Program:
+        kernel = replace(p.operations[0], name="tile.ker nel")
+        return Program("tile", (kernel,))
+
+    with pytest.raises(InternalFault, match="the pass `tear` failed"):
+        PassRunner(verify_each=True).run(program(), (Pass("tear", "tile", "tile", unprintable),))
+    for source in (program(), run_passes(program(), TILE)):
+        PassRunner(verify_each=True).run(source, TILE)
+
+
+def test_steps_are_verified() -> None:
+    """What is no pass but gives programs is looked at in the same way."""
+    whole = Step("whole", "tile", "tile", "")
+    runner = PassRunner(print_after=("whole",))
+    made = program()
+    assert runner.step(whole, lambda: ((made, 1), made), made) == ((made, 1), made)
+    assert [p.name for p in runner.printed] == ["whole", "whole"]
+    wrong = Step("wrong", "tile", "schedule", "")
+    with pytest.raises(InternalFault, match="it gave tile IR, not schedule IR"):
+        runner.step(wrong, lambda: made, made)
 
 
 def test_options_of_the_environment() -> None:

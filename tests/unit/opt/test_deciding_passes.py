@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.driver.internal_fault import InternalFault
-from tessera_lang.driver.pipeline import run_passes
+from tessera_lang.driver.pass_runner import run_passes
 from tessera_lang.ir.core import Operation, Program, Value
+from tessera_lang.ir.pass_type import Pass, changed_operation
 from tessera_lang.ir.rewrite import rewrite_operation
-from tessera_lang.opt.pass_type import Pass, changed_operation
-from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import INDEX
+from tests.unit.opt.schedule.decided import decide
 from tests.unit.opt.schedule.programs import matmul
 
 _DOT = "tessera.schedule.dot"

@@ -7,7 +7,8 @@ other is needed. Owns the search for it. Must not know what is reduced.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
+from tessera_lang.lower.schedule_to_tile.common.memory_plan import has_roles
 from tessera_lang.record import dataclass, field, replace
 
 _REDUCE, _BARRIER = "tile.reduce_tile", "tile.barrier"
@@ -16,8 +17,17 @@ Read = frozenset[Value]
 """Scratch buffers that some lane may still read: no barrier stands behind the last reads."""
 
 
-def with_fresh(kernel: Operation) -> Operation:
-    """The kernel in which reductions say whether their scratch is ``fresh``."""
+def elide_barriers(program: Program) -> Program:
+    """The program in which reductions say whether their scratch is ``fresh``; itself where warps
+    have roles, which share no scratch."""
+    (kernel,) = program.operations
+    if has_roles(kernel):
+        return program
+    made = _with_fresh(kernel)
+    return program if made is kernel else replace(program, operations=(made,))
+
+
+def _with_fresh(kernel: Operation) -> Operation:
     scratch = frozenset(v for o in kernel.walk() if o.name == _REDUCE for v in o.operands[1:])
     if not scratch:
         return kernel

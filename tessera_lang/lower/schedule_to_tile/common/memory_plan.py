@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
 from tessera_lang.ir.definitions import BARRIERS, LOOPS
 from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes
 from tessera_lang.record import dataclass, replace
@@ -42,8 +42,22 @@ class _Use:
         return self.offset < other.end and other.offset < self.end
 
 
-def plan_memory(kernel: Operation) -> Operation:
-    """The kernel with a place for each buffer, and the barriers that make reuse safe."""
+def has_roles(kernel: Operation) -> bool:
+    """Whether its warps are split into producers and consumers."""
+    return any(o.name == "tile.roles" for o in kernel.regions[0].operations)
+
+
+def plan_memory(program: Program) -> Program:
+    """The program with a place for each buffer, and the barriers that make reuse safe. Buffers of
+    roles are in use all the time: they lie one behind the other."""
+    (kernel,) = program.operations
+    if has_roles(kernel):
+        return program
+    made = _planned(kernel)
+    return program if made is kernel else replace(program, operations=(made,))
+
+
+def _planned(kernel: Operation) -> Operation:
     region = kernel.regions[0]
     allocations = [o for o in region.operations if o.name == _ALLOCATION]
     if len(allocations) < 2:

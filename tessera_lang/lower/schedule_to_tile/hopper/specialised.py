@@ -22,7 +22,7 @@ from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine, Product
-from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled, TooLarge
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
 from tessera_lang.lower.schedule_to_tile.common.fma_products import by_multiply_adds
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
@@ -50,7 +50,6 @@ from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layou
 from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
-from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
@@ -121,11 +120,10 @@ def _only_in_buffers(facts: ScheduleFacts) -> set[Value]:
 def lower_specialised(
     program: Program, plan: LaunchPlan, machine: Machine
 ) -> tuple[Program, LaunchPlan]:
-    """Raises NotHonoured where the kernel cannot be split after all, TooLarge where its buffers
-    do not fit."""
+    """Raises NotHonoured where the kernel cannot be split after all."""
     try:
         return _specialised(program, plan, machine)
-    except (TooLarge, NotHonoured):
+    except NotHonoured:
         raise
     except NotTiled as reason:
         raise NotHonoured("roles", reason.reason, reason.span) from None
@@ -141,11 +139,7 @@ def _specialised(
         raise NotTiled("it is not split into producer and consumers")
     rings = rings_of(before)
     threaded = thread(kernel, grid, rings, chains_of(before, rings))
-    made, finished = _Lowering(threaded, plan, machine).run()
-    total = shared_bytes(made.operations[0])
-    if total > machine.shared_limit:
-        raise TooLarge(total)
-    return made, replace(finished, shared_bytes=total)
+    return _Lowering(threaded, plan, machine).run()
 
 
 class _Lowering:

@@ -14,12 +14,18 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.query.context import with_kernel
+from tessera_lang.opt.schedule.query.context import Context, rewrites, with_kernel
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, kernel_of
 from tessera_lang.record import replace
 
 _EXPAND = PREFIX + "expand"
 _OF_TILES = frozenset(o.name for o in TILE_LEVEL_OPS)
+
+
+@rewrites
+def late_broadcasts(program: Program, context: Context) -> Program:
+    """Work on a row done before the row is stretched; on a CPU it does not matter."""
+    return program if context.machine.target == "cpu" else expand_late(program)
 
 
 def expand_late(program: Program) -> Program:

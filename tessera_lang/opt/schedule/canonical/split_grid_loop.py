@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program
+from tessera_lang.opt.schedule.query.context import Context, rewrites
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, kernel_of, numbers_or_names
 from tessera_lang.record import replace
+
+
+@rewrites
+def split_grid_loop(program: Program, context: Context) -> Program:
+    """The program without mixed loops; on a CPU they do not matter."""
+    return program if context.machine.target == "cpu" else separate(program)
 
 
 def separate(program: Program) -> Program:

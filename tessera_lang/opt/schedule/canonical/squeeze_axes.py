@@ -14,6 +14,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import EXITS, LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.query.context import Context, rewrites
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 
@@ -21,6 +22,12 @@ Axis = tuple[Value, int]
 _FOR = f"{PREFIX}for"
 _OF_ACCESSES = frozenset(("dims", "steps"))
 """Attributes of an access that say nothing of a single element."""
+
+
+@rewrites
+def squeeze_axes(program: Program, context: Context) -> Program:
+    """The program without axes of one element; on a CPU they do not matter."""
+    return program if context.machine.target == "cpu" else squeeze(program)
 
 
 def squeeze(program: Program) -> Program:

@@ -13,8 +13,15 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, Vi
 from tessera_lang.ir.definitions import BOXES, INDEXED
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
+from tessera_lang.opt.schedule.query.context import Context, rewrites
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import INDEX
+
+
+@rewrites
+def unbatch(program: Program, context: Context) -> Program:
+    """One matrix of each stack at a time; on a CPU it does not matter."""
+    return program if context.machine.target == "cpu" else narrow(program)
 
 
 def narrow(program: Program) -> Program:

@@ -6,27 +6,26 @@ the lanes of one group should hold is shared by the groups of a cluster, each wi
 the axis; reductions then meet across the cluster. Read once, written once: main memory sees each
 element twice at most.
 
-Owns the estimate and the rewriting. Must not know how a cluster is lowered.
+Owns the estimates. Must not know how rows become parts, nor how a cluster is lowered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import (
     Context,
     decides,
-    rewrites,
     said_by_user,
     with_decisions,
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.local_rows import local_row
 from tessera_lang.opt.schedule.tuning import (
     ASSEMBLER_GROUPS,
     BUSY_ROW_BYTES,
@@ -41,10 +40,8 @@ from tessera_lang.opt.schedule.tuning import (
     ROW_RATE,
     WIDE_PART_REGISTERS,
 )
-from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
 from tessera_lang.target.machine import Machine
-from tessera_lang.types.dtype import INDEX
 
 MOST_WARPS = 16
 _ADDRESS = 2
@@ -148,9 +145,10 @@ def _reduces(facts: Facts) -> bool:
 # --- several groups for one row --------------------------------------------------------------
 
 
-@rewrites
-def split_rows(program: Program, context: Context) -> Program:
-    """Rows that are too long for the registers of one group, over a cluster of groups."""
+@decides
+def share_rows(program: Program, context: Context) -> Program:
+    """Of rows that are too long for the registers of one group each has a cluster of groups:
+    behind this ``split_rows`` parts them."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     if not context.machine.has("cluster") or facts.dots or facts.grid is None:
@@ -164,13 +162,9 @@ def split_rows(program: Program, context: Context) -> Program:
     groups = 1
     while groups < CLUSTER_GROUPS and held > groups * PART_BYTES:
         groups *= 2
-    size = _row_of(facts, facts.grid)
-    if size is None:
+    if local_row(facts, facts.grid) is None:
         return program
-    part = -(-size // (groups * WARP)) * WARP
-    made = _Splitter(facts, facts.grid, groups, part).kernel()
-    made = with_decisions(made, {"cluster": (groups,)})
-    return with_kernel(program, made)
+    return with_kernel(program, with_decisions(kernel, {"cluster": (groups,)}))
 
 
 def _business(facts: Facts) -> float:
@@ -186,159 +180,3 @@ def _business(facts: Facts) -> float:
     tiles += [t for o, _ in facts.stores for t in (o.operands[0].type,) if isinstance(t, TileType)]
     moved = sum(prod(t.sizes) * t.dtype.bytes for t in tiles)
     return (done / ROW_OPERATIONS) / (moved / ROW_RATE) if moved else 0.0
-
-
-def _row_of(facts: Facts, grid: Operation) -> int | None:
-    """The size of the one axis that all tiles have, where every operation on them can be done
-    part by part; None where that is not so."""
-    sizes = {t.shape for t in _tiles(facts.kernel)}
-    if len(sizes) != 1:
-        return None
-    (shape,) = sizes
-    top = facts.kernel.regions[0].operations
-    body = grid.regions[0].operations
-    if len(shape) != 1 or any(o.regions for o in top if o is not grid):
-        return None
-    if any(_has_tile(o) for o in top) or not all(map(_is_local, body)):
-        return None
-    return int(shape[0])
-
-
-def _has_tile(operation: Operation) -> bool:
-    return any(isinstance(v.type, TileType) for v in (*operation.operands, *operation.results))
-
-
-def _is_local(operation: Operation) -> bool:
-    """Whether an operation does the same to a part of a row as to the whole. A condition or loop
-    does where it computes numbers alone, which are the same for all parts."""
-    inside = [x for region in operation.regions for o in region.operations for x in o.walk()]
-    if inside:
-        local = all(_is_local(x) for x in inside if not x.regions)
-        return local and not any(map(_has_tile, (operation, *inside)))
-    if operation.name == _REDUCE:
-        t = operation.result.type
-        kind = operation.attributes["kind"] in _SHARED_KINDS
-        return kind and not isinstance(t, TileType) and getattr(t, "bits", 0) >= 32
-    if operation.name in (LOAD, STORE):
-        return True
-    if operation.name in ("tile.store", "tile.assert", "tile.print"):
-        return False
-    if operation.name.startswith("tile.atomic"):
-        return False
-    if operation.name.startswith(PREFIX):
-        return operation.name in (_FULL, _IOTA, _MASK)
-    return True
-
-
-@dataclass(slots=True, eq=False)
-class _Splitter:
-    """Writes the kernel in which the grid has a further, fastest axis: the parts of a row."""
-
-    facts: Facts
-    grid: Operation
-    groups: int
-    part: int
-    to: dict[Value, Value] = field(default_factory=dict[Value, Value])
-    out: list[Operation] = field(default_factory=list[Operation])
-
-    def kernel(self) -> Operation:
-        kernel = self.facts.kernel
-        region = kernel.regions[0]
-        operations: list[Operation] = []
-        for o in region.operations:
-            operations += self._loop(o) if o is self.grid else [o]
-        return replace(kernel, regions=(replace(region, operations=tuple(operations)),))
-
-    def _loop(self, loop: Operation) -> list[Operation]:
-        names, mapping = loop.attributes["axes"], loop.attributes["mapping"]
-        assert isinstance(names, tuple)
-        assert isinstance(mapping, tuple)
-        axes = len(names)
-        zero, step, end = (self._constant(n) for n in (0, self.part, self.part * self.groups))
-        before, self.out = self.out, []
-        bounds = [loop.operands[i * axes : (i + 1) * axes] for i in range(3)]
-        start = Value(INDEX, "part")
-        region = loop.regions[0]
-        for o in region.operations:
-            self._operation(o, start)
-        body = Region((*region.arguments, start), tuple(self.out))
-        operands = (*bounds[0], zero, *bounds[1], end, *bounds[2], step)
-        attributes = {**loop.attributes, "axes": (*names, "part"), "mapping": (*mapping, "grid")}
-        return [*before, replace(loop, operands=operands, attributes=attributes, regions=(body,))]
-
-    # --- numbers ------------------------------------------------------------------------------
-
-    def _emit(self, name: str, *operands: Value) -> Value:
-        made = Value(INDEX)
-        self.out.append(Operation(name, operands, (made,), {}, (), self.grid.span))
-        return made
-
-    def _constant(self, number: int) -> Value:
-        made = Value(INDEX)
-        attributes = {"value": number}
-        self.out.append(Operation("tile.constant", (), (made,), attributes, (), self.grid.span))
-        return made
-
-    def _extent(self, extent: Value, start: Value) -> Value:
-        """How many elements of an extent lie in this part."""
-        rest = self._emit("tile.sub", self._value(extent), start)
-        size, zero = self._constant(self.part), self._constant(0)
-        return self._emit("tile.max", zero, self._emit("tile.min", size, rest))
-
-    # --- operations -----------------------------------------------------------------------------
-
-    def _value(self, value: Value) -> Value:
-        return self.to.get(value, value)
-
-    def _result(self, value: Value) -> Value:
-        t = value.type
-        if not isinstance(t, TileType):
-            return value
-        return self.to.setdefault(value, Value(replace(t, shape=(self.part,)), value.name))
-
-    def _operation(self, o: Operation, start: Value) -> None:
-        if not _has_tile(o):
-            self.out.append(o)
-            return
-        operands = list(map(self._value, o.operands))
-        attributes = o.attributes
-        if o.name in (LOAD, STORE):
-            operands = self._access(o, operands, start)
-        elif o.name in (_REDUCE, _MASK):
-            operands[-1] = self._extent(operands[-1], start)
-            if o.name == _REDUCE:
-                attributes = {**attributes, "across": self.groups}
-        results = tuple(map(self._result, o.results))
-        made = replace(o, operands=tuple(operands), results=results, attributes=attributes)
-        self.out.append(made)
-        if o.name == _IOTA:
-            self._moved(o, made, start)
-
-    def _access(self, o: Operation, operands: Sequence[Value], start: Value) -> list[Value]:
-        first = 1 if o.name == STORE else 0
-        dims, steps = o.attributes["dims"], o.attributes.get("steps", (1,))
-        assert isinstance(dims, tuple)
-        assert isinstance(steps, tuple)
-        (dim,), (step,) = dims, steps
-        assert isinstance(dim, int)
-        assert isinstance(step, int)
-        made = list(operands)
-        distance = start if step == 1 else self._emit("tile.mul", start, self._constant(step))
-        at = first + 1 + dim
-        made[at] = self._emit("tile.add", made[at], distance)
-        made[-1] = self._extent(made[-1], start)
-        return made
-
-    def _moved(self, o: Operation, iota: Operation, start: Value) -> None:
-        """Coordinates in the whole row."""
-        t = iota.result.type
-        assert isinstance(t, TileType)
-        number = start
-        if t.dtype != INDEX:
-            number = Value(t.dtype)
-            self.out.append(Operation("tile.cast", (start,), (number,), {}, (), o.span))
-        spread, total = Value(t), Value(t)
-        self.out.append(Operation(_FULL, (number,), (spread,), {}, (), o.span))
-        operands = (iota.result, spread)
-        self.out.append(Operation("tile.add", operands, (total,), {}, (), o.span))
-        self.to[o.result] = total

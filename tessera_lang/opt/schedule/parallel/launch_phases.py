@@ -22,7 +22,6 @@ from tessera_lang.ir.definitions import (
 )
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.launch_splitting import Launch, launches
-from tessera_lang.opt.schedule.parallel.map_grid import arranged
 from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduced_by
 from tessera_lang.opt.schedule.query.array_accesses import (
     ACCUMULATE,
@@ -31,7 +30,7 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     arrays_of,
     definitions_of,
 )
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import DType
 
@@ -39,15 +38,21 @@ _WORTH_A_LAUNCH = 1 << 15
 """Elements that one group walks over, from which on it pays to do it once."""
 
 
-def in_phases(
+def split_reductions(program: Program, plan: LaunchPlan) -> tuple[Program, LaunchPlan]:
+    """The kernel whose long reductions are a parallel loop over parts and a short reduction of
+    what these give; itself where there are none."""
+    body = _Body(program.operations[0])
+    if not body.long_reductions:
+        return program, plan
+    kernel, plan = in_parts(body.kernel, plan, body.long_reductions)
+    return replace(program, operations=(kernel,)), plan
+
+
+def cut_launches(
     program: Program, plan: LaunchPlan, remarks: list[Diagnostic]
 ) -> tuple[tuple[Program, LaunchPlan], ...]:
     """The launches of a kernel, in order; the kernel itself where it is one."""
-    (kernel,) = program.operations
-    body, own = _Body(arranged(kernel)), plan
-    if body.long_reductions:
-        kernel, own = in_parts(body.kernel, plan, body.long_reductions)
-        body = _Body(kernel)
+    body = _Body(program.operations[0])
     try:
         units = body.units() if body.can_be_cut else []
     except _NotKept as fault:
@@ -56,7 +61,7 @@ def in_phases(
     if len(units) < 2:
         remarks.extend(body.in_order())
         return ((program, plan),)
-    return launches(program, body.kernel, own, [body.launch(u, units) for u in units])
+    return launches(program, body.kernel, plan, [body.launch(u, units) for u in units])
 
 
 class _NotKept(Exception):

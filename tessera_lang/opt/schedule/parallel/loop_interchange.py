@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.loop_distribution import distributed
 from tessera_lang.opt.schedule.parallel.loop_transforms import (
@@ -20,6 +20,7 @@ from tessera_lang.opt.schedule.parallel.loop_transforms import (
     names_of,
     split,
     sunk,
+    with_region,
 )
 from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
 from tessera_lang.opt.schedule.query.array_accesses import (
@@ -27,6 +28,7 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,
     Nest,
     accesses_in,
+    arrays_of,
     definitions_of,
     depends,
 )
@@ -41,6 +43,16 @@ Form = tuple[tuple[str, int, int], ...]
 def form_of(o: Operation) -> Form:
     """What an operation holds, whatever its values are called."""
     return tuple((x.name, len(x.operands), len(x.results)) for x in o.walk())
+
+
+def interchange_loops(program: Program) -> Program:
+    """The program whose loops at the top are interchanged where more of them can be spread then,
+    or keep their sums."""
+    (kernel,) = program.operations
+    region = kernel.regions[0]
+    interchange = Interchange(definitions_of(kernel), arrays_of(kernel))
+    operations = tuple(x for o in region.operations for x in interchange.turned(o))
+    return with_region(program, Region(region.arguments, operations))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ Owns where the operations between two loops go. Must not know accesses.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import cast
 
-from tessera_lang.ir.core import Attribute, Operation, Region, Value
+from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.ir.definitions import is_number, is_pure
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.opt.schedule.parallel.dead_code import is_silent
@@ -28,7 +29,23 @@ def bounds_of(loop: Operation) -> tuple[tuple[Value, ...], tuple[Value, ...], tu
     return loop.operands[:n], loop.operands[n : 2 * n], loop.operands[2 * n : 3 * n]
 
 
+def with_region(program: Program, region: Region) -> Program:
+    """The program whose kernel has this region; itself where it holds the same operations."""
+    (kernel,) = program.operations
+    old = kernel.regions[0].operations
+    if len(old) == len(region.operations) and all(map(is_, old, region.operations)):
+        return program
+    return replace(program, operations=(replace(kernel, regions=(region,)),))
+
+
 # --- join ----------------------------------------------------------------------------------------
+
+
+def join_loops(program: Program) -> Program:
+    """The program whose perfect nests at the top are loops of several axes."""
+    (kernel,) = program.operations
+    region = kernel.regions[0]
+    return with_region(program, Region(region.arguments, tuple(map(joined, region.operations))))
 
 
 def joined(o: Operation) -> Operation:

@@ -1,8 +1,8 @@
 """Which loops become the grid: axes whose iterations are proved independent.
 
-Owns the order of the steps: perfect nests are joined, turned where they sum, neighbouring nests
-fused where that is safe, axes proved and moved outwards. ``independence.py`` judges an axis;
-``promote_accumulators.py`` takes the sums out. Must not know a machine.
+Owns which loop is spread, the new nest, and what is said of axes that are not spread.
+``independence.py`` judges an axis; the passes before have made the nests
+(``driver/pipeline.py``). Must not know a machine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
 from tessera_lang.opt.schedule.parallel.loop_interchange import Interchange
-from tessera_lang.opt.schedule.parallel.loop_transforms import fused, joined, split
-from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
+from tessera_lang.opt.schedule.parallel.loop_transforms import split
 from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,
     SCATTER,
@@ -31,7 +30,6 @@ from tessera_lang.record import replace
 def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
     """``program`` with every axis mapped: at most one loop, at the top, is the grid."""
     (kernel,) = program.operations
-    kernel = arranged(kernel)
     region = kernel.regions[0]
     arrays = arrays_of(kernel)
     at = _candidate(region, arrays)
@@ -47,19 +45,6 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
             operations.extend(interchange.inside(o))
     made = replace(kernel, regions=(Region(region.arguments, tuple(operations)),))
     return replace(program, operations=(made,))
-
-
-def arranged(kernel: Operation) -> Operation:
-    """The kernel with its loops as they are looked at: joined and fused where that is safe."""
-    joined_ = _joined(sink_conditions(kernel.regions[0]))
-    return _fuse(_turned(replace(kernel, regions=(joined_,))))
-
-
-def _turned(kernel: Operation) -> Operation:
-    region = kernel.regions[0]
-    interchange = Interchange(definitions_of(kernel), arrays_of(kernel))
-    operations = tuple(x for o in region.operations for x in interchange.turned(o))
-    return replace(kernel, regions=(Region(region.arguments, operations),))
 
 
 # --- which loop --------------------------------------------------------------------------------
@@ -83,48 +68,6 @@ def _candidate(region: Region, arrays: Mapping[Value, Value]) -> int | None:
         if i != writing[0] and any(a.array is w for a in accesses_in(o, arrays) for w in written):
             return None
     return writing[0]
-
-
-def _joined(region: Region) -> Region:
-    return Region(region.arguments, tuple(joined(o) for o in region.operations))
-
-
-def _fuse(kernel: Operation) -> Operation:
-    """Neighbouring nests with the same axes as one, where no two iterations then meet."""
-    operations = list(kernel.regions[0].operations)
-    i = 0
-    while i < len(operations):
-        j = next((j for j in range(i + 1, len(operations)) if operations[j].name == FOR), None)
-        if operations[i].name != FOR or j is None:
-            i += 1
-            continue
-        made = _fused_pair(kernel, operations, i, j)
-        if made is None:
-            i += 1
-        else:
-            operations = made
-            i = next(k for k, o in enumerate(operations) if o.name == FOR and k >= i)
-            region = Region(kernel.regions[0].arguments, tuple(operations))
-            kernel = replace(kernel, regions=(region,))
-    return kernel
-
-
-def _fused_pair(
-    kernel: Operation, operations: list[Operation], i: int, j: int
-) -> list[Operation] | None:
-    arrays, definitions = arrays_of(kernel), definitions_of(kernel)
-    first, second, between = operations[i], operations[j], operations[i + 1 : j]
-    if any(_writes(o, arrays) or accesses_in(o, arrays) for o in between):
-        return None
-    if any(v in o.operands for o in between for v in first.results):
-        return None
-    made = fused(first, second, definitions)
-    if made is None or not _writes(first, arrays) or not _writes(second, arrays):
-        return None
-    definitions = {**definitions, **definitions_of(made)}
-    if not all(v.grid for v in verdicts(made, definitions, arrays)):
-        return None
-    return [*operations[:i], *between, made, *operations[j + 1 :]]
 
 
 # --- the new nest --------------------------------------------------------------------------------

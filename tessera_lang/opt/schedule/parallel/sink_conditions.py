@@ -7,12 +7,17 @@ loop does.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.schedule.parallel.loop_transforms import joined
+from tessera_lang.opt.schedule.parallel.loop_transforms import joined, with_region
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL
+
+
+def sink_all_conditions(program: Program) -> Program:
+    """The program without conditions around the loops of its kernel, where that is the same."""
+    return with_region(program, sink_conditions(program.operations[0].regions[0]))
 
 
 def sink_conditions(region: Region) -> Region:

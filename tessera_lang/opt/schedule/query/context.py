@@ -12,8 +12,8 @@ from typing import Protocol
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
+from tessera_lang.ir.pass_type import Kind
 from tessera_lang.ir.rewrite import rewrite_operation
-from tessera_lang.opt.pass_type import Kind
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule import schedule_passes
 from tessera_lang.sema.typed import ConstantArgument
 from tests.unit.lower.ast_to_schedule.lowering import argument, lower_source
 from tests.unit.lower.ast_to_schedule.programs import CASES, HEAD, Case, close
@@ -26,7 +26,7 @@ SIZES: tuple[Mapping[str, int], ...] = (
 
 def passed(program: Program) -> tuple[Program, list[Diagnostic]]:
     remarks: list[Diagnostic] = []
-    for one in schedule_passes(remarks):
+    for one in (*pipeline.parallel_loops(), *pipeline.for_any_machine(remarks)):
         program = verify(one.run(program))
     return program, remarks
 

@@ -11,10 +11,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.opt.schedule.parallel.map_grid import arranged, map_grid
+from tessera_lang.driver import pipeline
+from tessera_lang.driver.pass_runner import run_passes
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tests.unit.lower.ast_to_schedule.lowering import lower_source
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
+from tests.unit.opt.schedule.parallel.mapped import mapped
 from tests.unit.opt.schedule.parallel.test_map_grid import grid_axes
 
 ROWS = """
@@ -169,11 +171,11 @@ def test_a_promise_is_of_its_loop() -> None:
     """Not of a loop behind it that could be one with it, nor of iterations of the one around."""
     x = np.zeros(100, np.float32)
     program, _, _ = lower_source(PROMISES, x, x.astype(np.int32), x, x)
-    made = arranged(program.operations[0])
+    (made,) = run_passes(program, pipeline.parallel_loops()).operations
     assert sum(o.name == FOR for o in made.regions[0].operations) == 2
     rows = np.zeros((5, 100), np.float32)
     program, _, _ = lower_source(INNER, rows, rows.astype(np.int32), x)
-    assert grid_axes(map_grid(program, [])) == []
+    assert grid_axes(mapped(program, [])) == []
 
 
 OTHERS = """

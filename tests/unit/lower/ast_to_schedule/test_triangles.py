@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.opt.schedule.parallel.map_grid import map_grid
 from tests.unit.lower.ast_to_schedule.lowering import lower_source
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
+from tests.unit.opt.schedule.parallel.mapped import mapped
 from tests.unit.opt.schedule.parallel.test_map_grid import grid_axes
 
 TEXT = """
@@ -58,4 +58,4 @@ def test_groups(name: str, axes: int) -> None:
     (text,) = (k for k in kernels if f"def {name}(" in k)
     arrays = np.zeros((130, 40), ml_dtypes.bfloat16), np.zeros((130, 130), np.float32)
     program, _, _ = lower_source(text, *arrays)
-    assert len(grid_axes(map_grid(program, []))) == axes
+    assert len(grid_axes(mapped(program, []))) == axes

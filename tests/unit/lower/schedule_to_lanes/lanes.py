@@ -15,7 +15,8 @@ import numpy as np
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.thread_pool import CpuKernel
 
-from tessera_lang.driver.pipeline import TILE, run_passes
+from tessera_lang.driver.pass_runner import run_passes
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.ir.core import IRType, PointerType, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify

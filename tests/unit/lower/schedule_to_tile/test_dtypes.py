@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
 
-from tessera_lang.driver.pipeline import ForMachine, for_machine, schedule
+from tessera_lang.driver.tile_compilation import ForMachine, for_machine, schedule
 from tessera_lang.ir.core import Operation
 from tessera_lang.sema.typed import TensorArgument
 from tessera_lang.target.machine import machine_named

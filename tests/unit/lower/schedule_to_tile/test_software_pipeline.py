@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
 
-from tessera_lang.driver.pipeline import for_machine, schedule
+from tessera_lang.driver.tile_compilation import for_machine, schedule
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tests.unit.lower.ast_to_schedule.lowering import lower_source, tensor

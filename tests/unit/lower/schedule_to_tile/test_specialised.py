@@ -14,12 +14,12 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, DTYPES, F32, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms
+from tests.unit.opt.schedule.decided import decide
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 from tests.unit.tiled import as_tiles
 

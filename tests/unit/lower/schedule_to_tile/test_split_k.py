@@ -16,7 +16,6 @@ from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
-from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
@@ -25,7 +24,7 @@ from tessera_lang.types.shape import evaluate_dim
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms
 from tests.unit.lower.schedule_to_tile.test_specialised import arrays_of, numbers, without
-from tests.unit.opt.schedule.decided import decided
+from tests.unit.opt.schedule.decided import decide, decided
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 from tests.unit.tiled import as_tiles
 

@@ -6,17 +6,26 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.driver import pipeline
-from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver import pipeline, tile_compilation
+from tessera_lang.driver.pass_runner import run_passes
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Program
+from tessera_lang.ir.pass_type import Pass
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule import schedule_pipeline
+from tessera_lang.opt.schedule.query.context import Context
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.target.machine import Machine, machine_named
 from tests.unit.opt.schedule.programs import Kernel
 
 HOPPER = machine_named("cuda", "sm_90a")
+
+
+def decide(
+    machine: Machine, remarks: list[Diagnostic] | None = None, relief: int = 0
+) -> tuple[Pass, ...]:
+    """The passes for a machine, what they say in ``remarks``."""
+    return pipeline.for_machine(Context(machine, [] if remarks is None else remarks, relief))
 
 
 class Decided(NamedTuple):
@@ -33,15 +42,15 @@ def decided(made: Kernel, arch: str = "sm_90a") -> Decided:
     """A built kernel behind the passes alone, verified after each."""
     remarks: list[Diagnostic] = []
     program: Program = made.program
-    for one in schedule_pipeline.decide(machine_of(arch), remarks):
+    for one in decide(machine_of(arch), remarks):
         program = verify(one.run(program))
     return Decided(kernel_of(program), remarks)
 
 
 def pipelined(made: Kernel, machine: Machine = HOPPER) -> ForMachine:
     """A built kernel through the whole pipeline, lowered for the machine."""
-    program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(program, made.plan, machine)
+    program, _ = tile_compilation.schedule(made.program)
+    return tile_compilation.for_machine(program, made.plan, machine)
 
 
 def from_source(
@@ -60,8 +69,8 @@ def around(
 ) -> tuple[Program, Program]:  # fmt: skip
     """A program for Hopper before the pass of that name, and right behind it. ``without``: passes
     that are left out."""
-    every = schedule_pipeline.decide(HOPPER, [] if remarks is None else remarks, relief)
+    every = decide(HOPPER, [] if remarks is None else remarks, relief)
     at = next(i for i, p in enumerate(every) if p.name == name)
-    scheduled, _ = pipeline.schedule(program)
-    before = pipeline.run_passes(scheduled, [p for p in every[:at] if p.name not in without])
-    return before, pipeline.run_passes(before, every[at : at + 1])
+    scheduled, _ = tile_compilation.schedule(program)
+    before = run_passes(scheduled, [p for p in every[:at] if p.name not in without])
+    return before, run_passes(before, every[at : at + 1])

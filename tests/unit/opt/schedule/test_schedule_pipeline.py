@@ -10,10 +10,9 @@ import pytest
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType
 from tessera_lang.opt.schedule.query.context import origins_of
 from tessera_lang.opt.schedule.query.kernel_facts import open_names
-from tessera_lang.opt.schedule.schedule_pipeline import decide
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F8E4M3, F32
-from tests.unit.opt.schedule.decided import decided
+from tests.unit.opt.schedule.decided import decide, decided
 from tests.unit.opt.schedule.programs import Kernel, attention, matmul
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tessera_lang.driver.pipeline import NARROW, SIMPLIFY
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile import SIMPLIFY
-from tessera_lang.opt.tile.narrow_indices import NARROW
 from tessera_lang.record import replace
 from tessera_lang.target.plan import SMALL_SIZE
 from tessera_lang.types.dtype import I32, INDEX

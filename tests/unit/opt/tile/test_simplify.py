@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tessera_lang.driver.pipeline import TILE
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile import TILE_PASSES
 from tests.unit.analysis.ranges.test_ranges_sound import arguments
 from tests.unit.random_tile import random_kernel
 from tests.unit.tile_interpreter import launch
@@ -34,10 +34,10 @@ def _check(seed: int) -> None:
     program = verify(random_kernel(choose.choice))
     runs = [arguments(choose) for _ in range(3)]
     expected = [_run(program, given) for given in runs]
-    for step in TILE_PASSES:
+    for step in TILE:
         program = verify(step.run(program))
         assert [_run(program, given) for given in runs] == expected, (seed, step.name)
     again = program
-    for step in TILE_PASSES:
+    for step in TILE:
         again = step.run(again)
     assert print_program(again) == print_program(program), seed

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tessera_lang.analysis import check_barriers, uniformity
+from tessera_lang.driver.pipeline import PROVE_BOUNDS, SIMPLIFY, VERSION_GUARDS
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile import PROVE_BOUNDS, SIMPLIFY, VERSION_GUARDS
 from tests.unit.analysis.ranges.test_ranges_sound import arguments
 from tests.unit.lowering import optimized
 from tests.unit.random_tile import random_kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, LOAD, facts_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as model
 
-from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation
 from tests.run.emitted import signature_of_a_launch
 from tests.run.emitted_cases import TileCase

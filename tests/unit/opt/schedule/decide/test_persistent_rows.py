@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.asynchronous import launch as machine
 
-from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace

@@ -14,8 +14,8 @@ from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 
-from tessera_lang.driver import pipeline
-from tessera_lang.driver.pipeline import ForMachine
+from tessera_lang.driver import tile_compilation
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace
@@ -135,8 +135,8 @@ def test_groups_with_little_on_its_way_ask_for_the_row_behind(
 
 
 def on(made: Kernel, units: int = 132) -> ForMachine:
-    program, _ = pipeline.schedule(made.program)
-    return pipeline.for_machine(
+    program, _ = tile_compilation.schedule(made.program)
+    return tile_compilation.for_machine(
         program, made.plan, replace(machine_named("cuda", "sm_90a"), units=units)
     )
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.loops.loop_peeling import peel
 from tessera_lang.record import replace
 from tessera_lang.target.plan import LaunchPlan
 from tests.unit.lower.ast_to_schedule import reference
@@ -49,7 +48,7 @@ def peeled(
         replace(tensor(x, aligned=True), divisors=(divisor, 64), hints=(1000, 64)) for x in given
     )
     program, plan, _ = lower_source(source, *given, signature=signature)
-    before, after = around(program, peel.name)
+    before, after = around(program, "loop_peeling")
     return before, after, plan, given
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.loops.loop_peeling import peel
-from tessera_lang.opt.schedule.loops.software_pipeline import overlap
 from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tessera_lang.target.plan import LaunchPlan
@@ -106,7 +104,7 @@ def overlapped(
     program, plan, reports = lower_source(source, *given, signature=signature)
     assert not [d for d in reports if d.severity == "error"], reports
     remarks: list[Diagnostic] = []
-    before, after = around(program, overlap.name, remarks, relief, (peel.name,))
+    before, after = around(program, "software_pipeline", remarks, relief, ("loop_peeling",))
     return before, after, plan, [d for d in remarks if d.code == "T0748"]
 
 

@@ -13,9 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule import FIRST, schedule_passes
-from tessera_lang.opt.schedule.parallel.launch_phases import in_phases
+from tessera_lang.driver.pass_runner import PassRunner
+from tessera_lang.driver.tile_compilation import launches
 from tests.unit.lower.ast_to_schedule.lowering import lower_source
 from tests.unit.lower.ast_to_schedule.reference import Run, evaluate
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
@@ -131,18 +130,13 @@ def checked(seed: int) -> None:
     made = body_of(seed)
     text, given = text_of(made), arrays(seed)
     program, plan, _ = lower_source(text, *given.values())
-    remarks: list[Any] = []
-    for one in FIRST:
-        program = verify(one.run(program))
     found = {k: v.copy() for k, v in given.items()}
-    parts = in_phases(program, plan, remarks)
-    for part, _ in parts:
-        for one in schedule_passes(remarks):
-            part = verify(one.run(part))
-        if len(parts) == 1:
-            evaluate(part, list(found.values()), Run(shuffle=np.random.default_rng(seed)))
+    parts, remarks = launches(program, plan, PassRunner())
     assert not any(d.severity == "error" for d in remarks), (remarks, text)
-    if len(parts) > 1:
+    if len(parts) == 1:
+        ((part, _),) = parts
+        evaluate(part, list(found.values()), Run(shuffle=np.random.default_rng(seed)))
+    else:
         loaded(text).f(*found.values())
     shown(found, expected(made, given), text)
 

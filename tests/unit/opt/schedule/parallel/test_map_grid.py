@@ -10,14 +10,14 @@ import numpy as np
 from hypothesis import given, settings
 
 from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Operation, PointerType, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule import schedule_passes
-from tessera_lang.opt.schedule.parallel.map_grid import map_grid
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tessera_lang.types.dtype import F32, INDEX
 from tests.unit.lower.ast_to_schedule.reference import Run, evaluate
+from tests.unit.opt.schedule.parallel.mapped import mapped
 
 SIZE = 24
 
@@ -205,10 +205,10 @@ def conflicts(program: Program, grid: list[str]) -> bool:
 @given(cases())
 def test_no_two_groups_meet(case: Case) -> None:
     program = program_of(case)
-    mapped = verify(map_grid(program, []))
-    grid = grid_axes(mapped)
+    made = mapped(program, [])
+    grid = grid_axes(made)
     if grid:
-        assert not conflicts(mapped, grid)
+        assert not conflicts(made, grid)
 
 
 @settings(max_examples=200, deadline=None)
@@ -219,7 +219,7 @@ def test_the_passes_keep_the_values(case: Case, seed: int) -> None:
     evaluate(program, expected)
     made = program
     remarks: list[Diagnostic] = []
-    for one in schedule_passes(remarks):
+    for one in (*pipeline.parallel_loops(), *pipeline.for_any_machine(remarks)):
         made = verify(one.run(made))
     assert not any(o.name.endswith("accumulate") for o in made.walk())
     evaluate(made, found, Run(shuffle=np.random.default_rng(seed)))
@@ -234,24 +234,24 @@ def test_triangles_are_apart() -> None:
     for steps in ((2, 2), (4, 4)):
         for test in ("le", "ge"):
             case = Case((4, 4), steps, both, False, test)
-            assert grid_axes(map_grid(program_of(case), [])) == ["i", "j"]
+            assert grid_axes(mapped(program_of(case), [])) == ["i", "j"]
         for triangle in (1, 2):
             case = Case((4, 4), steps, both, True, "", triangle)
-            assert grid_axes(map_grid(program_of(case), [])) == ["i"]
-    assert grid_axes(map_grid(program_of(Case((4, 4), (2, 2), both, False, "ne")), [])) == []
+            assert grid_axes(mapped(program_of(case), [])) == ["i"]
+    assert grid_axes(mapped(program_of(Case((4, 4), (2, 2), both, False, "ne")), [])) == []
 
 
 def test_proofs_are_found() -> None:
     """What is plainly disjoint goes to the grid."""
     rows = Place((1, 0), 0), Place((0, 1), 0)
     case = Case((3, 3), (2, 4), (Touch("store", 0, rows, (2, 4)),), False)
-    assert grid_axes(map_grid(program_of(case), [])) == ["i", "j"]
+    assert grid_axes(mapped(program_of(case), [])) == ["i", "j"]
     wider = Case((3, 3), (2, 4), (Touch("store", 0, rows, (3, 4)),), False)
     remarks: list[Diagnostic] = []
-    assert grid_axes(map_grid(program_of(wider), remarks)) == ["j"]
+    assert grid_axes(mapped(program_of(wider), remarks)) == ["j"]
     assert [d.code for d in remarks] == ["T0706"]
     rows = Place((1, 0, 0), 0), Place((0, 1, 0), 0)
     summed = Case((3, 3, 2), (2, 4, 1), (Touch("accumulate", 0, rows, (2, 4)),), False)
     remarks = []
-    assert grid_axes(map_grid(program_of(summed), remarks)) == ["i", "j"]
+    assert grid_axes(mapped(program_of(summed), remarks)) == ["i", "j"]
     assert not remarks

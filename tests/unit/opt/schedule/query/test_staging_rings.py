@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation
 from tests.tile_programs_by_hand.chosen import HALVES, POWERS, ROWS, ZEROS
 

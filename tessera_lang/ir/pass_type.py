@@ -14,14 +14,27 @@ Kind = Literal["rewrite", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A step that takes or gives more than one program, such as a lowering with its plan.
+    ``does``: a line on what it does."""
+
+    name: str
+    takes: str
+    gives: Level
+    does: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pass:
-    """A step of a pipeline: what it takes, what it gives, and the function."""
+    """A step of a pipeline: what it takes, what it gives, the function, and a line on what it
+    does."""
 
     name: str
     takes: Level
     gives: Level
     run: Callable[[Program], Program]
     kind: Kind = "rewrite"
+    does: str = ""
 
 
 def changed_operation(before: Program, after: Program) -> Operation | None:
