@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import BOUNDED, COPIES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import COST, Context, origins_of, rewrites, with_kernel
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.kernel_facts import STORE, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.local_rows import has_tile, local_row
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa import WARP
 from tessera_lang.types.dtype import INDEX
 
-_FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
+_FULL, _IOTA, _REDUCE = (PREFIX + n for n in ("full", "iota", "reduce"))
 
 
 @rewrites
@@ -111,9 +112,9 @@ class _Splitter:
             return
         operands = list(map(self._value, o.operands))
         attributes = o.attributes
-        if o.name in (LOAD, STORE):
+        if o.name in COPIES:
             operands = self._access(o, operands, start)
-        elif o.name in (_REDUCE, _MASK):
+        elif o.name in BOUNDED:
             operands[-1] = self._extent(operands[-1], start)
             if o.name == _REDUCE:
                 attributes = {**attributes, "across": self.groups}

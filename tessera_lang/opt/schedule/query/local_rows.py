@@ -6,10 +6,11 @@ Must not know how many parts there are, nor a machine.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TileType
+from tessera_lang.ir.definitions import COPIES, GENERATES, REPORTS, WRITES
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, Facts
+from tessera_lang.opt.schedule.query.kernel_facts import Facts
 
-_FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
+_REDUCE, _MASK = PREFIX + "reduce", PREFIX + "mask"
 _SHARED_KINDS = ("add", "mul", "max", "min")
 
 
@@ -46,12 +47,10 @@ def _is_local(operation: Operation) -> bool:
         t = operation.result.type
         kind = operation.attributes["kind"] in _SHARED_KINDS
         return kind and not isinstance(t, TileType) and getattr(t, "bits", 0) >= 32
-    if operation.name in (LOAD, STORE):
+    if operation.name in COPIES:
         return True
-    if operation.name in ("tile.store", "tile.assert", "tile.print"):
-        return False
-    if operation.name.startswith("tile.atomic"):
+    if operation.name in WRITES | REPORTS:
         return False
     if operation.name.startswith(PREFIX):
-        return operation.name in (_FULL, _IOTA, _MASK)
+        return operation.name in GENERATES or operation.name == _MASK
     return True

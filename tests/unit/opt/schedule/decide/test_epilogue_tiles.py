@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from tessera_lang.driver.pipeline import ForMachine
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Attribute, Operation
 from tessera_lang.ir.rewrite import rewrite_program
 from tessera_lang.lower.schedule_to_tile import NotHonoured, lower_to_tile
