@@ -22,8 +22,9 @@ from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.lane_orders import ORDERS, Order
 from tessera_backend.runtime.bound_call import MappedArray
 
-from tessera_lang.analysis.races.shared_check import ALLOCATIONS, Unproved
+from tessera_lang.analysis.races.shared_check import Unproved
 from tessera_lang.ir.core import Operation
+from tessera_lang.ir.definitions import ALLOCATIONS
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.types.dtype import F32
 from tests.fuzz.checker import (
