@@ -23,6 +23,7 @@ from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.tuning import OTHER_REGISTERS
 
 _NOT_ELEMENT_WISE = frozenset(d.name for d in TILE_LEVEL_OPS)
 _MOVES = (
@@ -30,7 +31,6 @@ _MOVES = (
     "tile.slice_tile",
 )  # fmt: skip
 _FREE = {"tile.constant", "tile.view", "tile.splat", *SHARED_ALLOCATIONS}
-_SCALARS = 24  # registers for what a lane knows of itself, counters, and what is on the way
 _LINES = 5  # of the table of a refusal
 
 
@@ -148,7 +148,7 @@ class _Walk:
 
     def _note(self, operation: Operation, live: _Live) -> None:
         self.seen += 1
-        total = live.total + _beside(operation) + _SCALARS
+        total = live.total + _beside(operation) + OTHER_REGISTERS
         known = self.most.get(self.role)
         if known is None or total > known[0]:
             self.most[self.role] = total, self.seen

@@ -6,6 +6,7 @@ Owns what each builtin of tiles means. Plain functions of the program are inline
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import TileType, Value
@@ -40,7 +41,7 @@ _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round"
            "op.trunc": "trunc", "op.abs": "abs", "abs": "abs", "math.sqrt": "sqrt",
            "math.floor": "floor", "math.ceil": "ceil", "math.round": "round",
            "math.trunc": "trunc", "fast.exp2": "exp2"}  # fmt: skip
-_LOG2_E = 1.4426950408889634
+_LOG2_E = math.log2(math.e)
 _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min", "any": "any",
           "all": "all", "argmax": "argmax", "argmin": "argmin"}  # fmt: skip
 

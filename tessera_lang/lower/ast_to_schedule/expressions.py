@@ -17,12 +17,12 @@ from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
+from tessera_lang.target.tuning import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _UNARY = {"-": "neg", "~": "not", "not": "not"}
-_MOST_POWER = 16
 
 
 def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
@@ -168,8 +168,8 @@ def _power(s: State, e: ast.Binary, a: Node) -> Node:
     if known is None and isinstance(e.right, ast.IntLit | ast.FloatLit):
         known = e.right.value
     whole = isinstance(known, int | float) and known == int(known)
-    if not whole or not 0 <= int(known) <= _MOST_POWER:  # type: ignore[arg-type]
-        help_text = f"an integer from 0 to {_MOST_POWER} may stand there"
+    if not whole or not 0 <= int(known) <= UNROLLED_POWER:  # type: ignore[arg-type]
+        help_text = f"an integer from 0 to {UNROLLED_POWER} may stand there"
         raise Unsupported(e.span, "`**` with this exponent", help_text)
     result: Node | None = None
     for bit in bin(int(known))[2:]:  # type: ignore[arg-type]

@@ -30,13 +30,13 @@ from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.target.array_facts import size_in_bucket
 from tessera_lang.target.plan import Condition, LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import Tensor
 
 Lowered = tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]
-_RESULT_ALIGNMENT = 16  # a result is allocated by the runtime, which aligns it at least so
 
 
 def lower_tile_kernel(
@@ -202,7 +202,7 @@ def _divisor(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
     if slot.kind == "data":
         both = _tensor(declared, slot.parameter)
         if both is None:
-            return _RESULT_ALIGNMENT
+            return VECTOR_BYTES
         return 16 if both[1].aligned else both[0].dtype.bytes
     if slot.kind == "stride":
         both = _tensor(declared, slot.parameter)

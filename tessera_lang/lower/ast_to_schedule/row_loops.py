@@ -27,9 +27,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.typed import TypedFunction
-
-SHORT = 1024
-"""Rows up to here stay in the first-level cache while tiles of several of them are computed."""
+from tessera_lang.target.tuning import SHORT_ROW
 
 Fixed = tuple[Value | None, ...]
 """The coordinate along each axis of a node; None: all of the row's own axis."""
@@ -82,7 +80,7 @@ def row_of(s: State, place: Read, root: Node) -> Row | None:
 
 def _room(s: State, extent: Value) -> Axis | None:
     found = s.rooms.get(extent)
-    return found if found is not None and (found.capacity or 0) > SHORT else None
+    return found if found is not None and (found.capacity or 0) > SHORT_ROW else None
 
 
 def _says_loops(typed: TypedFunction) -> bool:

@@ -12,13 +12,8 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node, Read, Window, Windows
 from tessera_lang.source import Span
+from tessera_lang.target.tuning import SCATTER_MOST_ROWS, SCATTER_PAIRS, SCATTER_ROWS
 from tessera_lang.types.dtype import INDEX
-
-_ROWS = 64
-"""Rows that are written at once where nothing says how many."""
-MOST_ROWS = 256
-"""Each row is compared with each other of its tile."""
-_PAIRS = 4096  # that are compared at once
 
 
 def scatter(s: State, place: Read, root: Node, span: Span) -> None:
@@ -32,17 +27,17 @@ def scatter(s: State, place: Read, root: Node, span: Span) -> None:
     with b.region(("row", INDEX)) as inside:
         (at,) = inside.arguments
         left = b.arithmetic("sub", axis.extent, at)
-        window = Window(at, _ROWS, b.arithmetic("min", b.number(_ROWS), left))
+        window = Window(at, SCATTER_ROWS, b.arithmetic("min", b.number(SCATTER_ROWS), left))
         _rows(s, place, root, along, window, span)
         b.yield_()
-    b.loops([b.number(0)], [axis.extent], [b.number(_ROWS)], (), inside.region, ["row"])
+    b.loops([b.number(0)], [axis.extent], [b.number(SCATTER_ROWS)], (), inside.region, ["row"])
 
 
 def _rows(s: State, place: Read, root: Node, along: int, rows: Window, span: Span) -> None:
     """These rows, in loops over what has no capacity beside them."""
-    if not isinstance(rows.size, int) or rows.size > MOST_ROWS:
+    if not isinstance(rows.size, int) or rows.size > SCATTER_MOST_ROWS:
         raise Refused(Diagnostic(
-            "T0700", f"a store takes at most {MOST_ROWS} rows that a tile chooses", span,
+            "T0700", f"a store takes at most {SCATTER_MOST_ROWS} rows that a tile chooses", span,
             f"this takes {rows.size} at once",
             helps=("write a loop over fewer rows: `for i in op.tile_range(n, step=64):`",),
         ))  # fmt: skip
@@ -76,7 +71,7 @@ def _last_ones(s: State, numbers: Node, rows: Window) -> Value:
     assert isinstance(size, int)
     places = s.demand(numbers, (rows,))
     hidden: Value | None = None
-    width = min(size, max(1, _PAIRS // size))
+    width = min(size, max(1, SCATTER_PAIRS // size))
     for first in range(0, size, width):
         count = min(width, size - first)
         one = _taken_later(s, numbers, places, rows, first, count)

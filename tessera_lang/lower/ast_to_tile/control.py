@@ -26,9 +26,8 @@ from tessera_lang.record import field_names
 from tessera_lang.sema.typed import Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.target.tuning import BRANCH_OPERATIONS
 from tessera_lang.types.dtype import BOOL, DType
-
-_CHEAP = 6  # operations that may run although their value is not asked for
 
 
 def nodes(root: object) -> Iterator[object]:
@@ -199,7 +198,7 @@ def _join(
 
 def is_cheap(operations: Sequence[Operation]) -> bool:
     """Whether operations may run unasked: few, and nothing happens but their values."""
-    return len(operations) <= _CHEAP and all(is_pure(o) for o in operations)
+    return len(operations) <= BRANCH_OPERATIONS and all(is_pure(o) for o in operations)
 
 
 def choose(

@@ -31,10 +31,8 @@ from tessera_lang.lower.ast_to_tile.warps import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
+from tessera_lang.target.tuning import SHORT_LOOP
 from tessera_lang.types.dtype import INDEX, DType
-
-_SHORT = 32
-"""Elements that each lane goes through sooner than lanes meet."""
 
 
 def share_loops(program: Program, loops: Sequence[ElementLoop]) -> Program:
@@ -60,7 +58,7 @@ def share_loops(program: Program, loops: Sequence[ElementLoop]) -> Program:
 
 
 def _is_long(most: tuple[int | None, ...]) -> bool:
-    return any(n is None for n in most) or prod(cast("tuple[int, ...]", most)) > _SHORT
+    return any(n is None for n in most) or prod(cast("tuple[int, ...]", most)) > SHORT_LOOP
 
 
 def _is_common(loop: Operation, known: Uniformity) -> bool:

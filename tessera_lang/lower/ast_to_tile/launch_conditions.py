@@ -11,13 +11,13 @@ from tessera_lang.lower.ast_to_tile.context import Lowering, Unsupported
 from tessera_lang.sema.typed import Builtin, Constant, Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.target.plan import Compared, Comparison, Condition
+from tessera_lang.target.tuning import LAUNCH_COMPARISONS
 from tessera_lang.types.shape import Dim, DimOperator, Sym, dim_op
 from tessera_lang.types.type import Tensor
 
 _NEGATED: dict[str, Comparison] = {
     "==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<",
 }  # fmt: skip
-_MOST = 64
 
 Clause = tuple[Compared, ...]
 
@@ -81,7 +81,7 @@ def _one_of(node: ast.Expr, parts: list[list[Clause]]) -> list[Clause]:
     found: list[Clause] = [()]
     for part in parts:
         found = [(*a, *b) for a in found for b in part]
-        if sum(map(len, found)) > _MOST:
+        if sum(map(len, found)) > LAUNCH_COMPARISONS:
             help_text = "write several conditions, joined by `and`"
             raise Unsupported(node.span, "a `where` condition of so many alternatives", help_text)
     return found

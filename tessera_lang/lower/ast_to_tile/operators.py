@@ -8,6 +8,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile.context import Lowering, Unsupported
 from tessera_lang.source import Span
+from tessera_lang.target.tuning import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, INDEX, U64, DType, common_dtype, integer_range
 
 _BINARY = {
@@ -16,7 +17,6 @@ _BINARY = {
 }  # fmt: skip
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-_UNROLLED_POWER = 16
 
 
 def dtype_of(value: Value) -> DType:
@@ -85,8 +85,8 @@ def _shift(lowering: Lowering, operator: str, a: Value, count: Value) -> Value:
 def _power(lowering: Lowering, a: Value, b: Value, span: Span) -> Value:
     """A power by a small known exponent: repeated squaring, left to right."""
     exponent = constant_of(lowering, b)
-    if exponent is None or exponent != int(exponent) or not 0 <= exponent <= _UNROLLED_POWER:
-        help_text = f"an integer from 0 to {_UNROLLED_POWER} may stand there"
+    if exponent is None or exponent != int(exponent) or not 0 <= exponent <= UNROLLED_POWER:
+        help_text = f"an integer from 0 to {UNROLLED_POWER} may stand there"
         raise Unsupported(span, "`**` with this exponent", help_text)
     builder = lowering.builder
     result: Value | None = None

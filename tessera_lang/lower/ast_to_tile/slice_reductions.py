@@ -16,13 +16,13 @@ from tessera_lang.lower.ast_to_tile.builtin_arguments import needed
 from tessera_lang.lower.ast_to_tile.context import ElementLoop, Lowering, Unsupported
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
+from tessera_lang.target.tuning import NEAR_OPERATIONS
 from tessera_lang.types.dtype import BOOL, F32, INDEX, U8, U64, DType, integer_range
 
 KINDS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 PLACES = {"argmax": "max", "argmin": "min"}
 NAMES = (*KINDS, *PLACES, "mean", "var")
 
-_NEAR = 16
 _LONGEST = 1 << 48
 """No axis has more elements: a longer step gives the first alone."""
 
@@ -165,7 +165,7 @@ def _apart(lowering: Lowering, lower: Value, upper: Value) -> int | None:
 
 def _made_by(lowering: Lowering, value: Value) -> Operation | None:
     """What gave a value, where that was built a few operations ago."""
-    built = lowering.builder.current.operations[-_NEAR:]
+    built = lowering.builder.current.operations[-NEAR_OPERATIONS:]
     return next((o for o in reversed(built) if value in o.results), None)
 
 

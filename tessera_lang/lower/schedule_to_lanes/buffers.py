@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.record import dataclass
+from tessera_lang.target.tuning import CPU_LINE, CPU_SAME_SETS
 from tessera_lang.types.dtype import DType
-
-_LINE = 64
-_SAME_SETS = 512  # rows this many bytes apart, or a multiple, meet in few sets of a cache
 
 
 @dataclass(slots=True, eq=False)
@@ -58,8 +56,8 @@ class Buffers:
         sizes = tuple(max(1, n) for n in sizes)
         if not self._pad or len(sizes) < 2:
             return sizes
-        line = _LINE // dtype.bytes
+        line = CPU_LINE // dtype.bytes
         pitch = -(-sizes[-1] // line) * line
-        if pitch * dtype.bytes % _SAME_SETS == 0 and sizes[-2] > 8:
+        if pitch * dtype.bytes % CPU_SAME_SETS == 0 and sizes[-2] > 8:
             pitch += line
         return (*sizes[:-1], pitch)

@@ -20,6 +20,7 @@ from tessera_lang.ir.definitions import (
 )
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, is_tile, tile_type
+from tessera_lang.target.tuning import CHEAP_OPERATIONS
 from tessera_lang.types.dtype import DType
 
 # Operations that compute their operand's elements themselves.
@@ -27,7 +28,6 @@ _EVALUATE = WRITES | MIXES | LOOPS | EXITS
 # Operations whose element comes from another place of the operand.
 DISPLACES = MOVES - IN_PLACE
 _COSTLY = ("tile.div", "tile.sqrt", "tile.floordiv", "tile.mod")
-_CHEAP = 3
 
 
 class Placement:
@@ -77,14 +77,14 @@ class Placement:
         inner = sum(self._costs.get(v, 0) for v in op.operands)
         if op.name in MOVES:
             return inner
-        return min(1000, inner + (2 * _CHEAP if op.name in _COSTLY else 1))
+        return min(1000, inner + (2 * CHEAP_OPERATIONS if op.name in _COSTLY else 1))
 
     def _decide(self, op: Operation, value: Value) -> None:
         if op.name in MIXES or op.regions:
             return
         uses = self.uses(value)
         direct = self._source.users.get(value, [])
-        lean = self._lean and self._costs[value] < _CHEAP
+        lean = self._lean and self._costs[value] < CHEAP_OPERATIONS
         if not lean and any(self._is_factor(user, value) for user in direct):
             return
         if self._reads(op) and any(self._is_written(op, use) for use in uses):
@@ -96,7 +96,7 @@ class Placement:
             if op.name in DISPLACES:
                 self.lazy.add(value)  # the operand is stored
             return
-        cheap = self._costs[value] < _CHEAP or op.name in DISPLACES
+        cheap = self._costs[value] < CHEAP_OPERATIONS or op.name in DISPLACES
         again = len(uses) > 1 or any(user.name in DISPLACES for user in direct)
         if cheap or not again or self._only_moved(direct, uses):
             self.lazy.add(value)

@@ -16,9 +16,8 @@ from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     result_index,
 )
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.target.tuning import PARTIAL_RUN
 from tessera_lang.types.dtype import INDEX
-
-_RUN = 64
 
 
 def _partials(r: Reduction) -> int:
@@ -93,7 +92,7 @@ def columns(s: Lowering, r: Reduction, buffer: Buffer) -> None:
     """Whole lines of the later axes at a time."""
     before, after = r.sizes[: r.axis], r.sizes[r.axis :]
     extents_before, extents_after = r.extents[: r.axis], r.extents[r.axis :]
-    runs = r.size > 2 * _RUN and r.kind in ("add", "mul") and r.dtype.is_float
+    runs = r.size > 2 * PARTIAL_RUN and r.kind in ("add", "mul") and r.dtype.is_float
     temporary = s.take(r.dtype, tuple(after), "run") if runs else None
 
     def fill(target: Buffer, head: Index) -> None:
@@ -126,7 +125,7 @@ def _in_runs(
     fill: Callable[[Buffer, Index], None],
     take_in: Callable[[Buffer, Index, Index, Value], None],
 ) -> None:  # fmt: skip
-    upper, length = s.bound(r.extent), s.index(_RUN)
+    upper, length = s.bound(r.extent), s.index(PARTIAL_RUN)
     after, extents = r.sizes[r.axis :], r.extents[r.axis :]
 
     def add(i: Index) -> None:

@@ -16,8 +16,9 @@ from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Va
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.ir.rewrite import replace_values_in_program
 from tessera_lang.record import replace
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 
-ALIGNMENT = 16
+ALIGNMENT = VECTOR_BYTES
 SWIZZLE_ALIGNMENT = 1024
 """The swizzle of the hardware goes by address bits, so its buffers begin where they are 0."""
 

@@ -16,10 +16,8 @@ from tessera_lang.analysis.guards.guard_needs import Sum
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import clone_operation, clone_region, replace_values
 from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.tuning import COPIED_OPERATIONS
 from tessera_lang.types.dtype import BOOL, INDEX, DType
-
-MOST_COPIED = 1200
-"""Operations that are added to a kernel."""
 
 
 def version_guards(program: Program) -> Program:
@@ -35,7 +33,7 @@ def _kernel(kernel: Operation) -> Operation:
         return kernel
     versions = _Versions(GroupFinder(KernelValues(kernel, ranges(kernel))))
     operations = versions.block(kernel.regions[0].operations, frozenset())
-    if versions.left == MOST_COPIED:
+    if versions.left == COPIED_OPERATIONS:
         return kernel
     body = replace(kernel.regions[0], operations=operations)
     return replace(kernel, regions=(_without_unread(body, set()),))
@@ -44,7 +42,7 @@ def _kernel(kernel: Operation) -> Operation:
 @dataclass(slots=True)
 class _Versions:
     finder: GroupFinder
-    left: int = MOST_COPIED
+    left: int = COPIED_OPERATIONS
 
     def block(
         self, operations: Sequence[Operation], settled: frozenset[Operation]

@@ -26,3 +26,14 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 """Bytes of a line of the caches, and those of it that are moved at least."""
 VECTOR_BYTES = 16
 """Bytes of the widest access of a lane, and of what a swizzle moves as one."""
+UNIT_ROWS = 64
+"""Rows of an asynchronous product of one warp group."""
+STEP_BYTES = 32
+"""Bytes of the contraction that an instruction of the matrix units takes."""
+COPY_BYTES = 4
+"""Bytes of the smallest asynchronous copy of a lane."""
+SWIZZLES, SWIZZLE_LINES = (128, 64, 32), 8
+"""Bytes of the lines that the copy engine swizzles, the best first, and lines after which the
+pattern repeats."""
+MAP_BOX = 256
+"""Elements of a box along an axis, at most, that a tensor map describes."""

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import STEP_BYTES, VECTOR_BYTES
 
-INSTRUCTION_BYTES = 32
-"""Bytes of the contraction that one instruction takes, for every type."""
-
-_CHUNK = 16  # bytes that a swizzle moves as one
 _LINES = 8  # lines of a core matrix
 _LAYOUT_CODE = {0: 0, 128: 1, 64: 2, 32: 3}
 
@@ -57,7 +54,7 @@ class MatrixOperand:
 
     def step(self, number: int) -> int:
         """Bytes from the start of the contraction to that of instruction ``number``."""
-        elements = number * INSTRUCTION_BYTES // self.element
+        elements = number * STEP_BYTES // self.element
         if not self.contraction_contiguous:
             return elements * self.line_bytes
         panel, within = divmod(elements, self.width)
@@ -68,7 +65,7 @@ class MatrixOperand:
         line, along = (row, column) if self.major == 1 else (column, row)
         if line % _LINES:
             raise NoDescriptor(f"a start at line {line}, no multiple of {_LINES}")
-        whole = INSTRUCTION_BYTES // self.element if self.contraction_contiguous else self.width
+        whole = STEP_BYTES // self.element if self.contraction_contiguous else self.width
         if along % whole:
             raise NoDescriptor(f"a start at {along} of a line, no multiple of {whole}")
 
@@ -95,7 +92,7 @@ def matrix_operand(buffer: BufferType, contraction: int) -> MatrixOperand:
     if pitch != width:
         raise NoDescriptor("lines are padded")
     span = width * element
-    if span != (layout.swizzle or _CHUNK):
+    if span != (layout.swizzle or VECTOR_BYTES):
         raise NoDescriptor(f"a line of {span} bytes with a swizzle of {layout.swizzle}")
     if lines % _LINES:
         raise NoDescriptor(f"{lines} lines are no multiple of {_LINES}")
@@ -107,7 +104,7 @@ def matrix_operand(buffer: BufferType, contraction: int) -> MatrixOperand:
         if not layout.swizzle:
             raise NoDescriptor("without a swizzle the contraction must be contiguous")
     elif layout.swizzle:
-        leading = _CHUNK  # not looked at
+        leading = VECTOR_BYTES  # not looked at
     return MatrixOperand(
         layout.major, inside, leading, stride, layout.swizzle, lines, width, span, element
     )

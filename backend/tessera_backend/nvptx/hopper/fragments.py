@@ -11,13 +11,10 @@ import functools
 from tessera_lang.analysis.resources.tile_layouts import register_coordinates
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import WARP_GROUP
 from tessera_lang.types.dtype import DType
 
-ROWS = 64
-"""Rows of one instruction."""
-
 _MOST_COLUMNS = 256
-_WARPS = 4  # of a warp group
 
 
 class NoFragment(ValueError):
@@ -74,17 +71,17 @@ def _check_lanes(layout: RegisterLayout, word: int) -> None:
     for lane in range(32):
         if layout.coordinates(0, lane, 0, 2) != (lane >> 2, word * (lane & 3)):
             raise NoFragment("lanes do not lie as in a fragment")
-    if layout.warp_count % _WARPS:
+    if layout.warp_count % WARP_GROUP:
         raise NoFragment("no whole warp groups hold the tile")
     for warp in range(layout.warp_count):
-        row, column = layout.coordinates(0, 0, warp - warp % _WARPS, 2)
-        if layout.coordinates(0, 0, warp, 2) != (row + 16 * (warp % _WARPS), column):
+        row, column = layout.coordinates(0, 0, warp - warp % WARP_GROUP, 2)
+        if layout.coordinates(0, 0, warp, 2) != (row + 16 * (warp % WARP_GROUP), column):
             raise NoFragment("warps do not lie as in a fragment")
 
 
 def _groups(layout: RegisterLayout) -> tuple[tuple[int, int], ...]:
     return tuple(
-        _pair(layout.coordinates(0, 0, warp, 2)) for warp in range(0, layout.warp_count, _WARPS)
+        _pair(layout.coordinates(0, 0, warp, 2)) for warp in range(0, layout.warp_count, WARP_GROUP)
     )
 
 

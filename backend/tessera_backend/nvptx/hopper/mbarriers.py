@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.hopper.roles import (
-    GROUP_WARPS,
+    WARP_GROUP,
     begin_in_cluster,
     dialect_of,
     intrinsic,
@@ -93,9 +93,9 @@ def _lane_of_group(e: LaneEmitter) -> str:
     """Number of the lane (i32) in its warp group, or in a role that has fewer warps."""
     role = dialect_of(e).role
     lane = e.f.value(f"trunc i64 {e.dialect.lane_linear(e)} to i32")
-    if role.warps <= GROUP_WARPS:
+    if role.warps <= WARP_GROUP:
         return lane
-    return e.f.value(f"and i32 {lane}, {GROUP_WARPS * WARP - 1}")
+    return e.f.value(f"and i32 {lane}, {WARP_GROUP * WARP - 1}")
 
 
 def _arrive(e: LaneEmitter, op: Operation) -> None:

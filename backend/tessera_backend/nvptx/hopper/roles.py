@@ -12,9 +12,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.lanes.dialect import WARP, NvptxDialect, Role
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import replace
-
-GROUP_WARPS = 4
-"""Warps of a warp group, which sets its registers together."""
+from tessera_lang.target.arch.isa import WARP_GROUP
 
 _BEGUN = "tile.cluster_begun"  # not of the IR: on its way to the emitter
 _FIRST_NAMED = 8  # hardware barriers: 0 the group's, 1 to 7 the roles', 8 to 15 named ones
@@ -130,7 +128,7 @@ def _first_warp(e: LaneEmitter, op: Operation) -> str:
     number = dialect_of(e).role_warp(e)
     if op.attributes.get("each") != "warp_group":
         return number
-    return e.f.value(f"and i32 {number}, {GROUP_WARPS - 1}")
+    return e.f.value(f"and i32 {number}, {WARP_GROUP - 1}")
 
 
 def _role_warp(e: LaneEmitter, op: Operation) -> None:
@@ -142,7 +140,7 @@ def _named_barrier(e: LaneEmitter, op: Operation) -> None:
     assert isinstance(number, int) and isinstance(lanes, int)
     dialect = dialect_of(e)
     place: int | str = _FIRST_NAMED + number
-    if op.attributes.get("each") == "warp_group" and dialect.role.warps > GROUP_WARPS:
+    if op.attributes.get("each") == "warp_group" and dialect.role.warps > WARP_GROUP:
         group = e.f.value(f"lshr i32 {dialect.role_warp(e)}, 2")
         place = e.f.value(f"add i32 {group}, {place}")
     dialect.named_barrier(e, place, lanes, wait=bool(wait))
@@ -153,10 +151,10 @@ def _turn(e: LaneEmitter, op: Operation) -> None:
     number, step = op.attributes["id"], op.attributes["step"]
     assert isinstance(number, int)
     dialect = dialect_of(e)
-    groups = dialect.role.warps // GROUP_WARPS
+    groups = dialect.role.warps // WARP_GROUP
     if groups < 2:
         return
-    first, lanes = _FIRST_NAMED + number, 2 * 32 * GROUP_WARPS
+    first, lanes = _FIRST_NAMED + number, 2 * 32 * WARP_GROUP
     group = e.f.value(f"lshr i32 {dialect.role_warp(e)}, 2")
     last = e.f.value(f"icmp eq i32 {group}, {groups - 1}")
     own = e.f.value(f"add i32 {group}, {first}")

@@ -14,7 +14,7 @@ from tessera_backend.llvm import control_flow
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.hopper.descriptors import (
-    INSTRUCTION_BYTES,
+    STEP_BYTES,
     MatrixOperand,
     NoDescriptor,
     matrix_operand,
@@ -24,9 +24,9 @@ from tessera_backend.nvptx.hopper.roles import dialect_of, intrinsic
 from tessera_backend.nvptx.hopper.shared_address import offset_of
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.types.dtype import F32, I32, DType
 
-_UNIT = 16  # bytes that a descriptor counts in
 _CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l", "i16": "h", "half": "h"}
 _MOST_OPERANDS = 200  # of one piece of assembly
 _SMALL = 2  # registers of a tile whose numbers say that what they are made of was computed
@@ -81,7 +81,7 @@ class _Product:
 
     @property
     def instructions(self) -> int:
-        return self.depth * self.dtypes[0].bytes // INSTRUCTION_BYTES
+        return self.depth * self.dtypes[0].bytes // STEP_BYTES
 
 
 def _no(e: LaneEmitter, op: Operation, why: object) -> NotLowered:
@@ -121,7 +121,7 @@ def _mnemonic(e: LaneEmitter, op: Operation, p: _Product) -> tuple[str, str]:
         raise _no(e, op, f"{p.dtypes[0]} by {p.dtypes[1]}")
     if a == "tf32" and op.attributes["precision"] != "tf32":
         raise _no(e, op, "f32 exact")
-    k = INSTRUCTION_BYTES // p.dtypes[0].bytes
+    k = STEP_BYTES // p.dtypes[0].bytes
     shape = f"m64n{p.result.columns}k{k}"
     name = f"wgmma.mma_async.sync.aligned.{shape}.{'s32' if integers else 'f32'}.{a}.{b}"
     if integers:
@@ -167,8 +167,11 @@ def _descriptor(
     place = f.value(f"ptrtoint ptr addrspace(3) {e.places[buffer].pointer} to i32")
     place = f.value(f"and i32 {place}, {_WINDOW}")
     value = f.value(f"lshr exact i32 {place}, 4")
-    value = f.value(f"add i32 {value}, {side.low_bits + offset.constant // _UNIT}")
-    steps = (offset.units(e, _UNIT), _group_step(e, [side.across(g) // _UNIT for g in groups]))
+    value = f.value(f"add i32 {value}, {side.low_bits + offset.constant // VECTOR_BYTES}")
+    steps = (
+        offset.units(e, VECTOR_BYTES),
+        _group_step(e, [side.across(g) // VECTOR_BYTES for g in groups]),
+    )
     for step in steps:
         if step:
             value = f.value(f"add i32 {value}, {step}")
@@ -178,7 +181,7 @@ def _descriptor(
 def _at(e: LaneEmitter, descriptor: str, side: MatrixOperand, bytes_: int) -> str:
     """The whole descriptor (i64), so many bytes further. Its high word is a constant that no
     addition carries into: of a sum of 64 bits ptxas 13.0 has lost the high word."""
-    low = e.f.value(f"add i32 {descriptor}, {bytes_ // _UNIT}") if bytes_ else descriptor
+    low = e.f.value(f"add i32 {descriptor}, {bytes_ // VECTOR_BYTES}") if bytes_ else descriptor
     words = e.f.value(f"insertelement <2 x i32> <i32 0, i32 {side.high_bits}>, i32 {low}, i32 0")
     return e.f.value(f"bitcast <2 x i32> {words} to i64")
 

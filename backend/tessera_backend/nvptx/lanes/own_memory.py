@@ -12,10 +12,8 @@ from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.types import memory_type
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import BufferType, Operation
-
-_ALIGNMENT = 16
-_MOST_TRIPS = 64
-"""Turns of a loop that is unrolled; an array with more cells would not fit into registers."""
+from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.tuning import OWN_CELLS
 
 
 def own_memory(e: LaneEmitter, op: Operation) -> str:
@@ -25,10 +23,10 @@ def own_memory(e: LaneEmitter, op: Operation) -> str:
     if not isinstance(t, BufferType):
         raise TypeError("what a lane has of its own is a buffer")
     cells = prod(t.shape[:-1])
-    pointer = e.f.slot(f"[{cells} x {memory_type(t.dtype)}]", _ALIGNMENT)
+    pointer = e.f.slot(f"[{cells} x {memory_type(t.dtype)}]", VECTOR_BYTES)
     e.module.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)")
     e.f.line(
-        f"call void @llvm.memset.p0.i64(ptr align {_ALIGNMENT} {pointer}, i8 0, "
+        f"call void @llvm.memset.p0.i64(ptr align {VECTOR_BYTES} {pointer}, i8 0, "
         f"i64 {cells * t.dtype.bytes}, i1 false)"
     )
     return pointer
@@ -40,7 +38,7 @@ def unrolled(e: LaneEmitter, op: Operation) -> str:
     lower, upper, step = [e.constant(v) for v in op.operands[:3]]
     if lower is None or upper is None or not step:
         return ""
-    if len(range(lower, upper, step)) > _MOST_TRIPS or not _walks_own(op):
+    if len(range(lower, upper, step)) > OWN_CELLS or not _walks_own(op):
         return ""
     full = e.module.metadata('!{!"llvm.loop.unroll.full"}')
     return ", !llvm.loop " + e.module.distinct("!{{self}, " + full + "}")

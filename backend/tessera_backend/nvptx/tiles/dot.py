@@ -29,22 +29,10 @@ from tessera_lang.analysis.resources.tile_layouts import canonical, registers_at
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.tuning import FMA_HELD, FMA_LINES, LONG_RUN, PINNED, SHORT_RUN
 from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]
-
-_LONG, _SHORT = (4096, 1024), (1024, 512)
-"""Multiply-adds of a lane in a row (more make a loop), and in one turn of that loop. Long turns
-are faster, and ask for more registers: where they spill the kernel is made with short ones."""
-
-_LINES = 8
-"""Rows whose multiply-adds stand together."""
-
-_PINNED = 16
-"""Results of multiply-adds that one empty piece of assembly takes."""
-
-_HELD = 216
-"""Registers of a lane for accumulator and operands; what is left holds addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +140,13 @@ def _multiply_add(
     for side in (a, b):
         if _by_steps(side):
             steps = max(steps, gcd(depth, 16 // side.dtype.bytes))
-    while steps > 1 and _registers((a, b), layout, steps) + count * a.dtype.bytes // 4 > _HELD:
+    while steps > 1 and _registers((a, b), layout, steps) + count * a.dtype.bytes // 4 > FMA_HELD:
         steps //= 2
     dialect = dialect_of(e)
-    most, longest = _SHORT if dialect.short_turns else _LONG
+    most, longest = SHORT_RUN if dialect.short_turns else LONG_RUN
     if a.memory is None or b.memory is None:
         most = depth * count
-    elif depth * count > _SHORT[1]:
+    elif depth * count > SHORT_RUN[1]:
         dialect.has_turns = True
     if depth * count <= most:
         return _pinned(e, _turn(e, a, b, (0, depth), steps, tile, accumulator), tile.dtype)
@@ -177,8 +165,8 @@ def _pinned(e: LaneEmitter, made: Values, dtype: DType) -> Values:
         return made
     out: Values = {}
     places = list(made)
-    for i in range(0, len(places), _PINNED):
-        some = places[i : i + _PINNED]
+    for i in range(0, len(places), PINNED):
+        some = places[i : i + PINNED]
         inputs = [(f"{kind} {made[at]}", str(n)) for n, at in enumerate(some)]
         kept = words.assembly(e, "", [(kind, letter)] * len(some), inputs, effect=False,
                               memory=False)  # fmt: skip
@@ -262,8 +250,8 @@ def _in_turn(a: Side, b: Side, made: Values, steps: int) -> list[tuple[int, int,
                       else (at[2], at[0], at[1]))  # fmt: skip
     rows, columns = (sorted({at[axis] for at in made}) for axis in range(2))
     order: list[tuple[int, int, int]] = []
-    for first in range(0, len(rows), _LINES):
-        lines = rows[first : first + _LINES]
+    for first in range(0, len(rows), FMA_LINES):
+        lines = rows[first : first + FMA_LINES]
         for k in range(steps):
             for column in columns:
                 order += [(row, column, k) for row in lines if (row, column) in made]

@@ -37,12 +37,11 @@ from tessera_backend.nvptx.tiles.windows import (
 from tessera_lang.analysis.resources.tile_layouts import lanes_of, registers_at, wgmma_c
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
+from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.tuning import TESTED_LAST
 from tessera_lang.types.dtype import F32, DType
 
 Values = dict[Coordinates, str]
-_PIECE = 16  # bytes
-_SLABS = 4
-"""Registers of a lane from which on it pays to test only the last of them."""
 
 # --- paths ------------------------------------------------------------------------------------
 
@@ -99,7 +98,7 @@ def _last_slab(window: Window) -> int:
     """Of a row that lanes access element by element: where its outermost registers begin, 0 if
     there are no others. A row that ends behind that needs predicates only there."""
     layout = layout_of(window.tile)
-    if len(window.tile.shape) != 1 or layout.register_count < _SLABS:
+    if len(window.tile.shape) != 1 or layout.register_count < TESTED_LAST:
         return 0
     (size,) = window.tile.sizes
     outermost = [m for m in layout.registers if m.axis == 0 and m.extent * m.stride == size]
@@ -227,9 +226,9 @@ def _ask_for_bytes(e: LaneEmitter, window: Window, inside: str, step: Number) ->
     """One lane asks for neighbours in pieces of 16 bytes, none of which ends outside."""
     f = e.f
     place = f.value(f"ptrtoint ptr addrspace(1) {moved(e, window.base, step)} to i64")
-    begin = f.value(f"and i64 {place}, -{_PIECE}")
+    begin = f.value(f"and i64 {place}, -{VECTOR_BYTES}")
     bytes_ = product(e, window.extents[0], window.place.dtype.bytes)
-    size = f.value(f"trunc i64 {f.value(f'and i64 {bytes_}, -{_PIECE}')} to i32")
+    size = f.value(f"trunc i64 {f.value(f'and i64 {bytes_}, -{VECTOR_BYTES}')} to i32")
     some = f.value(f"icmp sgt i32 {size}, 0")
     first = f.value(f"icmp eq i64 {e.dialect.lane_linear(e)}, 0")
     given = [(f"i64 {begin}", "l"), (f"i32 {size}", "r")]
@@ -389,7 +388,7 @@ def _pieces(
     base = moved(e, e.places[view].pointer, product(e, number(e.operand(start)), size))
     lane, pointer = e.dialect.lane_linear(e), e.dialect.pointer_type("global")
     starts: dict[int, str] = {}
-    width = _PIECE // size
+    width = VECTOR_BYTES // size
     for first in _steps(len(places), width):
         count = min(width, 1 << ((len(places) - first).bit_length() - 1))
         if count not in starts:

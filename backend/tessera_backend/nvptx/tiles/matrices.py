@@ -16,12 +16,10 @@ from tessera_backend.nvptx.tiles.values import Coordinates
 from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]
-
-_LINE_BYTES = 16
-"""Of a line of an 8x8 matrix of 16-bit elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def matrices_of(layout: RegisterLayout, rank: int, cells: Cells) -> Matrices | N
 
 def _aligned(layout: RegisterLayout, registers: Sequence[Mode], cells: Cells, along: int) -> bool:
     """Whether every line of a matrix is 16 aligned bytes."""
-    per_line = _LINE_BYTES // cells.buffer.dtype.bytes
+    per_line = VECTOR_BYTES // cells.buffer.dtype.bytes
     modes = [m for m in (*registers, *layout.warps) if m.axis == along and m.extent > 1]
     return all(m.stride % per_line == 0 for m in modes) and cells.contiguous(per_line)
 

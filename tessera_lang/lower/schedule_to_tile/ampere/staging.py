@@ -23,10 +23,7 @@ from tessera_lang.opt.schedule.query.product_operands import (
 )
 from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
 from tessera_lang.record import dataclass, field
-
-_CHUNK = 16  # bytes that a swizzle moves as one
-_LEAST_COPY = 4  # bytes that an asynchronous copy moves
-_SWIZZLES = (128, 64, 32)
+from tessera_lang.target.arch.isa import COPY_BYTES, SWIZZLES, VECTOR_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +96,7 @@ class Staging:
             return
         vector = self.facts.vector_bytes(access_of(load))
         asynchronous = load.attributes.get("copy") == "async"
-        if asynchronous and vector < _LEAST_COPY:
+        if asynchronous and vector < COPY_BYTES:
             reason = f"only {vector} bytes in a row are aligned, and a copy moves 4 at least"
             raise NotHonoured("async_copy", reason, load.span)
         stages = load.attributes.get("stages")
@@ -231,11 +228,12 @@ def shared_layout(
     that the line has room for, at most ``swizzle`` bytes.
     """
     line = shape[major] * element
-    if padding and padding * element % _CHUNK == 0 and line % _CHUNK == 0:
+    if padding and padding * element % VECTOR_BYTES == 0 and line % VECTOR_BYTES == 0:
         return SharedLayout(major, 0, shape[major] + padding, 0)
-    for width in _SWIZZLES:
+    for width in SWIZZLES:
         if line % width == 0 and (swizzle is None or width <= swizzle):
             return SharedLayout(major, width // element, width // element, width)
-    pitch = -(-line // _CHUNK) * _CHUNK
-    pitch += _CHUNK * (pitch // _CHUNK % 2 == 0)  # an odd number of pieces meets all banks
+    pitch = -(-line // VECTOR_BYTES) * VECTOR_BYTES
+    # An odd number of pieces meets all banks.
+    pitch += VECTOR_BYTES * (pitch // VECTOR_BYTES % 2 == 0)
     return SharedLayout(major, 0, pitch // element, 0)

@@ -41,12 +41,11 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
     is_tile,
 )
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import SECTOR_BYTES
+from tessera_lang.target.tuning import LOOP_TIMES, SMALL_ACCESS
 
 _PREFIX = "tessera.schedule."
 _ACCESSES = ARRAY_READS | ARRAY_WRITES
-_LOOP_FACTOR = 8
-_SMALL = 2048  # bytes of a tile whose access is not worth a change of layout
-_SECTOR = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class Layouts:
         while up is not None:
             depth += up.name in LOOPS
             up = self.facts.parent(up)
-        return prod(t.sizes) * t.dtype.bytes * _LOOP_FACTOR**depth
+        return prod(t.sizes) * t.dtype.bytes * LOOP_TIMES**depth
 
     def _edge(self, a: Value, b: Value, by: Operation, permutation: tuple[int, ...] = ()) -> None:
         if is_tile(a) and is_tile(b):
@@ -336,7 +335,7 @@ class Layouts:
         axis = self.facts.tile_unit_axis(access)
         assert isinstance(t, TileType)
         bytes_ = t.dtype.bytes
-        if axis is None or len(t.shape) < 2 or prod(t.sizes) * bytes_ <= _SMALL:
+        if axis is None or len(t.shape) < 2 or prod(t.sizes) * bytes_ <= SMALL_ACCESS:
             return True
         best = self._vector(value, access)
         vector = vector_width(layout, axis, len(t.shape), best)
@@ -345,7 +344,7 @@ class Layouts:
             if mode.axis == axis and mode.stride == run:
                 run *= mode.extent
         wide = vector * bytes_ >= min(8, best * bytes_)
-        return wide and run * bytes_ >= min(_SECTOR, t.sizes[axis] * bytes_)
+        return wide and run * bytes_ >= min(SECTOR_BYTES, t.sizes[axis] * bytes_)
 
     # --- anchors --------------------------------------------------------------------------------
 

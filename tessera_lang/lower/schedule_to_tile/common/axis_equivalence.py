@@ -12,10 +12,9 @@ from math import lcm
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.definitions import ENDS, LOOP_EXITS, LOOPS
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, access_of, axes_of, is_tile
+from tessera_lang.target.tuning import POWER_SIZES
 
 Axis = tuple[Value, int]
-
-_ELEMENTWISE = 32  # sizes up to it are padded to powers of two
 
 
 class Axes:
@@ -64,7 +63,7 @@ class Axes:
 
     def _size(self, value: Value, axis: int, capacity: int) -> int:
         multiple = self._multiples.get(self.find(value, axis), 1)
-        if multiple == 1 and capacity <= _ELEMENTWISE and not self._exact:
+        if multiple == 1 and capacity <= POWER_SIZES and not self._exact:
             return 1 << (capacity - 1).bit_length()
         return -(-capacity // multiple) * multiple
 

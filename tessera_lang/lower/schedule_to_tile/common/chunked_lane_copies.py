@@ -12,9 +12,7 @@ from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD
 from tessera_lang.opt.schedule.query.scalar_facts import access_of
 from tessera_lang.record import dataclass, replace
-
-_MOST = 16
-"""Elements that a lane holds at a time."""
+from tessera_lang.target.tuning import PIECE_REGISTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Pieces:
 def pieces_of(tile: TileType) -> Pieces | None:
     """How a tile is cut into such pieces: along its outermost registers; None where not."""
     layout = tile.layout
-    if not isinstance(layout, RegisterLayout) or layout.register_count <= _MOST:
+    if not isinstance(layout, RegisterLayout) or layout.register_count <= PIECE_REGISTERS:
         return None
     outermost = [
         (mode.extent, i, mode.axis, mode.stride)
@@ -40,7 +38,7 @@ def pieces_of(tile: TileType) -> Pieces | None:
     if not outermost or max(outermost)[0] < 2:
         return None
     extent, i, axis, stride = max(outermost)
-    wanted = -(-layout.register_count // _MOST)
+    wanted = -(-layout.register_count // PIECE_REGISTERS)
     count = next((c for c in range(wanted, extent) if extent % c == 0), extent)
     kept, size = extent // count, extent // count * stride
     registers = list(layout.registers)

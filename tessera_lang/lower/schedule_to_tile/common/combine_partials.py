@@ -16,10 +16,9 @@ from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import LINE_BYTES
+from tessera_lang.target.tuning import COMBINED_REGISTERS
 from tessera_lang.types.dtype import BOOL, U32
-
-_LINE = 128  # bytes at whose multiples the sums of a tile begin
-_STRAIGHT = 256  # registers of a lane, of all parts: more are taken up in a loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +51,7 @@ class _Combining:
             t = body.layouts.type_of(value)
             size = t.dtype.bytes
             self.kept.append(_Kept(value, t, elements))
-            elements += -(-held_elements(t) * size // _LINE) * _LINE // size
+            elements += -(-held_elements(t) * size // LINE_BYTES) * LINE_BYTES // size
         self.elements = elements
         body.scratch.of_a_part = max(body.scratch.of_a_part, elements * size)
 
@@ -147,7 +146,7 @@ class _Combining:
         b, t = self.builder, one.tile
         zero = b.constant(0.0 if t.dtype.is_float else 0, t.dtype)
         total = b.emit("tile.splat", (zero,), (t,)).result
-        if self.parts is not None and self.parts * registers_of_tile(t) <= _STRAIGHT:
+        if self.parts is not None and self.parts * registers_of_tile(t) <= COMBINED_REGISTERS:
             for part in range(self.parts):
                 total = self._with(one, total, b.index(part))
             return total

@@ -13,9 +13,9 @@ from tessera_lang.ir.definitions import (
     COPIES,
 )
 from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 
 _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
-_WIDEST = 16
 
 
 def notes_on_directives(kernel: Operation, facts: Facts) -> list[Diagnostic]:
@@ -40,8 +40,8 @@ def _not_vectorized(access: Access, facts: Facts, said: int) -> str:
     name = access.view.name or "the array"
     if facts.tile_unit_axis(access) is None:
         return f"elements of a tile of `{name}` do not lie next to each other"
-    if said * t.dtype.bytes > _WIDEST:
-        return f"{said} {t.dtype} are more than the {_WIDEST} bytes of the widest access"
+    if said * t.dtype.bytes > VECTOR_BYTES:
+        return f"{said} {t.dtype} are more than the {VECTOR_BYTES} bytes of the widest access"
     held = facts.vector_bytes(access)
     if held < said * t.dtype.bytes:
         return f"only {held} bytes in a row of `{name}` are surely aligned"

@@ -14,9 +14,9 @@ from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
 from tessera_lang.ir.definitions import BARRIERS, LOOPS
 from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import LINE_BYTES
 
 _ALLOCATION = "tile.shared.alloc"
-_LINE = 128
 
 
 @dataclass(slots=True, eq=False)
@@ -175,7 +175,7 @@ def _place(uses: list[_Use]) -> None:
     """First fit, the greatest first."""
     placed: list[_Use] = []
     for use in sorted(uses, key=lambda u: -u.bytes):
-        step = max(_LINE, buffer_alignment(use.allocation))
+        step = max(LINE_BYTES, buffer_alignment(use.allocation))
         met = [p for p in placed if p.meets(use)]
         for start in sorted({0, *(p.end for p in met)}):
             use.offset = -(-start // step) * step

@@ -13,10 +13,8 @@ from tessera_lang.analysis.resources.tile_layouts import scratch_buffer
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass
+from tessera_lang.target.tuning import SCRATCH_APART
 from tessera_lang.types.dtype import DType
-
-_FEW = 1024
-"""Bytes of an exchange that are small beside what a group has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Scratch:
     def taking_turns(self, bytes_: int) -> tuple[Value, ...]:
         """As ``buffer``; where few bytes are needed two buffers take turns, so that one is written
         while another is read."""
-        if not 0 < bytes_ <= _FEW:
+        if not 0 < bytes_ <= SCRATCH_APART:
             return self.buffer(bytes_)
         value, most = self._alternating[0]
         self._alternating.reverse()

@@ -15,11 +15,9 @@ from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.opt.schedule.query.copy_rules import Access, contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.arch.isa import MAP_BOX, SWIZZLE_LINES
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.shape import Sym
-
-_MOST_LINES = 256
-_ATOM = 8  # lines after which a swizzle repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +73,10 @@ class Maps:
         if share > 1 and panels % share == 0:
             panels //= share
             moved = (panels * layout.panel, 0)
-        elif share > 1 and lines % (share * _ATOM) == 0:
+        elif share > 1 and lines % (share * SWIZZLE_LINES) == 0:
             lines //= share
             moved = (0, lines)
-        height = next(n for n in range(min(lines, _MOST_LINES), 0, -1) if lines % n == 0)
+        height = next(n for n in range(min(lines, MAP_BOX), 0, -1) if lines % n == 0)
         made = [
             Box(panel * layout.panel, line)
             for panel in range(panels) for line in range(0, lines, height)

@@ -26,15 +26,13 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa import WARP, WARP_GROUP
 from tessera_lang.types.dtype import INDEX
 
 if TYPE_CHECKING:
     from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
     from tessera_lang.lower.schedule_to_tile.common.body import Body
     from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
-
-_GROUP = 4  # warps of a warp group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +59,7 @@ def stores_in_parts(
     own way where they can for all stores: buffers are shared."""
     found = [o for o, _ in facts.stores if "columns" in o.attributes]
     parts_of = {o: _part_layout(layouts, o) for o in found}
-    groups = layouts.engine.warps // _GROUP
+    groups = layouts.engine.warps // WARP_GROUP
     if not all(
         _apart(layouts.of(o.operands[0]), access_of(o).tile.sizes[0], groups) for o in found
     ):
@@ -93,12 +91,12 @@ def _apart(layout: RegisterLayout, rows: int, groups: int) -> bool:
         return False
     block = rows // groups
     span = sum((m.extent - 1) * m.stride for m in (*layout.registers, *layout.lanes) if m.axis == 0)
-    for warp in range(_GROUP * groups):
+    for warp in range(WARP_GROUP * groups):
         first = sum(
             d * m.stride
             for m, d in zip(layout.warps, digits(warp, layout.warps), strict=True) if m.axis == 0
         )  # fmt: skip
-        if first // block != warp // _GROUP or (first + span) // block != warp // _GROUP:
+        if first // block != warp // WARP_GROUP or (first + span) // block != warp // WARP_GROUP:
             return False
     return True
 
@@ -212,7 +210,7 @@ def _meet(body: Body, leaving: Leaving) -> None:
     if leaving.groups == 1:
         body.builder.barrier()
         return
-    attributes = {"id": 0, "lanes": 32 * _GROUP, "wait": True, "each": "warp_group"}
+    attributes = {"id": 0, "lanes": 32 * WARP_GROUP, "wait": True, "each": "warp_group"}
     body.builder.emit("tile.named_barrier", (), (), attributes)
 
 
@@ -243,7 +241,7 @@ def _first_row(body: Body, leaving: Leaving) -> Value:
     b = body.builder
     if leaving.groups == 1:
         return b.index(0)
-    group = b.binary("floordiv", b.emit("tile.role_warp", (), (INDEX,)).result, b.index(_GROUP))
+    group = b.binary("floordiv", b.emit("tile.role_warp", (), (INDEX,)).result, b.index(WARP_GROUP))
     return b.binary("mul", group, b.index(leaving.access.tile.sizes[0] // leaving.groups))
 
 

@@ -51,13 +51,12 @@ from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
 from tessera_lang.record import replace
+from tessera_lang.target.arch.isa import STEP_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import Dim, dim_op
 
-_GROUP = 4  # warps of a warp group
 _KEPT_IN_ORDER = WRITES | REPORTS
-_BYTES_DEEP = 32  # of the contraction, one instruction
 
 
 class HopperEngine(Engine):
@@ -71,14 +70,14 @@ class HopperEngine(Engine):
 
     @property
     def groups(self) -> int:
-        return self.warps // _GROUP
+        return self.warps // WARP_GROUP
 
     def product(self, dot: Operation) -> Product | None:
         if dot.attributes.get("unit") != "wgmma":
             return by_multiply_adds(dot, self.warps)
         left = dot.operands[0].type
         assert isinstance(left, TileType)
-        deep, dtype = _BYTES_DEEP // left.dtype.bytes, left.dtype
+        deep, dtype = STEP_BYTES // left.dtype.bytes, left.dtype
         return Product(
             "wgmma", (64 * self.groups, 8, deep),
             accumulator=lambda shape: wgmma_c(shape, self.groups),
@@ -271,7 +270,7 @@ class _Lowering:
             shape = (use.stages, *load.tile.sizes)
             buffer = self.scratch.allocate(load.tile.dtype, shape, name, "staged", layout)
             buffers.update(dict.fromkeys((result, *again), buffer))
-        consumers = self.consumer_warps // _GROUP * (self.cluster.size if shared else 1)
+        consumers = self.consumer_warps // WARP_GROUP * (self.cluster.size if shared else 1)
         sizes = [tile_bytes(x.tile) for x in use.ring.loads if not is_by_lanes(x)]
         written = len(use.ring.loads) - len(sizes) - sum(x in copied for x in use.ring.results)
         lanes = 32 * self.producer_warps * any(x in copied for x in use.ring.results)

@@ -28,12 +28,12 @@ from tessera_lang.opt.schedule.query.kernel_facts import Facts, numbers
 from tessera_lang.opt.schedule.query.scalar_facts import axes_of, strings
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import LINE_BYTES
 from tessera_lang.target.plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import U32
 from tessera_lang.types.shape import Dim, dim_op
 
 COMBINE = PREFIX + "combine"
-_LINE = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class Parting:
         kernel = self.facts.kernel
         attributes: dict[str, Attribute] = dict(kernel.attributes)
         attributes["parameters"] = (*strings(kernel, "parameters"), "counters", "parts")
-        for name, more in (("hints", (0, 0)), ("divisors", (_LINE, _LINE))):
+        for name, more in (("hints", (0, 0)), ("divisors", (LINE_BYTES, LINE_BYTES))):
             if name in attributes:
                 attributes[name] = (*numbers(kernel, name), *more)
         return attributes

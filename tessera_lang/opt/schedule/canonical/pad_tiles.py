@@ -39,12 +39,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.matrix_units import consumer_groups, has_matrix_dtype
 from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.arch.isa import STEP_BYTES
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import EASED
 from tessera_lang.types.dtype import INDEX
-
-_ENOUGH = 2
-_STEP = 32
-"""Bytes of the contraction that an instruction takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def pad(program: Program, context: Context) -> Program:
 
 def _choices(machine: Machine, relief: int) -> tuple[Multiples, ...]:
     """The smaller ones alone where lanes had too few registers twice."""
-    large = machine.has("wgmma") and relief < _ENOUGH
+    large = machine.has("wgmma") and relief < EASED
     return (WARP_GROUP, WARP) if large else (WARP,)
 
 
@@ -128,7 +126,7 @@ class _Growing(Axes):
             columns = dot.shape[1]
             width = multiples.of_columns(columns) if isinstance(columns, int) else 1
             for axis, multiple in (((accumulator, 0), multiples.rows), ((b, 1), width),
-                                   ((a, 1), _STEP // t.dtype.bytes)):  # fmt: skip
+                                   ((a, 1), STEP_BYTES // t.dtype.bytes)):  # fmt: skip
                 found = self.find(axis)
                 wanted[found] = max(wanted.get(found, 1), multiple)
         fixed = {self.find(a) for a in self._fixed}

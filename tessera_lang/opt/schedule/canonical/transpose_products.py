@@ -47,9 +47,8 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     needs_first,
 )
 from tessera_lang.record import replace
+from tessera_lang.target.tuning import FEW_ROWS
 
-FEW = 32
-"""Rows from which on nothing is gained: 64 of them fill the unit, half of it is not the limit."""
 _MANY = 1 << 30
 _FULL = PREFIX + "full"
 _STORES = BOXES & ARRAY_WRITES
@@ -87,7 +86,7 @@ def _gains(dot: Dot, facts: Facts) -> bool:
         return False
     rows = needed(dot.a.load.extents[1 if dot.a.swapped else 0], dot.shape[0], facts)
     columns = needed(dot.b.load.extents[0 if dot.b.swapped else 1], dot.shape[1], facts)
-    if rows is None or columns is None or rows > FEW:
+    if rows is None or columns is None or rows > FEW_ROWS:
         return False
     named = isinstance(dot.shape[0], str)
     fits = named or (int(dot.shape[0]) in (8, 16, 32, 48))

@@ -14,7 +14,10 @@ Good enough to rank; must not know operations.
 
 from __future__ import annotations
 
-from tessera_lang.opt.schedule.tuning import (
+from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import STEP_BYTES
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import (
     ADDED_OUTSIDE,
     ASKING,
     ASKING_TOGETHER,
@@ -39,11 +42,6 @@ from tessera_lang.opt.schedule.tuning import (
     SHORTER_SEEN,
     SYNCHRONOUS_SHARE,
 )
-from tessera_lang.record import dataclass, replace
-from tessera_lang.target.machine import Machine
-
-_EDGE_DEPTH = 256
-"""Bits of the contraction that an asynchronous product takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,8 @@ def iteration_cycles(product: Product, work: Work, machine: Machine) -> float:
             SHARED_MIXED * (passed + product.bytes() / rates.shared),
             ASYNCHRONOUS_BARRIERS,
         )
-        computing += PRODUCT_EDGE * (product.rows // 64) * (product.k * product.bits / _EDGE_DEPTH)
+        steps = product.k * product.bits / (8 * STEP_BYTES)
+        computing += PRODUCT_EDGE * (product.rows // 64) * steps
     asked = {"wgmma": ASKING, "mma": ASKING_TOGETHER}.get(product.unit, 0.0)
     seen = max(computing, passed, alone, together) + meeting
     iteration = max(seen, asked) * _waiting(product, work)

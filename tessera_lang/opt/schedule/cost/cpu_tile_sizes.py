@@ -13,11 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.ir.core import TileType
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts
-
-_ROWS, _COLUMNS, _DEPTH = 128, 128, 256
-_LEAST = 32  # a smaller tile costs more to start than it spreads
-_GROUPS = 16  # enough for the cores of most machines to share evenly
-_RUN, _ELEMENTS = 4096, 16384
+from tessera_lang.target.tuning import CPU_BLOCK, CPU_ELEMENTS, CPU_GROUPS, CPU_LEAST, CPU_RUN
 
 
 def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) -> dict[str, int]:
@@ -28,11 +24,11 @@ def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) 
             part = _part(facts, name)
             if part:
                 sizes[name] = part
-    rest = _ELEMENTS if not facts.dots else _LEAST
+    rest = CPU_ELEMENTS if not facts.dots else CPU_LEAST
     for name in _innermost_first(facts, names):
         if name not in sizes:
             used = _along(facts, sizes)
-            sizes[name] = max(1, min(rest // max(1, used), _RUN, _axis(facts, name)))
+            sizes[name] = max(1, min(rest // max(1, used), CPU_RUN, _axis(facts, name)))
     return _spread(facts, names, said, sizes)
 
 
@@ -41,7 +37,7 @@ def _part(facts: Facts, name: str) -> int:
     wanted = [
         size
         for dot in facts.dots
-        for side, size in zip(dot.shape, (_ROWS, _COLUMNS, _DEPTH), strict=True)
+        for side, size in zip(dot.shape, CPU_BLOCK, strict=True)
         if side == name
     ]
     return min(wanted, default=0)
@@ -58,7 +54,7 @@ def _axis(facts: Facts, name: str) -> int:
             known = estimate.value(upper)
             if known and definition is not None and definition.attributes.get("name") == name:
                 return 1 << (known - 1).bit_length()
-    return _RUN
+    return CPU_RUN
 
 
 def _along(facts: Facts, sizes: Mapping[str, int]) -> int:
@@ -93,12 +89,17 @@ def _spread(
         return sizes
     while True:
         tiles = Estimate(facts, sizes).trips(grid)
-        if tiles is None or tiles >= _GROUPS:
+        if tiles is None or tiles >= CPU_GROUPS:
             return sizes
         for name in names:
             smaller = {**sizes, name: sizes[name] // 2}
             fewer = Estimate(facts, smaller).trips(grid)
-            if name not in said and smaller[name] >= _LEAST and fewer is not None and fewer > tiles:
+            if (
+                name not in said
+                and smaller[name] >= CPU_LEAST
+                and fewer is not None
+                and fewer > tiles
+            ):
                 sizes = smaller
                 break
         else:

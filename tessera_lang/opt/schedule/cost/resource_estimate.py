@@ -21,12 +21,14 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     promoted_parts,
 )
 from tessera_lang.opt.schedule.query.operand_origin import feeds
-from tessera_lang.opt.schedule.tuning import FMA_REGISTERS, PRODUCT_REGISTERS
 from tessera_lang.target.machine import Machine
-
-_STAGES = 3
-_COMPUTED_STAGES = 2
-_SLOTS = 4096  # bytes for barriers, scales and what warps exchange
+from tessera_lang.target.tuning import (
+    ESTIMATED_COMPUTED,
+    ESTIMATED_SLOTS,
+    ESTIMATED_STAGES,
+    FMA_REGISTERS,
+    PRODUCT_REGISTERS,
+)
 
 
 def sizes_of(tile: object, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -72,7 +74,7 @@ def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
             size = _bytes(operand.value.type, sizes)
             if operand.load is not None:
                 direct.add(id(operand.load.operation))
-                total += _STAGES * size
+                total += ESTIMATED_STAGES * size
             elif operand is dot.b:
                 total += size
     computed = any(x.load is None for d in facts.dots for x in (d.a, d.b))
@@ -80,8 +82,8 @@ def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
         if id(load.operation) in direct or load.loop is None or len(load.tile.shape) < 2:
             continue
         if feeds(load, facts):
-            total += _COMPUTED_STAGES * _bytes(load.tile, sizes)
-    return total + (_SLOTS if computed else 0)
+            total += ESTIMATED_COMPUTED * _bytes(load.tile, sizes)
+    return total + (ESTIMATED_SLOTS if computed else 0)
 
 
 def _bytes(tile: object, sizes: Mapping[str, int]) -> int:

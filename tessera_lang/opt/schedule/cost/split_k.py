@@ -18,17 +18,20 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     numbers,
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
-from tessera_lang.opt.schedule.tuning import PARTS_WORTH, STREAM_TILES, STREAM_WORTH
 from tessera_lang.target.machine import Machine
-
-_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
-_LEAST_TURNS = 4  # of a part
-_WAVES = 2  # parts that a multiprocessor gets at most
+from tessera_lang.target.tuning import (
+    PART_ITERATIONS,
+    PART_WAVES,
+    PARTS_WORTH,
+    SPLIT_COUNTS,
+    STREAM_TILES,
+    STREAM_WORTH,
+)
 
 
 def is_few(work: Work, machine: Machine) -> bool:
     """Whether tiles leave multiprocessors idle that iterations of the loop could keep busy."""
-    return 2 * work.tiles <= machine.units * _WAVES and work.iterations >= 2 * _LEAST_TURNS
+    return 2 * work.tiles <= machine.units * PART_WAVES and work.iterations >= 2 * PART_ITERATIONS
 
 
 def said_reason(kernel: Operation, facts: Facts) -> str:
@@ -47,8 +50,8 @@ def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     limit = best[1] * PARTS_WORTH
     if not is_few(work, machine):
         return best
-    most = min(work.iterations // _LEAST_TURNS, _WAVES * machine.units // max(1, work.tiles))
-    for parts in (n for n in _COUNTS if n <= most):
+    most = min(work.iterations // PART_ITERATIONS, PART_WAVES * machine.units // max(1, work.tiles))
+    for parts in (n for n in SPLIT_COUNTS if n <= most):
         price = cycles(in_parts(work, parts), machine)
         if price < min(limit, best[1]):
             best = parts, price
@@ -61,7 +64,7 @@ def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
     best, units = (1, cycles(work, machine)), machine.units
     if work.tiles // units > STREAM_TILES or any(p.unit != "wgmma" for p in work.products):
         return best  # only these groups surely fill a multiprocessor
-    for parts in (n for n in _COUNTS if n * _LEAST_TURNS <= work.iterations):
+    for parts in (n for n in SPLIT_COUNTS if n * PART_ITERATIONS <= work.iterations):
         if work.tiles % units == 0 or work.tiles * parts <= units:
             continue
         price = dealt_cycles(work, parts, machine)

@@ -12,12 +12,7 @@ from collections.abc import Mapping
 from tessera_lang.ir.core import TileType, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered
-from tessera_lang.opt.schedule.query.copy_rules import (
-    SWIZZLES,
-    access_of,
-    contiguous_axis,
-    known_divisor,
-)
+from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.query.kernel_facts import Dot, Estimate, Facts, Load, Operand
 from tessera_lang.opt.schedule.query.matrix_units import (
     element_bits,
@@ -28,11 +23,9 @@ from tessera_lang.opt.schedule.query.matrix_units import (
 from tessera_lang.opt.schedule.query.operand_origin import feeds, source_axis
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, STORE_LINES
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.target.arch.isa import LINE_BYTES, SWIZZLES
 from tessera_lang.target.machine import Machine
-
-_LINE = 128  # bytes of the second-level cache that are fetched together
-_UNKNOWN_TRIPS = 16
-_SLOWER = (1, 2)  # so many times as long results take to leave, by the lines of their subtiles
+from tessera_lang.target.tuning import STORE_TIMES, UNKNOWN_TRIPS
 
 
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
@@ -83,7 +76,7 @@ def store_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
     rows = [sizes.get(n, 64) if isinstance(n, str) else n
             for t in types if isinstance(t, TileType) and len(t.shape) > 1
             for n in t.shape[-2:-1]]  # fmt: skip
-    return STORE_BUFFERS * _LINE * max(rows, default=0)
+    return STORE_BUFFERS * LINE_BYTES * max(rows, default=0)
 
 
 def _product(
@@ -93,7 +86,7 @@ def _product(
     trips = 1
     for around in dot.inside:
         if around is not facts.grid and around.name in LOOPS and around.name != "tile.while":
-            trips *= estimate.trips(around) or _UNKNOWN_TRIPS
+            trips *= estimate.trips(around) or UNKNOWN_TRIPS
     unit = "mma"
     if not has_matrix_dtype(dot):
         unit = "fma"
@@ -161,7 +154,7 @@ def _is_split(load: Load | None, facts: Facts) -> bool:
     sizes = facts.definitions[load.view].operands[1 : 1 + len(numbers)]
     if len(numbers) < 2:
         return False
-    return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % _LINE != 0
+    return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % LINE_BYTES != 0
 
 
 def _leaving(t: object, sizes: Mapping[str, int]) -> int:
@@ -170,7 +163,7 @@ def _leaving(t: object, sizes: Mapping[str, int]) -> int:
     assert isinstance(t, TileType)
     last = t.shape[-1] if t.shape else 1
     line = (sizes.get(last, 64) if isinstance(last, str) else last) * t.dtype.bytes
-    slower = next((s for s, n in zip(_SLOWER, STORE_LINES, strict=True) if line % n == 0), 2)
+    slower = next((s for s, n in zip(STORE_TIMES, STORE_LINES, strict=True) if line % n == 0), 2)
     return _bytes(t, sizes) * slower
 
 

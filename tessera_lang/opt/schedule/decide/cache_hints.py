@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.tuning import CACHE_HELD, CACHE_LONG
+from tessera_lang.target.tuning import CACHE_HELD, CACHE_LONG
 
 
 @decides

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.opt.schedule.cost.split_k import parts_of
-from tessera_lang.opt.schedule.query.accumulator_registers import OTHER_REGISTERS, accumulators
+from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.context import (
     COST,
     LEGALITY,
@@ -41,11 +41,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.result_stores import way_of_store
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
-from tessera_lang.opt.schedule.tuning import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH
-from tessera_lang.target.arch.isa import LANE_REGISTERS, REGISTER_UNIT, WARP, WARP_GROUP
+from tessera_lang.target.arch.isa import LANE_REGISTERS, REGISTER_UNIT, UNIT_ROWS, WARP, WARP_GROUP
 from tessera_lang.target.machine import Machine
-
-_ROWS = 64  # of a product, of each warp group
+from tessera_lang.target.tuning import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH, OTHER_REGISTERS
 
 
 @decides
@@ -126,7 +124,7 @@ def _shared_span(dot: Operation, axis: int, kernel: Operation) -> int:
     t = dot.result.type
     assert isinstance(t, TileType)
     if dot.attributes.get("unit") == "wgmma":
-        return _ROWS * _groups(kernel) if axis == 0 else 0
+        return UNIT_ROWS * _groups(kernel) if axis == 0 else 0
     if axis == 0 or numbers(dot, "warp_grid")[1] > 1:
         return t.sizes[axis]
     return FMA_COLUMNS * fma_lanes(t.sizes[1])

@@ -42,8 +42,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes
 from tessera_lang.opt.schedule.query.staging_rings import is_staged, subtile_columns, tile_bytes
-from tessera_lang.opt.schedule.tuning import CLUSTER_TURNS, GRID_ROWS
 from tessera_lang.target.arch.isa import CLUSTER_GROUPS
+from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS
 
 
 @decides

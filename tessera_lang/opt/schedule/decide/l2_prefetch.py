@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
 from tessera_lang.opt.schedule.decide.row_kernels import (
-    MOST_WARPS,
     groups_together,
     held_bytes,
 )
@@ -26,8 +25,8 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
-from tessera_lang.opt.schedule.tuning import ALONE_REGISTERS, PREFETCH_GROUPS, PREFETCH_WAVES
 from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.tuning import ALONE_REGISTERS, GROUP_WARPS, PREFETCH_GROUPS, PREFETCH_WAVES
 
 
 @decides
@@ -37,7 +36,7 @@ def read_ahead(program: Program, context: Context) -> Program:
     facts = facts_of(kernel)
     warps = kernel.attributes.get("warps", 1)
     alone = groups_together(facts, context) < PREFETCH_GROUPS
-    waits = alone if is_shared(kernel) else warps == MOST_WARPS
+    waits = alone if is_shared(kernel) else warps == GROUP_WARPS
     waits = waits or _narrow(facts)
     if context.machine.target == "cpu" or facts.grid is None or facts.dots or not waits:
         return program

@@ -10,10 +10,7 @@ from __future__ import annotations
 from tessera_lang.analysis.resources.register_pressure import Pressure, pressure, table
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.schedule.query.accumulator_registers import (
-    OTHER_REGISTERS,
-    accumulators,
-)
+from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.context import (
     Context,
     decides,
@@ -21,9 +18,9 @@ from tessera_lang.opt.schedule.query.context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of, numbers
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
-from tessera_lang.opt.schedule.tuning import ASSEMBLER_MARGIN
 from tessera_lang.target.arch.isa import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import ASSEMBLER_MARGIN, OTHER_REGISTERS
 
 
 @decides

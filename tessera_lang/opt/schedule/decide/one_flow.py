@@ -43,14 +43,19 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
-from tessera_lang.opt.schedule.tuning import UNCOUNTED_GROUPS
 from tessera_lang.record import replace
+from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.tuning import (
+    FLOW_ACCUMULATORS,
+    FLOW_MOST_STAGES,
+    FLOW_REGISTERS,
+    FLOW_STAGES,
+    GROUP_WARPS,
+    LOOP_WARPS,
+    UNCOUNTED_GROUPS,
+)
 from tessera_lang.types.dtype import F32
 
-_MOST_WARPS = 16
-_LANE_REGISTERS = 96  # of the tiles that are there at once, before more warps are better
-_STAGES = 3
-_MOST_STAGES = 4  # beyond it shared memory is worth more as a second group on the multiprocessor
 _OF_TILES = (
     "roles", "registers", "persistent", "split", "stream", "subtile", "epilogue", "direct_access",
     "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
@@ -73,10 +78,6 @@ def settle_one_flow(program: Program, context: Context) -> Program:
         kernel = _Flow(kernel, context).settled()
     _note_units(kernel, context)
     return with_kernel(program, kernel)
-
-
-LOOP_WARPS = 8
-"""Of a group that runs loops over elements."""
 
 
 def _lane_copies(kernel: Operation, context: Context) -> Operation:
@@ -183,7 +184,7 @@ class _Flow:
         said = kernel.attributes.get("warps")
         if not isinstance(said, int) or said <= 0:
             return with_decisions(kernel, {"warps": _enough_warps(kernel)})
-        warps = min(_MOST_WARPS, 1 << (said.bit_length() - 1))
+        warps = min(GROUP_WARPS, 1 << (said.bit_length() - 1))
         if said == warps:
             return kernel
         if said_by_user(kernel, "warps"):
@@ -300,7 +301,7 @@ class _Flow:
                 return said
         said = [load.attributes.get("stages") for load in loads]
         known = [n for n in said if isinstance(n, int) and n > 0]
-        return min(max(known), _MOST_STAGES) if known else _STAGES
+        return min(max(known), FLOW_MOST_STAGES) if known else FLOW_STAGES
 
     def note(self, code: str, message: str, operation: Operation) -> None:
         self.context.note(code, message, operation.span)
@@ -329,7 +330,7 @@ def _enough_warps(kernel: Operation) -> int:
         warps = 4
         while warps > 1 and warps > fragments:
             warps //= 2
-        while warps < _MOST_WARPS and held > 32 * warps * 128:
+        while warps < GROUP_WARPS and held > WARP * warps * FLOW_ACCUMULATORS:
             warps *= 2
         return warps
     largest = max(
@@ -338,7 +339,7 @@ def _enough_warps(kernel: Operation) -> int:
          if is_tile(v) and isinstance(v.type, TileType)), default=1,
     )  # fmt: skip
     warps = 4
-    while warps < _MOST_WARPS and largest > 32 * warps * _LANE_REGISTERS // 3:
+    while warps < GROUP_WARPS and largest > WARP * warps * FLOW_REGISTERS // 3:
         warps *= 2
     return warps
 

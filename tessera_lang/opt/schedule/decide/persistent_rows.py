@@ -32,11 +32,13 @@ from tessera_lang.opt.schedule.query.invariant_loads import (
     still_loads,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
-from tessera_lang.opt.schedule.tuning import STAYING_REGISTERS, STAYING_STAGES, STAYING_WAVES
 from tessera_lang.target.arch.isa import LIMIT_REGISTERS, REGISTER_UNIT, WARP
-
-_OTHER_BYTES = 2048
-"""Shared memory of a group beside its rows: what warps and groups exchange, and the driver's."""
+from tessera_lang.target.tuning import (
+    ROW_OTHER_BYTES,
+    STAYING_REGISTERS,
+    STAYING_STAGES,
+    STAYING_WAVES,
+)
 
 
 @decides
@@ -113,7 +115,7 @@ def _groups(
 
 
 def _taken(rows: Sequence[Load]) -> int:
-    return STAYING_STAGES * sum(map(bytes_of, rows)) + _OTHER_BYTES
+    return STAYING_STAGES * sum(map(bytes_of, rows)) + ROW_OTHER_BYTES
 
 
 def _warps(kernel: Operation) -> int:

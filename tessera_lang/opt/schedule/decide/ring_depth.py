@@ -30,9 +30,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.record import replace
-
-MOST_STAGES = 8
-_RESERVED = 2048  # barriers, and what reductions between warps ask for
+from tessera_lang.target.tuning import RESERVED_BYTES, RING_STAGES
 
 
 @decides
@@ -48,7 +46,7 @@ def pipeline(program: Program, context: Context) -> Program:
         x.stages for x in rings
     )
     others = sum(u.total for u in shared_use(facts)) - rings_bytes
-    room = context.machine.shared_limit - others - _RESERVED - sum(r.bytes for r in outer)
+    room = context.machine.shared_limit - others - RESERVED_BYTES - sum(r.bytes for r in outer)
     stages = _depths(inner, room, facts, context)
     left = room - sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
     decisions = {x.operation: {"stages": n} for r, n in zip(inner, stages, strict=True)
@@ -144,7 +142,7 @@ def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) ->
         if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
             trips = -(-trips // parts_of(facts.kernel))
         fewest = 2 if context.machine.has("cp_async") else 1
-        most = MOST_STAGES if trips is None else max(fewest, min(MOST_STAGES, trips))
+        most = RING_STAGES if trips is None else max(fewest, min(RING_STAGES, trips))
         out.append(min(share, most))
     return out
 

@@ -26,10 +26,13 @@ from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.local_rows import local_row
-from tessera_lang.opt.schedule.tuning import (
+from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
+from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import (
     ASSEMBLER_GROUPS,
     BUSY_ROW_BYTES,
     BUSY_SHARE,
+    GROUP_WARPS,
     KEPT_WARPS,
     LANE_BYTES,
     PART_BYTES,
@@ -40,10 +43,7 @@ from tessera_lang.opt.schedule.tuning import (
     ROW_RATE,
     WIDE_PART_REGISTERS,
 )
-from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
-from tessera_lang.target.machine import Machine
 
-MOST_WARPS = 16
 _ADDRESS = 2
 """Registers of a lane for each access, and for its place in the grid: addresses have 64 bits."""
 _FULL, _IOTA, _REDUCE, _MASK = (PREFIX + n for n in ("full", "iota", "reduce", "mask"))
@@ -56,7 +56,7 @@ def row_warps(facts: Facts, machine: Machine) -> int:
     warps = 1 if _reduces(facts) else 4
     accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
     narrow = any(pitch_reason(access_of(o), facts, "") for o in accesses)
-    most, lane = MOST_WARPS, LANE_BYTES
+    most, lane = GROUP_WARPS, LANE_BYTES
     if is_shared(facts.kernel):
         most, lane = KEPT_WARPS if bound_by_cache(facts, machine) else PART_WARPS, 2 * LANE_BYTES
     elif _reduces(facts) and _fits_full(facts, machine):

@@ -41,8 +41,7 @@ from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.target.plan import COPY_ALIGNMENT
-
-_LEAST = 512  # bytes of a tile that is worth a place in a ring
+from tessera_lang.target.tuning import STAGED_BYTES
 
 
 @decides
@@ -128,7 +127,7 @@ def _moved_ahead(load: Load, facts: Facts, context: Context) -> str:
 def _is_worth_it(read: Load, facts: Facts) -> bool:
     """Whether a tile is a matrix of some size that an operand of a product is computed from in
     every iteration."""
-    return read.loop is not None and tile_bytes(read.tile) >= _LEAST and feeds(read, facts)
+    return read.loop is not None and tile_bytes(read.tile) >= STAGED_BYTES and feeds(read, facts)
 
 
 def _is_operand(load: Load, facts: Facts) -> bool:

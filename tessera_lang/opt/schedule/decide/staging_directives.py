@@ -20,10 +20,10 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 
 _OF_STAGED: dict[str, Attribute] = {name: p.off for name, p in attributes() if p.staged}
 """Directives about staged tiles, with the value that asks for nothing."""
-_CHUNK = 16  # bytes that are read or copied as one
 _NONE = "no tile is staged in shared memory"
 
 
@@ -72,8 +72,8 @@ def _padded(kernel: Operation, facts: Facts, context: Context) -> Operation:
     if not isinstance(said, int) or not said or not said_by_user(kernel, "padding"):
         return kernel
     for load in (x for x in facts.loads if is_staged(x)):
-        if said * load.tile.dtype.bytes % _CHUNK:
-            reason = f"lines that begin at multiples of {_CHUNK} bytes are swizzled instead"
+        if said * load.tile.dtype.bytes % VECTOR_BYTES:
+            reason = f"lines that begin at multiples of {VECTOR_BYTES} bytes are swizzled instead"
             return overruled(kernel, "padding", 0, context, reason)
     return kernel
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.cost_model import cycles
-from tessera_lang.opt.schedule.cost.split_k import STREAM_WORTH, best_dealt, best_parts, said_reason
+from tessera_lang.opt.schedule.cost.split_k import best_dealt, best_parts, said_reason
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.context import (
     Context,
@@ -22,6 +22,7 @@ from tessera_lang.opt.schedule.query.context import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.sum_loops import even_iterations, sums_of
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import STREAM_WORTH
 
 
 @decides

@@ -48,21 +48,23 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise,
 )
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
-from tessera_lang.opt.schedule.tuning import ALONE, PRODUCT_REGISTERS, RELIEF, THREE_HOLD
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import (
+    ALONE,
+    ELEMENT_LANES,
+    ELEMENT_VECTORS,
+    PRODUCT_REGISTERS,
+    RELIEF,
+    THREE_HOLD,
+    TILE_COMBINATIONS,
+    WIDEST_ARRAY,
+    WIDEST_ROW,
+    WIDEST_SQUARE,
+)
 from tessera_lang.types.dtype import INDEX
 
 _ROWS, _COLUMNS, _DEPTH = "rows", "columns", "depth"
-
-_GROUP_LANES, _LANE_VECTORS = 128, 4
-"""Lanes of a group that works element by element, and vectors of 16 bytes that each reads."""
-_WIDEST, _WIDE_ROW, _SQUARE = 4096, 1024, 64
-"""Elements along an axis: of an array of one, of rows (so that what a column needs is read once
-for several of them), of a square."""
-
-_MOST_COMBINATIONS = 5000
-"""Sizes of tiles that are compared, unless there are more of them that have nothing in common."""
 
 
 @decides
@@ -194,7 +196,7 @@ def _combinations(
     """The choices of a number for each size. Where they are many, sizes that are the same to the
     products, and may be the same, are one choice: with each product there were more by a factor."""
     together = {name: name for name in options}
-    if math.prod(map(len, options.values())) > _MOST_COMBINATIONS:
+    if math.prod(map(len, options.values())) > TILE_COMBINATIONS:
         first: dict[object, str] = {}
         for name, choices in options.items():
             together[name] = first.setdefault((parts.get(name), choices), name)
@@ -260,17 +262,17 @@ def _element_wise(
     order = list(_innermost_first(facts, names))
     along = _contiguous_names(facts)
     sizes = dict(said)
-    rest = _GROUP_LANES * _LANE_VECTORS * max(1, 16 // _access_bytes(facts))
+    rest = ELEMENT_LANES * ELEMENT_VECTORS * max(1, 16 // _access_bytes(facts))
     if facts.grid is None:
         rest *= ALONE  # its loads are all there are
     if len(along) > 1:
-        rest = max(rest, _SQUARE ** len(along))
+        rest = max(rest, WIDEST_SQUARE ** len(along))
     for n in sizes.values():
         rest = max(1, rest // n)
     for name in (n for n in order if n not in sizes):
-        wide = _WIDE_ROW if len(order) > 1 else _WIDEST
+        wide = WIDEST_ROW if len(order) > 1 else WIDEST_ARRAY
         wide *= ALONE if facts.grid is None else 1
-        most = _SQUARE if len(along) > 1 and name in along else wide
+        most = WIDEST_SQUARE if len(along) > 1 and name in along else wide
         sizes[name] = max(1, min(rest, most))
         rest = max(1, rest // sizes[name])
     return _spread(facts, sizes, said, order, machine)

@@ -12,11 +12,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Program, TileType
 from tessera_lang.opt.schedule.decide.row_kernels import row_warps
-from tessera_lang.opt.schedule.query.accumulator_registers import (
-    ROLE_REGISTERS,
-    accumulators,
-    is_promoted,
-)
+from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, is_promoted
 from tessera_lang.opt.schedule.query.context import (
     COST,
     LEGALITY,
@@ -49,18 +45,18 @@ from tessera_lang.opt.schedule.query.matrix_units import (
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
+from tessera_lang.target.arch.isa import WARP_GROUP
 from tessera_lang.target.machine import Machine
-
-PRODUCER_WARPS = 4
-HEAVY = {2: (24, 240)}
-_HEAVY_FROM = 160
-_BY_LANES = {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}
-_BY_LANES_HEAVY = {2: (56, 224)}
-"""Where the lanes of the producer hold what they bring."""
-_MOST_WARPS = 16
-_WARP_COLUMNS = 32
-"""Columns that the lanes of a warp hold at least, four neighbours each."""
-_SUMS = 128 * 256
+from tessera_lang.target.tuning import (
+    GROUP_WARPS,
+    HEAVY_FROM,
+    HEAVY_MOVING_REGISTERS,
+    HEAVY_REGISTERS,
+    MOVING_REGISTERS,
+    ROLE_REGISTERS,
+    ROLE_SUMS,
+)
 
 
 @decides
@@ -90,12 +86,14 @@ def assign_roles(program: Program, context: Context) -> Program:
         else:
             reason = f"warp groups of 4 share rows of 64, which {warps} warps do not"
             kernel = overruled(kernel, "warps", 4 * groups, context, reason)
-    heavy = accumulators(facts, groups) > _HEAVY_FROM
+    heavy = accumulators(facts, groups) > HEAVY_FROM
     if any(is_promoted(d.operation, facts) for d in facts.dots):
         heavy = False  # a part of an accumulator is gone before the next is made
-    usual, most = (_BY_LANES, _BY_LANES_HEAVY) if moved_by_lanes(facts) else (ROLE_REGISTERS, HEAVY)
+    usual, most = ROLE_REGISTERS, HEAVY_REGISTERS
+    if moved_by_lanes(facts):
+        usual, most = MOVING_REGISTERS, HEAVY_MOVING_REGISTERS
     decisions: dict[str, Attribute] = {
-        "roles": (PRODUCER_WARPS, 4 * groups),
+        "roles": (WARP_GROUP, 4 * groups),
         "registers": (most if heavy else usual).get(groups, usual[groups]),
         "warps": 4 * groups,
         "warp_specialize": True,
@@ -134,7 +132,7 @@ def _is_plain(dot: Dot) -> bool:
     unit = dot.operation.attributes.get("unit")
     loads = all(x.load is not None and not x.swapped for x in (dot.a, dot.b))
     t = dot.operation.result.type
-    even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % _WARP_COLUMNS == 0
+    even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % FMA_WARP_COLUMNS == 0
     return unit == "fma" and loads and even and element_bits(dot) == 32
 
 
@@ -142,7 +140,7 @@ def _fills(dot: Dot) -> bool:
     """Whether the sums of lanes fill the registers of a multiprocessor, so that no other group
     runs beside and hides what its lanes do besides multiplying."""
     m, n, _ = (int(s) for s in dot.shape)
-    return consumer_groups(m) > 1 and m * n >= _SUMS
+    return consumer_groups(m) > 1 and m * n >= ROLE_SUMS
 
 
 def specialise_reason(facts: Facts, context: Context) -> str:
@@ -198,4 +196,4 @@ def _plain_warps(facts: Facts, context: Context) -> tuple[int, str]:
         return row_warps(facts, context.machine), COST
     largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
     warps = 8 if largest >= 128 * 128 else 4
-    return min(_MOST_WARPS, warps << context.relief), LEGALITY if context.relief else COST
+    return min(GROUP_WARPS, warps << context.relief), LEGALITY if context.relief else COST

@@ -31,9 +31,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.record import replace
-
-_LEAST = 32
-"""Registers of a lane with which the role that moves data can go through two loops."""
+from tessera_lang.target.tuning import PEELED_REGISTERS
 
 
 @rewrites
@@ -41,7 +39,7 @@ def peel(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
-    if 0 < numbers(kernel, "registers")[0] < _LEAST:
+    if 0 < numbers(kernel, "registers")[0] < PEELED_REGISTERS:
         return program  # the role that moves data has none left for another loop
     facts = facts_of(kernel)
     found: dict[int, tuple[Value, ...]] = {}

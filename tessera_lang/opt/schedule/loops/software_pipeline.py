@@ -43,9 +43,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
-from tessera_lang.opt.schedule.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS
 from tessera_lang.types.dtype import INDEX
 
 

@@ -21,9 +21,9 @@ from tessera_lang.opt.schedule.query.context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, LOOPS, kernel_of
 from tessera_lang.record import replace
+from tessera_lang.target.tuning import UNROLLED_OPERATIONS
 from tessera_lang.types.dtype import INDEX
 
-_MOST = 1024  # operations of a body, as heavy as the code that they become
 _WEIGHTS = {
     PREFIX + name: weight
     for weight, names in ((100, ("dot",)), (30, ("reduce", "scan", "gather")),
@@ -48,9 +48,9 @@ def unroll(program: Program, context: Context) -> Program:
         loop = next(o for o in innermost if _is_staged(o))
         context.note("T0742", f"`schedule.unroll({said})` is not honoured here: {_STAGED}",
                      loop.span)  # fmt: skip
-    times = min(said, *(max(1, _MOST // _weight(o.regions[0])) for o in loops))
+    times = min(said, *(max(1, UNROLLED_OPERATIONS // _weight(o.regions[0])) for o in loops))
     if times < said:
-        reason = f"so many bodies are more than {_MOST} operations; {times} are not"
+        reason = f"so many bodies are more than {UNROLLED_OPERATIONS} operations; {times} are not"
         kernel = overruled(kernel, "unroll", times, context, reason)
 
     def step(operation: Operation) -> Replacement | None:

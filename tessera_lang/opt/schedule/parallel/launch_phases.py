@@ -32,10 +32,8 @@ from tessera_lang.opt.schedule.query.array_accesses import (
 )
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.tuning import PHASE_ELEMENTS
 from tessera_lang.types.dtype import DType
-
-_WORTH_A_LAUNCH = 1 << 15
-"""Elements that one group walks over, from which on it pays to do it once."""
 
 
 def split_reductions(program: Program, plan: LaunchPlan) -> tuple[Program, LaunchPlan]:
@@ -152,7 +150,7 @@ class _Body:
         """Loops that only reduce, of more than one group walks over in the time of a launch."""
         return [
             o for i, o in enumerate(self.operations)
-            if not self.writes[i] and self._walked(i) >= _WORTH_A_LAUNCH and reduced_by(o)
+            if not self.writes[i] and self._walked(i) >= PHASE_ELEMENTS and reduced_by(o)
         ]  # fmt: skip
 
     # --- which operations run together --------------------------------------------------------
@@ -221,7 +219,7 @@ class _Body:
         """Whether each group of a grid would walk over more memory for it than a launch of its
         own is worth."""
         loops = any(o.name in LOOPS for o in self.operations[i].walk())
-        return unit.grid and loops and self._walked(i) >= _WORTH_A_LAUNCH
+        return unit.grid and loops and self._walked(i) >= PHASE_ELEMENTS
 
     def _walked(self, i: int) -> int:
         """Elements of the largest array that an operation reads; 0 where hints do not say."""

@@ -21,10 +21,10 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.dtype import I64, INDEX, DType
 
-_ALIGNMENT = 16
 _PER_ARGUMENT = ("parameters", "hints", "divisors")
 
 
@@ -153,7 +153,7 @@ class _Part:
         more = list(pointers.items())
         attributes = dict(self.kernel.attributes)
         rows = (("kept_" + (v.name or str(n)) for n, (v, _) in enumerate(more)), [0] * len(more),
-                [_ALIGNMENT] * len(more))  # fmt: skip
+                [VECTOR_BYTES] * len(more))  # fmt: skip
         for name, row in zip(_PER_ARGUMENT, rows, strict=True):
             if name in attributes:
                 before = attributes[name]

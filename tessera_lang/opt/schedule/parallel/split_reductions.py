@@ -23,16 +23,15 @@ from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of, names_of
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
+from tessera_lang.target.tuning import REDUCTION_PARTS
 from tessera_lang.types.dtype import DType
 
-PARTS = 512
-"""Parts of a reduction: some for each multiprocessor, and few to combine."""
 _KINDS = {"tile.add": "add", "tile.mul": "mul", "tile.max": "max", "tile.min": "min"}
 _UNITS = {"add": 0, "mul": 1}
 _DTYPES = ("f32", "f64", "i32", "i64")
-_MOST = 8 * PARTS  # elements that are combined at once
-_ALIGNMENT = 16
+_MOST = 8 * REDUCTION_PARTS  # elements that are combined at once
 
 
 def reduced_by(loop: Operation) -> tuple[str, ...] | None:
@@ -61,7 +60,7 @@ def _has_room(value: Value) -> bool:
         for n in t.shape:
             size *= n if isinstance(n, int) else _MOST + 1
         t = t.dtype
-    return isinstance(t, DType) and t.name in _DTYPES and size * PARTS <= _MOST
+    return isinstance(t, DType) and t.name in _DTYPES and size * REDUCTION_PARTS <= _MOST
 
 
 def _kind(
@@ -133,7 +132,7 @@ class _Work:
     def _shape(self, value: Value) -> tuple[int, ...]:
         t = value.type
         own = t.sizes if isinstance(t, TileType) else ()
-        return (PARTS, *own)
+        return (REDUCTION_PARTS, *own)
 
     def _memory(self, value: Value) -> Value:
         """An argument for the parts of a value: a result that no caller gets."""
@@ -146,7 +145,7 @@ class _Work:
         slot = Slot("data", number, dtype=dtype.name)
         self.plan = replace(plan, results=(*plan.results, kept), slots=(*plan.slots, slot))
         attributes = dict(self.kernel.attributes)
-        rows = (("parameters", name), ("hints", 0), ("divisors", _ALIGNMENT))
+        rows = (("parameters", name), ("hints", 0), ("divisors", VECTOR_BYTES))
         for key, more in rows:
             before = attributes.get(key)
             if isinstance(before, tuple):
@@ -160,12 +159,12 @@ class _Work:
     def _parts(
         self, b: ScheduleBuilder, loop: Operation, kinds: Sequence[str], views: Sequence[Value]
     ) -> None:
-        """Part p takes every ``PARTS``-th iteration from the p-th on."""
+        """Part p takes every ``REDUCTION_PARTS``-th iteration from the p-th on."""
         (lower,), (upper,), (step,) = bounds_of(loop)
         with b.region(("part", lower.type)) as body:
             (part,) = body.arguments
             first = b.binary("add", lower, b.binary("mul", part, step))
-            wide = b.binary("mul", step, b.index(PARTS))
+            wide = b.binary("mul", step, b.index(REDUCTION_PARTS))
             starts = [self._start(b, k, v) for k, v in zip(kinds, loop.operands[3:], strict=True)]
             one = clone_operation(loop, {})
             one = replace(one, operands=(first, upper, wide, *starts))
@@ -179,7 +178,7 @@ class _Work:
                 b.store_tile(tile, view, [part, *zeros], [b.index(1), *sizes])
             b.yield_()
         attributes: dict[str, Attribute] = {"plain": True}
-        b.loops([b.index(0)], [b.index(PARTS)], [b.index(1)], [], body.region, ["part"],
+        b.loops([b.index(0)], [b.index(REDUCTION_PARTS)], [b.index(1)], [], body.region, ["part"],
                 attributes=attributes)  # fmt: skip
 
     def _start(self, b: ScheduleBuilder, kind: str, start: Value) -> Value:
@@ -199,5 +198,5 @@ class _Work:
         shape = self._shape(value)
         zeros, sizes = [b.index(0) for _ in shape], [b.index(n) for n in shape]
         tile = b.load_tile(view, zeros, sizes, shape)
-        found = b.reduce(kind, tile, b.index(PARTS), 0, hint=value.name)
+        found = b.reduce(kind, tile, b.index(REDUCTION_PARTS), 0, hint=value.name)
         return b.binary(kind, start, found, hint=value.name) if kind in _UNITS else found

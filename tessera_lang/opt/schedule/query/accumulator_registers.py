@@ -20,6 +20,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     promoted_parts,
 )
 from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.tuning import OTHER_REGISTERS, ROLE_REGISTERS
 
 
 def is_promoted(dot: Operation, facts: Facts) -> bool:
@@ -44,15 +45,6 @@ def _is_known(add: Operation, dot: Operation, facts: Facts) -> bool:
         if operation is dot:
             return made is None
     return False
-
-
-ROLE_REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160), 4: (24, 120)}
-"""Of the lanes of the producer and of each consumer, by the number of consumers: all warp groups
-together have 512 registers a lane. With one consumer every lane has as many as it can (0)."""
-
-
-OTHER_REGISTERS = 24
-"""Registers of a lane for addresses, counters and what is on the way."""
 
 
 def accumulators(facts: Facts, groups: int, dots: Sequence[Dot] | None = None) -> int:

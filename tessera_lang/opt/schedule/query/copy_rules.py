@@ -19,10 +19,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     numbers_or_names,
 )
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa import SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.premises import MAP_AXIS
-
-SWIZZLES = (128, 64, 32)
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def begin_reason(access: Access, axis: int, facts: Facts, what: str) -> str:
     """Why boxes of a tile do not begin at multiples of 16 bytes along its lines, which are along
     ``axis``; empty where they do. The copy engine stops at others."""
     start = access.starts[access.dims[axis]]
-    if divisor_of(start, facts) * access.tile.dtype.bytes % _ALIGNMENT == 0:
+    if divisor_of(start, facts) * access.tile.dtype.bytes % VECTOR_BYTES == 0:
         return ""
     return f"a tile of `{what}` may begin at no multiple of 16 bytes of a line"
 
@@ -163,7 +161,7 @@ def pitch_reason(access: Access, facts: Facts, what: str) -> str:
     assert isinstance(view, ViewType)
     size = view.dtype.bytes
     pointer, sizes, strides = facts.argument_numbers(access.view)
-    if not view.aligned and _divisor(facts, pointer) % _ALIGNMENT:
+    if not view.aligned and _divisor(facts, pointer) % VECTOR_BYTES:
         return f"`{what}` does not begin at a multiple of 16 bytes"
     if view.contiguous:
         inner = [
@@ -172,14 +170,14 @@ def pitch_reason(access: Access, facts: Facts, what: str) -> str:
                 sizes[1:], facts.definitions[access.view].operands[2:], strict=False
             )
         ]
-        pitch = size * (inner[-1] if inner else _ALIGNMENT)
+        pitch = size * (inner[-1] if inner else VECTOR_BYTES)
         number = sizes[-1] if inner else None
-        return _no_multiple(what, facts, number) if pitch % _ALIGNMENT else ""
+        return _no_multiple(what, facts, number) if pitch % VECTOR_BYTES else ""
     operands = facts.definitions[access.view].operands[1 + len(view.shape) :]
     for number, operand in zip(strides, operands, strict=True):
         if facts.constant(operand) == 1:
             continue
-        if known_divisor(facts, number, operand) * size % _ALIGNMENT:
+        if known_divisor(facts, number, operand) * size % VECTOR_BYTES:
             return _no_multiple(what, facts, None if number is None else sizes[0])
     return ""
 

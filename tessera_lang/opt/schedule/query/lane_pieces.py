@@ -9,9 +9,8 @@ from tessera_lang.analysis.resources.tile_layouts import gathered, vector_width
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, is_tile
+from tessera_lang.target.arch.isa import COPY_BYTES
 from tessera_lang.target.machine import Machine
-
-_LEAST = 4  # bytes that a lane copies as one
 
 
 def piece_bytes(
@@ -25,9 +24,9 @@ def piece_bytes(
         return 0
     vector = facts.vector_bytes(access)
     if read.operation.name != GATHER:
-        return vector if vector >= _LEAST else 0
+        return vector if vector >= COPY_BYTES else 0
     rows = [access.dims.index(d) for d, v in enumerate(access.starts) if is_tile(v)]
-    if vector < _LEAST or len(rows) != 1 or not facts.is_whole(access, vector):
+    if vector < COPY_BYTES or len(rows) != 1 or not facts.is_whole(access, vector):
         return 0
     width = vector // read.tile.dtype.bytes
     held, _ = gathered(read.tile.sizes, width, warps, rows[0])

@@ -17,12 +17,11 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.lane_copies import lanes_reason
 from tessera_lang.opt.schedule.query.operand_origin import source_axis
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import ACCUMULATOR_AND_HALVES, TWO_ACCUMULATORS
 from tessera_lang.types.dtype import DTYPES, F32, DType
 
 _MATRIX = [d for d in DTYPES.values() if d.matrix]
 SIXTEEN = tuple(d for d in _MATRIX if d.bits == 16)
-_TWICE = 160  # registers of two accumulators, of the most that a lane has
-_THRICE = 192  # of an accumulator and its halves
 _EIGHT = tuple(d for d in _MATRIX if d.bits == 8)
 
 
@@ -182,9 +181,9 @@ def promoted_parts(m: int, n: int) -> tuple[int, int]:
     """In how many parts, by columns, a product is added up outside the unit, and how many of them
     are on their way while one is added: registers hold its accumulator and these parts."""
     held = m * n // (128 * consumer_groups(m))
-    if 2 * held <= _TWICE or n % 32:
+    if 2 * held <= TWO_ACCUMULATORS or n % 32:
         return 1, 0
-    return (2, 1) if 2 * held <= _THRICE else (2, 0)
+    return (2, 1) if 2 * held <= ACCUMULATOR_AND_HALVES else (2, 0)
 
 
 def consumer_groups(m: int) -> int:

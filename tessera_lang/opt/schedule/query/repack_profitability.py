@@ -24,8 +24,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     numbers_or_names,
 )
 from tessera_lang.target.machine import Machine
-
-_LEAST_READS = 2
+from tessera_lang.target.tuning import REPACK_READS
 
 
 def repacked_copy(load: Load, facts: Facts, machine: Machine) -> str:
@@ -43,7 +42,7 @@ def repacked_copy(load: Load, facts: Facts, machine: Machine) -> str:
         if not machine.has("cp_async") or not pitch_reason(access, facts, ""):
             return ""
         copy = "async"
-    return copy if reads(load, facts) >= _LEAST_READS else ""
+    return copy if reads(load, facts) >= REPACK_READS else ""
 
 
 def reads(load: Load, facts: Facts) -> int:
@@ -58,7 +57,7 @@ def reads(load: Load, facts: Facts) -> int:
                 continue
             low, high, step = (estimate.value(v) for v in bounds)
             if low is None or high is None or not step:
-                total *= _LEAST_READS
+                total *= REPACK_READS
             else:
                 total *= max(1, -(-(high - low) // step))
     return total

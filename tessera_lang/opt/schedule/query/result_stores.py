@@ -17,9 +17,7 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, STORE, Facts, is_grid
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
-from tessera_lang.target.arch.isa import WARP
-
-_LEAST_ROWS = 64  # a row for each warp of the largest role
+from tessera_lang.target.arch.isa import UNIT_ROWS, WARP
 
 
 def way_of_store(store: Operation, inside: Sequence[Operation], facts: Facts) -> str:
@@ -55,7 +53,7 @@ def _in_lines(store: Operation, facts: Facts) -> bool:
     tile, width = access.tile, subtile_columns(access.tile)
     if store.name != STORE or len(tile.shape) != 2 or width == 0 or width % WARP:
         return False
-    if tile.sizes[0] % _LEAST_ROWS or contiguous_axis(access, facts) != 1:
+    if tile.sizes[0] % UNIT_ROWS or contiguous_axis(access, facts) != 1:
         return False
     return bool(tma_reason(access, facts, ""))
 

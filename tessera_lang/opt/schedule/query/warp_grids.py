@@ -21,6 +21,8 @@ _MMA = (16, 8)
 FMA_COLUMNS = 4
 """Neighbours of a row that a lane holds of a product by multiply-adds."""
 _FMA_LANES = 8
+FMA_WARP_COLUMNS = FMA_COLUMNS * _FMA_LANES
+"""Columns that the lanes of a warp hold at most in a row."""
 
 
 def mma_grid(m: int, n: int, warps: int, by_rows: bool) -> tuple[int, int]:

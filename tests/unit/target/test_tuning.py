@@ -1,20 +1,21 @@
-"""Measured numbers of schedules are in one module, each with its unit, machine and page; elsewhere
-a number of a module is one of structure, and its comment says which."""
+"""Numbers that were measured or chosen are in one module, each with its unit, machine and page;
+elsewhere a number of a module is small, or one of structure that is listed here with a reason."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tessera_lang.ir.tile import tile_rules
-from tessera_lang.opt.schedule import tuning
+from tessera_lang.target import tuning
 from tessera_lang.target.arch import isa
 
-ROOT = Path(__file__).resolve().parents[4]
-ROOMS = ("tessera_lang/opt/schedule", "tessera_lang/lower/schedule_to_tile",
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("tessera_lang/opt", "tessera_lang/lower", "backend/tessera_backend/nvptx",
          "tessera_lang/analysis/resources")  # fmt: skip
 MODULES = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py")) if p.stem != "tuning"]
 MEASURED = re.compile(
@@ -53,6 +54,54 @@ def constants(path: Path) -> list[tuple[str, list[int | float], str]]:
                 said += str(behind.value.value)
             found.append((ast.unparse(node), numbers, said))
     return found
+
+
+SMALL = 8
+STRUCTURE = {
+    "opt/schedule/canonical/transpose_products.py:_MANY": "rows of which nothing is known",
+    "opt/schedule/query/alignment.py:_ALL": "divides 0",
+    "opt/schedule/query/array_accesses.py:_FAR": "no index is further from 0",
+    "opt/schedule/query/scalar_facts.py:MOST": "divisors beyond it are of no interest",
+    "opt/schedule/query/staging_rings.py:SLOT_BARRIERS": "bytes of two barriers of 8",
+    "opt/schedule/query/staging_rings.py:STORE_LINES": "two of the swizzles",
+    "opt/schedule/query/warp_grids.py:_MMA": "rows and columns of an instruction",
+    "opt/tile/shared_budget.py:SWIZZLE_ALIGNMENT": "bytes after which a swizzle repeats",
+    "lower/ast_to_schedule/evaluate_windows.py:MOST_PARTS": "beyond it a kernel is refused",
+    "lower/ast_to_tile/slice_reductions.py:_LONGEST": "no axis has more elements",
+    "lower/schedule_to_tile/lowering.py:_WARPS": "what tiles are spread over",
+    "nvptx/hopper/fragments.py:_MOST_COLUMNS": "of an instruction",
+    "nvptx/hopper/rules.py:_PTX": "a version",
+    "nvptx/hopper/tma.py:_HINTS": "codes of the instruction set",
+    "nvptx/hopper/wgmma.py:_MOST_OPERANDS": "of one piece of assembly, for ptxas",
+    "nvptx/hopper/wgmma.py:_NEVER": "bits that no number of a program has by chance",
+    "nvptx/hopper/wgmma.py:_WINDOW": "bits of an address",
+    "nvptx/lanes/dialect.py:_BULK_PTX": "a version",
+    "nvptx/lanes/dialect.py:_CONSTANT_BANK": "bytes of the hardware",
+    "nvptx/lanes/warp.py:_TABLE": "cells, one for each byte",
+    "nvptx/tiles/global_memory.py:_ALL, _NONE": "all and no columns",
+    "nvptx/tiles/mma.py:_F8_PTX": "a version",
+    "nvptx/tiles/shared_addressing.py:_SWIZZLED": "bytes after which a swizzle repeats",
+    "nvptx/toolchain/nvidia_tools.py:TIMEOUT_SECONDS": "beyond it a program of others hangs",
+    "nvptx/toolchain/nvidia_tools.py:_PROBE_SECONDS": "the same of a question to it",
+}
+"""Numbers above ``SMALL`` that no measurement would change, each with what it is."""
+
+
+def large_numbers() -> Iterator[str]:
+    for path in MODULES:
+        room = path.relative_to(ROOT).as_posix()
+        room = room.removeprefix("tessera_lang/").removeprefix("backend/tessera_backend/")
+        for text, numbers, _ in constants(path):
+            if any(abs(n) > SMALL for n in numbers):
+                yield f"{room}:{text.partition('=')[0].partition(':')[0].strip(' ()')}"
+
+
+def test_large_numbers_are_tuned_or_of_structure() -> None:
+    found = set(large_numbers())
+    assert found - set(STRUCTURE) == set(), (
+        "to target/tuning.py, target/arch, or here with a reason"
+    )
+    assert set(STRUCTURE) - found == set(), "they are gone"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
