@@ -184,7 +184,7 @@ def random_sums(seed: int) -> str:
     lines = ["p = a + tile_id(0)", f"q = i + {choose.choice('ab')}", "r = p + group_id(0)"]
 
     def index() -> str:
-        picked = choose.sample(terms, choose.randint(1, 3))
+        picked = [choose.choice("ab"), *choose.sample(terms, choose.randint(0, 2))]
         return " + ".join([*picked, str(choose.randint(-2, 2))])
 
     for _ in range(choose.randint(2, 4)):
