@@ -107,6 +107,9 @@ class Ahead:
     first: int
     together: bool = False
     moved: dict[Operation, None] = field(default_factory=dict[Operation, None])
+    _forms: dict[tuple[Value, int], Linear | None] = field(
+        default_factory=dict["tuple[Value, int]", "Linear | None"]
+    )
 
     def has(self, value: Value) -> bool:
         return self.values.numbers.get(value, self.first) < self.first
@@ -116,6 +119,12 @@ class Ahead:
         return self._form(value, 0)
 
     def _form(self, value: Value, depth: int) -> Linear | None:
+        key = value, depth
+        if key not in self._forms:
+            self._forms[key] = self._form_now(value, depth)
+        return self._forms[key]
+
+    def _form_now(self, value: Value, depth: int) -> Linear | None:
         operation = self.values.definitions.get(value)
         if depth > 12:
             return self._unknown(value)

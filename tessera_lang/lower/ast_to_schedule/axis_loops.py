@@ -27,6 +27,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Window,
     Windows,
     operands_of,
+    walk,
 )
 from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
 
@@ -52,7 +53,7 @@ class Nests:
         while later:
             node = later.pop(0)
             along = self._inner_axis(node)
-            label = self._found(*along) or f"${self.names.count}"
+            label = self._found(*along, set()) or f"${self.names.count}"
             if label == f"${self.names.count}":
                 self.names.count += 1
             self._name_inner(node, label, later)
@@ -62,6 +63,10 @@ class Nests:
         self.name(node, [""] * len(node.axes))
 
     def _name(self, node: Node, labels: Sequence[str | int], later: list[Node]) -> None:
+        given = id(node), tuple(labels)
+        if given in self.names.given:
+            return
+        self.names.given.add(given)
         for i, label in enumerate(labels):
             if isinstance(label, str) and label:
                 self.names.of.setdefault((id(node), i), label)
@@ -79,16 +84,19 @@ class Nests:
         assert isinstance(node, Reduced | Scanned)
         return node.operand, node.along
 
-    def _found(self, node: Node, axis: int) -> str | None:
+    def _found(self, node: Node, axis: int, seen: set[tuple[int, int]]) -> str | None:
         """The label of an axis, or of one that lies along it further down."""
         known = self.names.of.get((id(node), axis))
         if known is not None or isinstance(node, Product | Reduced | Scanned):
             return known
+        if (id(node), axis) in seen:
+            return None
+        seen.add((id(node), axis))
         marks = [OpenWindow("here" if i == axis else "") for i in range(len(node.axes))]
         for operand, inner in zip(operands_of(node), self.demand.below(node, marks), strict=True):
             for i, w in enumerate(inner):
                 if isinstance(w, OpenWindow) and w.name == "here":
-                    found = self._found(operand, i)
+                    found = self._found(operand, i, seen)
                     if found is not None:
                         return found
         return None
@@ -165,8 +173,16 @@ class Nests:
 
     def hoist(self, node: Node, windows: Sequence[AnyWindow]) -> None:
         """Compute what no open axis is needed for."""
-        if isinstance(node, Held | Filled | Iota):
+        self._hoist(node, windows, set())
+
+    def _hoist(
+        self, node: Node, windows: Sequence[AnyWindow],
+        seen: set[tuple[int, tuple[AnyWindow, ...]]],
+    ) -> None:  # fmt: skip
+        at = id(node), tuple(windows)
+        if isinstance(node, Held | Filled | Iota) or at in seen:
             return
+        seen.add(at)
         known = tuple(w for w in windows if isinstance(w, Window))
         if len(known) == len(windows):
             if _has_sums(node) or not any(isinstance(w.size, str) for w in known):
@@ -175,7 +191,7 @@ class Nests:
         for operand, inner in zip(operands_of(node), self.demand.below(node, windows), strict=True):
             if not any(isinstance(w, OpenWindow) for w in inner) and not _has_sums(operand):
                 continue  # a row that is read where it is needed
-            self.hoist(operand, inner)
+            self._hoist(operand, inner, seen)
 
     # --- sums -----------------------------------------------------------------------------------
 
@@ -269,9 +285,7 @@ def _labels(windows: Sequence[AnyWindow]) -> list[str | int]:
 
 
 def _has_sums(node: Node) -> bool:
-    if isinstance(node, Product | Reduced | Scanned):
-        return True
-    return any(_has_sums(x) for x in operands_of(node))
+    return any(isinstance(x, Product | Reduced | Scanned) for x in walk(node))
 
 
 __all__ = ["Mapped", "Nests", "identity"]

@@ -255,6 +255,18 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
 def settle(s: State, node: Node) -> Node:
     """A value as a variable keeps it: computed, where it has a capacity; what it needs of such
     parts is computed too, so that it is what it was when it was bound."""
+    return _settled(s, node, {})
+
+
+def _settled(s: State, node: Node, known: dict[int, Node]) -> Node:
+    """A node that is read twice stays one node."""
+    found = known.get(id(node))
+    if found is None:
+        found = known[id(node)] = _settled_now(s, node, known)
+    return found
+
+
+def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     if isinstance(node, Held | Filled):
         return node
     if is_whole(node):
@@ -270,7 +282,7 @@ def settle(s: State, node: Node) -> Node:
             s.nests.name_alone(operand)
             part = s.demand.held(operand)
         elif not isinstance(operand, Held | Filled | Read):
-            part = settle(s, operand)
+            part = _settled(s, operand, known)
         changed = changed or part is not operand
         parts.append(part)
     return _with_operands(node, parts) if changed else node

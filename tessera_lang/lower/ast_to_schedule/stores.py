@@ -195,7 +195,7 @@ def _axis(place: Read, value: Node, i: int) -> Axis:
 
 def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
     """Inside the loops over a result only the element that is written may be read of it."""
-    for node, aligned in _reads(root, True):
+    for node, aligned in _reads(root, True, set()):
         if node.view is not place.view:
             continue
         same = (
@@ -218,10 +218,16 @@ def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
             )
 
 
-def _reads(node: Node, aligned: bool) -> Sequence[tuple[Read, bool]]:
-    """Reads below a node, and whether each is of the element that is asked for."""
+def _reads(
+    node: Node, aligned: bool, seen: set[tuple[int, bool]]
+) -> Sequence[tuple[Read, bool]]:  # fmt: skip
+    """Reads below a node that were not seen, and whether each is of the element that is asked
+    for."""
+    if (id(node), aligned) in seen:
+        return []
+    seen.add((id(node), aligned))
     if isinstance(node, Read):
-        inner = [r for n in node.numbers if n is not None for r in _reads(n, False)]
+        inner = [r for n in node.numbers if n is not None for r in _reads(n, False, seen)]
         return [(node, aligned), *inner]
     keeps = aligned and not isinstance(node, Product | Reduced | Scanned | Part)
     if isinstance(node, Mapped):
@@ -229,8 +235,8 @@ def _reads(node: Node, aligned: bool) -> Sequence[tuple[Read, bool]]:
         return [
             r
             for operand in node.operands
-            for r in _reads(operand, keeps and len(operand.axes) == rank)
+            for r in _reads(operand, keeps and len(operand.axes) == rank, seen)
         ]
     if not isinstance(node, Product | Reduced | Scanned | Part):
         keeps = False if operands_of(node) else keeps
-    return [r for operand in operands_of(node) for r in _reads(operand, keeps)]
+    return [r for operand in operands_of(node) for r in _reads(operand, keeps, seen)]

@@ -210,8 +210,12 @@ def is_whole(node: Node) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Names:
-    """Names of open sizes by axis of a node: ``$0`` and ``$1`` rows and columns of a result."""
+    """Names of open sizes by axis of a node: ``$0`` and ``$1`` rows and columns of a result.
+    ``given``: nodes with the labels that were handed down to them."""
 
     of: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    given: set[tuple[int, tuple[str | int, ...]]] = field(
+        default_factory=set["tuple[int, tuple[str | int, ...]]"]
+    )
     kept: list[Node] = field(default_factory=list["Node"])  # so that an id stays one node's
     count: int = 0

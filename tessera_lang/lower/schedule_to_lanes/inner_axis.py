@@ -24,17 +24,21 @@ def turned(s: Lowering, value: Value, store: Operation | None = None) -> Value |
     rank = len(getattr(value.type, "shape", ()))
     if rank < 2:
         return None
-    found = _read(s, value, (rank - 2, rank - 1))
+    found = _read(s, value, (rank - 2, rank - 1), set())
     if found is None and store is not None:
         found = _compared(s, store, store.operands[1], (rank - 2, rank - 1))
     return found
 
 
-def _read(s: Lowering, value: Value, axes: Axes) -> Value | None:
-    """The comparison for the first strided array behind ``value``, along these axes of it."""
+def _read(
+    s: Lowering, value: Value, axes: Axes, seen: set[tuple[Value, Axes]]
+) -> Value | None:  # fmt: skip
+    """The comparison for the first strided array behind ``value``, along these axes of it; what
+    was seen has none."""
     op = s.source.definition.get(value)
-    if value in s.stored or op is None:
+    if value in s.stored or op is None or (value, axes) in seen:
         return None
+    seen.add((value, axes))
     match op.name.removeprefix(PREFIX):
         case "load":
             return _compared(s, op, op.operands[0], axes)
@@ -42,12 +46,12 @@ def _read(s: Lowering, value: Value, axes: Axes) -> Value | None:
             permutation = op.integers("permutation")
             first, second = permutation[axes[0]], permutation[axes[1]]
             assert isinstance(first, int) and isinstance(second, int)
-            return _read(s, op.operands[0], (first, second))
+            return _read(s, op.operands[0], (first, second), seen)
         case "expand" | "broadcast" | "extract" | "gather":
             return None
         case _:
             for operand in op.operands:
-                found = _read(s, operand, axes) if is_tile(operand) else None
+                found = _read(s, operand, axes, seen) if is_tile(operand) else None
                 if found is not None:
                     return found
             return None

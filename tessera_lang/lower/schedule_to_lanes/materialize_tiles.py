@@ -25,10 +25,12 @@ from tessera_lang.types.dtype import DType
 def sources_of(s: Lowering, value: Value) -> dict[Buffer, bool]:
     """The buffers that are read for a tile; whether each only at the index that is asked for."""
     found: dict[Buffer, bool] = {}
+    seen: set[tuple[Value, bool]] = set()
 
     def visit(value: Value, stays: bool) -> None:
-        if not is_tile(value):
+        if not is_tile(value) or (value, stays) in seen:
             return
+        seen.add((value, stays))
         buffer = s.stored.get(value)
         if buffer is not None:
             found[buffer] = found.get(buffer, True) and stays

@@ -150,13 +150,21 @@ class Placement:
         )
         rank = len(tile_type(load.result).sizes)
         starts = load.operands[1 : len(load.operands) - rank]
-        return same and store.operands[2 : 2 + len(starts)] == starts and self._stays(load.result)
+        return (
+            same
+            and store.operands[2 : 2 + len(starts)] == starts
+            and self._stays(load.result, set())
+        )
 
-    def _stays(self, value: Value) -> bool:
-        """Whether the lazy users of a tile all read the element of their own place."""
+    def _stays(self, value: Value, seen: set[Value]) -> bool:
+        """Whether the lazy users of a tile all read the element of their own place; those of what
+        was seen do, or the walk has ended."""
+        if value in seen:
+            return True
+        seen.add(value)
         for user in self._source.users.get(value, ()):
             lazy = [r for r in user.results if r in self.lazy]
-            if lazy and (user.name in DISPLACES or not all(map(self._stays, lazy))):
+            if lazy and (user.name in DISPLACES or not all(self._stays(r, seen) for r in lazy)):
                 return False
         return True
 

@@ -448,7 +448,9 @@ class _Components:
 
     def _follow(self) -> None:
         """Layouts for what no product fixed: the greatest values first."""
-        self._from_greater()
+        slices = self.owner._slices  # pyright: ignore[reportPrivateUsage]
+        ordered = sorted(slices, key=lambda s: -s[0])
+        self._from_greater(ordered)
         shape = self.owner.shape
         open_ = [m for m in self.members.values() if m[0] not in self.layouts]
         for group in sorted(open_, key=lambda m: -max(prod(shape(v)) for v in m)):
@@ -457,16 +459,16 @@ class _Components:
             value, layout = self.owner.wish(group)
             self.layouts[self.owner._node(value)] = layout  # pyright: ignore[reportPrivateUsage]
             self._spread(self.owner._node(value))  # pyright: ignore[reportPrivateUsage]
-            self._from_greater()
+            self._from_greater(ordered)
 
-    def _from_greater(self) -> None:
-        """What is one axis less than a value with a layout takes the layout without it."""
+    def _from_greater(self, slices: Sequence[tuple[int, Value, Value, int]]) -> None:
+        """What is one axis less than a value with a layout takes the layout without it; the
+        greatest ``slices`` come first."""
         node = self.owner._node  # pyright: ignore[reportPrivateUsage]
-        slices = self.owner._slices  # pyright: ignore[reportPrivateUsage]
         changed = True
         while changed:
             changed = False
-            for _, big, small, axis in sorted(slices, key=lambda s: -s[0]):
+            for _, big, small, axis in slices:
                 a, b = node(big), node(small)
                 if a in self.layouts and b in self.root and b not in self.layouts:
                     self.layouts[b] = canonical(self.layouts[a].without_axis(axis))

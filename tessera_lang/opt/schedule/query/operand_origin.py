@@ -25,11 +25,15 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 def source_axis(value: Value, facts: Facts) -> int:
     """The axis of a tile (-1 or -2) along which the first matrix in memory that it is computed
     from is contiguous; 0 where there is none, or a product or loop has to do with it."""
-    return 0 if _is_result(value, facts) else _first_axis(value, facts)
+    return 0 if _is_result(value, facts, set()) else _first_axis(value, facts, {})
 
 
-def _is_result(value: Value, facts: Facts) -> bool:
-    """Whether products or loops give anything that a tile is computed from."""
+def _is_result(value: Value, facts: Facts, seen: set[Value]) -> bool:
+    """Whether products or loops give anything that a tile is computed from; nothing that was
+    seen, or the walk has ended."""
+    if value in seen:
+        return False
+    seen.add(value)
     operation = facts.definitions.get(value)
     if not isinstance(value.type, TileType):
         return False
@@ -37,10 +41,16 @@ def _is_result(value: Value, facts: Facts) -> bool:
         return True
     if operation.name in ARRAY_READS:
         return False
-    return any(_is_result(v, facts) for v in operation.operands)
+    return any(_is_result(v, facts, seen) for v in operation.operands)
 
 
-def _first_axis(value: Value, facts: Facts) -> int:
+def _first_axis(value: Value, facts: Facts, known: dict[Value, int]) -> int:
+    if value not in known:
+        known[value] = _first_axis_now(value, facts, known)
+    return known[value]
+
+
+def _first_axis_now(value: Value, facts: Facts, known: dict[Value, int]) -> int:
     operation = facts.definitions.get(value)
     if operation is None or not isinstance(value.type, TileType) or len(value.type.shape) < 2:
         return 0
@@ -48,11 +58,11 @@ def _first_axis(value: Value, facts: Facts) -> int:
         axis = contiguous_axis(access_of(operation), facts) - len(value.type.shape)
         return axis if axis >= -2 else 0
     if operation.name == TRANSPOSE:
-        axis = _first_axis(operation.operands[0], facts) if swaps_last(operation) else 0
+        axis = _first_axis(operation.operands[0], facts, known) if swaps_last(operation) else 0
         return -3 - axis if axis else 0
     if not _is_element_wise(operation):
         return 0
-    found = (_first_axis(v, facts) for v in operation.operands)
+    found = (_first_axis(v, facts, known) for v in operation.operands)
     return next((axis for axis in found if axis), 0)
 
 
