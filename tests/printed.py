@@ -214,7 +214,12 @@ def _of_rings(schedule: Operation, tile: Operation) -> list[str]:
     printed = sorted(n for r in rings for n in (r.stages, r.stages))
     tensors = {o.attributes.get("copy") for o in _staged(schedule)} & {"tma"}
     built = {"tma" for o in tile.walk() if o.name == "tma.load"}
-    return [*_differ("stages", printed, counts), *_differ("copies by TMA", tensors, built)]
+    by_tma = {o.attributes["swizzle"] for o in _staged(schedule) if o.attributes["copy"] == "tma"}
+    lines = {_swizzle(o.operands[1]) for o in tile.walk() if o.name == "tma.load"}
+    return [
+        *_differ("stages", printed, counts), *_differ("copies by TMA", tensors, built),
+        *_differ("swizzles", by_tma, lines),
+    ]  # fmt: skip
 
 
 def _of_buffers(schedule: Operation, tile: Operation) -> list[str]:
@@ -233,12 +238,22 @@ def _of_buffers(schedule: Operation, tile: Operation) -> list[str]:
             written[operation.operands[1]] = "async"
         elif operation.name == "tile.write_tile":
             written.setdefault(operation.operands[1], "plain")
+    swizzles = {load.attributes.get("swizzle", 0) for load in _staged(schedule)}
+    lines = {_swizzle(value) for value in written}
+    if not swizzles <= lines:
+        return _differ("swizzles", swizzles, lines)
     built = {(how, _stages(value, ranks)) for value, how in written.items()}
     found = _differ("asynchronous copies", ahead, {key for key in built if key[0] == "async"})
     for key in (k for k in printed if k[0] == "plain"):
         if key not in built:
             found += _differ("copies by lanes", key, sorted(built))
     return found
+
+
+def _swizzle(buffer: Value) -> int:
+    t = buffer.type
+    assert isinstance(t, BufferType)
+    return t.layout.swizzle if t.layout is not None else 0
 
 
 def _stages(buffer: Value, ranks: set[int]) -> int:

@@ -33,6 +33,7 @@ _STAGING = (
     _optional("stage", "str", STAGES_IN),  # where a load is staged
     _optional("stages", "int"),  # buffers of the ring
     _optional("copy", "str", ("tma", "async", "plain")),  # what moves it
+    _optional("swizzle", "int"),  # bytes of its lines in shared memory
     _optional("ring", "int"),  # loads of one ring, where copies of them stand in several regions
 )
 _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
@@ -51,7 +52,7 @@ _OPS = [
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
             _optional("registers", "ints"), _optional("take_turns", "bool"),
-            _optional("pieces", "bool"), _optional("direct_access", "bool"),
+            _optional("pieces", "int"), _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),
             _optional("epilogue", "str", ("whole", "parts", "prefetch")),

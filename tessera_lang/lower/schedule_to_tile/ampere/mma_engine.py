@@ -36,6 +36,7 @@ from tessera_lang.lower.schedule_to_tile.common.fma_products import (
 from tessera_lang.lower.schedule_to_tile.common.operations import masked
 from tessera_lang.opt.schedule.query.product_operands import operand_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.shared_lines import widest_swizzle
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F16, DType
@@ -216,7 +217,8 @@ class MatrixEngine(Engine):
     def written(self, body: Body, tile: Value, side: int) -> Value:
         """A buffer that holds a computed operand, for all warps to read."""
         t = tile_of(tile)
-        layout = shared_layout(t.sizes, t.dtype.bytes, 1)
+        swizzle = widest_swizzle(t.sizes[1] * t.dtype.bytes)
+        layout = shared_layout(t.sizes, t.dtype.bytes, 1, swizzle)
         name = ("left", "right")[side]
         what = f"computed {name} operands of products"
         buffer = body.scratch.shared(t.dtype, t.sizes, name, what, layout)

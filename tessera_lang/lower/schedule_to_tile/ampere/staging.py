@@ -14,7 +14,7 @@ from tessera_lang.analysis.resources.tile_layouts import blocked
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body
-from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured
+from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
 from tessera_lang.opt.schedule.query.product_operands import (
     LOAD,
     needed_in_registers,
@@ -23,7 +23,7 @@ from tessera_lang.opt.schedule.query.product_operands import (
 )
 from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.arch.isa import COPY_BYTES, SWIZZLES, VECTOR_BYTES
+from tessera_lang.target.arch.isa import COPY_BYTES, VECTOR_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -133,11 +133,14 @@ class Staging:
             return None
         axis = self.facts.tile_unit_axis(staged.access)
         major = 1 if axis is None else axis
-        attributes = self.facts.kernel.attributes
-        padding, swizzle = attributes.get("padding"), attributes.get("swizzle")
+        padding = self.facts.kernel.attributes.get("padding")
+        swizzle = staged.load.attributes.get("swizzle", 0)
+        assert isinstance(swizzle, int)
+        if swizzle and staged.shape[major] * element % swizzle:
+            raise NotTiled(f"its lines are no multiple of {swizzle} bytes", staged.load.span)
         return shared_layout(
-            staged.shape, element, major, padding if isinstance(padding, int) else 0,
-            swizzle if isinstance(swizzle, int) and not isinstance(swizzle, bool) else None,
+            staged.shape, element, major, swizzle,
+            padding if isinstance(padding, int) else 0,
         )  # fmt: skip
 
     # --- copies -----------------------------------------------------------------------------------
@@ -220,19 +223,18 @@ def extents(body: Body, access: Access, valid: Value | None) -> list[Value]:
 
 
 def shared_layout(
-    shape: Sequence[int], element: int, major: int, padding: int = 0, swizzle: int | None = None
+    shape: Sequence[int], element: int, major: int, swizzle: int, padding: int = 0
 ) -> SharedLayout:
     """How a matrix lies that is copied in lines and read in fragments.
 
-    ``padding`` elements a line where 16-byte pieces stay aligned; otherwise the widest swizzle
-    that the line has room for, at most ``swizzle`` bytes.
+    With a ``swizzle`` of so many bytes, which lines are multiples of; else lines are apart, by
+    ``padding`` elements where pieces of 16 bytes stay aligned.
     """
     line = shape[major] * element
+    if swizzle:
+        return SharedLayout(major, swizzle // element, swizzle // element, swizzle)
     if padding and padding * element % VECTOR_BYTES == 0 and line % VECTOR_BYTES == 0:
         return SharedLayout(major, 0, shape[major] + padding, 0)
-    for width in SWIZZLES:
-        if line % width == 0 and (swizzle is None or width <= swizzle):
-            return SharedLayout(major, width // element, width // element, width)
     pitch = -(-line // VECTOR_BYTES) * VECTOR_BYTES
     # An odd number of pieces meets all banks.
     pitch += VECTOR_BYTES * (pitch // VECTOR_BYTES % 2 == 0)

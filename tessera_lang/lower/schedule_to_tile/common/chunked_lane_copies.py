@@ -12,7 +12,6 @@ from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD
 from tessera_lang.opt.schedule.query.scalar_facts import access_of
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.tuning import PIECE_REGISTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,10 @@ class Pieces:
     tile: TileType
 
 
-def pieces_of(tile: TileType) -> Pieces | None:
+def pieces_of(tile: TileType, most: int) -> Pieces | None:
     """How a tile is cut into such pieces: along its outermost registers; None where not."""
     layout = tile.layout
-    if not isinstance(layout, RegisterLayout) or layout.register_count <= PIECE_REGISTERS:
+    if not isinstance(layout, RegisterLayout) or layout.register_count <= most:
         return None
     outermost = [
         (mode.extent, i, mode.axis, mode.stride)
@@ -38,7 +37,7 @@ def pieces_of(tile: TileType) -> Pieces | None:
     if not outermost or max(outermost)[0] < 2:
         return None
     extent, i, axis, stride = max(outermost)
-    wanted = -(-layout.register_count // PIECE_REGISTERS)
+    wanted = -(-layout.register_count // most)
     count = next((c for c in range(wanted, extent) if extent % c == 0), extent)
     kept, size = extent // count, extent // count * stride
     registers = list(layout.registers)
@@ -48,13 +47,13 @@ def pieces_of(tile: TileType) -> Pieces | None:
     return Pieces(axis, size, count, replace(tile, shape=shape, layout=part))
 
 
-def bring(body: Body, load: Operation, buffer: Value, slot: Value) -> bool:
+def bring(body: Body, load: Operation, buffer: Value, slot: Value, most: int) -> bool:
     """A load to a slot of a buffer, piece after piece; False where it is not cut."""
     t = body.layouts.type_of(load.result)
     access = access_of(load)
     if load.name != LOAD or body.layouts.memory_layout(load) != t.layout:
         return False
-    cut = pieces_of(t)
+    cut = pieces_of(t, most)
     if cut is None:
         return False
     b = body.builder

@@ -94,7 +94,8 @@ class Producer(Body):
         super().__init__(builder, facts, layouts, engine, scratch)
         self.pipeline = pipeline
         self.lanes = lanes
-        self._pieces = bool(pipeline.schedule.kernel.attributes.get("pieces"))
+        pieces = pipeline.schedule.kernel.attributes.get("pieces", 0)
+        self._pieces = pieces if isinstance(pieces, int) else 0
 
     def operation(self, operation: Operation) -> None:
         use = self.pipeline.use_of(operation)
@@ -131,7 +132,7 @@ class Producer(Body):
         b = self.builder
         for read in brought:
             buffer = ring.buffers[read.operation.result]
-            if self._pieces and bring(self, read.operation, buffer, slot):
+            if self._pieces and bring(self, read.operation, buffer, slot, self._pieces):
                 continue
             if self._pieces:
                 super().operation(read.operation)

@@ -41,7 +41,8 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
     axes_of,
     is_tile,
 )
-from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
+from tessera_lang.opt.schedule.query.shared_lines import flow_swizzle, role_swizzle
+from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa import WARP
@@ -61,7 +62,8 @@ _OF_TILES = (
     "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
 )  # fmt: skip
 _STAGING = (
-    "stage", "stages", "copy", "ring", "repack", "early", "again", "kept", "leaves", "columns",
+    "stage", "stages", "copy", "ring", "repack", "early", "again", "kept", "swizzle",
+    "leaves", "columns",
 )  # fmt: skip
 
 
@@ -91,12 +93,18 @@ def _lane_copies(kernel: Operation, context: Context) -> Operation:
         dot: grid for dot in products_of(kernel)
         if (grid := _warp_grid(dot, str(dot.attributes["unit"]), consumers, frozenset()))
     }  # fmt: skip
-    for read in (x for x in schedule.reads if is_by_lanes(x)):
+    for read in (x for x in schedule.reads if is_staged(x)):
+        found = decisions.setdefault(read.operation, {})
+        width = role_swizzle(read, schedule)
+        if width is not None:
+            found["swizzle"] = width
+        if not is_by_lanes(read):
+            continue
         layout = lanes_layout(read, schedule)
         pieces = layout is not None and not refused and bool(
             piece_bytes(read, layout, facts, context.machine, producer)
         )  # fmt: skip
-        decisions[read.operation] = {"copy": "async" if pieces else "plain"}
+        found["copy"] = "async" if pieces else "plain"
     return with_attributes(kernel, decisions)
 
 
@@ -175,6 +183,9 @@ class _Flow:
         stages = self._stages(staged)
         for load, copy in staged.items():
             decisions[load] = {"stage": "shared", "copy": copy, "stages": stages.get(load, 1)}
+            width = flow_swizzle(load, self.facts)
+            if width is not None:
+                decisions[load]["swizzle"] = width
         return with_attributes(kernel, decisions)
 
     # --- the group and the grid -----------------------------------------------------------------

@@ -54,6 +54,7 @@ from tessera_lang.target.tuning import (
     HEAVY_MOVING_REGISTERS,
     HEAVY_REGISTERS,
     MOVING_REGISTERS,
+    PIECE_REGISTERS,
     ROLE_REGISTERS,
     ROLE_SUMS,
 )
@@ -99,7 +100,7 @@ def assign_roles(program: Program, context: Context) -> Program:
         "warp_specialize": True,
     }
     if context.relief and moved_by_lanes(facts):
-        decisions["pieces"] = True
+        decisions["pieces"] = PIECE_REGISTERS
     return with_kernel(program, with_decisions(kernel, decisions))
 
 

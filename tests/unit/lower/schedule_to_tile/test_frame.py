@@ -18,6 +18,7 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile import NotTiled
 from tessera_lang.lower.schedule_to_tile.ampere.grid import Grid, build_grid
 from tessera_lang.lower.schedule_to_tile.ampere.staging import shared_layout
+from tessera_lang.opt.schedule.query.shared_lines import widest_swizzle
 from tessera_lang.opt.tile.shared_budget import buffer_bytes, shared_bytes
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F32, INDEX
@@ -134,7 +135,7 @@ def test_an_open_size_is_no_tile() -> None:
 @pytest.mark.parametrize("element", [1, 2, 4])
 def test_shared_layouts(shape: tuple[int, int], major: int, element: int) -> None:
     """Every element has a place of its own, and eight lines in a row meet all banks."""
-    layout = shared_layout(shape, element, major)
+    layout = shared_layout(shape, element, major, widest_swizzle(shape[major] * element))
     places = sorted(layout.offset((i, j), shape, element) for i in range(shape[0])
                     for j in range(shape[1]))  # fmt: skip
     assert all(b - a >= element for a, b in pairwise(places))
