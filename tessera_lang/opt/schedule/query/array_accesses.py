@@ -8,23 +8,20 @@ know what is done with an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd
 from typing import cast
 
-from tessera_lang.analysis.ranges.linear import Knowledge, Linear
+from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import Operation, TileType, Value, ViewType
-from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.query.index_forms import IndexForms, Scope
 from tessera_lang.record import dataclass, field
-from tessera_lang.types.dtype import INDEX
 
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
 SCATTER = PREFIX + "scatter"
 WRITES = ARRAY_WRITES
-_FAR = 1 << 62  # no index is further from 0
 _ACCESSES = {"tile.load", *ARRAY_READS, *ARRAY_WRITES}
-_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 _Around = tuple[Operation | tuple[Value, bool], ...]
 """Loops, and conditions with whether each holds."""
 
@@ -32,13 +29,15 @@ _Around = tuple[Operation | tuple[Value, bool], ...]
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
     """``starts`` one an axis of the array (None: unknown); ``sizes`` the elements touched along
-    it, a number or the name of an open size, in steps of ``steps`` elements."""
+    it, a number or the name of an open size, in steps of ``steps`` elements; ``extents`` how many
+    of these there are (None: all)."""
 
     operation: Operation
     array: Value
     starts: tuple[Value | None, ...]
     sizes: tuple[int | str, ...]
     steps: tuple[int, ...]
+    extents: tuple[Value | None, ...]
 
     @property
     def writes(self) -> bool:
@@ -47,7 +46,7 @@ class Access:
     @property
     def place(self) -> tuple[object, ...]:
         """What is touched of the array."""
-        return self.starts, self.sizes, self.steps
+        return self.starts, self.sizes, self.steps, self.extents
 
     @property
     def kind(self) -> str:
@@ -68,7 +67,7 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
             view, *starts = operation.operands
             rank = len(starts)
             return Access(operation, arrays.get(view, view), tuple(starts), (1,) * rank,
-                          (1,) * rank)  # fmt: skip
+                          (1,) * rank, (None,) * rank)  # fmt: skip
         case _ if operation.name in ARRAY_READS:
             view, *numbers = operation.operands
             tile = operation.result.type
@@ -84,10 +83,15 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
     given = cast("tuple[int, ...]", operation.attributes.get("steps", (1,) * len(dims)))
     sizes: list[int | str] = [1] * rank
     steps = [1] * rank
+    extents: list[Value | None] = [None] * rank
     for axis, dim in enumerate(dims):
         sizes[dim], steps[dim] = tile.shape[axis], given[axis]
+        if operation.name in BOXES:
+            extents[dim] = numbers[rank + axis]
     starts = tuple(None if isinstance(v.type, TileType) else v for v in numbers[:rank])
-    return Access(operation, arrays.get(view, view), starts, tuple(sizes), tuple(steps))
+    return Access(
+        operation, arrays.get(view, view), starts, tuple(sizes), tuple(steps), tuple(extents)
+    )
 
 
 def arrays_of(kernel: Operation) -> dict[Value, Value]:
@@ -118,22 +122,12 @@ class Repeated:
 
 
 @dataclass(slots=True)
-class _Side:
-    """One of two iterations: the atoms of what differs between them."""
-
-    atoms: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
-
-
-@dataclass(slots=True)
 class Nest:
     """A loop whose iterations are compared: ``axes`` are its variables with their steps."""
 
     loop: Operation
     definitions: Mapping[Value, Operation]
-    known: Knowledge = field(default_factory=Knowledge)
-    shared: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
-    names: dict[str, Linear] = field(default_factory=dict[str, Linear])
-    inside: frozenset[Value] = frozenset()
+    forms: IndexForms = field(default_factory=lambda: IndexForms({}))
     around: dict[Operation, _Around] = field(default_factory=dict[Operation, "_Around"])
     proved: dict[tuple[object, ...], bool] = field(default_factory=dict["tuple[object, ...]", bool])
 
@@ -145,7 +139,9 @@ class Nest:
                 for inner in o.walk():
                     found.update(inner.results)
                     found.update(v for r in inner.regions for v in r.arguments)
-        self.inside = frozenset(found)
+        views = (o for o in self.definitions.values() if o.name == "tile.view")
+        sizes = {v for o in views for v in o.operands[1 : 1 + len(o.result.view_type.shape)]}
+        self.forms = IndexForms(self.definitions, frozenset(found), sizes)
         self._note_around(self.loop, ())
 
     def _note_around(self, o: Operation, around: _Around) -> None:
@@ -161,108 +157,40 @@ class Nest:
             for inner in region.operations:
                 self._note_around(inner, (*around, *more))
 
-    # --- forms ----------------------------------------------------------------------------------
-
-    def size(self, size: int | str) -> Linear:
-        """A size of a tile: at least 1."""
-        if isinstance(size, int):
-            return Linear((), size)
-        if size not in self.names:
-            self.names[size] = Linear(((self.known.atom((1, _FAR)), 1),))
-        return self.names[size]
-
-    def _atom(self) -> Linear:
-        return Linear(((self.known.atom((-_FAR, _FAR)), 1),))
-
-    def form(self, value: Value, side: _Side) -> Linear:
-        """A number as a sum over what is not known, for one of the iterations."""
-        found = side.atoms.get(value)
-        if found is None:
-            found = self.shared.get(value)
-        if found is None:
-            made = self._sum(value, side)
-            found = self._atom() if made is None else made
-            (side.atoms if value in self.inside else self.shared)[value] = found
-        return found
-
-    def _sum(self, value: Value, side: _Side) -> Linear | None:
-        o = self.definitions.get(value)
-        if o is None:
-            return None
-        match o.name:
-            case "tile.constant":
-                number = o.attributes["value"]
-                return Linear((), int(number)) if isinstance(number, int) else None
-            case "tile.add" | "tile.sub":
-                a, b = (self.form(v, side) for v in o.operands)
-                return a + b if o.name == "tile.add" else a - b
-            case "tile.mul":
-                a, b = (self.form(v, side) for v in o.operands)
-                if not a.terms:
-                    return b.scaled(a.constant)
-                return a.scaled(b.constant) if not b.terms else None
-            case _ if o.name == PARAMETER:
-                return self.size(str(o.attributes["name"]))
-            case _:
-                return None
-
     # --- iterations -----------------------------------------------------------------------------
 
-    def _begin(self) -> tuple[_Side, _Side]:
-        sides = _Side(), _Side()
-        for side in sides:
-            self._bounds(self.loop, side)
-        return sides
-
-    def _enter(self, access: Access, side: _Side) -> None:
-        """What holds where an access is made: a loop that it does not stand in may be empty."""
+    def _enter(self, access: Access, scope: Scope) -> None:
+        """What holds where an access is made: a loop that it does not stand in may be empty, and
+        so may a part of an array that it does not touch."""
         for o in self._around(access):
             if isinstance(o, Operation):
-                self._bounds(o, side)
+                self._bounds(o, scope)
             else:
-                self._told(*o, side)
+                self.forms.told(*o, scope)
+        for extent in access.extents:
+            if extent is not None:
+                self.forms.present(extent, scope)
 
-    def _bounds(self, loop: Operation, side: _Side) -> None:
+    def _bounds(
+        self, loop: Operation, scope: Scope, ahead: int = -1, of: Scope | None = None
+    ) -> None:
         """``lower <= variable < upper`` for the variables of a loop, each some steps behind its
-        lower bound."""
-        count = len(cast("tuple[str, ...]", loop.attributes["axes"]))
+        lower bound; along the axis ``ahead`` at least one step further than in the iteration
+        ``of``."""
+        f = self.forms
+        count = len(loop.strings("axes"))
         variables, bounds = loop.regions[0].arguments[:count], loop.operands
         for i, variable in enumerate(variables):
-            lower, upper, step = (self.form(bounds[i + k * count], side) for k in range(3))
+            lower, upper, step = (f.form(bounds[i + k * count], scope) for k in range(3))
+            first = lower if of is None or i != ahead else f.form(variable, of) + step
             if step.terms or step.constant < 1:
-                at = self.form(variable, side)
-                self.known.holds(at - lower)
+                at = f.form(variable, scope)
+                f.holds_here(at - first)
+                f.holds_here((upper - at).shifted(-1))
             else:
-                iterations = Linear(((self.known.atom((0, _FAR)), 1),))
-                at = side.atoms[variable] = lower + iterations.scaled(step.constant)
-            self._holds((upper - at).shifted(-1))
-
-    def _holds(self, fact: Linear) -> None:
-        """Takes ``fact >= 0`` as known; of multiples of a number only what is a multiple."""
-        common = gcd(*(k for _, k in fact.terms))
-        if common > 1:
-            terms = tuple((atom, k // common) for atom, k in fact.terms)
-            fact = Linear(terms, fact.constant // common)
-        self.known.holds(fact)
-
-    def _told(self, condition: Value, truth: bool, side: _Side) -> None:
-        """What a condition says of numbers, where it is true or false."""
-        o = self.definitions.get(condition)
-        if o is None:
-            return
-        if o.name == "tile.not":
-            self._told(o.operands[0], not truth, side)
-        elif o.name == ("tile.and" if truth else "tile.or"):
-            for v in o.operands:
-                self._told(v, truth, side)
-        elif o.name == "tile.cmp" and o.operands[0].type == INDEX:
-            a, b = (self.form(v, side) for v in o.operands)
-            word = str(o.attributes["predicate"])
-            word = word if truth else _OPPOSITE[word]
-            if word in ("lt", "le", "eq"):
-                self._holds((b - a).shifted(-1 if word == "lt" else 0))
-            if word in ("gt", "ge", "eq"):
-                self._holds((a - b).shifted(-1 if word == "gt" else 0))
+                iterations = f.atom(low=0)
+                at = scope.forms[variable] = first + iterations.scaled(step.constant)
+                f.limited(iterations, (upper - at).shifted(-1))
 
     def disjoint(self, axis: int, a: Access, b: Access) -> bool:
         """Whether ``a`` and ``b`` surely touch other elements in any two iterations that differ
@@ -286,59 +214,57 @@ class Nest:
         return found
 
     def _are_apart(self, axis: int, later: Access, earlier: Access) -> bool:
-        mark = len(self.known.facts)
-        x, y = self._begin()
-        count = len(cast("tuple[str, ...]", self.loop.attributes["axes"]))
-        variable = self.loop.regions[0].arguments[axis]
-        step = self.form(self.loop.operands[2 * count + axis], _Side())
-        # Steps are positive, and two values of the variable are at least one step apart.
-        self.known.holds(step.shifted(-1))
-        self.known.holds(self.form(variable, x) - self.form(variable, y) - step)
-        self._enter(later, x)
-        self._enter(earlier, y)
+        f, x, y = self.forms, Scope(), Scope()
+        count = len(self.loop.strings("axes"))
         try:
+            # Steps are positive, and two values of the variable are at least one step apart.
+            f.holds_here(f.form(self.loop.operands[2 * count + axis], y).shifted(-1))
+            self._bounds(self.loop, y)
+            self._bounds(self.loop, x, axis, y)
+            self._enter(later, x)
+            self._enter(earlier, y)
             return any(
                 self._beyond(later, earlier, d, x, y) or self._beyond(earlier, later, d, y, x)
                 for d in range(len(later.starts))
             )
         finally:
-            del self.known.facts[mark:]
+            f.forget()
 
     def elsewhere(self, a: Access, b: Access) -> bool:
         """Whether two accesses whose places are the same in all iterations touch other elements."""
         if a.array is not b.array:
             return True
-        mark = len(self.known.facts)
-        x, _ = self._begin()
+        scope = Scope()
         try:
+            self._bounds(self.loop, scope)
             return any(
-                self._beyond(a, b, d, x, x) or self._beyond(b, a, d, x, x)
+                self._beyond(a, b, d, scope, scope) or self._beyond(b, a, d, scope, scope)
                 for d in range(len(a.starts))
             )
         finally:
-            del self.known.facts[mark:]
+            self.forms.forget()
 
     def repeated(self, axis: int, a: Access) -> Repeated | None:
         """What a write surely has in common with the one of the next iteration of ``axis``, all
         other axes being alike; None where that is not known, or where there is nothing."""
         if a.operation.name != STORE or self._around(a):
             return None
-        count = len(cast("tuple[str, ...]", self.loop.attributes["axes"]))
-        side = _Side()
+        f, scope = self.forms, Scope()
+        count = len(self.loop.strings("axes"))
         variables = self.loop.regions[0].arguments[:count]
         for variable in variables:
-            side.atoms[variable] = self._atom()
-        moved = side.atoms[variables[axis]].terms[0][0]
-        step = self.form(self.loop.operands[2 * count + axis], side)
-        starts = [None if v is None else self.form(v, side) for v in a.starts]
-        fixed = {t for form in self.shared.values() for t, _ in form.terms}
-        fixed |= {t for v in variables for t, _ in side.atoms[v].terms}
+            scope.forms[variable] = f.atom()
+        moved = scope.forms[variables[axis]].terms[0][0]
+        step = f.form(self.loop.operands[2 * count + axis], scope)
+        starts = [None if v is None else f.form(v, scope) for v in a.starts]
+        own = {t for v in variables for t, _ in scope.forms[v].terms}
+        f.forget()
         if step.terms or step.constant < 1 or any(s is None for s in starts):
             return None
         found = Repeated(0, 0, step.constant)
         for start, size, by in zip(starts, a.sizes, a.steps, strict=True):
             assert start is not None
-            if any(t not in fixed for t, _ in start.terms):
+            if not f.is_fixed(Linear(tuple(t for t in start.terms if t[0] not in own))):
                 return None  # it may depend on the iteration in any way
             factor = start.coefficient(moved)
             if factor == 0:
@@ -350,14 +276,15 @@ class Nest:
             found = Repeated(size, factor, step.constant)
         return found
 
-    def _beyond(self, a: Access, b: Access, dim: int, x: _Side, y: _Side) -> bool:
+    def _beyond(self, a: Access, b: Access, dim: int, x: Scope, y: Scope) -> bool:
         """Whether ``a`` begins behind the end of ``b`` along an axis of the array."""
-        first, second = a.starts[dim], b.starts[dim]
-        if first is None or second is None or a.steps[dim] < 0 or b.steps[dim] < 0:
+        first, second, step = a.starts[dim], b.starts[dim], b.steps[dim]
+        if first is None or second is None or a.steps[dim] < 0 or step < 0:
             return False
-        width = self.size(b.sizes[dim]).shifted(-1).scaled(b.steps[dim]).shifted(1)
-        gap = self.form(first, x) - self.form(second, y) - width
-        return self.known.proves(gap)
+        f, extent = self.forms, b.extents[dim]
+        gap = f.form(first, x) - f.form(second, y)
+        widths = [f.size(b.sizes[dim]), *(() if extent is None else f.widths(extent, y))]
+        return any(f.known.proves(gap - w.shifted(-1).scaled(step).shifted(1)) for w in widths)
 
 
 def definitions_of(kernel: Operation) -> dict[Value, Operation]:
