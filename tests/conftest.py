@@ -17,6 +17,15 @@ from tests.cards import environment
 
 pytest_plugins = ["tests.reporting", "tests.sampling"]
 
+if sys.dont_write_bytecode:
+    # Nothing beside the sources, as was asked; but hundreds of processes that tests start would
+    # compile them again each, and the processes of a run the tests.
+    sys.pycache_prefix = os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / "build" / "bytecode")
+    )
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))
 

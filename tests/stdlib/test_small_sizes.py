@@ -4,6 +4,7 @@ in code for a GPU on the machine that sees what is read outside of an array."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,7 @@ SIZES = range(4)
 BF16 = DTYPES["bf16"]
 
 
+@cache
 def loaded(name: str, place: str) -> Any:
     if place.startswith("as "):
         return tessera.load(name, target="cpu", arch_as=place[3:])
