@@ -275,8 +275,7 @@ _SIZES = frozenset(name for name, p in attributes() if p.resources)
 
 def _asked_for(decided: Program) -> bool:
     """Whether a directive of the user takes part in how much a schedule needs."""
-    origins = decided.operations[0].attributes.get("origins", ())
-    assert isinstance(origins, tuple)
+    origins = decided.operations[0].strings("origins")
     said = {str(o).partition("=")[0] for o in origins if str(o).endswith("=user")}
     return bool(said & _SIZES)
 

@@ -8,7 +8,7 @@ part in equality of printed programs. Must not know any operation set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, cast
 
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
@@ -130,6 +130,32 @@ class Value:
         raise TypeError(f"%{self.name} is no buffer but {self.type}")
 
     @property
+    def array_type(self) -> ViewType | BufferType:
+        """The type of a value that holds elements in memory. Raises TypeError."""
+        if isinstance(self.type, ViewType | BufferType):
+            return self.type
+        raise TypeError(f"%{self.name} is no array but {self.type}")
+
+    @property
+    def element_dtype(self) -> DType:
+        """The dtype of a scalar, or of the elements of a tile. Raises TypeError."""
+        return self.type.dtype if isinstance(self.type, TileType) else self.dtype
+
+    @property
+    def pointer_type(self) -> PointerType:
+        """The type of a value that is a pointer. Raises TypeError."""
+        if isinstance(self.type, PointerType):
+            return self.type
+        raise TypeError(f"%{self.name} is no pointer but {self.type}")
+
+    @property
+    def barrier_type(self) -> BarrierType:
+        """The type of a value that is an array of transaction barriers. Raises TypeError."""
+        if isinstance(self.type, BarrierType):
+            return self.type
+        raise TypeError(f"%{self.name} is no transaction barrier but {self.type}")
+
+    @property
     def dtype(self) -> DType:
         """The type of a value that is one scalar. Raises TypeError."""
         if isinstance(self.type, DType):
@@ -145,6 +171,11 @@ class Region:
     @property
     def terminator(self) -> Operation:
         return self.operations[-1]
+
+    def walk(self) -> Iterator[Operation]:
+        """Its operations and all nested ones, outermost first."""
+        for operation in self.operations:
+            yield from operation.walk()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,6 +225,21 @@ class Operation:
             yield operation
             for region in reversed(operation.regions):
                 pending.extend(reversed(region.operations))
+
+    def holds(self, names: str | Collection[str]) -> bool:
+        """Whether this operation, or one nested in it, has the name, or one of the names."""
+        wanted = (names,) if isinstance(names, str) else names
+        return any(operation.name in wanted for operation in self.walk())
+
+    def nested(self, names: str | Collection[str]) -> list[Operation]:
+        """Those of this operation and of the nested ones that have the name, or one of them."""
+        wanted = (names,) if isinstance(names, str) else names
+        return [operation for operation in self.walk() if operation.name in wanted]
+
+    def uses(self) -> Iterator[Value]:
+        """What this operation and all nested ones read, as often as they do."""
+        for operation in self.walk():
+            yield from operation.operands
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -182,7 +182,7 @@ class GroupEmitter(LaneLoops):
 
     def run_lanes(self, piece: Piece, body: Callable[[], None]) -> None:
         """``body`` for every lane, where that pays in two versions."""
-        ordered = any(op.name in ORDERED for top in piece.operations for op in top.walk())
+        ordered = any(top.holds(ORDERED) for top in piece.operations)
         version = self._versions.of_piece(piece.operations) if self.mask is None else None
         if version is None or self.lanes_count < 4:
             self.lanes(body, independent=not ordered)

@@ -270,7 +270,7 @@ class Planner:
             case _:
                 varying, owners = False, op.results
                 frame = _Frame(op, "scope", False)
-        if varying and any(inner.name in self._together(op) for inner in op.walk()):
+        if varying and op.holds(self._together(op)):
             raise Divergent(op)
         self._frames.append(frame)
         regions = tuple(self._region(region, owners) for region in op.regions)

@@ -218,7 +218,7 @@ class Versions:
         return len(region.operations) > 1
 
     def _has_loop(self, region: Region) -> bool:
-        return any(inner.name in LOOPS for op in region.operations for inner in op.walk())
+        return any(op.holds(LOOPS) for op in region.operations)
 
     def _access(self, op: Operation, version: Version) -> None:
         number = ARRAY_OPERAND[op.name]

@@ -34,7 +34,7 @@ def reporting_plan(plan: LaunchPlan, kernel: Operation) -> LaunchPlan:
     has_fault = any(slot.kind == "fault" for slot in plan.slots)
     if not has_fault and any(site_of(op) >= 0 for op in kernel.walk()):
         added.append(Slot("fault"))
-    if any(op.name == "tile.print" for op in kernel.walk()):
+    if kernel.holds("tile.print"):
         added.append(Slot("print"))
     return replace(plan, slots=(*plan.slots, *added)) if added else plan
 

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 from tessera_lang.analysis.guards.available_values import NEAR, Ahead
 from tessera_lang.analysis.ranges.accesses import ACCESSES
 from tessera_lang.analysis.ranges.linear import Linear
-from tessera_lang.ir.core import BufferType, Operation, Value, ViewType
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
 
 _MOST = 12
@@ -82,8 +82,7 @@ def needs_of(access: Operation, ahead: Ahead, split: Operation | None = None) ->
 
 
 def _size(array: Value, axis: int, ahead: Ahead) -> Linear | None:
-    assert isinstance(array.type, (BufferType, ViewType))
-    extent = array.type.shape[axis]
+    extent = array.array_type.shape[axis]
     if extent is not None:
         return Linear((), extent)
     view = ahead.values.definitions.get(array)

@@ -10,7 +10,7 @@ from tessera_lang.analysis.guards.guard_groups import GroupFinder, decided, is_g
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, Ranges, ranges
 from tessera_lang.analysis.ranges.state import Access
 from tessera_lang.diagnostics import Diagnostic, Label
-from tessera_lang.ir.core import BufferType, Operation, Value, ViewType
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import replace
 
 
@@ -43,15 +43,14 @@ def _kept(
 ) -> Diagnostic:
     at = ACCESSES[operation.name]
     array = operation.operands[at]
-    assert isinstance(array.type, (BufferType, ViewType))
     axis = access.axis if access is not None else 0
     index = operation.operands[at + 1 + axis]
     size = _size(array, axis, definitions)
     low, high = access.index if access is not None else (-1, -1)
     name = f"`{index.name}`" if index.name else "the index"
-    where = f" on axis {axis}" if len(array.type.shape) > 1 else ""
+    where = f" on axis {axis}" if len(array.array_type.shape) > 1 else ""
     missing = f"`0 <= {index.name or 'index'}`" if low < 0 else ""
-    extent = array.type.shape[axis]
+    extent = array.array_type.shape[axis]
     if extent is None or high >= extent:
         upper = f"`{index.name or 'index'} < {size}`"
         missing = f"{missing} and {upper}" if missing else upper
@@ -67,8 +66,7 @@ def _kept(
 
 
 def _size(array: Value, axis: int, definitions: dict[Value, Operation]) -> str:
-    assert isinstance(array.type, (BufferType, ViewType))
-    extent = array.type.shape[axis]
+    extent = array.array_type.shape[axis]
     if extent is not None:
         return str(extent)
     view = definitions.get(array)

@@ -231,7 +231,7 @@ class Trace:
 
     def skip(self, operation: Operation) -> None:
         """Leave out what depends on data, if the lane surely comes out behind it."""
-        if any(o.name in ("tile.barrier", *LEAVES) for o in operation.walk()):
+        if operation.holds(("tile.barrier", *LEAVES)):
             raise WayUnknown
         for inner in operation.walk():
             if self.watch is not None:

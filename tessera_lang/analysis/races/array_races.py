@@ -131,7 +131,7 @@ def check_arrays(
     if not launches:
         return ()
     unseen = untraced(kernel, launches[0].arguments)
-    stores = [o for o in kernel.walk() if o.name == "tile.store" and o not in unseen]
+    stores = [o for o in kernel.nested("tile.store") if o not in unseen]
     seen = (
         frozenset(views[o.operands[1]].operands[0] for o in stores if o.operands[1] in views)
         & pointers
@@ -185,7 +185,7 @@ def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     named = {name for dim in plan.grid or () for name in symbols_of(dim)}
     if plan.grid and _CALL_SAYS not in named:
         return "error"
-    if any(o.name in GROUP_IDS for o in kernel.walk()):
+    if kernel.holds(GROUP_IDS):
         return "warning"
     return None
 

@@ -54,7 +54,7 @@ def check_shared(
     known: Ranges | None = None,
 ) -> SharedMemoryCheck:  # fmt: skip
     """The check of a kernel whose barriers every lane gets to."""
-    if not any(o.name in BUFFERS for o in kernel.walk()):
+    if not kernel.holds(BUFFERS):
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")

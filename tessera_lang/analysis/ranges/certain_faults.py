@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, Access, Ranges, ranges
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import BufferType, Operation, ViewType
+from tessera_lang.ir.core import Operation
 
 
 def check_bounds(kernel: Operation, known: Ranges | None = None) -> tuple[Diagnostic, ...]:
@@ -22,12 +22,11 @@ def check_bounds(kernel: Operation, known: Ranges | None = None) -> tuple[Diagno
 
 def _report(operation: Operation, access: Access) -> Diagnostic:
     array = operation.operands[ACCESSES[operation.name]]
-    assert isinstance(array.type, (BufferType, ViewType))
     low, high = access.index
-    size = array.type.shape[access.axis]
+    size = array.array_type.shape[access.axis]
     name = f"`{array.name}`" if array.name else "the array"
     extent = "its size" if size is None else f"size {size}"
-    axis = f" axis {access.axis} of" if len(array.type.shape) > 1 else ""
+    axis = f" axis {access.axis} of" if len(array.array_type.shape) > 1 else ""
     helps: tuple[str, ...] = ()
     if size is not None:
         helps = (f"indices from 0 to {size - 1} are inside",) if size else ("it has no elements",)

@@ -256,8 +256,8 @@ def _fragments(dot: Operation) -> int:
     """What a product holds of operands in memory: one step of the matrix units, or those terms
     of multiply-adds that are read at once: where lines of the contraction are read, all terms of
     one operand, and of the other one line and the next."""
-    tile = dot.result.type
-    assert isinstance(tile, TileType) and isinstance(tile.layout, RegisterLayout)
+    tile = dot.result.tile_type
+    assert isinstance(tile.layout, RegisterLayout)
     held = canonical(tile.layout)
     sides: list[tuple[int, int, int]] = []
     for operand, along in zip(dot.operands[:2], (1, 0), strict=True):

@@ -38,17 +38,6 @@ def _indices(values: Sequence[Value], operation: Operation) -> None:
         _require(value.type == INDEX, "slots, starts and coordinates are index", operation)
 
 
-def _int(operation: Operation, name: str) -> int:
-    value = operation.attributes.get(name, 0)
-    return value if isinstance(value, int) else 0
-
-
-def _ints(operation: Operation, name: str) -> tuple[int, ...]:
-    value = operation.attributes[name]
-    assert isinstance(value, tuple)
-    return tuple(n for n in value if isinstance(n, int))
-
-
 # --- barriers --------------------------------------------------------------------------------
 
 
@@ -56,7 +45,7 @@ def _mbarrier_alloc(operation: Operation) -> None:
     t = operation.result.type
     holds = isinstance(t, BarrierType) and t.count > 0
     _require(holds, "gives barriers", operation)
-    _require(_int(operation, "arrivals") > 0, "waits for at least one arrival", operation)
+    _require(operation.integer("arrivals", 0) > 0, "waits for at least one arrival", operation)
 
 
 def _mbarrier(operation: Operation) -> None:
@@ -66,7 +55,7 @@ def _mbarrier(operation: Operation) -> None:
 
 
 def _named_barrier(operation: Operation) -> None:
-    number, lanes = _int(operation, "id"), _int(operation, "lanes")
+    number, lanes = operation.integer("id", 0), operation.integer("lanes", 0)
     _require(
         0 <= number < _NAMED_BARRIERS, f"there are {_NAMED_BARRIERS} named barriers", operation
     )
@@ -74,7 +63,7 @@ def _named_barrier(operation: Operation) -> None:
 
 
 def _turn(operation: Operation) -> None:
-    number = _int(operation, "id")
+    number = operation.integer("id", 0)
     _require(
         0 <= number < _NAMED_BARRIERS, f"there are {_NAMED_BARRIERS} named barriers", operation
     )
@@ -124,7 +113,7 @@ def _tma_load(operation: Operation) -> None:
     _require(isinstance(barrier.type, BarrierType), "completes on a barrier", operation)
     _indices((slot,), operation)
     _map_and_buffer(operation, tensor_map, buffer, numbers)
-    mask = _int(operation, "multicast")
+    mask = operation.integer("multicast", 0)
     _require(0 <= mask < 1 << 16, "the mask has one bit a group of the cluster", operation)
 
 
@@ -141,9 +130,8 @@ def _once(operation: Operation) -> None:
 
 
 def _roles(operation: Operation) -> None:
-    names, warps = operation.attributes["names"], _ints(operation, "warps")
-    registers = _ints(operation, "registers")
-    assert isinstance(names, tuple)
+    names, warps = operation.strings("names"), operation.integers("warps")
+    registers = operation.integers("registers")
     count = len(operation.regions)
     holds = len(names) == len(warps) == len(registers) == count
     _require(holds, "says name, warps and registers of each role", operation)
@@ -205,7 +193,7 @@ def _mma_async(operation: Operation) -> None:
 def _mma_wait(operation: Operation) -> None:
     given = tuple(v.type for v in operation.operands)
     _require(tuple(v.type for v in operation.results) == given, "gives what it takes", operation)
-    _require(_int(operation, "pending") >= 0, "a number of groups may be open", operation)
+    _require(operation.integer("pending", 0) >= 0, "a number of groups may be open", operation)
 
 
 RULES: dict[str, Rule] = {

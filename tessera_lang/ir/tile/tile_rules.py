@@ -57,12 +57,6 @@ def _covered(layout: RegisterLayout, sizes: Sequence[int], operation: Operation)
         _require(reached == size, f"the layout does not cover axis {axis}", operation)
 
 
-def _numbers(operation: Operation, name: str) -> tuple[int, ...]:
-    value = operation.attributes[name]
-    assert isinstance(value, tuple)
-    return tuple(n for n in value if isinstance(n, int))
-
-
 def _axis(operation: Operation, rank: int) -> int:
     axis = operation.integer("axis")
     _require(0 <= axis < rank, f"has no axis {axis}", operation)
@@ -151,7 +145,7 @@ def _expand(operation: Operation) -> None:
 
 def _transpose(operation: Operation) -> None:
     source, result = operation.operands[0].type, operation.result.type
-    permutation = _numbers(operation, "permutation")
+    permutation = operation.integers("permutation")
     if isinstance(source, BufferType):
         raise VerifyError("a buffer is transposed by its layout", operation)
     tile, made = tile_of(operation.operands[0], operation), tile_of(operation.result, operation)
@@ -209,7 +203,7 @@ def _convert(operation: Operation) -> None:
 
 def _slice(operation: Operation) -> None:
     tile, result = (tile_of(v, operation) for v in (operation.operands[0], operation.result))
-    starts = _numbers(operation, "starts")
+    starts = operation.integers("starts")
     _alike(tile, result, operation)
     right = len(starts) == len(tile.shape) == len(result.shape) and tile.dtype == result.dtype
     _require(right, "takes a start for each axis", operation)
@@ -252,13 +246,13 @@ def _view(value: Value, operation: Operation) -> ViewType:
 
 
 def _dims(operation: Operation, rank: int, view: ViewType, steps: bool = True) -> None:
-    dims = _numbers(operation, "dims")
+    dims = operation.integers("dims")
     right = len(dims) == rank and len(set(dims)) == rank
     _require(right, "names one axis of the view for each axis of the tile", operation)
     inside = all(0 <= d < len(view.shape) for d in dims)
     _require(inside, "the axes of `dims` are axes of the view", operation)
     if steps:
-        given = _numbers(operation, "steps")
+        given = operation.integers("steps")
         right = len(given) == rank and all(s > 0 for s in given)
         _require(right, "has a positive step for each axis of the tile", operation)
 
@@ -318,7 +312,7 @@ def _rows(operation: Operation, view: ViewType, tile: TileType, numbers: Sequenc
     _dims(operation, len(tile.shape), view, steps=False)
     expected = rank + len(tile.shape)
     _require(len(numbers) == expected, f"takes {expected} starts and extents", operation)
-    dims = _numbers(operation, "dims")
+    dims = operation.integers("dims")
     for axis, value in enumerate(numbers):
         if not isinstance(value.type, TileType):
             _indices([value], operation)
@@ -378,7 +372,7 @@ def _memcpy(operation: Operation) -> None:
         _buffer(operation.operands[1], operation),
     )
     numbers = operation.operands[2:]
-    rank = len(_numbers(operation, "dims"))
+    rank = len(operation.integers("dims"))
     _require(rank in (1, 2) and rank <= len(buffer.shape), "copies a row or a matrix", operation)
     _require(view.dtype == buffer.dtype, "view and buffer have one dtype", operation)
     _dims(operation, rank, view)
@@ -395,7 +389,7 @@ def _memcpy_gather(operation: Operation) -> None:
         _view(operation.operands[0], operation),
         _buffer(operation.operands[1], operation),
     )
-    numbers, dims = operation.operands[2:], _numbers(operation, "dims")
+    numbers, dims = operation.operands[2:], operation.integers("dims")
     axes, rank = len(view.shape), len(buffer.shape)
     _require(len(dims) == 2 <= rank, "copies a matrix", operation)
     _require(view.dtype == buffer.dtype, "view and buffer have one dtype", operation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import Value, ViewType
+from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Node, Part, Read
@@ -34,7 +34,6 @@ def room_of(axes: Sequence[Axis]) -> int:
 
 def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -> Read:
     """A whole array as a value; ``shown`` is the tile it is read as."""
-    assert isinstance(view.type, ViewType)
     sizes = s.low.sizes[view]
     rank = len(sizes)
     axes = tuple(Axis(n, _room(s, n)) for n in sizes)
@@ -44,7 +43,7 @@ def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -
         axes = tuple(Axis(n, None) for n in sizes)
     zeros = (s.b.number(0),) * rank
     return Read(
-        view, zeros, tuple(range(rank)), (1,) * rank, view.type.dtype, axes, s.version(view),
+        view, zeros, tuple(range(rank)), (1,) * rank, view.view_type.dtype, axes, s.version(view),
         span=span,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Value, ViewType
+from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, slices
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
@@ -104,8 +104,7 @@ def _write(
     dtype: DType | None = None,
 ) -> None:  # fmt: skip
     view, wanted = place.view, dtype or place.dtype
-    assert isinstance(view.type, ViewType)
-    if not view.type.mut:
+    if not view.view_type.mut:
         raise Unsupported(span, f"a store into `{view.name}`, which is not `mut`")
     value = node_operations.cast(s, value, wanted)
     if not place.axes:

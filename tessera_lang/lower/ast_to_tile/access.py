@@ -44,16 +44,14 @@ def place_of(lowering: Lowering, node: ast.Expr) -> Place:
 
 def element(lowering: Lowering, array: Value, indices: Sequence[Value], span: Span) -> Place:
     """The element at these indices; of what each lane has of its own, that of this lane."""
-    t = array.type
-    assert isinstance(t, (ViewType, BufferType))
+    t = array.array_type
     lane = (lowering.builder.lane_linear(),) if len(indices) < len(t.shape) else ()
     return Place(array, (*indices, *lane), span)
 
 
 def rank_of(array: Value) -> int:
     """The axes that the source knows: not that of the lanes, of what each has of its own."""
-    t = array.type
-    assert isinstance(t, (ViewType, BufferType))
+    t = array.array_type
     return len(t.shape) - (t.space == "local")
 
 

@@ -60,8 +60,7 @@ class Part:
 
     @property
     def dtype(self) -> DType:
-        t = self.array.type
-        assert isinstance(t, (ViewType, BufferType))
+        t = self.array.array_type
         return t.dtype
 
 
@@ -146,8 +145,7 @@ def _start(lowering: Lowering, array: Value, node: ast.Expr, at: Value) -> Value
 
 
 def _most(array: Value, axis: int) -> int | None:
-    t = array.type
-    assert isinstance(t, (ViewType, BufferType))
+    t = array.array_type
     return t.shape[axis]
 
 

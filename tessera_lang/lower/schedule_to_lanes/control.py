@@ -106,9 +106,8 @@ def _by_one(s: Lowering, op: Operation) -> None:
 
 def _for(s: Lowering, op: Operation) -> None:
     """``tile.for`` and the loop of Schedule IR, which nests one loop per axis."""
-    axes = op.attributes["axes"] if op.name == FOR else ("",)
-    assert isinstance(axes, tuple)
-    lower_loop(s, op, list(range(len(axes))))
+    axes = len(op.strings("axes")) if op.name == FOR else 1
+    lower_loop(s, op, list(range(axes)))
 
 
 def lower_loop(s: Lowering, op: Operation, axes: Sequence[int]) -> None:

@@ -73,7 +73,6 @@ def _transpose(s: Lowering, op: Operation, index: Index) -> Value:
     permutation = op.integers("permutation")
     moved: list[Value] = list(index)
     for i, axis in enumerate(permutation):
-        assert isinstance(axis, int)
         moved[axis] = index[i]
     return element(s, op.operands[0], tuple(moved))
 
@@ -155,15 +154,13 @@ def row_index(s: Lowering, op: Operation, numbers: tuple[Value, ...], index: Ind
 
 def view_index(s: Lowering, op: Operation, starts: tuple[Value, ...], index: Index) -> list[Value]:
     """The index into the array of a load or store."""
-    dims, steps = dims_of(op), op.attributes["steps"]
-    assert isinstance(steps, tuple)
+    dims, steps = dims_of(op), op.integers("steps")
     places: list[Value] = []
     for axis, start in enumerate(starts):
         at = s.scalar(start)
         if axis in dims:
             number = dims.index(axis)
             step = steps[number]
-            assert isinstance(step, int)
             moved = index[number] if step == 1 else s.b.binary("mul", index[number], s.index(step))
             at = s.add(at, moved)
         places.append(at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import WARP
-from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
 from tessera_lang.lower.schedule_to_lanes.combined_axes import trip_count, unflattened
@@ -70,16 +70,11 @@ def _lowered(
     body = _body(s, kernel, grid)
     s.b.kernel(
         str(kernel.attributes["sym_name"]), body, group=(lanes,), grid_rank=rank,
-        parameters=_names(kernel.attributes["parameters"]),
+        parameters=kernel.strings("parameters"),
     )  # fmt: skip
     (made,) = s.b.program().operations
     lowered = Program("tile", (replace(made, span=kernel.span),))
     return lowered, replace(plan, group=(lanes,), grid=_groups(grid), cluster=(), persistent=False)
-
-
-def _names(value: Attribute) -> list[str]:
-    assert isinstance(value, tuple)
-    return [str(name) for name in value]
 
 
 def _body(s: Lowering, kernel: Operation, grid: Grid | None) -> Region:
@@ -107,11 +102,11 @@ def _grid(s: Lowering, region: Region) -> Grid | None:
         return None
     (loop,) = loops
     others = (op for op in region.operations if op is not loop)
-    if any(inner.name in WRITES | REPORTS for op in others for inner in op.walk()):
+    if any(op.holds(WRITES | REPORTS) for op in others):
         return None
     axes: list[int] = []
     counts: list[Dim] = []
-    n = len(_names(loop.attributes["axes"]))
+    n = len(loop.strings("axes"))
     for axis in _grid_axes(loop):
         lower, upper, step = (s.numbers.dim(loop.operands[axis + part * n]) for part in range(3))
         if lower is None or upper is None or not isinstance(step, int):
@@ -140,7 +135,7 @@ def _groups(grid: Grid | None) -> tuple[Dim, ...]:
 
 def _spread(s: Lowering, grid: Grid) -> None:
     """The body of the loop over the grid for the variables of this group."""
-    loop, n = grid.loop, len(_names(grid.loop.attributes["axes"]))
+    loop, n = grid.loop, len(grid.loop.strings("axes"))
     bounds = [
         tuple(s.scalar(loop.operands[axis + part * n]) for part in range(3)) for axis in grid.axes
     ]

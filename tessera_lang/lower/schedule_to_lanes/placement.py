@@ -179,8 +179,7 @@ class Placement:
         for op in self._source.order:
             if op.name != f"{PREFIX}dot":
                 continue
-            dtype = getattr(op.result.type, "dtype", None)
-            assert isinstance(dtype, DType)
+            dtype = op.result.element_dtype
             for value in op.operands[:2]:
                 self.wide.setdefault(self.stored_factor(value)[0], dtype)
 

@@ -29,8 +29,7 @@ def reduce(s: Lowering, op: Operation) -> None:
         _into(s, r, buffer, scalar=True)
         s.ready([buffer.value], [])
         read = uniform_load(s, buffer.value, [s.index(0)], r.dtype)
-        assert isinstance(op.result.type, DType)
-        s.values[op.result] = s.b.cast(read, op.result.type)
+        s.values[op.result] = s.b.cast(read, op.result.dtype)
         return
     wanted = s.stored_dtype(op.result)
     reads = dict.fromkeys(sources_of(s, r.value), False)
@@ -62,8 +61,7 @@ def uniform_load(s: Lowering, buffer: Value, index: list[Value], dtype: DType) -
 
 def _taken_apart(s: Lowering, op: Operation) -> Reduction:
     value, extent = op.operands
-    axis, kind = op.attributes["axis"], str(op.attributes["kind"])
-    assert isinstance(axis, int)
+    axis, kind = op.integer("axis"), str(op.attributes["kind"])
     sizes, domain = list(tile_type(value).sizes), list(s.domains.at(value, op))
     dtype = tile_type(value).dtype
     if kind.startswith("arg"):

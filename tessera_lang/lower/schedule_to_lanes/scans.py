@@ -16,8 +16,7 @@ from tessera_lang.types.dtype import INDEX
 
 
 def scan(s: Lowering, op: Operation) -> None:
-    value, kind, axis = op.operands[0], str(op.attributes["kind"]), op.attributes["axis"]
-    assert isinstance(axis, int)
+    value, kind, axis = op.operands[0], str(op.attributes["kind"]), op.integer("axis")
     sizes, dtype = tile_type(value).sizes, tile_type(value).dtype
     extents = s.domains.at(value, op)
     reads = sources_of(s, value)

@@ -222,7 +222,6 @@ class Domains:
             case "transpose":
                 permutation = op.integers("permutation")
                 inner = permutation[axis]
-                assert isinstance(inner, int)
                 return self.zeros_beyond(op.operands[0], inner)
             case _:
                 return self.zeros_beyond(op.operands[0], axis) if op.name in _KEEPS_ZEROS else None

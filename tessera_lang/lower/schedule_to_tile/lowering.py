@@ -28,7 +28,7 @@ from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, ints, strings
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
@@ -116,7 +116,7 @@ class _Lowering:
         whole = Region(region.arguments, (*allocations, *inside))
         builder.kernel(
             str(kernel.attributes["sym_name"]), whole, group=(32 * warps,), grid_rank=1,
-            parameters=strings(kernel, "parameters"),
+            parameters=kernel.strings("parameters"),
         )  # fmt: skip
         (made,) = builder.program().operations
         attributes = dict(made.attributes)
@@ -153,7 +153,7 @@ class _Lowering:
 
 def _cluster_of(kernel: Operation) -> tuple[int, ...]:
     """The groups of a cluster; empty where they share nothing."""
-    return ints(kernel, "cluster")
+    return kernel.integers("cluster")
 
 
 def _warps_of(kernel: Operation) -> int:

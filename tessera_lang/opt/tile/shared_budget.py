@@ -68,7 +68,7 @@ def shared_bytes(kernel: Operation) -> int:
 
 def _allocations(kernel: Operation, barriers: bool = False) -> list[Operation]:
     names = SHARED_ALLOCATIONS if barriers else {"tile.shared.alloc"}
-    return [o for o in kernel.walk() if o.name in names]
+    return kernel.nested(names)
 
 
 def _size(allocation: Operation) -> int:

@@ -103,8 +103,7 @@ def taken(memory: Memory, part: Part, shape: Sequence[int]) -> Array:
 
 def check_vector(o: Operation, memory: Memory, part: Part) -> None:
     """Pieces of ``vector`` bytes are aligned where the operation says so."""
-    vector, size = o.attributes.get("vector", 1), memory.data.itemsize
-    assert isinstance(vector, int)
+    vector, size = o.integer("vector", 1), memory.data.itemsize
     if part.empty or vector <= size:
         return
     strides = memory.data.strides
@@ -160,8 +159,8 @@ def _store_tile(s: Strand, o: Operation) -> Sequence[Any]:
 def _kept(s: Strand, o: Operation, kind: Any) -> tuple[Memory, slice]:
     """The place of registers as they are: each lane touches what is its own."""
     memory: Memory = s.values[o.operands[1]]
-    start, t = s.number(o.operands[2]), o.operands[0].type
-    assert isinstance(t, TileType) and t.layout is not None
+    start, t = s.number(o.operands[2]), o.operands[0].tile_type
+    assert t.layout is not None
     count = held_elements(t)
     if start < 0 or start + count > memory.data.shape[0] or start * t.dtype.bytes % 16:
         raise AsynchronousFault(f"{o.name} begins or ends where it must not", o)

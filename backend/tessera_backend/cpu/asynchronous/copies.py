@@ -62,8 +62,7 @@ def _copy(s: Strand, target: Memory, access: Access, at: Any, found: Array) -> N
 
 def _memcpy_gather(s: Strand, o: Operation) -> Sequence[Any]:
     view, target, *numbers = s.get(o.operands)
-    axes, dims = view.data.ndim, o.attributes["dims"]
-    assert isinstance(dims, tuple)
+    axes = view.data.ndim
     shape = target.data.shape[-2:]
     at, box = place_in(o, [int(n) for n in numbers[axes + 2 :]], shape, target)
     found = gathered(s, o, view, numbers[: axes + 2], shape)

@@ -46,7 +46,7 @@ class ArrayLayout(Protocol):
 
 def has_tiles(program: Program) -> bool:
     """Whether a program works on register tiles: what only this machine runs on the CPU."""
-    return any(o.name in _NAMES for o in program.walk())
+    return any(o.holds(_NAMES) for o in program.operations)
 
 
 def encode(program: Program) -> bytes:

@@ -27,7 +27,7 @@ from tessera_backend.cpu.asynchronous.numbers import (
 from tessera_backend.cpu.asynchronous.rules import RULES
 from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
-from tessera_lang.ir.core import Operation, PointerType, Program, Region, TensorMapType, Value
+from tessera_lang.ir.core import Operation, Program, Region, TensorMapType, Value
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.target.arch.isa import WARP
 from tessera_lang.target.plan import LaunchPlan, Slot
@@ -193,8 +193,7 @@ def poisoned(shape: tuple[int, ...], dtype: Any) -> Array:
 
 def memory_of(kernel: Operation, at: int, slot: Slot, size: int) -> Array:
     """Memory of a launch: zeros where its code relies on them, else poison."""
-    t = kernel.regions[0].arguments[at].type
-    assert isinstance(t, PointerType)
+    t = kernel.regions[0].arguments[at].pointer_type
     found = poisoned((size // t.dtype.bytes,), numpy_type(t.dtype))
     if slot.kind == "workspace":
         found[...] = 0

@@ -15,7 +15,7 @@ from tessera_backend.cpu.asynchronous.memory import Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import combined
 from tessera_backend.cpu.asynchronous.order import Access, Key, learn
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
-from tessera_lang.ir.core import BarrierType, Operation
+from tessera_lang.ir.core import Operation
 from tessera_lang.target.arch.isa import WARP
 
 
@@ -30,8 +30,7 @@ def _everything(s: Strand) -> dict[Key, int]:
 
 
 def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
-    number, lanes = o.attributes["id"], o.attributes["lanes"]
-    assert isinstance(number, int) and isinstance(lanes, int)
+    number, lanes = o.integer("id"), o.integer("lanes")
     own = s.warps * WARP
     if o.attributes.get("each") == "warp_group" and s.warps > WARPS:
         if lanes != WARPS * WARP:
@@ -128,8 +127,7 @@ def _element(s: Strand, o: Operation, memory: Memory, at: int, kind: Any) -> Non
 
 
 def _alloc(s: Strand, o: Operation) -> Sequence[Any]:
-    t, arrivals, name = o.result.type, o.attributes["arrivals"], o.attributes["name"]
-    assert isinstance(t, BarrierType) and isinstance(arrivals, int)
+    t, arrivals, name = o.result.barrier_type, o.integer("arrivals"), o.attributes["name"]
     key = ("barrier", s.group.number, name)
     return ([Slot((*key, i), arrivals) for i in range(t.count)],)
 

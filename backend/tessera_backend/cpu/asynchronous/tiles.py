@@ -20,15 +20,8 @@ from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import BufferType, Operation, TileType
 
 
-def _int(o: Operation, name: str) -> int:
-    value = o.attributes[name]
-    assert isinstance(value, int)
-    return value
-
-
 def shape_of(o: Operation) -> tuple[int, ...]:
-    assert isinstance(o.result.type, TileType)
-    return o.result.type.sizes
+    return o.result.tile_type.sizes
 
 
 def _splat(s: Strand, o: Operation) -> Sequence[Any]:
@@ -37,8 +30,7 @@ def _splat(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _coordinate(s: Strand, o: Operation) -> Sequence[Any]:
-    shape, axis, t = shape_of(o), _int(o, "axis"), o.result.type
-    assert isinstance(t, TileType)
+    shape, axis, t = shape_of(o), o.integer("axis"), o.result.tile_type
     along = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return (np.broadcast_to(along, shape).astype(numpy_type(t.dtype)),)
 
@@ -58,7 +50,7 @@ def _scratch(s: Strand, o: Operation) -> None:
 
 def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:
     _scratch(s, o)
-    found = reduced(s.values[o.operands[0]], _int(o, "axis"), str(o.attributes["kind"]))
+    found = reduced(s.values[o.operands[0]], o.integer("axis"), str(o.attributes["kind"]))
     t = o.result.type
     dtype = element_type(t)
     return (found.astype(dtype),) if isinstance(t, TileType) else (dtype(found),)
@@ -67,11 +59,11 @@ def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:
 def _scan_tile(s: Strand, o: Operation) -> Sequence[Any]:
     _scratch(s, o)
     kind, inclusive = str(o.attributes["kind"]), bool(o.attributes["inclusive"])
-    return (scanned(s.values[o.operands[0]], _int(o, "axis"), kind, inclusive),)
+    return (scanned(s.values[o.operands[0]], o.integer("axis"), kind, inclusive),)
 
 
 def _expand_tile(s: Strand, o: Operation) -> Sequence[Any]:
-    wide = np.expand_dims(s.values[o.operands[0]], _int(o, "axis"))
+    wide = np.expand_dims(s.values[o.operands[0]], o.integer("axis"))
     return (np.broadcast_to(wide, shape_of(o)).copy(),)
 
 
@@ -92,7 +84,7 @@ def _slice_tile(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _join_tiles(s: Strand, o: Operation) -> Sequence[Any]:
-    return (np.concatenate(s.get(o.operands), axis=_int(o, "axis")),)
+    return (np.concatenate(s.get(o.operands), axis=o.integer("axis")),)
 
 
 def _dot(s: Strand, o: Operation) -> Sequence[Any]:

@@ -40,7 +40,7 @@ def facts_of(kernel: Operation, form: CheckedForm, roots: Roots) -> Facts:
         spans[number] = None if number == w.MOST_OPERATIONS - 1 else op.span
     return Facts(
         tuple(form.roots), tuple(spans.values()), lanes_of(kernel), waits(kernel),
-        any(o.name == "tile.barrier" for o in kernel.walk()), roots.proved, roots.blind,
+        kernel.holds("tile.barrier"), roots.proved, roots.blind,
     )  # fmt: skip
 
 

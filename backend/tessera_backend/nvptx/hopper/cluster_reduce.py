@@ -26,8 +26,7 @@ _RANK = "@llvm.nvvm.read.ptx.sreg.cluster.ctarank"
 
 def _cluster_reduce(e: LaneEmitter, op: Operation) -> None:
     value, buffer, barrier = op.operands
-    dtype, size = value.type, max(dialect_of(e).cluster, 1)
-    assert isinstance(dtype, DType)
+    dtype, size = value.dtype, max(dialect_of(e).cluster, 1)
     base, meeting = base_of(e, e.places[buffer].pointer), number_of(e, e.operand(barrier))
     parity = "0"
     if isinstance(barrier.type, BarrierType) and barrier.type.count > 1:

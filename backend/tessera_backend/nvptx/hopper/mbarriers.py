@@ -15,7 +15,7 @@ from tessera_backend.nvptx.hopper.roles import (
     intrinsic,
 )
 from tessera_backend.nvptx.lanes.dialect import WARP
-from tessera_lang.ir.core import BarrierType, Operation, Value
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ALLOCATIONS
 from tessera_lang.ir.tile.tile_ops import HOPPER
 
@@ -33,8 +33,7 @@ def initialise(e: LaneEmitter, kernel: Operation) -> None:
     f.branch_if(f.value(f"icmp eq i64 {dialect.lane_linear(e)}, 0"), first, ready)
     f.place(first)
     for op in found:
-        t = op.result.type
-        assert isinstance(t, BarrierType)
+        t = op.result.barrier_type
         base = dialect.shared_pointer(e, op)
         for slot in range(t.count):
             at = f.value(f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {slot * _BYTES}")

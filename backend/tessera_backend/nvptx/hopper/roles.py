@@ -54,12 +54,6 @@ def warp_number(e: LaneEmitter) -> str:
     )  # fmt: skip
 
 
-def _ints(op: Operation, name: str) -> tuple[int, ...]:
-    values = op.attributes[name]
-    assert isinstance(values, tuple)
-    return tuple(v for v in values if isinstance(v, int))
-
-
 def _launched_registers(group: int, registers: int) -> int:
     """Registers of a lane at the launch: what ptxas may give each, in steps of eight."""
     return min(255, registers // group) // 8 * 8
@@ -70,7 +64,7 @@ def _roles(e: LaneEmitter, op: Operation) -> None:
     whole = dialect.role
     join = f.label("roles.end")
     first = 0
-    counts, registers = _ints(op, "warps"), _ints(op, "registers")
+    counts, registers = op.integers("warps"), op.integers("registers")
     for number, warps in enumerate(counts):
         then, other = f.label("role"), f.label("role.next")
         if number + 1 < len(op.regions):
@@ -148,8 +142,7 @@ def _named_barrier(e: LaneEmitter, op: Operation) -> None:
 
 def _turn(e: LaneEmitter, op: Operation) -> None:
     """Each warp group has a barrier, at which it waits and the one before it arrives."""
-    number, step = op.attributes["id"], op.attributes["step"]
-    assert isinstance(number, int)
+    number, step = op.integer("id"), op.attributes["step"]
     dialect = dialect_of(e)
     groups = dialect.role.warps // WARP_GROUP
     if groups < 2:
@@ -179,7 +172,7 @@ def begin_in_cluster(e: LaneEmitter, kernel: Operation, barriers: frozenset[str]
     at the top that has one of ``barriers`` in it: until then loads are on their way."""
     intrinsic(e, "barrier.cluster.arrive.relaxed.aligned")
     operations = kernel.regions[0].operations
-    first = next(o for o in operations if any(x.name in barriers for x in o.walk()))
+    first = next(o for o in operations if o.holds(barriers))
     before = e.grouped
 
     def grouped(given: Iterable[Operation]) -> Iterator[Operation]:

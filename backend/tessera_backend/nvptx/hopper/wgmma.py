@@ -159,8 +159,7 @@ def _descriptor(
 ) -> str:  # fmt: skip
     """The descriptor at the starts, for the rows or columns of this warp group: its low word
     (i32), which alone depends on the address."""
-    f, t = e.f, buffer.type
-    assert isinstance(t, BufferType)
+    f, t = e.f, buffer.buffer_type
     row, column = (e.constant(start) or 0 for start in starts[-2:])
     side.check_start(row, column)
     offset = offset_of(e, t, starts)
@@ -206,9 +205,8 @@ def _mma_async(e: LaneEmitter, op: Operation) -> None:
     product = _product(e, op)
     name, tail = _mnemonic(e, op, product)
     c, a, b, accumulate = op.operands[:4]
-    assert isinstance(c.type, TileType)
     blocks = product.result
-    kind = register_type(c.type.dtype)
+    kind = register_type(c.tile_type.dtype)
     fresh = e.operand(accumulate) == "false"  # what was there counts as 0: no register is filled
     text = _Assembly([(kind, "undef" if fresh else r) for r in e.tiles[c]])
     try:
@@ -245,8 +243,8 @@ def _left(e: LaneEmitter, p: _Product, a: Value, text: _Assembly) -> list[list[s
             ]
             for k in range(p.instructions)
         ]
-    t = a.type
-    assert isinstance(t, TileType) and t.layout is not None
+    t = a.tile_type
+    assert t.layout is not None
     registers = e.tiles[a]
     out: list[list[str]] = [[] for _ in range(p.instructions)]
     for row in rows:
@@ -328,7 +326,7 @@ def _loop(rule: Rule) -> Rule:
     """
 
     def settled(e: LaneEmitter, op: Operation) -> None:
-        if not any(inner.name == "tile.mma.async" for inner in op.walk()):
+        if not op.holds("tile.mma.async"):
             rule(e, op)
             return
         operands = list(op.operands)

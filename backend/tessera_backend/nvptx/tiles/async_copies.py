@@ -21,7 +21,7 @@ from tessera_backend.nvptx.tiles.element_places import (
 )
 from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total, widened
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
-from tessera_backend.nvptx.tiles.windows import ints, strides_of
+from tessera_backend.nvptx.tiles.windows import strides_of
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass
 
@@ -107,7 +107,7 @@ def _prepare(e: LaneEmitter, op: Operation) -> _Copy:
     view, buffer, *numbers = op.operands
     t = buffer.buffer_type
     vector = op.integer("vector")
-    dims, steps = ints(op, "dims"), ints(op, "steps")
+    dims, steps = op.integers("dims"), op.integers("steps")
     place, rank = e.places[view], len(dims)
     axes = len(place.sizes)
     starts, extents = numbers[:axes], numbers[axes : axes + rank]

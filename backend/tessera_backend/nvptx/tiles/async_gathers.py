@@ -11,15 +11,13 @@ from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import dialect_of, terms_of
 from tessera_backend.nvptx.tiles.global_memory import gathering, row_of, vectors
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, base_of, starts_of
-from tessera_backend.nvptx.tiles.windows import ints
 from tessera_lang.analysis.resources.tile_layouts import gathered
-from tessera_lang.ir.core import BufferType, Operation, TileType
+from tessera_lang.ir.core import Operation, TileType
 
 
 def _gather(e: LaneEmitter, op: Operation) -> None:
     view, buffer, *numbers = op.operands
-    t, dims, vector = buffer.type, ints(op, "dims"), op.attributes["vector"]
-    assert isinstance(t, BufferType) and isinstance(vector, int)
+    t, dims, vector = buffer.buffer_type, op.integers("dims"), op.integer("vector")
     axes, width = len(e.places[view].sizes), vector // t.dtype.bytes
     row = next(d for d in dims if numbers[d] in e.tiles)
     shape = t.shape[-2:]

@@ -28,7 +28,6 @@ from tessera_backend.nvptx.tiles.values import (
 from tessera_backend.nvptx.tiles.windows import (
     Window,
     at_lane,
-    ints,
     known_alignment,
     moved,
     strides_of,
@@ -208,7 +207,7 @@ def _load(e: LaneEmitter, op: Operation) -> None:
 def _ask_ahead(e: LaneEmitter, op: Operation, window: Window) -> None:
     """Asks for the lines of the same tile further along an axis of the view. It needs no value,
     so nothing waits; what is not in the view is not asked for."""
-    axis, distance = ints(op, "ahead")
+    axis, distance = op.integers("ahead")
     start, size = number(e.operand(op.operands[1 + axis])), number(window.place.sizes[axis])
     inside = e.f.value(f"icmp slt i64 {total(e, start, distance)}, {size}")
     step = product(e, strides_of(e, window.place)[axis], distance * window.place.dtype.bytes)
@@ -305,7 +304,7 @@ def gathering(
     """The window of a tile whose rows have numbers, as if all were 0; and how far each is. ``of``:
     the view, where it is not the first operand."""
     view = of or op.operands[0]
-    dims, place = ints(op, "dims"), e.places[view]
+    dims, place = op.integers("dims"), e.places[view]
     rank, layout = len(place.sizes), layout_of(tile)
     of_view = strides_of(e, place)
     rows = {dims.index(d): held_at(e, v) for d, v in enumerate(numbers[:rank]) if v in e.tiles}

@@ -109,8 +109,7 @@ def _shuffled(e: LaneEmitter, parts: Parts, dtypes: Sequence[DType], mode: str, 
 
 def _reduce(e: LaneEmitter, op: Operation) -> None:
     tile = tile_type(op.operands[0])
-    axis, kind = op.attributes["axis"], str(op.attributes["kind"])
-    assert isinstance(axis, int)
+    axis, kind = op.integer("axis"), str(op.attributes["kind"])
     layout, combine, dtypes = layout_of(tile), _combine(kind, tile.dtype), _dtypes(kind, tile.dtype)
     held = _in_registers(e, op.operands[0], axis, kind, combine)
     for step in _lane_steps(layout, axis):

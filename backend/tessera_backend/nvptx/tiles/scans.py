@@ -151,8 +151,7 @@ def _digit(e: LaneEmitter, layout: RegisterLayout, mode: Mode) -> str:
 
 def _scan(e: LaneEmitter, op: Operation) -> None:
     tile = tile_type(op.result)
-    axis, kind, layout = op.attributes["axis"], str(op.attributes["kind"]), layout_of(tile)
-    assert isinstance(axis, int)
+    axis, kind, layout = op.integer("axis"), str(op.attributes["kind"]), layout_of(tile)
     held = held_at(e, op.operands[0])
     nothing = _identity(kind, tile.dtype)
     values = dict(held) if op.attributes["inclusive"] else dict.fromkeys(held, nothing)

@@ -152,8 +152,7 @@ def _splat(e: LaneEmitter, op: Operation) -> None:
 
 
 def _coordinate(e: LaneEmitter, op: Operation) -> None:
-    t, axis = tile_type(op.result), op.attributes["axis"]
-    assert isinstance(axis, int)
+    t, axis = tile_type(op.result), op.integer("axis")
     base = bases(e, layout_of(t), len(t.shape))[axis]
     known: dict[int, str] = {}
 
@@ -184,7 +183,6 @@ def _transpose(e: LaneEmitter, op: Operation) -> None:
     def at(coordinates: Coordinates) -> str:
         old = [0] * len(coordinates)
         for new, axis in enumerate(permutation):
-            assert isinstance(axis, int)
             old[axis] = coordinates[new]
         return held[tuple(old)]
 
@@ -192,12 +190,10 @@ def _transpose(e: LaneEmitter, op: Operation) -> None:
 
 
 def _slice(e: LaneEmitter, op: Operation) -> None:
-    starts = op.attributes["starts"]
-    assert isinstance(starts, tuple)
-    offsets = [s for s in starts if isinstance(s, int)]
+    starts = op.integers("starts")
     held = held_at(e, op.operands[0])
     bind_at(
-        e, op.result, lambda at: held[tuple(c + s for c, s in zip(at, offsets, strict=True))]
+        e, op.result, lambda at: held[tuple(c + s for c, s in zip(at, starts, strict=True))]
     )  # fmt: skip
 
 

@@ -132,12 +132,6 @@ def strides_of(e: LaneEmitter, place: Place) -> list[Number]:
     return strides[::-1]
 
 
-def ints(op: Operation, name: str) -> tuple[int, ...]:
-    value = op.attributes[name]
-    assert isinstance(value, tuple)
-    return tuple(n for n in value if isinstance(n, int))
-
-
 # --- alignment --------------------------------------------------------------------------------
 
 
@@ -215,7 +209,7 @@ def _facts(
 def window_of(e: LaneEmitter, op: Operation, view: Value, numbers: Sequence[Value]) -> Window:
     """The window of a load or store of a tile."""
     tile = tile_type(op.results[0] if op.results else op.operands[0])
-    dims, steps = ints(op, "dims"), ints(op, "steps")
+    dims, steps = op.integers("dims"), op.integers("steps")
     place = e.places[view]
     rank = len(place.sizes)
     starts = numbers[:rank]

@@ -48,7 +48,7 @@ def grid_of(kernel: Operation, numbers: Numbers) -> Grid | None:
     if loop.results:
         raise NotTiled("a loop over groups hands values on", loop.span)
     for other in kernel.regions[0].operations:
-        if other is not loop and any(o.name in WRITES | REPORTS for o in other.walk()):
+        if other is not loop and other.holds(WRITES | REPORTS):
             raise NotTiled("something is written outside the loop over groups", other.span, _APART)
     total = _total(loop, numbers)
     rows = kernel.attributes.get("group_rows", 1)

@@ -290,8 +290,7 @@ def computed(body: Body, dot: Operation, side: int) -> Value:
     """The register tile of an operand, with zeros where the contraction is padded."""
     value = dot.operands[side]
     tile = body.tile(value)
-    assert isinstance(value.type, TileType)
-    capacity, axis = value.type.sizes, 1 - side
+    capacity, axis = value.tile_type.sizes, 1 - side
     if tile_of(tile).sizes[axis] == capacity[axis]:
         return tile
     dtype = tile_of(tile).dtype

@@ -21,8 +21,13 @@ from tessera_lang.opt.schedule.query.product_operands import (
     operand_of,
     products_of,
 )
-from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
-from tessera_lang.record import dataclass, field
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
+from tessera_lang.record import (
+    dataclass,
+    field,
+    replace,
+)
 from tessera_lang.target.arch.isa import COPY_BYTES, VECTOR_BYTES
 
 
@@ -40,13 +45,14 @@ class Staged:
     shape: tuple[int, ...] = ()
 
     @property
-    def access(self) -> Access:
+    def access(self) -> TileAccess:
         """Where it lies in the array, by the axes of the buffer."""
         access = access_of(self.load)
         if not self.swapped:
             return access
-        turned = (access.extents[::-1], access.dims[::-1], access.steps[::-1])
-        return Access(access.view, access.starts, *turned)
+        tile = replace(access.tile, shape=access.tile.shape[::-1])
+        transposed = (access.extents[::-1], access.dims[::-1], access.steps[::-1])
+        return TileAccess(tile, access.view, access.starts, *transposed)
 
 
 @dataclass(slots=True, eq=False)
@@ -111,8 +117,7 @@ class Staging:
         if staged.buffer is not None:
             return staged.buffer
         value = staged.load.result
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         shape = body.layouts.shape(value)
         staged.shape = shape[::-1] if staged.swapped else shape
         staged.stages = max(1, staged.stages)
@@ -134,8 +139,7 @@ class Staging:
         axis = self.facts.tile_unit_axis(staged.access)
         major = 1 if axis is None else axis
         padding = self.facts.kernel.attributes.get("padding")
-        swizzle = staged.load.attributes.get("swizzle", 0)
-        assert isinstance(swizzle, int)
+        swizzle = staged.load.integer("swizzle", 0)
         if swizzle and staged.shape[major] * element % swizzle:
             raise NotTiled(f"its lines are no multiple of {swizzle} bytes", staged.load.span)
         return shared_layout(
@@ -162,8 +166,7 @@ class Staging:
         """The tile of a load in registers, on its way to its buffer."""
         access = staged.access
         self.allocate(body, staged)
-        t = staged.load.result.type
-        assert isinstance(t, TileType)
+        t = staged.load.result.tile_type
         layout = self.way(body, staged)
         operands = [body.scalar(access.view), *body.scalars(access.starts)]
         operands += extents(body, access, valid)
@@ -185,8 +188,7 @@ class Staging:
         rank = len(staged.shape)
         order = tuple(a for a in (axis, *reversed(range(rank))) if a is not None)
         order = tuple(dict.fromkeys(order))
-        t = staged.load.result.type
-        assert isinstance(t, TileType)
+        t = staged.load.result.tile_type
         vector = max(1, staged.vector // t.dtype.bytes) if axis is not None else 1
         while vector > 1 and prod(staged.shape) < vector * 32 * body.engine.warps:
             vector //= 2
@@ -197,8 +199,7 @@ class Staging:
         shape: Sequence[int] = (),
     ) -> Value:  # fmt: skip
         """A part of what lies in the stage that is read now, the whole without ``shape``."""
-        t = staged.load.result.type
-        assert isinstance(t, TileType)
+        t = staged.load.result.tile_type
         to = TileType(t.dtype, tuple(shape) or staged.shape, layout)
         buffer = self.allocate(body, staged)
         place = starts(body, staged, staged.slot, at)
@@ -214,7 +215,7 @@ def starts(body: Body, staged: Staged, slot: Value | None, at: Sequence[int] = (
     return [slot if slot is not None else builder.index(0), *inner]
 
 
-def extents(body: Body, access: Access, valid: Value | None) -> list[Value]:
+def extents(body: Body, access: TileAccess, valid: Value | None) -> list[Value]:
     """The extents of an access; 0 along its first axis where it is not to be made."""
     found = body.scalars(access.extents)
     if valid is not None and found:

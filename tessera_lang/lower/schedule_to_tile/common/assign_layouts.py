@@ -33,13 +33,11 @@ from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.opt.schedule.query.product_operands import operand_of
 from tessera_lang.opt.schedule.query.scalar_facts import (
     FOR,
-    Access,
     Facts,
-    access_of,
     axes_of,
-    ints,
     is_tile,
 )
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa import SECTOR_BYTES
 from tessera_lang.target.tuning import LOOP_TIMES, SMALL_ACCESS
@@ -116,8 +114,7 @@ class Layouts:
 
     def type_of(self, value: Value) -> TileType:
         """The type of the register tile a Schedule value becomes."""
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         return TileType(t.dtype, self.shape(value), self.of(value))
 
     def product(self, dot: Operation) -> Product:
@@ -160,8 +157,7 @@ class Layouts:
                 self._collect(nested)
 
     def _weight(self, value: Value, operation: Operation) -> int:
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         depth = 0
         up = self.facts.parent(operation)
         while up is not None:
@@ -183,11 +179,10 @@ class Layouts:
                                        strict=True):  # fmt: skip
                     self._same[total] = part
             case "transpose":
-                permutation = ints(operation, "permutation")
+                permutation = operation.integers("permutation")
                 self._edge(operation.operands[0], operation.result, operation, permutation)
             case "reduce":
-                axis = operation.attributes["axis"]
-                assert isinstance(axis, int)
+                axis = operation.integer("axis")
                 self._slice(operation.operands[0], operation.result, axis, operation)
             case "broadcast":
                 self._broadcast(operation)
@@ -207,9 +202,8 @@ class Layouts:
         """An ``expand`` before it is taken together with it."""
         source = self.facts.operation(operation.operands[0])
         if source is not None and source.name == _PREFIX + "expand":
-            axis = source.attributes["axis"]
-            big, small = operation.result.type, source.operands[0].type
-            assert isinstance(axis, int) and isinstance(big, TileType)
+            axis = source.integer("axis")
+            big, small = operation.result.tile_type, source.operands[0].type
             # Where another axis is stretched too, the small tile has one element of it.
             if (
                 isinstance(small, TileType)
@@ -224,7 +218,7 @@ class Layouts:
     def _rows(self, operation: Operation) -> None:
         """The numbers of a gather or scatter lie as the rows they are of."""
         *_, tile = (*operation.operands[:1], *operation.results)
-        dims = ints(operation, "dims")
+        dims = operation.integers("dims")
         if len(dims) == 2:
             for dim, value in enumerate(access_of(operation).starts):
                 if is_tile(value):
@@ -273,10 +267,9 @@ class Layouts:
         for value, axis, multiple in ((a, 0, m), (a, 1, k), (b, 0, k), (b, 1, n)):
             self.axes.require(value, axis, multiple, hard=True)
 
-    def _grow(self, value: Value, access: Access) -> None:
+    def _grow(self, value: Value, access: TileAccess) -> None:
         """Sizes that lanes and warps can be spread over."""
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         order, vector = self._order(value, access), self._vector(value, access)
         multiples = [1] * len(t.shape)
         if order:
@@ -291,17 +284,16 @@ class Layouts:
             if multiple > 1 and not self.axes.is_hard(value, axis):
                 self.axes.require(value, axis, multiple)
 
-    def _order(self, value: Value, access: Access) -> tuple[int, ...]:
+    def _order(self, value: Value, access: TileAccess) -> tuple[int, ...]:
         """Axes, fastest first: the one of stride 1, then the others from the last."""
         rank = len(value.type.shape)  # type: ignore[union-attr]
         unit = self.facts.tile_unit_axis(access)
         rest = [axis for axis in reversed(range(rank)) if axis != unit]
         return tuple(rest) if unit is None else (unit, *rest)
 
-    def _vector(self, value: Value, access: Access) -> int:
+    def _vector(self, value: Value, access: TileAccess) -> int:
         """Elements of one access of a lane."""
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         if self.facts.tile_unit_axis(access) is None:
             return 1
         held = self.facts.vector_bytes(access) // t.dtype.bytes
@@ -312,7 +304,7 @@ class Layouts:
             held //= 2
         return max(1, held)
 
-    def _blocked(self, value: Value, access: Access, beside: bool = False) -> RegisterLayout:
+    def _blocked(self, value: Value, access: TileAccess, beside: bool = False) -> RegisterLayout:
         order, vector = self._order(value, access), self._vector(value, access)
         return blocked(self.shape(value), vector, self.engine.warps, order, beside)
 
@@ -329,11 +321,10 @@ class Layouts:
             registers += canonical(layout.without_axis(axis)).register_count
         return registers
 
-    def _serves(self, layout: RegisterLayout, value: Value, access: Access) -> bool:
+    def _serves(self, layout: RegisterLayout, value: Value, access: TileAccess) -> bool:
         """Whether accesses in this layout fill sectors with pieces that are wide enough."""
-        t = value.type
+        t = value.tile_type
         axis = self.facts.tile_unit_axis(access)
-        assert isinstance(t, TileType)
         bytes_ = t.dtype.bytes
         if axis is None or len(t.shape) < 2 or prod(t.sizes) * bytes_ <= SMALL_ACCESS:
             return True
@@ -371,7 +362,7 @@ class Layouts:
 
     def wish(self, values: Sequence[Value]) -> tuple[Value, RegisterLayout]:
         """The layout that suits the greatest access to one of the values; else row-major."""
-        best: tuple[tuple[int, int], Value, Access] | None = None
+        best: tuple[tuple[int, int], Value, TileAccess] | None = None
         for value in values:
             for operation in self._accesses.get(value, ()):
                 access = access_of(operation)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from math import lcm
 
-from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import ENDS, LOOP_EXITS, LOOPS
-from tessera_lang.opt.schedule.query.scalar_facts import FOR, access_of, axes_of, is_tile
+from tessera_lang.ir.disjoint_sets import DisjointSets
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of, is_tile
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.tuning import POWER_SIZES
 
 Axis = tuple[Value, int]
 
 
 class Axes:
-    """Union-find over (value, axis), and what each class is a multiple of."""
+    """Classes of (value, axis) of equal sizes, and what each is a multiple of."""
 
     def __init__(self, kernel: Operation, exact: bool = False) -> None:
         """``exact``: nothing is padded that no product pads."""
         self._exact = exact
-        self._parents: dict[Axis, Axis] = {}
+        self._classes = DisjointSets[Axis]()
         self._multiples: dict[Axis, int] = {}
         self._hard: set[Axis] = set()
         for operation in kernel.walk():
@@ -31,19 +33,10 @@ class Axes:
                 self._relate(operation)
 
     def find(self, value: Value, axis: int) -> Axis:
-        at = start = (value, axis)
-        while (up := self._parents.get(at, at)) is not at:
-            at = up
-        while start is not at:  # the next one who asks is there at once
-            up = self._parents.get(start, start)
-            self._parents[start] = at
-            start = up
-        return at
+        return self._classes.representative((value, axis))
 
     def unite(self, a: Axis, b: Axis) -> None:
-        x, y = self.find(*a), self.find(*b)
-        if x != y:
-            self._parents[y] = x
+        self._classes.unite(a, b)
 
     def require(self, value: Value, axis: int, multiple: int, hard: bool = False) -> None:
         """Padded sizes of this class are multiples of it; a hard one is a product's."""
@@ -57,8 +50,7 @@ class Axes:
 
     def padded(self, value: Value) -> tuple[int, ...]:
         """The sizes a value has in registers."""
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         return tuple(self._size(value, axis, n) for axis, n in enumerate(t.sizes))
 
     def _size(self, value: Value, axis: int, capacity: int) -> int:
@@ -87,10 +79,8 @@ class Axes:
                     if n == m:
                         self.unite((a, axis), (b, axis))
             case "transpose":
-                permutation = operation.attributes["permutation"]
-                assert isinstance(permutation, tuple)
+                permutation = operation.integers("permutation")
                 for i, old in enumerate(permutation):
-                    assert isinstance(old, int)
                     self.unite((operation.operands[0], old), (operation.result, i))
             case "dot":
                 self._dot(operation)
@@ -115,9 +105,8 @@ class Axes:
             small, big = big, small
         if not is_tile(small):
             return
-        axis = operation.attributes["axis"]
-        assert isinstance(axis, int) and isinstance(small.type, TileType)
-        for i in range(len(small.type.shape)):
+        axis = operation.integer("axis")
+        for i in range(len(small.tile_type.shape)):
             self.unite((small, i), (big, i + (i >= axis)))
 
     def _dot(self, operation: Operation) -> None:
@@ -132,8 +121,7 @@ class Axes:
             self.unite((b, axis), (accumulator, axis))
 
     def _rows(self, operation: Operation) -> None:
-        dims = operation.attributes["dims"]
-        assert isinstance(dims, tuple)
+        dims = operation.integers("dims")
         *_, tile = (*operation.operands[:1], *operation.results)
         for dim, value in enumerate(access_of(operation).starts):
             if is_tile(value):

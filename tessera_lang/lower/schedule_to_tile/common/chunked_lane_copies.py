@@ -10,7 +10,7 @@ from tessera_lang.ir.core import Attribute, Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD
-from tessera_lang.opt.schedule.query.scalar_facts import access_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass, replace
 
 

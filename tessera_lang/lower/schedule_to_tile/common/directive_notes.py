@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Operation, ViewType
+from tessera_lang.ir.core import Operation
 from tessera_lang.ir.definitions import (
     COPIES,
 )
-from tessera_lang.opt.schedule.query.scalar_facts import Access, Facts, access_of
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.target.arch.isa import VECTOR_BYTES
 
 _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
@@ -34,9 +35,8 @@ def _vectorize(kernel: Operation, facts: Facts) -> Iterator[Diagnostic]:
                 yield _note(f"`schedule.vectorize({said})`", reason, operation)
 
 
-def _not_vectorized(access: Access, facts: Facts, said: int) -> str:
-    t = access.view.type
-    assert isinstance(t, ViewType)
+def _not_vectorized(access: TileAccess, facts: Facts, said: int) -> str:
+    t = access.view.view_type
     name = access.view.name or "the array"
     if facts.tile_unit_axis(access) is None:
         return f"elements of a tile of `{name}` do not lie next to each other"

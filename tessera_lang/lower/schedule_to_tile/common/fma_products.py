@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import canonical
-from tessera_lang.ir.core import Operation, TileType
+from tessera_lang.ir.core import Operation
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.opt.schedule.query.scalar_facts import ints
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa import WARP
@@ -20,8 +19,7 @@ from tessera_lang.target.arch.isa import WARP
 
 def by_multiply_adds(dot: Operation, warps: int) -> Product:
     """A product of which each lane holds some neighbours, as the schedule shares it."""
-    t = dot.result.type
-    assert isinstance(t, TileType)
+    t = dot.result.tile_type
     across = fma_lanes(t.sizes[1])
     rows, columns = warp_grid(dot)
     copies = warps // (rows * columns)
@@ -35,7 +33,7 @@ def by_multiply_adds(dot: Operation, warps: int) -> Product:
 
 def warp_grid(dot: Operation) -> tuple[int, int]:
     """How many warps share the rows, and the columns, of a product."""
-    said = ints(dot, "warp_grid")
+    said = dot.integers("warp_grid")
     if len(said) != 2:
         raise NotTiled("the schedule does not say how warps share a product", dot.span)
     return said[0], said[1]

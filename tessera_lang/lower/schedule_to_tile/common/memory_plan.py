@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import BARRIERS, LOOPS
 from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes
 from tessera_lang.record import dataclass, replace
@@ -110,7 +110,7 @@ class _Frame:
     def _lifetimes(self) -> list[_Use]:
         found: dict[Value, _Use] = {}
         waits = [i for i, o in enumerate(self.operations)
-                 if any(x.name == "tile.memcpy.wait" for x in o.walk())]  # fmt: skip
+                 if o.holds("tile.memcpy.wait")]  # fmt: skip
         for i, operation in enumerate(self.operations):
             for inner in operation.walk():
                 for value in inner.operands:
@@ -120,8 +120,7 @@ class _Frame:
                     last = i
                     if inner.name == "tile.memcpy.async":
                         last = next((w for w in waits if w >= i), len(self.operations))
-                    t = value.type
-                    assert isinstance(t, BufferType)
+                    t = value.buffer_type
                     use = found.setdefault(value, _Use(allocation, i, i, buffer_bytes(t)))
                     use.last = max(use.last, last)
                     # Other groups write it when they like; or it is small, and spares a barrier.

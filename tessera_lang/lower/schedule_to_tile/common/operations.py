@@ -21,12 +21,10 @@ from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.value_map import Lowered
 from tessera_lang.opt.schedule.query.scalar_facts import (
-    Access,
     Facts,
-    access_of,
-    ints,
     is_tile,
 )
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, I32, DType, integer_range
 
@@ -99,8 +97,7 @@ def _full(body: Lowered, operation: Operation) -> None:
 def splat(body: Lowered, scalar: Value, like: Value) -> Value:
     """``scalar`` in every element of a tile of the type a Schedule value has."""
     t = body.layouts.type_of(like)
-    assert isinstance(scalar.type, DType)
-    return body.builder.emit("tile.splat", (scalar,), (replace(t, dtype=scalar.type),)).result
+    return body.builder.emit("tile.splat", (scalar,), (replace(t, dtype=scalar.dtype),)).result
 
 
 def _iota(body: Lowered, operation: Operation) -> None:
@@ -121,8 +118,7 @@ def masked(
     body: Lowered, tile: Value, fill: Value, extents: Sequence[tuple[int, Value | int]]
 ) -> Value:
     """``tile`` with ``fill`` beyond the extents, given as (axis, number) where they can be less."""
-    t = tile.type
-    assert isinstance(t, TileType) and isinstance(fill.type, DType)
+    t = tile.tile_type
     if not extents:
         return tile
     builder = body.builder
@@ -178,11 +174,10 @@ def _least(dtype: DType) -> float:
 
 def _reduce(body: Lowered, operation: Operation) -> None:
     value, extent = operation.operands
-    kind, axis = str(operation.attributes["kind"]), operation.attributes["axis"]
-    assert isinstance(axis, int)
+    kind, axis = str(operation.attributes["kind"]), operation.integer("axis")
     tile = body.tile(value)
-    t = tile.type
-    assert isinstance(t, TileType) and t.layout is not None
+    t = tile.tile_type
+    assert t.layout is not None
     done = kind == "add" and _is_zero_beyond(body.facts, value, axis, extent)
     if not done and not body.facts.is_full(extent, t.sizes[axis]):
         fill = body.builder.constant(_identity(kind, t.dtype), t.dtype)
@@ -210,8 +205,8 @@ def _is_zero_beyond(facts: Facts, value: Value, axis: int, extent: Value) -> boo
 
 
 def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -> Value:
-    t = tile.type
-    assert isinstance(t, TileType) and t.layout is not None
+    t = tile.tile_type
+    assert t.layout is not None
     rest = t.sizes[:axis] + t.sizes[axis + 1 :]
     dtype = result.dtype if isinstance(result, TileType) else result
     assert isinstance(dtype, DType)
@@ -226,18 +221,19 @@ def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -
 
 def _across_groups(body: Lowered, value: Value, operation: Operation, groups: int) -> Value:
     """The results of all groups of the cluster, each for its part of the axis."""
-    assert isinstance(value.type, DType)
     times = 2 if body.repeats(operation) else 1
-    buffer = body.scratch.allocate(value.type, (times * groups,), "cluster", "results of a cluster")
+    buffer = body.scratch.allocate(
+        value.dtype, (times * groups,), "cluster", "results of a cluster"
+    )
     attributes = {"kind": operation.attributes["kind"]}
     operands = (value, buffer, body.scratch.barriers(times, "met"))
-    return body.builder.emit("tile.cluster_reduce", operands, (value.type,), attributes).result
+    return body.builder.emit("tile.cluster_reduce", operands, (value.dtype,), attributes).result
 
 
 def _scan(body: Lowered, operation: Operation) -> None:
     t = body.layouts.type_of(operation.result)
-    axis = operation.attributes["axis"]
-    assert isinstance(axis, int) and t.layout is not None
+    axis = operation.integer("axis")
+    assert t.layout is not None
     tile = body.demand(operation.operands[0], t.layout)
     operands = (tile, *body.scratch.buffer(scan_scratch(t, axis)))
     made = body.builder.emit("tile.scan_tile", operands, (t,), operation.attributes)
@@ -251,8 +247,7 @@ def _expand(body: Lowered, operation: Operation) -> None:
     uses = body.facts.used_by(operation.result)
     if uses and all(u.name == _PREFIX + "broadcast" for u in uses):
         return  # taken together with each of them
-    axis = operation.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = operation.integer("axis")
     t = body.layouts.type_of(operation.result)
     body.bind(operation.result, _expanded(body, operation.operands[0], axis, t))
 
@@ -266,8 +261,7 @@ def _expanded(body: Lowered, value: Value, axis: int, to: TileType) -> Value:
 def _broadcast(body: Lowered, operation: Operation) -> None:
     t = body.layouts.type_of(operation.result)
     source = body.facts.operation(operation.operands[0])
-    small, big = operation.operands[0].type, operation.result.type
-    assert isinstance(small, TileType) and isinstance(big, TileType)
+    small, big = operation.operands[0].tile_type, operation.result.tile_type
     stretched = [i for i, (n, m) in enumerate(zip(small.sizes, big.sizes, strict=True)) if n != m]
     if source is not None and source.name == _PREFIX + "expand":
         axis = source.attributes["axis"]
@@ -280,8 +274,7 @@ def _broadcast(body: Lowered, operation: Operation) -> None:
 
 
 def _materialised(body: Lowered, expand: Operation) -> Value:
-    axis = expand.attributes["axis"]
-    assert isinstance(axis, int)
+    axis = expand.integer("axis")
     return _expanded(body, expand.operands[0], axis, body.layouts.type_of(expand.result))
 
 
@@ -307,8 +300,7 @@ def _stretched(body: Lowered, value: Value, axes: Sequence[int], to: TileType) -
 
 def _without(body: Lowered, tile: Value, axis: int) -> Value:
     """An axis that holds one element (and padding) is taken away."""
-    t = tile.type
-    assert isinstance(t, TileType)
+    t = tile.tile_type
     kind = "any" if t.dtype == BOOL else "add"
     if t.sizes[axis] > 1:
         fill = body.builder.constant(_identity(kind, t.dtype), t.dtype)
@@ -317,7 +309,7 @@ def _without(body: Lowered, tile: Value, axis: int) -> Value:
 
 
 def _transpose(body: Lowered, operation: Operation) -> None:
-    permutation = ints(operation, "permutation")
+    permutation = operation.integers("permutation")
     t = body.layouts.type_of(operation.result)
     assert t.layout is not None
     inverse = tuple(permutation.index(i) for i in range(len(permutation)))
@@ -343,8 +335,7 @@ def _extract(body: Lowered, operation: Operation) -> None:
     value, *starts = operation.operands
     t, whole = body.layouts.type_of(operation.result), body.layouts.type_of(value)
     assert t.layout is not None
-    small, big = operation.result.type, value.type
-    assert isinstance(small, TileType) and isinstance(big, TileType)
+    small, big = operation.result.tile_type, value.tile_type
     room = _room(whole, big.sizes, t.sizes, small.sizes)
     buffer = body.scratch.shared(t.dtype, room, "parts", "parts of tiles taken at run-time places")
     body.through(buffer, body.tile(value))
@@ -355,8 +346,8 @@ def _extract(body: Lowered, operation: Operation) -> None:
 def _insert(body: Lowered, operation: Operation) -> None:
     value, part, *numbers = operation.operands
     t = body.layouts.type_of(operation.result)
-    small, big = part.type, value.type
-    assert t.layout is not None and isinstance(small, TileType) and isinstance(big, TileType)
+    small, big = part.tile_type, value.tile_type
+    assert t.layout is not None
     rank = len(small.shape)
     if len(big.shape) != rank:
         raise NotTiled("a part of another rank is inserted", operation.span)
@@ -376,8 +367,7 @@ def _insert(body: Lowered, operation: Operation) -> None:
 
 def _inside(body: Lowered, part: Value, old: Value, extents: Sequence[Value]) -> Value:
     """``part`` within its extents, ``old`` beyond."""
-    t, builder = part.type, body.builder
-    assert isinstance(t, TileType)
+    t, builder = part.tile_type, body.builder
     made = part
     for axis, extent in enumerate(extents):
         if body.facts.is_full(extent, t.sizes[axis]):
@@ -403,13 +393,12 @@ def _gather(body: Lowered, operation: Operation) -> None:
 def _scatter(body: Lowered, operation: Operation) -> None:
     access = access_of(operation)
     tile = body.demand(operation.operands[0], body.layouts.memory_layout(operation))
-    assert isinstance(tile.type, TileType)
-    operands = _rows(body, access, tile.type)
+    operands = _rows(body, access, tile.tile_type)
     body.write(access.view, operation)
     body.builder.emit("tile.scatter_tile", (tile, *operands), (), {"dims": access.dims})
 
 
-def _rows(body: Lowered, access: Access, t: TileType) -> list[Value]:
+def _rows(body: Lowered, access: TileAccess, t: TileType) -> list[Value]:
     """View, starts and extents of a gather or scatter; numbers lie as the rows they are of."""
     assert t.layout is not None
     operands = [body.scalar(access.view)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.opt.schedule.query.backward_slices import Slice
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import FOR
 from tessera_lang.record import replace
 
 
@@ -66,5 +66,5 @@ def _region(
 def _variables(operation: Operation) -> int:
     """How many arguments of a region come before what is carried."""
     if operation.name == FOR:
-        return len(numbers_or_names(operation, "axes"))
+        return len(operation.strings("axes"))
     return 1 if operation.name == "tile.for" else 0

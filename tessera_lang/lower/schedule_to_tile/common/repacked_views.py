@@ -12,7 +12,7 @@ from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Maps
 from tessera_lang.opt.schedule.query.copy_rules import unit_axis
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, Facts, facts_of, numbers
+from tessera_lang.opt.schedule.query.kernel_facts import LOAD, Facts, facts_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan, Slot
 from tessera_lang.types.dtype import INDEX
@@ -67,14 +67,13 @@ class _Repacking:
 
     def _attributes(self) -> dict[str, Attribute]:
         attributes: dict[str, Attribute] = dict(self.kernel.attributes)
-        names = self.kernel.attributes["parameters"]
-        assert isinstance(names, tuple)
+        names = self.kernel.strings("parameters")
         attributes["parameters"] = (*names, *(v.name for v in self.arguments))
         here = len(self.facts.arguments)
-        divisors = numbers(self.kernel, "divisors") or (1,) * here
+        divisors = self.kernel.integers("divisors") or (1,) * here
         attributes["divisors"] = (*divisors, *self.divisors)
         if "hints" in attributes:
-            attributes["hints"] = (*numbers(self.kernel, "hints"), *(0 for _ in self.divisors))
+            attributes["hints"] = (*self.kernel.integers("hints"), *(0 for _ in self.divisors))
         return attributes
 
     def _step(self, operation: Operation) -> Replacement | Operation | None:
@@ -92,8 +91,7 @@ class _Repacking:
         self, view: Value, parameter: int, axes: tuple[int, ...]
     ) -> tuple[Operation, ...]:  # fmt: skip
         """The view of the copy, and what it takes. ``axes``: the parameter's, by the view's."""
-        t = view.type
-        assert isinstance(t, ViewType)
+        t = view.view_type
         rank = len(t.shape)
         unit = unit_axis(view, self.facts) % rank
         order = (*(axes[d] for d in range(rank) if d != unit), axes[unit])

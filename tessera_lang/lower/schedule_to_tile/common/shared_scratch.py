@@ -122,8 +122,7 @@ class Scratch:
 
 
 def _bytes(buffer: Value) -> int:
-    t = buffer.type
-    if isinstance(t, BarrierType):
-        return 8 * t.count
-    assert isinstance(t, BufferType)
+    if isinstance(buffer.type, BarrierType):
+        return 8 * buffer.type.count
+    t = buffer.buffer_type
     return (t.layout or SharedLayout()).bytes(t.shape, t.dtype.bytes)

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import TensorMapType, TileType, Value, ViewType
+from tessera_lang.ir.core import TensorMapType, TileType, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.opt.schedule.query.copy_rules import Access, contiguous_axis, shared_layout
+from tessera_lang.opt.schedule.query.copy_rules import (
+    contiguous_axis,
+    shared_layout,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
+from tessera_lang.opt.schedule.query.tile_access import TileAccess
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.arch.isa import MAP_BOX, SWIZZLE_LINES
 from tessera_lang.target.plan import LaunchPlan, Slot
@@ -58,7 +62,7 @@ class Maps:
     def arguments(self) -> tuple[Value, ...]:
         return tuple(self._slots.values())
 
-    def boxes(self, access: Access, tile: TileType, share: int = 1) -> Boxes:
+    def boxes(self, access: TileAccess, tile: TileType, share: int = 1) -> Boxes:
         """The boxes of a tile that lies in the array as ``access`` says; ``tile`` may be a part
         of it. With ``share`` groups each brings one part of it for all."""
         axis = contiguous_axis(access, self.facts)
@@ -106,8 +110,7 @@ class Maps:
         if pointer < 0 or slots[pointer].kind != "data":
             raise NotTiled("a staged tile is of an array that is no parameter")
         number = slots[pointer].parameter
-        t = view.type
-        assert isinstance(t, ViewType)
+        t = view.view_type
         rank = self._rank(number)
         if rank != len(t.shape):
             raise NotTiled("a staged tile is of a view with other axes than its array")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import convert_scratch
-from tessera_lang.ir.core import Attribute, BufferType, IRType, Operation, TileType, Value
+from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.definitions import (
     COPIES,
 )
@@ -20,7 +20,11 @@ from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.global_hazard_barriers import Order
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, is_tile
+from tessera_lang.opt.schedule.query.scalar_facts import (
+    Facts,
+    is_tile,
+)
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
 
 
@@ -64,8 +68,8 @@ class Lowered:
 
     def convert(self, tile: Value, layout: RegisterLayout) -> Value:
         """``tile`` in another layout; itself where it has that one."""
-        t = tile.type
-        assert isinstance(t, TileType) and t.layout is not None
+        t = tile.tile_type
+        assert t.layout is not None
         if t.layout == layout:
             return tile
         operands = [tile, *self.scratch.buffer(convert_scratch(t, layout))]
@@ -108,8 +112,7 @@ class Lowered:
 
     def through(self, buffer: Value, tile: Value) -> None:
         """Write a tile to the start of a buffer that others use too, for all lanes to read."""
-        t = buffer.type
-        assert isinstance(t, BufferType)
+        t = buffer.buffer_type
         zeros = [self.builder.index(0) for _ in t.shape]
         self.builder.barrier()  # between the last reads of the buffer and these writes
         self.builder.emit("tile.write_tile", (tile, buffer, *zeros))

@@ -419,16 +419,14 @@ class Consumer(Body):
             return buffer, at
         if through_shared(dot, dot.a, self.pipeline.schedule):
             return self._written(dot, dot.a)
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         groups = self.engine.warps // 4
         shape = (result.sizes[0], t.sizes[1])
         return self.demand(value, wgmma_a(shape, groups, t.dtype)), []
 
     def _read_left(self, dot: Dot, buffer: Value, at: Sequence[Value]) -> Value:
         """A first operand in registers, from a buffer in which it lies in another order."""
-        t = dot.a.value.type
-        assert isinstance(t, TileType)
+        t = dot.a.value.tile_type
         t = replace(t, layout=wgmma_a(t.sizes, self.engine.warps // 4, t.dtype))
         if not dot.a.swapped:
             return self.builder.emit("tile.read_tile", (buffer, *at), (t,)).result
@@ -450,8 +448,7 @@ class Consumer(Body):
         be on its way there are two buffers."""
         b, layout = self.builder, computed_layout(dot, operand, self.pipeline.schedule)
         tile = self.tile(operand.value)
-        t = tile.type
-        assert isinstance(t, TileType)
+        t = tile.tile_type
         key = (id(dot.operation), operand is dot.b)
         iteration = self._odd_iteration(dot)
         if key not in self._computed:

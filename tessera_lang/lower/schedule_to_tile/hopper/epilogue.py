@@ -18,13 +18,12 @@ from tessera_lang.ir.layout import Mode, RegisterLayout, digits
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
 from tessera_lang.opt.schedule.query.copy_rules import (
-    Access,
-    access_of,
     contiguous_axis,
     shared_layout,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa import WARP, WARP_GROUP
 from tessera_lang.types.dtype import INDEX
@@ -42,7 +41,7 @@ class Leaving:
     ``groups``: warp groups that send their rows each on its own; 1: all together. Without
     ``boxes`` it is written by lanes."""
 
-    access: Access
+    access: TileAccess
     buffer: Value
     boxes: Boxes | None
     layout: RegisterLayout
@@ -102,9 +101,7 @@ def _apart(layout: RegisterLayout, rows: int, groups: int) -> bool:
 
 
 def _columns(store: Operation) -> int:
-    columns = store.attributes["columns"]
-    assert isinstance(columns, int)
-    return columns
+    return store.integer("columns")
 
 
 def _part_layout(layouts: Layouts, store: Operation) -> RegisterLayout:

@@ -96,8 +96,7 @@ def _axis(slices: Sequence[Operation]) -> int | None:
 
 
 def _tile(value: Value) -> TileType:
-    assert isinstance(value.type, TileType)
-    return value.type
+    return value.tile_type
 
 
 @dataclass(slots=True)
@@ -175,14 +174,11 @@ class _Work:
         if o.name == _SPLAT:
             return {}
         if o.name == _EXPAND:
-            new = o.attributes["axis"]
-            assert isinstance(new, int)
+            new = o.integer("axis")
             found = {} if new == axis else {tiles[0]: axis - (new < axis)}
         elif o.name == _TRANSPOSE:
-            permutation = o.attributes["permutation"]
-            assert isinstance(permutation, tuple)
+            permutation = o.integers("permutation")
             at = permutation[axis]
-            assert isinstance(at, int)
             found = {tiles[0]: at}
         elif _is_by_elements(o):
             found = dict.fromkeys(tiles, axis)
@@ -196,11 +192,9 @@ class _Work:
         return _tile(self.slices[0].result).sizes[axis]
 
     def _start(self, number: int) -> int:
-        starts, axis = self.slices[number].attributes["starts"], _axis(self.slices)
-        assert isinstance(starts, tuple) and axis is not None
-        start = starts[axis]
-        assert isinstance(start, int)
-        return start
+        starts, axis = self.slices[number].integers("starts"), _axis(self.slices)
+        assert axis is not None
+        return starts[axis]
 
     def _cut_type(self, t: TileType, axis: int) -> TileType | None:
         if not isinstance(t.layout, RegisterLayout):
@@ -236,10 +230,9 @@ class _Work:
     def _load(self, o: Operation, number: int) -> list[Operation]:
         axis, result = self.cut[o.result], _tile(o.result)
         t = self._cut_type(result, axis)
-        dims, steps = o.attributes["dims"], o.attributes["steps"]
-        assert t is not None and isinstance(dims, tuple) and isinstance(steps, tuple)
+        dims, steps = o.integers("dims"), o.integers("steps")
+        assert t is not None
         dim, step = dims[axis], steps[axis]
-        assert isinstance(dim, int) and isinstance(step, int)
         rank = len(o.operands) - 1 - len(result.sizes)
         b = Builder(o.span)
         with b.region() as made:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import PERMUTES
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts
 from tessera_lang.opt.schedule.query.matrix_units import by_registers, through_shared
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.record import dataclass
@@ -74,7 +74,7 @@ def _is_chained(dot: Dot, loop: Operation, facts: Facts) -> bool:
 
 
 def _axes(loop: Operation) -> int:
-    return len(numbers_or_names(loop, "axes"))
+    return len(loop.strings("axes"))
 
 
 def _carried(dot: Dot, loop: Operation) -> int:

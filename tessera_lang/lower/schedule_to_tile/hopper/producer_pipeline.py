@@ -19,10 +19,12 @@ from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, buffer_starts, coordinates
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded
-from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
-from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.scalar_facts import (
+    Facts,
+)
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 
 

@@ -38,18 +38,19 @@ from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
 from tessera_lang.opt.schedule.decide.grid_order import cluster_variables
 from tessera_lang.opt.schedule.decide.legality import crowding
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     Load,
     facts_of,
-    numbers,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
-from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.scalar_facts import (
+    Facts,
+)
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa import STEP_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
@@ -75,8 +76,7 @@ class HopperEngine(Engine):
     def product(self, dot: Operation) -> Product | None:
         if dot.attributes.get("unit") != "wgmma":
             return by_multiply_adds(dot, self.warps)
-        left = dot.operands[0].type
-        assert isinstance(left, TileType)
+        left = dot.operands[0].tile_type
         deep, dtype = STEP_BYTES // left.dtype.bytes, left.dtype
         return Product(
             "wgmma", (64 * self.groups, 8, deep),
@@ -149,8 +149,8 @@ class _Lowering:
         self.numbers = Numbers(Source(threaded.kernel), plan)
         self.facts = Facts(threaded.kernel, self.numbers.key)
         kernel = threaded.kernel
-        self.producer_warps, self.consumer_warps = numbers(kernel, "roles")
-        self.registers = numbers(kernel, "registers")
+        self.producer_warps, self.consumer_warps = kernel.integers("roles")
+        self.registers = kernel.integers("registers")
         self.engine = HopperEngine(machine, self.consumer_warps, self.schedule)
         self.layouts = Layouts(kernel, self.facts, self.engine, direct=True)
         self.scratch = Scratch()
@@ -161,7 +161,7 @@ class _Lowering:
         self.cluster = self._cluster()
 
     def _cluster(self) -> Cluster:
-        shape = numbers(self.threaded.kernel, "cluster")
+        shape = self.threaded.kernel.integers("cluster")
         grid = self.threaded.grid
         found = cluster_variables(grid, shape) if shape else ()
         if not found:
@@ -189,7 +189,7 @@ class _Lowering:
     def _check_top(self, region: Region, at: int) -> None:
         """Around the grid nothing is written; behind it nothing is done."""
         for operation in region.operations[:at]:
-            if any(o.name in _KEPT_IN_ORDER for o in operation.walk()):
+            if operation.holds(_KEPT_IN_ORDER):
                 raise NotTiled("it writes outside the loop whose iterations are groups")
         for operation in region.operations[at + 1 : -1]:
             if operation.regions or _has_tiles(operation) or operation.name in _KEPT_IN_ORDER:
@@ -200,8 +200,7 @@ class _Lowering:
     def _roles(self, top: Body, tiles: Sequence[Operation]) -> None:
         """``tiles``: what of the kernel's beginning makes tiles, for the role that computes."""
         b, grid = self.builder, self.threaded.grid
-        rows = self.threaded.kernel.attributes.get("group_rows", 1)
-        assert isinstance(rows, int)
+        rows = self.threaded.kernel.integer("group_rows", 1)
         stays = bool(self.threaded.kernel.attributes.get("persistent"))
         walk = walk_of(b, grid, top.scalar, self.cluster, rows, stays)
         uses = {u.number: u for u in reversed(self.threaded.uses)}
@@ -316,8 +315,7 @@ class _Lowering:
         operations = (*allocations, *self.barriers, *operations)
         body = Region((*region.arguments, *self.maps.arguments), operations)
         lanes = 32 * (self.producer_warps + self.consumer_warps)
-        names = kernel.attributes["parameters"]
-        assert isinstance(names, tuple)
+        names = kernel.strings("parameters")
         attributes = {
             "sym_name": kernel.attributes["sym_name"], "group": (lanes,), "grid_rank": 1,
             "shared_budget": -1,

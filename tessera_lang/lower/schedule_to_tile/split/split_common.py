@@ -24,8 +24,8 @@ from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.schedule.ops import PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.lower.schedule_to_tile.common.op_builder import Line
-from tessera_lang.opt.schedule.query.kernel_facts import Facts, numbers
-from tessera_lang.opt.schedule.query.scalar_facts import axes_of, strings
+from tessera_lang.opt.schedule.query.kernel_facts import Facts
+from tessera_lang.opt.schedule.query.scalar_facts import axes_of
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa import LINE_BYTES
@@ -93,10 +93,10 @@ class Parting:
     def _attributes(self) -> dict[str, Attribute]:
         kernel = self.facts.kernel
         attributes: dict[str, Attribute] = dict(kernel.attributes)
-        attributes["parameters"] = (*strings(kernel, "parameters"), "counters", "parts")
+        attributes["parameters"] = (*kernel.strings("parameters"), "counters", "parts")
         for name, more in (("hints", (0, 0)), ("divisors", (LINE_BYTES, LINE_BYTES))):
             if name in attributes:
-                attributes[name] = (*numbers(kernel, name), *more)
+                attributes[name] = (*kernel.integers(name), *more)
         return attributes
 
     # --- a tile ---------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Shar
 from tessera_lang.lower.schedule_to_tile.split.stream_k import dealt
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
-from tessera_lang.opt.schedule.query.scalar_facts import strings
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.record import replace
 from tessera_lang.target.plan import LaunchPlan
@@ -58,8 +57,8 @@ def _grid(parting: Parting, parts: int) -> list[Operation]:
     operands = tuple(v for n, b in zip(first, bounds, strict=True) for v in (n, *b))
     attributes: dict[str, Attribute] = {
         **grid.attributes,
-        "axes": ("part", *strings(grid, "axes")),
-        "mapping": ("grid", *strings(grid, "mapping")),
+        "axes": ("part", *grid.strings("axes")),
+        "mapping": ("grid", *grid.strings("mapping")),
     }
     (region,) = grid.regions
     part, inside = Value(INDEX, "part"), Line()

@@ -8,7 +8,7 @@ rewriting. Must not know how products are lowered.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import (
@@ -54,8 +54,7 @@ def _is_carried(inside: tuple[Operation, ...]) -> bool:
 
 def _promoted(dot: Operation) -> Replacement:
     a, b, accumulator = dot.operands
-    t = accumulator.type
-    assert isinstance(t, TileType)
+    t = accumulator.tile_type
     zero = Operation("tile.constant", (), (Value(t.dtype, "zero"),), {"value": 0.0}, (), dot.span)
     start = Operation(PREFIX + "full", (zero.result,), (Value(t, "start"),), {}, (), dot.span)
     part = Operation(DOT, (a, b, start.result), (Value(t, "part"),), dot.attributes, (), dot.span)

@@ -31,7 +31,7 @@ def late_broadcasts(program: Program, context: Context) -> Program:
 def expand_late(program: Program) -> Program:
     """The program with such work in front; itself where there is none."""
     kernel = kernel_of(program)
-    if not any(o.name == DOT for o in kernel.walk()):
+    if not kernel.holds(DOT):
         return program
     expands: dict[Value, Operation] = {}
 
@@ -57,10 +57,9 @@ def _before(
     if not sources or len(sources) != len(tiles) or not _is_by_elements(operation):
         return None
     first = sources[0]
-    small, result = first.operands[0].type, operation.result.type
+    small, result = first.operands[0].tile_type, operation.result.tile_type
     if any(s.attributes["axis"] != first.attributes["axis"] for s in sources):
         return None
-    assert isinstance(small, TileType) and isinstance(result, TileType)
     behind = {s.result: s.operands[0] for s in sources}
     value = Value(replace(small, dtype=result.dtype), operation.result.name)
     operands = tuple(behind.get(v, v) for v in operation.operands)

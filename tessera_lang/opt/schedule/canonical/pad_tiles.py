@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import (
     ARRAY_READS,
     MOVES,
@@ -27,7 +27,9 @@ from tessera_lang.opt.schedule.query.context import (
     rewrites,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import Access, access_of, is_clipped
+from tessera_lang.opt.schedule.query.copy_rules import (
+    is_clipped,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     LOAD,
@@ -35,9 +37,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Facts,
     facts_of,
     kernel_of,
-    numbers,
 )
 from tessera_lang.opt.schedule.query.matrix_units import consumer_groups, has_matrix_dtype
+from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa import STEP_BYTES
 from tessera_lang.target.machine import Machine
@@ -121,8 +123,7 @@ class _Growing(Axes):
             if not has_matrix_dtype(dot) or len(dot.operation.result.type.shape) != 2:  # type: ignore[union-attr]
                 continue
             a, b, accumulator = dot.operation.operands
-            t = a.type
-            assert isinstance(t, TileType)
+            t = a.tile_type
             columns = dot.shape[1]
             width = multiples.of_columns(columns) if isinstance(columns, int) else 1
             for axis, multiple in (((accumulator, 0), multiples.rows), ((b, 1), width),
@@ -145,9 +146,8 @@ class _Growing(Axes):
             case "gather" | "scatter":
                 tile = operation.results[0] if operation.results else operation.operands[0]
                 view, *rest = operation.operands[not operation.results :]
-                assert isinstance(view.type, ViewType)
-                dims = numbers(operation, "dims")
-                for axis, value in enumerate(rest[: len(view.type.shape)]):
+                dims = operation.integers("dims")
+                for axis, value in enumerate(rest[: len(view.view_type.shape)]):
                     if isinstance(value.type, TileType):
                         self.unite((value, 0), (tile, dims.index(axis)))
             case "extract" | "insert":
@@ -155,8 +155,7 @@ class _Growing(Axes):
                     self._fixed += [(value, i) for i in range(_rank(value))]
             case "expand":
                 super()._relate(operation)
-                axis = operation.attributes["axis"]
-                assert isinstance(axis, int)
+                axis = operation.integer("axis")
                 self._fixed.append((operation.result, axis))
             case _:
                 super()._relate(operation)
@@ -176,8 +175,7 @@ def _rank(value: Value) -> int:
 
 def _size(axis: Axis) -> int | str:
     value, number = axis
-    assert isinstance(value.type, TileType)
-    return value.type.shape[number]
+    return value.tile_type.shape[number]
 
 
 @dataclass(slots=True, eq=False)
@@ -247,7 +245,7 @@ class _Rewriter:
                 exact.update(id(o.results) for o in sources if o is not None and o.name == LOAD)
         return exact
 
-    def _ends_with_array(self, access: Access, axis: int) -> bool:
+    def _ends_with_array(self, access: TileAccess, axis: int) -> bool:
         """Whether an extent is that of the capacity, cut where the array ends."""
         size = access.tile.shape[axis]
         extent, dim = access.extents[axis], access.dims[axis]
@@ -313,8 +311,7 @@ class _Line:
 
     def masked(self, value: Value, axis: int, end: int) -> Value:
         """A tile with zeros from ``end`` on."""
-        t = value.type
-        assert isinstance(t, TileType)
+        t = value.tile_type
         zero = 0.0 if t.dtype.is_float else 0
         fill = self._emit("tile.constant", (), Value(t.dtype), {"value": zero})
         extents = [self.constant(end if i == axis else n) for i, n in enumerate(t.sizes)]

@@ -32,7 +32,7 @@ def load_before(program: Program, context: Context) -> Program:
     if not context.machine.has_roles:
         return program
     kernel = kernel_of(program)
-    if not any(o.name == "tile.if" for o in kernel.walk()):
+    if not kernel.holds("tile.if"):
         return program
     facts = facts_of(kernel)
     needed = {id(x.operation) for x in facts.loads if _is_matrix(x.operation) and feeds(x, facts)}

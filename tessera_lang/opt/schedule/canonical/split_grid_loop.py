@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.query.context import Context, rewrites
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, kernel_of, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import FOR, kernel_of
 from tessera_lang.record import replace
 
 
@@ -32,7 +32,7 @@ def separate(program: Program) -> Program:
 
 
 def _separated(loop: Operation) -> Operation:
-    mapping = numbers_or_names(loop, "mapping")
+    mapping = loop.strings("mapping")
     spread = [i for i, how in enumerate(mapping) if how == "grid"]
     rest = [i for i, how in enumerate(mapping) if how != "grid"]
     if loop.name != FOR or not spread or not rest or loop.results:
@@ -43,11 +43,11 @@ def _separated(loop: Operation) -> Operation:
 
 def _part(loop: Operation, axes: Sequence[int], operations: tuple[Operation, ...]) -> Operation:
     """A loop over some of the axes."""
-    count = len(numbers_or_names(loop, "axes"))
+    count = len(loop.strings("axes"))
     attributes: dict[str, Attribute] = dict(loop.attributes)
     for name in ("axes", "mapping"):
-        held = numbers_or_names(loop, name)
-        attributes[name] = tuple(str(held[axis]) for axis in axes)
+        held = loop.strings(name)
+        attributes[name] = tuple(held[axis] for axis in axes)
     region = loop.regions[0]
     return replace(
         loop,

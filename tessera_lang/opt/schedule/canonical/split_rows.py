@@ -60,9 +60,7 @@ class _Splitter:
         return replace(kernel, regions=(replace(region, operations=tuple(operations)),))
 
     def _loop(self, loop: Operation) -> list[Operation]:
-        names, mapping = loop.attributes["axes"], loop.attributes["mapping"]
-        assert isinstance(names, tuple)
-        assert isinstance(mapping, tuple)
+        names, mapping = loop.strings("axes"), loop.strings("mapping")
         axes = len(names)
         zero, step, end = (self._constant(n) for n in (0, self.part, self.part * self.groups))
         before, self.out = self.out, []
@@ -126,8 +124,7 @@ class _Splitter:
 
     def _access(self, o: Operation, operands: Sequence[Value], start: Value) -> list[Value]:
         first = 1 if o.name == STORE else 0
-        dims, steps = o.attributes["dims"], o.attributes.get("steps", (1,))
-        assert isinstance(dims, tuple)
+        dims, steps = o.integers("dims"), o.attributes.get("steps", (1,))
         assert isinstance(steps, tuple)
         (dim,), (step,) = dims, steps
         assert isinstance(dim, int)
@@ -141,8 +138,7 @@ class _Splitter:
 
     def _moved(self, o: Operation, iota: Operation, start: Value) -> None:
         """Coordinates in the whole row."""
-        t = iota.result.type
-        assert isinstance(t, TileType)
+        t = iota.result.tile_type
         number = start
         if t.dtype != INDEX:
             number = Value(t.dtype)

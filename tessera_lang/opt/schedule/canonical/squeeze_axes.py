@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import EXITS, LOOPS
+from tessera_lang.ir.disjoint_sets import DisjointSets
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import Context, rewrites
 from tessera_lang.record import replace
@@ -52,16 +53,13 @@ def _numbers(operation: Operation, name: str) -> tuple[int, ...]:
 
 
 def _axis(operation: Operation) -> int:
-    axis = operation.attributes["axis"]
-    assert isinstance(axis, int)
-    return axis
+    return operation.integer("axis")
 
 
 def accessed(operation: Operation) -> tuple[Value, tuple[Value, ...], tuple[Value, ...]]:
     """The tile of a load, store or accumulation; the view with where it starts; the extents."""
     at = next(i for i, v in enumerate(operation.operands) if isinstance(v.type, ViewType))
-    view = operation.operands[at].type
-    assert isinstance(view, ViewType)
+    view = operation.operands[at].view_type
     head = at + 1 + len(view.shape)
     tile = operation.results[0] if operation.results else operation.operands[0]
     return tile, operation.operands[at:head], operation.operands[head:]
@@ -71,32 +69,24 @@ class Axes:
     """Which axes of tiles meet, and which of them are to stay."""
 
     def __init__(self, kernel: Operation) -> None:
-        self._parents: dict[Axis, Axis] = {}
+        self._classes = DisjointSets[Axis]()
         self._kept: set[Axis] = set()
         self._wanted: list[Axis] = []
         self._values: list[Value] = []
         self.definitions: dict[Value, Operation] = {}
         self.loops: dict[Value, tuple[Value, Value, Value]] = {}
-        self._all = not any(o.name == f"{PREFIX}dot" for o in kernel.walk())
+        self._all = not kernel.holds(f"{PREFIX}dot")
         self._region(kernel.regions[0])
 
     def find(self, at: Axis) -> Axis:
-        start = at
-        while (up := self._parents.get(at, at)) is not at:
-            at = up
-        while start is not at:  # the next one who asks is there at once
-            up = self._parents.get(start, start)
-            self._parents[start] = at
-            start = up
-        return at
+        return self._classes.representative(at)
 
     def gone(self) -> set[Axis]:
         """Representatives of the classes that are taken away."""
         kept = {self.find(a) for a in self._kept}
         wide: set[Axis] = set()
         for value in self._values:
-            t = value.type
-            assert isinstance(t, TileType)
+            t = value.tile_type
             for axis, size in enumerate(t.shape):
                 if size != 1:
                     wide.add(self.find((value, axis)))
@@ -105,9 +95,7 @@ class Axes:
         return {self.find(a) for a in self._wanted} - kept - wide
 
     def unite(self, a: Axis, b: Axis) -> None:
-        x, y = self.find(a), self.find(b)
-        if x != y:
-            self._parents[y] = x
+        self._classes.unite(a, b)
 
     def _same(self, a: Value, b: Value) -> None:
         for axis in range(min(_rank(a), _rank(b))):
@@ -125,8 +113,7 @@ class Axes:
             self._relate(operation)
 
     def _variables(self, loop: Operation) -> None:
-        names = loop.attributes["axes"]
-        assert isinstance(names, tuple)
+        names = loop.strings("axes")
         n = len(names)
         for i, variable in enumerate(loop.regions[0].arguments[:n]):
             self.loops[variable] = (
@@ -334,8 +321,7 @@ class _Rewriter:
         left = _rank(result) - len(lost)
         made: Value | None = None
         if name == "iota" and _axis(operation) in lost:
-            assert isinstance(result.type, TileType)
-            made = Value(result.type.dtype)
+            made = Value(result.tile_type.dtype)
             zero: dict[str, Attribute] = {"value": 0}
             out.append(Operation("tile.constant", (), (made,), zero, (), span))
         elif name == "broadcast":
@@ -376,9 +362,8 @@ class _Rewriter:
             if axis in kept:
                 continue
             if axis in lost:
-                assert isinstance(small.type, TileType)
-                shape = (*small.type.shape[:at], 1, *small.type.shape[at:])
-                wide = Value(replace(small.type, shape=shape))
+                shape = (*small.tile_type.shape[:at], 1, *small.tile_type.shape[at:])
+                wide = Value(replace(small.tile_type, shape=shape))
                 where: dict[str, Attribute] = {"axis": at}
                 out.append(
                     Operation(f"{PREFIX}expand", (small,), (wide,), where, (), operation.span)

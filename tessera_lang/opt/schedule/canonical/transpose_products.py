@@ -38,7 +38,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Facts,
     facts_of,
     kernel_of,
-    numbers,
     open_names,
 )
 from tessera_lang.opt.schedule.query.matrix_units import (
@@ -103,8 +102,7 @@ def needed(extent: Value, size: int | str, facts: Facts) -> int | None:
 
 
 def _tile(value: Value) -> TileType:
-    assert isinstance(value.type, TileType)
-    return value.type
+    return value.tile_type
 
 
 def _is_matrix(value: Value) -> bool:
@@ -221,7 +219,7 @@ class _Swapper:
         starts, extents = rest[:-2], rest[-2:]
         attributes = dict(store.attributes)
         for name in ("dims", "steps"):
-            held = numbers(store, name)
+            held = store.integers(name)
             if held:
                 attributes[name] = (held[1], held[0])
         operands = (self._flipped[tile], view, *starts, extents[1], extents[0])

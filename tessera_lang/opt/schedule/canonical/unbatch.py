@@ -14,6 +14,7 @@ from tessera_lang.ir.definitions import BOXES, INDEXED
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.query.context import Context, rewrites
+from tessera_lang.opt.schedule.query.def_use import users_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import INDEX
 
@@ -82,13 +83,9 @@ class _Class:
         return found[0] if len(found) == 1 else None
 
     def narrows(self) -> bool:
-        operations = list(self.kernel.walk())
-        for o in operations:
-            for v in o.operands:
-                self.users.setdefault(v, []).append(o)
-        for o in operations:
-            if not self._fits(o):
-                return False
+        self.users = users_of(self.kernel)
+        if not all(self._fits(o) for o in self.kernel.walk()):
+            return False
         return self.variable is not None and self._is_step() and self._has_no_other_use()
 
     def _fits(self, o: Operation) -> bool:
@@ -117,15 +114,13 @@ class _Class:
     def access(self, o: Operation) -> tuple[int, int]:
         """The operands that are the start and the extent along the axis."""
         at, axis, dim = self._along(o)
-        view = o.operands[at].type
-        assert isinstance(view, ViewType)
+        view = o.operands[at].view_type
         return at + 1 + dim, at + 1 + len(view.shape) + axis
 
     def _size(self, o: Operation) -> Value | None:
         """The size of the array along the axis; None where the tile leaves elements out."""
         at, axis, dim = self._along(o)
-        steps, made = o.attributes["steps"], self.axes.definitions.get(o.operands[at])
-        assert isinstance(steps, tuple)
+        steps, made = o.integers("steps"), self.axes.definitions.get(o.operands[at])
         if steps[axis] != 1 or made is None or made.name != "tile.view":
             return None
         return made.operands[1 + dim]
@@ -134,10 +129,9 @@ class _Class:
         """The operand that is the view, the axis of the tile, and that of the view."""
         tile = o.results[0] if o.results else o.operands[0]
         at = next(i for i, v in enumerate(o.operands) if isinstance(v.type, ViewType))
-        axis, dims = self.axis_of(tile), o.attributes["dims"]
-        assert axis is not None and isinstance(dims, tuple)
+        axis, dims = self.axis_of(tile), o.integers("dims")
+        assert axis is not None
         dim = dims[axis]
-        assert isinstance(dim, int)
         return at, axis, dim
 
     def _is_step(self) -> bool:
@@ -206,8 +200,8 @@ class _Rewriter:
         elif axis is not None and name == "mask":
             operands[2 + axis] = self._one
         if name == "for" and self._found.variable in o.regions[0].arguments:
-            axes = o.attributes["axes"]
-            assert isinstance(axes, tuple) and self._found.variable is not None
+            axes = o.strings("axes")
+            assert self._found.variable is not None
             at = o.regions[0].arguments.index(self._found.variable)
             operands[2 * len(axes) + at] = self._one
         regions = tuple(self._region(r) for r in o.regions)

@@ -31,19 +31,17 @@ from tessera_lang.target.tuning import (
 )
 
 
-def sizes_of(tile: object, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    assert isinstance(tile, TileType)
+def sizes_of(tile: TileType, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes.get(n, 64) if isinstance(n, str) else n for n in tile.shape)
 
 
 def dot_registers(dot: Dot, sizes: Mapping[str, int], facts: Facts, machine: Machine) -> int:
     """Registers of a lane that a product holds."""
-    m, n = sizes_of(dot.operation.result.type, sizes)[-2:]
-    k = sizes_of(dot.operation.operands[0].type, sizes)[-1]
+    m, n = sizes_of(dot.operation.result.tile_type, sizes)[-2:]
+    k = sizes_of(dot.operation.operands[0].tile_type, sizes)[-1]
     said = _said_warps(facts)
     if not has_matrix_dtype(dot):
-        t = dot.operation.result.type
-        assert isinstance(t, TileType)
+        t = dot.operation.result.tile_type
         warps = said or (8 if m * n >= 128 * 128 else 4)
         held = m * n * t.dtype.bits // (32 * 32 * warps)
         return held if held <= FMA_REGISTERS else PRODUCT_REGISTERS + 1
@@ -71,7 +69,7 @@ def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
     total, direct = 0, set[int]()
     for dot in facts.dots:
         for operand in (dot.a, dot.b):
-            size = _bytes(operand.value.type, sizes)
+            size = _bytes(operand.value.tile_type, sizes)
             if operand.load is not None:
                 direct.add(id(operand.load.operation))
                 total += ESTIMATED_STAGES * size
@@ -86,6 +84,5 @@ def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
     return total + (ESTIMATED_SLOTS if computed else 0)
 
 
-def _bytes(tile: object, sizes: Mapping[str, int]) -> int:
-    assert isinstance(tile, TileType)
+def _bytes(tile: TileType, sizes: Mapping[str, int]) -> int:
     return tile.dtype.bytes * math.prod(sizes_of(tile, sizes))

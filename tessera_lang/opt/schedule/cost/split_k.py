@@ -15,7 +15,6 @@ from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
     Estimate,
     Facts,
-    numbers,
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.target.machine import Machine
@@ -36,7 +35,7 @@ def is_few(work: Work, machine: Machine) -> bool:
 
 def said_reason(kernel: Operation, facts: Facts) -> str:
     """What the user says that does not go with parts; empty where there is nothing."""
-    if max(numbers(kernel, "cluster"), default=1) > 1:
+    if max(kernel.integers("cluster"), default=1) > 1:
         return "groups share copies in clusters"
     unrolled = kernel.attributes.get("unroll", 1)
     if isinstance(unrolled, int) and unrolled > 1 and not any(map(is_staged, facts.loads)):
@@ -89,17 +88,13 @@ def price_of(facts: Facts, sizes: Mapping[str, int], machine: Machine, splits: b
 
 def parts_of(kernel: Operation) -> int:
     """In how many parts a tile is computed."""
-    parts = kernel.attributes.get("split", 1)
-    assert isinstance(parts, int)
-    return parts
+    return kernel.integer("split", 1)
 
 
 def stream_of(kernel: Operation) -> int:
     """How many groups stay that have whole tiles, and ``split`` parts of those that make no wave;
     0 where every tile has these parts."""
-    groups = kernel.attributes.get("stream", 0)
-    assert isinstance(groups, int)
-    return groups
+    return kernel.integer("stream", 0)
 
 
 def groups_of(facts: Facts) -> int | None:

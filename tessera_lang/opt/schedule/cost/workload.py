@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tessera_lang.ir.core import TileType, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, known_divisor
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.query.kernel_facts import Dot, Estimate, Facts, Load, Operand
 from tessera_lang.opt.schedule.query.matrix_units import (
     element_bits,
@@ -23,6 +23,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
 from tessera_lang.opt.schedule.query.operand_origin import feeds, source_axis
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, STORE_LINES
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import LINE_BYTES, SWIZZLES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import STORE_TIMES, UNKNOWN_TRIPS
@@ -34,7 +35,7 @@ def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
     return clustered(Work(
         tiles,
         tuple(_product(dot, sizes, estimate, machine, facts) for dot in facts.dots),
-        sum(_leaving(o.operands[0].type, sizes) for o, _ in facts.stores),
+        sum(_leaving(o.operands[0].tile_type, sizes) for o, _ in facts.stores),
         _traffic(facts, estimate),
         1,
         any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
@@ -47,13 +48,13 @@ def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
 def _held(facts: Facts, sizes: Mapping[str, int]) -> int:
     """Bytes of the buffers of computed operands, two of each."""
     operands = (x for d in facts.dots for x in (d.a, d.b))
-    return 2 * sum(_bytes(x.value.type, sizes) for x in operands if _is_computed(x, facts))
+    return 2 * sum(_bytes(x.value.tile_type, sizes) for x in operands if _is_computed(x, facts))
 
 
 def _sums(facts: Facts, sizes: Mapping[str, int]) -> int:
     """Bytes of what the loop of a tile hands on."""
     loop = sums_of(facts).loop
-    return sum(_bytes(v.type, sizes) for v in loop.results) if loop is not None else 0
+    return sum(_bytes(v.tile_type, sizes) for v in loop.results) if loop is not None else 0
 
 
 def _stream(facts: Facts, sizes: Mapping[str, int], estimate: Estimate) -> tuple[int, int]:
@@ -137,8 +138,7 @@ def _traffic(facts: Facts, estimate: Estimate) -> int:
 
 def view_bytes(view: Value, facts: Facts, estimate: Estimate) -> int | None:
     """Bytes of an array, where its sizes are probably known."""
-    t = view.type
-    assert isinstance(t, ViewType)
+    t = view.view_type
     sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
     known = [n for n in sizes if n is not None]
     return math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else None
@@ -157,18 +157,16 @@ def _is_split(load: Load | None, facts: Facts) -> bool:
     return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % LINE_BYTES != 0
 
 
-def _leaving(t: object, sizes: Mapping[str, int]) -> int:
+def _leaving(t: TileType, sizes: Mapping[str, int]) -> int:
     """Bytes of a result; those that are no lines of a subtile leave by lanes, which takes twice
     as long, and shorter lines take longer too."""
-    assert isinstance(t, TileType)
     last = t.shape[-1] if t.shape else 1
     line = (sizes.get(last, 64) if isinstance(last, str) else last) * t.dtype.bytes
     slower = next((s for s, n in zip(STORE_TIMES, STORE_LINES, strict=True) if line % n == 0), 2)
     return _bytes(t, sizes) * slower
 
 
-def _bytes(t: object, sizes: Mapping[str, int]) -> int:
-    assert isinstance(t, TileType)
+def _bytes(t: TileType, sizes: Mapping[str, int]) -> int:
     product = t.dtype.bytes
     for n in t.shape:
         product *= sizes.get(n, 1) if isinstance(n, str) else n

@@ -22,12 +22,7 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
     without,
 )
-from tessera_lang.opt.schedule.query.copy_rules import (
-    access_of,
-    array_name,
-    contiguous_axis,
-    tma_reason,
-)
+from tessera_lang.opt.schedule.query.copy_rules import array_name, contiguous_axis, tma_reason
 from tessera_lang.opt.schedule.query.epilogue_work import EpilogueWork, epilogue_work
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -36,10 +31,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Facts,
     facts_of,
     kernel_of,
-    numbers,
 )
 from tessera_lang.opt.schedule.query.result_stores import way_of_store
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.target.arch.isa import LANE_REGISTERS, REGISTER_UNIT, UNIT_ROWS, WARP, WARP_GROUP
 from tessera_lang.target.machine import Machine
@@ -125,14 +120,14 @@ def _shared_span(dot: Operation, axis: int, kernel: Operation) -> int:
     assert isinstance(t, TileType)
     if dot.attributes.get("unit") == "wgmma":
         return UNIT_ROWS * _groups(kernel) if axis == 0 else 0
-    if axis == 0 or numbers(dot, "warp_grid")[1] > 1:
+    if axis == 0 or dot.integers("warp_grid")[1] > 1:
         return t.sizes[axis]
     return FMA_COLUMNS * fma_lanes(t.sizes[1])
 
 
 def _groups(kernel: Operation) -> int:
     """The warp groups that compute."""
-    return numbers(kernel, "roles")[1] // WARP_GROUP
+    return kernel.integers("roles")[1] // WARP_GROUP
 
 
 def _form(facts: Facts, context: Context) -> tuple[str, str]:
@@ -192,8 +187,8 @@ def _is_known_before_a_loop(work: EpilogueWork) -> bool:
 
 def _limit(kernel: Operation, machine: Machine) -> int:
     """Registers of a lane that computes."""
-    said = numbers(kernel, "registers")
+    said = kernel.integers("registers")
     if said and said[-1]:
         return said[-1]
-    lanes = WARP * sum(numbers(kernel, "roles"))
+    lanes = WARP * sum(kernel.integers("roles"))
     return min(LANE_REGISTERS, machine.registers // lanes // REGISTER_UNIT * REGISTER_UNIT)

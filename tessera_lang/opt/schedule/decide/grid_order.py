@@ -22,8 +22,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.copy_rules import (
-    Access,
-    access_of,
     contiguous_axis,
     is_clipped,
     known_divisor,
@@ -37,11 +35,13 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     is_grid,
     kernel_of,
-    numbers,
-    numbers_or_names,
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes
 from tessera_lang.opt.schedule.query.staging_rings import is_staged, subtile_columns, tile_bytes
+from tessera_lang.opt.schedule.query.tile_access import (
+    TileAccess,
+    access_of,
+)
 from tessera_lang.target.arch.isa import CLUSTER_GROUPS
 from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS
 
@@ -52,7 +52,7 @@ def cluster(program: Program, context: Context) -> Program:
         return program
     kernel = kernel_of(program)
     facts = facts_of(kernel)
-    said = numbers(kernel, "cluster")
+    said = kernel.integers("cluster")
     if said and said_by_user(kernel, "cluster"):
         reason = _said_reason(said, facts, context)
         if reason:
@@ -105,7 +105,7 @@ def _said_reason(said: tuple[int, ...], facts: Facts, context: Context) -> str:
         return f"a cluster has at most {CLUSTER_GROUPS} groups"
     grid = facts.grid
     assert grid is not None
-    if len(said) > len(numbers_or_names(grid, "axes")):
+    if len(said) > len(grid.strings("axes")):
         return "the grid has fewer axes"
     return cluster_reason(facts, said)
 
@@ -113,7 +113,7 @@ def _said_reason(said: tuple[int, ...], facts: Facts, context: Context) -> str:
 def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     """Why groups cannot share copies in clusters of this shape; empty where they can."""
     grid = facts.grid
-    if grid is None or len(numbers_or_names(grid, "axes")) < max(2, len(shape)):
+    if grid is None or len(grid.strings("axes")) < max(2, len(shape)):
         return "the grid has fewer than two axes"
     variables = cluster_variables(grid, shape)
     if len(variables) != 1:
@@ -144,7 +144,7 @@ def whole_clusters(facts: Facts, shape: tuple[int, ...]) -> bool:
     last cluster has groups whose tile lies beyond the array."""
     grid = facts.grid
     assert grid is not None
-    axes, arguments = len(numbers_or_names(grid, "axes")), facts.kernel.regions[0].arguments
+    axes, arguments = len(grid.strings("axes")), facts.kernel.regions[0].arguments
     for variable, size in cluster_variables(grid, shape):
         axis = grid.regions[0].arguments.index(variable)
         low, high, by = (grid.operands[axis + part * axes] for part in range(3))
@@ -175,12 +175,12 @@ def touches_beyond(facts: Facts, shape: tuple[int, ...]) -> bool:
     return False
 
 
-def _reaches(access: Access, facts: Facts, shape: tuple[int, ...]) -> bool:
+def _reaches(access: TileAccess, facts: Facts, shape: tuple[int, ...]) -> bool:
     """Whether lanes may touch something in a tile beyond the last of the cluster's axis: its
     extent there is not clipped to nothing, though the tile depends on the axis."""
     grid = facts.grid
     assert grid is not None
-    axes = len(numbers_or_names(grid, "axes"))
+    axes = len(grid.strings("axes"))
     for variable, _ in cluster_variables(grid, shape):
         if not depends_on(access.starts, variable, facts):
             continue
@@ -202,19 +202,19 @@ def _uniform(around: Operation, operands: list[Value]) -> list[Value]:
 def cluster_variables(grid: Operation, shape: tuple[int, ...]) -> tuple[tuple[Value, int], ...]:
     """The variables of the grid along which a cluster extends, with how far. ``shape`` names the
     last axes of the grid."""
-    axes = len(numbers_or_names(grid, "axes"))
+    axes = len(grid.strings("axes"))
     first = max(0, axes - max(2, len(shape)))
     variables = grid.regions[0].arguments[first:axes]
     return tuple((v, n) for v, n in zip(variables, shape, strict=False) if n > 1)
 
 
 def _row_axis(grid: Operation) -> int:
-    return len(numbers_or_names(grid, "axes")) - 2
+    return len(grid.strings("axes")) - 2
 
 
 def _trips_along(facts: Facts, grid: Operation, axis: int) -> int | None:
     estimate = Estimate(facts, {})
-    axes = len(numbers_or_names(grid, "axes"))
+    axes = len(grid.strings("axes"))
     low, high, by = (estimate.value(grid.operands[axis + part * axes]) for part in range(3))
     if low is None or high is None or not by:
         return None
@@ -232,7 +232,7 @@ def order_grid(program: Program, context: Context) -> Program:
         return program
     rows = GRID_ROWS
     along = _trips_along(facts, grid, _row_axis(grid))
-    shape = numbers(kernel, "cluster")
+    shape = kernel.integers("cluster")
     if along is not None:
         rows = max(1, min(rows, -(-along // (shape[0] if shape else 1))))
     decisions: dict[str, Attribute] = {"order": "grouped", "group_rows": rows}
@@ -241,7 +241,7 @@ def order_grid(program: Program, context: Context) -> Program:
 
 def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
     """Whether neighbours along each of the last two axes read tiles that are the same."""
-    axes = len(numbers_or_names(grid, "axes"))
+    axes = len(grid.strings("axes"))
     if axes < 2:
         return False
     staged = [x for x in facts.reads if is_staged(x)]

@@ -22,9 +22,10 @@ from tessera_lang.opt.schedule.query.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import WARP
 from tessera_lang.target.tuning import ALONE_REGISTERS, GROUP_WARPS, PREFETCH_GROUPS, PREFETCH_WAVES
 

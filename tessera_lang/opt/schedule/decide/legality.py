@@ -16,7 +16,7 @@ from tessera_lang.opt.schedule.query.context import (
     decides,
     said_by_user,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of, numbers
+from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
 from tessera_lang.target.arch.isa import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
@@ -58,7 +58,7 @@ def _lower(facts: Facts, uses: list[SharedUse], limit: int) -> list[str]:
     if fitting >= 1:
         helps.append(f"`schedule.pipeline_stages({fitting})` fits")
     if said_by_user(kernel, "tile"):
-        shape = ", ".join(map(str, numbers(kernel, "tile")))
+        shape = ", ".join(map(str, kernel.integers("tile")))
         helps.append(f"or make `schedule.tile(({shape}))` smaller" if helps
                      else f"make `schedule.tile(({shape}))` smaller")  # fmt: skip
     elif not helps:
@@ -72,7 +72,7 @@ def _check_registers(facts: Facts, context: Context) -> None:
         return
     warps = kernel.attributes.get("warps", 4)
     assert isinstance(warps, int)
-    roles = numbers(kernel, "registers")
+    roles = kernel.integers("registers")
     limit = (roles[-1] if roles and roles[-1] else LANE_REGISTERS) - OTHER_REGISTERS
     needed = accumulators(facts, max(1, warps // 4))
     if needed <= limit:
@@ -93,7 +93,7 @@ def _accumulator(dot: Operation, warps: int) -> str:
 
 
 def _smaller(kernel: Operation) -> str:
-    tile = numbers(kernel, "tile")
+    tile = kernel.integers("tile")
     shape = ", ".join(map(str, tile))
     return f"make `schedule.tile(({shape}))` smaller" if tile else "use smaller tiles"
 
@@ -114,11 +114,11 @@ def crowding(tile: Operation, kernel: Operation, machine: Machine) -> tuple[int,
 
 def _limit(tile: Operation, kernel: Operation, found: Pressure, machine: Machine) -> int:
     """Registers of a lane in a role, or in the whole group."""
-    counts = numbers(kernel, "registers")
+    counts = kernel.integers("registers")
     if 0 <= found.role < len(counts) and counts[found.role]:
         return counts[found.role]
     lanes = 1
-    for n in numbers(tile, "group"):
+    for n in tile.integers("group"):
         lanes *= n
     return min(LANE_REGISTERS, machine.registers // lanes // 8 * 8)
 

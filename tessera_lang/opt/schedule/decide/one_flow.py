@@ -29,20 +29,15 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
     without,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of, numbers
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
 from tessera_lang.opt.schedule.query.product_operands import LOAD, operand_of, products_of
 from tessera_lang.opt.schedule.query.run_ahead import address_of
-from tessera_lang.opt.schedule.query.scalar_facts import (
-    FOR,
-    Facts,
-    access_of,
-    axes_of,
-    is_tile,
-)
+from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of, is_tile
 from tessera_lang.opt.schedule.query.shared_lines import flow_swizzle, role_swizzle
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa import WARP
@@ -86,7 +81,7 @@ def _lane_copies(kernel: Operation, context: Context) -> Operation:
     """What lanes of the moving role bring they copy in pieces where that can be, else they hold it
     in registers on its way. Products of lanes are shared by the warps that compute."""
     schedule = facts_of(kernel)
-    producer, consumers = numbers(kernel, "roles")
+    producer, consumers = kernel.integers("roles")
     facts = _scalar_facts(kernel, context)
     refused = kernel.attributes.get("async_copy") is False or "async_copy" in context.refusals
     decisions: dict[Operation, dict[str, Attribute]] = {

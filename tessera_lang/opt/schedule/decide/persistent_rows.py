@@ -24,7 +24,7 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import (
     bound_by_cache,
     bytes_of,
@@ -32,6 +32,7 @@ from tessera_lang.opt.schedule.query.invariant_loads import (
     still_loads,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import LIMIT_REGISTERS, REGISTER_UNIT, WARP
 from tessera_lang.target.tuning import (
     ROW_OTHER_BYTES,

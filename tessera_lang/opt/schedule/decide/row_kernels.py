@@ -22,10 +22,11 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, pitch_reason
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.local_rows import local_row
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (

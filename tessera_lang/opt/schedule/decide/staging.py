@@ -18,7 +18,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.copy_rules import (
-    access_of,
     array_name,
     async_reason,
     pitch_reason,
@@ -40,6 +39,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
 from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.plan import COPY_ALIGNMENT
 from tessera_lang.target.tuning import STAGED_BYTES
 

@@ -17,9 +17,10 @@ from tessera_lang.opt.schedule.query.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, shared_layout
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import VECTOR_BYTES
 
 _OF_STAGED: dict[str, Attribute] = {name: p.off for name, p in attributes() if p.staged}

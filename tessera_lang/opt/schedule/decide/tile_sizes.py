@@ -31,14 +31,13 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, pitch_reason
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, pitch_reason
 from tessera_lang.opt.schedule.query.kernel_facts import (
     PARAMETER,
     Estimate,
     Facts,
     facts_of,
     kernel_of,
-    numbers,
     open_names,
 )
 from tessera_lang.opt.schedule.query.matrix_units import (
@@ -48,6 +47,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise,
 )
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
@@ -74,7 +74,7 @@ def choose_tiles(program: Program, context: Context) -> Program:
     if not names:
         return with_kernel(program, _by_loops(kernel, context))
     facts = facts_of(kernel)
-    said = dict(zip(names, numbers(kernel, "tile"), strict=False))
+    said = dict(zip(names, kernel.integers("tile"), strict=False))
     most = PRODUCT_REGISTERS * RELIEF[context.relief] // 8
     sizes = _best(facts, names, said, context.machine, most)
     origin = USER if len(said) == len(names) else COST
@@ -89,14 +89,14 @@ def give_sizes(program: Program, context: Context) -> Program:
     names = open_names(kernel)
     if not names:
         return program
-    sizes = dict(zip(names, numbers(kernel, "tile"), strict=True))
+    sizes = dict(zip(names, kernel.integers("tile"), strict=True))
     return with_kernel(program, with_sizes(kernel, sizes))
 
 
 def _by_loops(kernel: Operation, context: Context) -> Operation:
     """A kernel whose own steps and slices say the sizes of its tiles: what ``schedule.tile`` says
     beside them is those, or is not honoured."""
-    said = numbers(kernel, "tile")
+    said = kernel.integers("tile")
     if not said or not said_by_user(kernel, "tile"):
         return kernel
     facts = facts_of(kernel)
@@ -113,7 +113,7 @@ def _by_loops(kernel: Operation, context: Context) -> Operation:
 
 def _noted(kernel: Operation, chosen: tuple[int, ...], origin: str) -> Operation:
     """``tile`` says all sizes now; its origin is the user's only if all of them are."""
-    if "tile" in kernel.attributes and numbers(kernel, "tile") != chosen:
+    if "tile" in kernel.attributes and kernel.integers("tile") != chosen:
         attributes = {k: v for k, v in kernel.attributes.items() if k != "tile"}
         kernel = replace(kernel, attributes=attributes)
     return with_decisions(kernel, {"tile": chosen}, origin)

@@ -26,8 +26,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     is_grid,
     kernel_of,
-    numbers,
-    numbers_or_names,
 )
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.record import replace
@@ -39,7 +37,7 @@ def peel(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
-    if 0 < numbers(kernel, "registers")[0] < PEELED_REGISTERS:
+    if 0 < kernel.integers("registers")[0] < PEELED_REGISTERS:
         return program  # the role that moves data has none left for another loop
     facts = facts_of(kernel)
     found: dict[int, tuple[Value, ...]] = {}
@@ -66,7 +64,7 @@ def peel(program: Program, context: Context) -> Program:
 def _clips(loop: Operation, facts: Facts) -> tuple[Value, ...]:
     """The numbers of a loop's body that are ``min(c, upper - variable)`` with ``c`` no more than
     its step: ``c``, but for the last iteration."""
-    if loop.name != FOR or is_grid(loop) or len(numbers_or_names(loop, "axes")) != 1:
+    if loop.name != FOR or is_grid(loop) or len(loop.strings("axes")) != 1:
         return ()
     ((_,), (upper,), (step,)) = bounds_of(loop)
     size = facts.constant(step)
@@ -105,7 +103,7 @@ def _divides(loop: Operation, facts: Facts) -> bool:
     """Whether the step surely divides the bound, so that every iteration is full."""
     ((lower,), (upper,), (step,)) = bounds_of(loop)
     size, arguments = facts.constant(step), list(facts.arguments)
-    divisors = numbers(facts.kernel, "divisors")
+    divisors = facts.kernel.integers("divisors")
     end = facts.constant(upper)
     if facts.constant(lower) != 0 or size is None:
         return False

@@ -78,10 +78,10 @@ def _levels(body: Sequence[Operation]) -> dict[int, int]:
     behind: dict[Value, int] = {}
     out: dict[int, int] = {}
     for operation in body:
-        level = max((behind.get(v, 0) for v in reads_of(operation)), default=0)
+        level = max((behind.get(v, 0) for v in operation.uses()), default=0)
         if operation.name == DOT:
             out[id(operation)] = level
-        more = any(o.name == DOT for o in operation.walk())
+        more = operation.holds(DOT)
         behind.update(dict.fromkeys(operation.results, level + more))
     return out
 
@@ -92,10 +92,6 @@ def _nested(body: Sequence[Operation]) -> bool:
         o is not one and (o.name == DOT or o.attributes.get("stage") == "shared")
         for one in body for o in one.walk()
     )  # fmt: skip
-
-
-def reads_of(operation: Operation) -> list[Value]:
-    return [v for o in operation.walk() for v in o.operands]
 
 
 class _Dividing:
@@ -116,7 +112,7 @@ class _Dividing:
         early = [o for o in self.body if id(o) not in self.late]
         carried = tuple(self._is_late(v) for v in self.carried)
         ends = [v for v, is_late in zip(self.end.operands, carried, strict=True) if is_late]
-        read = [v for o in late for v in reads_of(o)] + ends
+        read = [v for o in late for v in o.uses()] + ends
         here = {v for o in early for v in o.results if id(o) not in both}
         here.update(v for v, is_late in zip(self.carried, carried, strict=True) if not is_late)
         crossing = tuple(dict.fromkeys(v for v in read if v in here))
@@ -149,7 +145,7 @@ class _Dividing:
             values = {v for o in self.body if id(o) in self.late for v in o.results}
             values.update(v for v in self.carried if self._is_late(v))
             for operation in self.body:
-                if any(v in values for v in reads_of(operation)):
+                if any(v in values for v in operation.uses()):
                     self.late.add(id(operation))
                     values.update(operation.results)
 

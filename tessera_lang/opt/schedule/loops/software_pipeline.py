@@ -20,7 +20,6 @@ from tessera_lang.opt.schedule.loops.pipeline_partition import (
     Divided,
     divided,
     is_rounding,
-    reads_of,
 )
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.context import (
@@ -38,8 +37,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     is_grid,
     kernel_of,
-    numbers,
-    numbers_or_names,
 )
 from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
@@ -57,7 +54,7 @@ def overlap(program: Program, context: Context) -> Program:
     facts = facts_of(kernel)
     found: dict[int, Divided] = {}
     for loop, _ in facts.loops:
-        if loop.name != FOR or is_grid(loop) or len(numbers_or_names(loop, "axes")) != 1:
+        if loop.name != FOR or is_grid(loop) or len(loop.strings("axes")) != 1:
             continue
         trips = Estimate(facts, {}).trips(loop)
         if trips is not None and trips < 2:
@@ -76,7 +73,7 @@ def overlap(program: Program, context: Context) -> Program:
     if not found:
         return program
     made = _rewritten(kernel, facts, found)
-    if numbers(kernel, "roles")[1] // 4 >= ORDERED_GROUPS:
+    if kernel.integers("roles")[1] // 4 >= ORDERED_GROUPS:
         made = with_decisions(made, {"take_turns": True})
     return with_kernel(program, made)
 
@@ -89,9 +86,9 @@ def _reason(parts: Divided, facts: Facts) -> str:
         return "lanes do them, and nothing else beside"
     if any(through_shared(d, x, facts) for d in dots for x in (d.a, d.b)):
         return "an operand of theirs is computed and goes through shared memory"
-    groups = numbers(facts.kernel, "roles")[1] // 4
+    groups = facts.kernel.integers("roles")[1] // 4
     held = accumulators(facts, groups, dots) + _held(parts, facts, groups)
-    most = numbers(facts.kernel, "registers")[1] or LANE_REGISTERS
+    most = facts.kernel.integers("registers")[1] or LANE_REGISTERS
     spare = BETWEEN_REGISTERS.get(groups, BETWEEN_REGISTERS[1])
     if held + spare > most:
         return f"what both hold takes {held} registers of {most}, and {spare} are needed besides"
@@ -199,7 +196,7 @@ def _in_two(early: Sequence[Operation]) -> tuple[list[Operation], list[Operation
     ahead: list[Operation] = []
     behind: list[Operation] = []
     for operation in early:
-        waits = any(v in waiting for v in reads_of(operation))
+        waits = any(v in waiting for v in operation.uses())
         if waits or operation.name == DOT:
             waiting.update(operation.results)
         (behind if waits else ahead).append(operation)
@@ -220,7 +217,7 @@ def _lefts_last(operations: Sequence[Operation], parts: Divided) -> list[Operati
             lefts.add(operation.operands[0])
             continue
         first.append(operation)
-        read.update(reads_of(operation))
+        read.update(operation.uses())
     return [*reversed(first), *reversed(last)]
 
 

@@ -20,6 +20,7 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, LOOPS, kernel_of
+from tessera_lang.opt.schedule.query.staging_rings import holds_staged
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import UNROLLED_OPERATIONS
 from tessera_lang.types.dtype import INDEX
@@ -40,12 +41,12 @@ def unroll(program: Program, context: Context) -> Program:
     if not isinstance(said, int) or said < 2:
         return program
     innermost = [o for o in kernel.walk() if _is_innermost(o)]
-    loops = [o for o in innermost if not _is_staged(o)]
+    loops = [o for o in innermost if not holds_staged(o)]
     if not loops:
         reason = _STAGED if innermost else "no loop of the kernel runs in order"
         return with_kernel(program, overruled(kernel, "unroll", 1, context, reason))
     if len(loops) < len(innermost):
-        loop = next(o for o in innermost if _is_staged(o))
+        loop = next(o for o in innermost if holds_staged(o))
         context.note("T0742", f"`schedule.unroll({said})` is not honoured here: {_STAGED}",
                      loop.span)  # fmt: skip
     times = min(said, *(max(1, UNROLLED_OPERATIONS // _weight(o.regions[0])) for o in loops))
@@ -54,7 +55,7 @@ def unroll(program: Program, context: Context) -> Program:
         kernel = overruled(kernel, "unroll", times, context, reason)
 
     def step(operation: Operation) -> Replacement | None:
-        if times < 2 or not _is_innermost(operation) or _is_staged(operation):
+        if times < 2 or not _is_innermost(operation) or holds_staged(operation):
             return None
         made = _unrolled(operation, times)
         return Replacement(made, made[-1].results)
@@ -63,22 +64,16 @@ def unroll(program: Program, context: Context) -> Program:
 
 
 def _weight(body: Region) -> int:
-    every = (inner for o in body.operations for inner in o.walk())
-    return sum(_WEIGHTS.get(o.name, 1) for o in every)
-
-
-def _is_staged(loop: Operation) -> bool:
-    return any(o.attributes.get("stage") == "shared" for o in loop.walk())
+    return sum(_WEIGHTS.get(o.name, 1) for o in body.walk())
 
 
 def _is_innermost(operation: Operation) -> bool:
     """Whether iterations run in order in one group, and hold no loop."""
     if operation.name != FOR:
         return False
-    mapping = operation.attributes["mapping"]
-    assert isinstance(mapping, tuple)
+    mapping = operation.strings("mapping")
     return mapping[-1] != "grid" and not any(
-        inner.name in LOOPS for o in operation.regions[0].operations for inner in o.walk()
+        o.holds(LOOPS) for o in operation.regions[0].operations
     )
 
 
@@ -135,8 +130,7 @@ def _with_inner_unrolled(loop: Operation, times: int) -> Operation:
     bounds = bounds_of(loop)
     inner_carried = tuple(Value(v.type, v.name) for v in region.arguments[len(axes) :])
     outer_carried = tuple(Value(v.type, v.name) for v in inner_carried)
-    mapping = loop.attributes["mapping"]
-    assert isinstance(mapping, tuple)
+    mapping = loop.strings("mapping")
     to = dict(zip(region.arguments[len(axes) :], inner_carried, strict=True))
     variable = Value(INDEX, region.arguments[last].name)
     body = clone_operations(region.operations, {**to, region.arguments[last]: variable})

@@ -23,13 +23,8 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.launch_splitting import Launch, launches
 from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduced_by
-from tessera_lang.opt.schedule.query.array_accesses import (
-    ACCUMULATE,
-    FOR,
-    accesses_in,
-    arrays_of,
-    definitions_of,
-)
+from tessera_lang.opt.schedule.query.array_accesses import ACCUMULATE, FOR, accesses_in
+from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.target.tuning import PHASE_ELEMENTS
@@ -109,7 +104,7 @@ class _Body:
         self.operations = self.kernel.regions[0].operations[:-1]
         self.made = {v: i for i, o in enumerate(self.operations) for v in o.results}
         for i, o in enumerate(self.operations):
-            used = [v for inner in o.walk() for v in inner.operands if v in self.made]
+            used = [v for v in o.uses() if v in self.made]
             self.needs.append({v: self.made[v] for v in used if self.made[v] != i})
             found = accesses_in(o, arrays)
             self.writes.append(frozenset(a.array for a in found if a.writes))
@@ -183,7 +178,7 @@ class _Body:
     def _is_watched(self, i: int) -> bool:
         """Whether an operation is done for what it says of memory, or to whoever reads it."""
         operation = self.operations[i]
-        says = any(o.name == "tile.print" for o in operation.walk())
+        says = operation.holds("tile.print")
         return says or (not operation.results and bool(self.reads[i]))
 
     def _to_be_kept(self, unit: _Unit, units: Sequence[_Unit], once: set[int]) -> list[int]:

@@ -62,8 +62,7 @@ def launches(
 
 def _place(value: Value, number: int) -> _Place:
     t = value.type
-    dtype = t.dtype if isinstance(t, TileType) else t
-    assert isinstance(dtype, DType)
+    dtype = value.element_dtype
     shape = t.shape if isinstance(t, TileType) else (1,)
     sizes = tuple(n for n in shape if isinstance(n, int))
     return _Place(number, I64 if dtype == INDEX else dtype, sizes)
@@ -135,8 +134,8 @@ class _Part:
                 found = b.load_tile(view, zeros, sizes, place.shape, hint=value.name)
                 to[value] = b.cast(found, t.dtype)
             else:
-                assert isinstance(t, DType)
-                to[value] = b.cast(b.load(view, zeros, "proved", hint=value.name), t)
+                loaded = b.load(view, zeros, "proved", hint=value.name)
+                to[value] = b.cast(loaded, value.dtype)
         return tuple(inner.operations)
 
     # --- the kernel ---------------------------------------------------------------------------
@@ -145,7 +144,7 @@ class _Part:
         self, arguments: Sequence[Value], pointers: dict[Value, Value], out: list[Operation]
     ) -> tuple[Operation, LaunchPlan]:
         """The first launch keeps all arguments of the call, so that it looks like one."""
-        used = {v for o in out for inner in o.walk() for v in inner.operands}
+        used = {v for o in out for v in o.uses()}
         keep = [
             i for i, (a, slot) in enumerate(zip(arguments, self.plan.slots, strict=True))
             if a in used or (self.number == 0 and slot.kind in ("data", "scalar"))

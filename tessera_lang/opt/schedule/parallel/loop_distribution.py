@@ -142,7 +142,7 @@ class _Body:
     def _needed(self, seed: Sequence[int]) -> _Part:
         part, stack = _Part(set(seed)), list(seed)
         while stack:
-            stack += self._before(part, _used(self.operations[stack.pop()]))
+            stack += self._before(part, self.operations[stack.pop()].uses())
         return part
 
     def _before(self, part: _Part, values: Iterator[Value]) -> list[int]:
@@ -171,7 +171,7 @@ class _Body:
         part = _Part(set(), set(range(len(self.slots))))
         stack = self._before(part, iter(self.yielded))
         while stack:
-            stack += self._before(part, _used(self.operations[stack.pop()]))
+            stack += self._before(part, self.operations[stack.pop()].uses())
         return self._loop(part, sorted(part.carried), True)
 
     def _loop(self, part: _Part, carried: Sequence[int], last: bool) -> Operation:
@@ -191,8 +191,3 @@ class _Body:
         end = replace(self.whole.terminator, operands=tuple(self.yielded[k] for k in carried))
         operations = (self.operations[i] for i in sorted(part.own))
         return Region((*variables, *(taken[k] for k in carried)), (*operations, end))
-
-
-def _used(o: Operation) -> Iterator[Value]:
-    for x in o.walk():
-        yield from x.operands

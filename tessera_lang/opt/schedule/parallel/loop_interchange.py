@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.loop_distribution import distributed
 from tessera_lang.opt.schedule.parallel.loop_transforms import (
@@ -28,9 +28,11 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,
     Nest,
     accesses_in,
+    depends,
+)
+from tessera_lang.opt.schedule.query.def_use import (
     arrays_of,
     definitions_of,
-    depends,
 )
 from tessera_lang.record import dataclass, replace
 
@@ -163,7 +165,7 @@ class Interchange:
 
     def _torn(self, o: Operation) -> bool:
         """Whether a loop that a sum is over stands around one that its place depends on."""
-        sums = [x for x in o.walk() if x.name == ACCUMULATE and is_narrow(x)]
+        sums = [x for x in o.nested(ACCUMULATE) if is_narrow(x)]
         if not sums:
             return False
         own = self.with_(o)
@@ -252,14 +254,12 @@ _MOST_AXES = 8
 def is_narrow(o: Operation) -> bool:
     """Whether a sum is kept in another dtype than its array has."""
     tile, view = o.operands[:2]
-    assert isinstance(tile.type, TileType)
-    assert isinstance(view.type, ViewType)
-    return tile.type.dtype != view.type.dtype
+    return tile.tile_type.dtype != view.view_type.dtype
 
 
 def _is_summing(o: Operation) -> bool:
-    return o.name == FOR and any(x.name == ACCUMULATE for x in o.walk())
+    return o.name == FOR and o.holds(ACCUMULATE)
 
 
 def _holds_loops(o: Operation) -> bool:
-    return any(x.name == FOR for x in o.walk() if x is not o)
+    return any(x is not o for x in o.nested(FOR))

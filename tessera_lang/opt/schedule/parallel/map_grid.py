@@ -21,9 +21,8 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     Access,
     Repeated,
     accesses_in,
-    arrays_of,
-    definitions_of,
 )
+from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import replace
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic, Label
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import (
     ENDS,
     LOOP_EXITS,
@@ -28,9 +28,13 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     Access,
     Nest,
     access_of,
+    depends,
+)
+from tessera_lang.opt.schedule.query.def_use import (
     arrays_of,
     definitions_of,
-    depends,
+    users_of,
+    values_inside,
 )
 from tessera_lang.record import dataclass, field, replace
 
@@ -40,20 +44,17 @@ DOT, FULL, STORE = PREFIX + "dot", PREFIX + "full", PREFIX + "store"
 def privatize(program: Program, remarks: list[Diagnostic]) -> Program:
     """``program`` without an ``accumulate``."""
     (kernel,) = program.operations
-    if not any(o.name == ACCUMULATE for o in kernel.walk()):
+    if not kernel.holds(ACCUMULATE):
         return program
-    work = _Work(definitions_of(kernel), arrays_of(kernel), _uses(kernel), remarks)
+    work = _Work(
+        definitions_of(kernel),
+        arrays_of(kernel),
+        {v: len(u) for v, u in users_of(kernel).items()},
+        remarks,
+    )
     region = kernel.regions[0]
     made = Region(region.arguments, tuple(work.block(region.operations, ())))
     return replace(program, operations=(replace(kernel, regions=(made,)),))
-
-
-def _uses(kernel: Operation) -> dict[Value, int]:
-    found: dict[Value, int] = {}
-    for o in kernel.walk():
-        for v in o.operands:
-            found[v] = found.get(v, 0) + 1
-    return found
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ class _Work:
 
     def _groups(self, loop: Operation) -> list[list[Operation]]:
         """Accumulations inside a loop whose places do not depend on anything in it, by place."""
-        inside = _values_inside(loop)
+        inside = values_inside(loop)
         found: list[list[Operation]] = []
         others: list[Access] = []
         for o in loop.walk():
@@ -154,7 +155,7 @@ class _Work:
     def _carried(
         self, loop: Operation, groups: list[list[Operation]], around: tuple[Operation, ...]
     ) -> list[Operation]:
-        inside = _values_inside(loop)
+        inside = values_inside(loop)
         out: list[Operation] = []
         after: list[Operation] = []
         for group in groups:
@@ -179,23 +180,20 @@ class _Work:
     def _begin(self, o: Operation, to: Mapping[Value, Value]) -> tuple[Value, list[Operation]]:
         """The old content in the dtype of the sum."""
         tile, view, *numbers = o.operands
-        assert isinstance(tile.type, TileType)
-        assert isinstance(view.type, ViewType)
         b = ScheduleBuilder(o.span)
         with b.region() as inner:
             attributes = {k: o.attributes[k] for k in ("dims", "steps")}
-            old = TileType(view.type.dtype, tile.type.shape)
+            old = TileType(view.view_type.dtype, tile.tile_type.shape)
             operands = (view, *(to.get(v, v) for v in numbers))
             loaded = b.emit(LOAD, operands, (old,), attributes, (), ("old",)).result
-            value = b.cast(loaded, tile.type.dtype)
+            value = b.cast(loaded, tile.tile_type.dtype)
         return value, list(inner.operations)
 
     def _end(self, o: Operation, value: Value, to: Mapping[Value, Value]) -> list[Operation]:
         _, view, *numbers = o.operands
-        assert isinstance(view.type, ViewType)
         b = ScheduleBuilder(o.span)
         with b.region() as inner:
-            rounded = b.cast(value, view.type.dtype)
+            rounded = b.cast(value, view.view_type.dtype)
             attributes = {k: o.attributes[k] for k in ("dims", "steps")}
             b.emit(STORE, (rounded, view, *(to.get(v, v) for v in numbers)), (), attributes)
         return list(inner.operations)
@@ -203,9 +201,7 @@ class _Work:
     def _check_rounding(self, o: Operation, around: tuple[Operation, ...]) -> None:
         """A sum that loops further out go on with is rounded at each of their iterations."""
         tile, view = o.operands[:2]
-        assert isinstance(tile.type, TileType)
-        assert isinstance(view.type, ViewType)
-        if view.type.dtype == tile.type.dtype:
+        if view.view_type.dtype == tile.tile_type.dtype:
             return
         for loop in around:
             if loop.attributes.get("mapping") and _all_grid(loop):
@@ -219,8 +215,8 @@ class _Work:
                 self.remarks.append(
                     Diagnostic(
                         "T0704",
-                        f"the sum into `{name}` cannot be kept in `{tile.type.dtype}` over a loop"
-                        " around it",
+                        f"the sum into `{name}` cannot be kept in `{tile.tile_type.dtype}` over a"
+                        " loop around it",
                         o.span,
                         "this is rounded more than once",
                         labels=(Label(loop.span, "over this loop"),) if loop.span else (),
@@ -246,15 +242,6 @@ def _own_variables(loop: Operation) -> tuple[Value | None, ...]:
 
 def _numbers(o: Operation) -> tuple[Value, ...]:
     return o.operands[2:]
-
-
-def _values_inside(loop: Operation) -> frozenset[Value]:
-    found: set[Value] = set()
-    for o in loop.walk():
-        if o is not loop:
-            found.update(o.results)
-        found.update(v for r in o.regions for v in r.arguments)
-    return frozenset(found)
 
 
 def _same_place(a: Operation, b: Operation, work: _Work) -> bool:

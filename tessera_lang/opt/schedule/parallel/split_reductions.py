@@ -22,6 +22,7 @@ from tessera_lang.ir.rewrite import clone_operation, replace_values
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of, names_of
 from tessera_lang.opt.schedule.query.array_accesses import FOR
+from tessera_lang.opt.schedule.query.def_use import definitions_of, users_of
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa import VECTOR_BYTES
 from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
@@ -38,12 +39,8 @@ def reduced_by(loop: Operation) -> tuple[str, ...] | None:
     """How each value that a loop carries is reduced; None where it does more than that."""
     if loop.name != FOR or not loop.results or len(names_of(loop)) != 1:
         return None
-    users: dict[Value, int] = {}
-    made: dict[Value, Operation] = {}
-    for o in loop.walk():
-        made.update(dict.fromkeys(o.results, o))
-        for v in o.operands:
-            users[v] = users.get(v, 0) + 1
+    users = {v: len(u) for v, u in users_of(loop).items()}
+    made = definitions_of(loop)
     (region,) = loop.regions
     kinds: list[str] = []
     for at, value in zip(region.arguments[1:], region.terminator.operands, strict=True):
@@ -136,9 +133,7 @@ class _Work:
 
     def _memory(self, value: Value) -> Value:
         """An argument for the parts of a value: a result that no caller gets."""
-        t = value.type
-        dtype = t.dtype if isinstance(t, TileType) else t
-        assert isinstance(dtype, DType)
+        dtype = value.element_dtype
         name = f"parts_{value.name}"
         plan, number = self.plan, len(self.plan.parameters) + len(self.plan.results)
         kept = ResultPlan(dtype.name, self._shape(value), kept=True)
@@ -187,9 +182,7 @@ class _Work:
         if kind not in _UNITS:
             return start
         t = start.type
-        dtype = t.dtype if isinstance(t, TileType) else t
-        assert isinstance(dtype, DType)
-        unit = b.constant(_UNITS[kind], dtype)
+        unit = b.constant(_UNITS[kind], start.element_dtype)
         return b.full(unit, t.shape) if isinstance(t, TileType) else unit
 
     def _combined(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, numbers, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts
 from tessera_lang.types.dtype import DType
 
 _ALL = 1 << 20  # divides 0, as far as anybody asks
@@ -42,7 +42,7 @@ def _argument(value: Value, facts: Facts) -> int:
     """Of an argument of the kernel; 0 for other values."""
     if value not in facts.arguments:
         return 0
-    divisors, place = numbers(facts.kernel, "divisors"), facts.arguments.index(value)
+    divisors, place = facts.kernel.integers("divisors"), facts.arguments.index(value)
     return divisors[place] if place < len(divisors) else 1
 
 
@@ -61,7 +61,7 @@ def _carried(loop: Operation, place: int, first: int, facts: Facts) -> int:
     last = loop.regions[-1].terminator
     inner = loop.regions[-1].arguments
     at = len(inner) - (len(loop.operands) - first) + place
-    if last.name != "tile.yield" or any(o.name == "tile.continue" for o in loop.walk()):
+    if last.name != "tile.yield" or loop.holds("tile.continue"):
         return 1
     if loop.name == "tile.while" and not _hands_on(loop):
         return 1
@@ -102,7 +102,7 @@ def _hands_on(loop: Operation) -> bool:
 
 
 def _of_loop(loop: Operation, place: int, facts: Facts) -> int:
-    axes = len(numbers_or_names(loop, "axes")) if loop.name == FOR else 0
+    axes = len(loop.strings("axes")) if loop.name == FOR else 0
     if loop.name == "tile.for":
         axes = 1
     if place >= axes:

@@ -8,10 +8,9 @@ know what is done with an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from tessera_lang.analysis.ranges.linear import Linear
-from tessera_lang.ir.core import Operation, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.index_forms import IndexForms, Scope
@@ -70,17 +69,15 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
                           (1,) * rank, (None,) * rank)  # fmt: skip
         case _ if operation.name in ARRAY_READS:
             view, *numbers = operation.operands
-            tile = operation.result.type
+            tile = operation.result.tile_type
         case _ if operation.name in ARRAY_WRITES:
             value, view, *numbers = operation.operands
-            tile = value.type
+            tile = value.tile_type
         case _:
             return None
-    assert isinstance(tile, TileType)
-    assert isinstance(view.type, ViewType)
-    rank = len(view.type.shape)
-    dims = cast("tuple[int, ...]", operation.attributes["dims"])
-    given = cast("tuple[int, ...]", operation.attributes.get("steps", (1,) * len(dims)))
+    rank = len(view.view_type.shape)
+    dims = operation.integers("dims")
+    given = operation.integers("steps") or (1,) * len(dims)
     sizes: list[int | str] = [1] * rank
     steps = [1] * rank
     extents: list[Value | None] = [None] * rank
@@ -92,13 +89,6 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
     return Access(
         operation, arrays.get(view, view), starts, tuple(sizes), tuple(steps), tuple(extents)
     )
-
-
-def arrays_of(kernel: Operation) -> dict[Value, Value]:
-    """The pointer of each view."""
-    return {
-        o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"
-    }  # fmt: skip
 
 
 def accesses_in(operation: Operation, arrays: Mapping[Value, Value]) -> list[Access]:
@@ -287,10 +277,6 @@ class Nest:
         return any(f.known.proves(gap - w.shifted(-1).scaled(step).shifted(1)) for w in widths)
 
 
-def definitions_of(kernel: Operation) -> dict[Value, Operation]:
-    return {v: o for o in kernel.walk() for v in o.results}
-
-
 def depends(value: Value, on: Sequence[Value], definitions: Mapping[Value, Operation]) -> bool:
     """Whether a number is computed from one of some values."""
     targets = frozenset(on)
@@ -306,5 +292,5 @@ def depends(value: Value, on: Sequence[Value], definitions: Mapping[Value, Opera
         if o is not None:
             stack.extend(o.operands)
             if o.regions:  # what it computes inside may come from anywhere
-                stack.extend(v for inner in o.walk() for v in inner.operands)
+                stack.extend(o.uses())
     return False

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import LOOPS
-from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts
 from tessera_lang.record import dataclass, field
 
 Owners = dict[Value, tuple[Operation, int]]
@@ -41,7 +41,7 @@ def need_control(around: Operation, out: Slice) -> None:
     """What decides whether, and how often, the inside of an operation runs."""
     out.operations.add(id(around))
     if around.name == FOR:
-        out.values.update(around.operands[: 3 * len(numbers_or_names(around, "axes"))])
+        out.values.update(around.operands[: 3 * len(around.strings("axes"))])
     elif around.name == "tile.for":
         out.values.update(around.operands[:3])
     elif around.name == "tile.if":
@@ -64,7 +64,7 @@ def owners_of(facts: Facts) -> Owners:
 def _first_carried(loop: Operation) -> int:
     """Where the carried arguments of a loop's region begin: behind its variables."""
     if loop.name == FOR:
-        return len(numbers_or_names(loop, "axes"))
+        return len(loop.strings("axes"))
     return 1 if loop.name == "tile.for" else 0
 
 

@@ -113,8 +113,7 @@ def rewrites(run: Run) -> MachinePass:
 
 def origins_of(kernel: Operation) -> dict[str, str]:
     """Who said what, by the name of the attribute."""
-    found = kernel.attributes.get("origins", ())
-    assert isinstance(found, tuple)
+    found = kernel.strings("origins")
     pairs = (str(entry).partition("=") for entry in found)
     return {name: origin for name, _, origin in pairs}
 

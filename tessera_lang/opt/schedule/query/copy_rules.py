@@ -8,47 +8,19 @@ from __future__ import annotations
 
 import re
 
-from tessera_lang.ir.core import Operation, TileType, Value, ViewType
-from tessera_lang.ir.definitions import ARRAY_READS
+from tessera_lang.ir.core import TileType, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
     Facts,
     Load,
-    numbers,
-    numbers_or_names,
 )
-from tessera_lang.record import dataclass
+from tessera_lang.opt.schedule.query.tile_access import (
+    TileAccess,
+    access_of,
+)
 from tessera_lang.target.arch.isa import SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.premises import MAP_AXIS
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where a tile lies in an array: a load, or a store to one."""
-
-    tile: TileType
-    view: Value
-    starts: tuple[Value, ...]
-    extents: tuple[Value, ...]
-    dims: tuple[int, ...]
-    steps: tuple[int, ...]
-
-
-def access_of(operation: Operation) -> Access:
-    """The access of a ``load``, ``gather``, ``store`` or ``accumulate``; the steps of a gather
-    are all 1."""
-    loads = operation.name in ARRAY_READS
-    tile = operation.result if loads else operation.operands[0]
-    view, *rest = operation.operands if loads else operation.operands[1:]
-    assert isinstance(tile.type, TileType)
-    assert isinstance(view.type, ViewType)
-    rank, dims = len(view.type.shape), numbers(operation, "dims")
-    return Access(
-        tile.type, view, tuple(rest[:rank]), tuple(rest[rank:]),
-        dims, numbers(operation, "steps") or (1,) * len(dims),
-    )  # fmt: skip
-
 
 _RESULT = re.compile(r"result\d+")
 
@@ -62,14 +34,14 @@ def array_name(facts: Facts, view: Value) -> str:
     """The name of the array a view shows, as the user wrote it: of a result that of the variable
     that is returned, or ``return``."""
     pointer, _, _ = facts.argument_numbers(view)
-    names = numbers_or_names(facts.kernel, "parameters")
+    names = facts.kernel.strings("parameters")
     name = str(names[pointer]) if 0 <= pointer < len(names) else view.name
     if is_result(name) and view.name:
         name = view.name
     return name.removesuffix(".data").partition(".")[0]
 
 
-def contiguous_axis(access: Access, facts: Facts) -> int:
+def contiguous_axis(access: TileAccess, facts: Facts) -> int:
     """The axis of the tile along which the array is contiguous; -1 where none is."""
     unit = unit_axis(access.view, facts)
     return access.dims.index(unit) if unit in access.dims else -1
@@ -77,8 +49,7 @@ def contiguous_axis(access: Access, facts: Facts) -> int:
 
 def unit_axis(view: Value, facts: Facts) -> int:
     """The axis of a view whose elements lie next to each other; -1 where that is not known."""
-    t = view.type
-    assert isinstance(t, ViewType)
+    t = view.view_type
     if t.contiguous:
         return len(t.shape) - 1
     strides = facts.definitions[view].operands[1 + len(t.shape) :]
@@ -99,11 +70,10 @@ def shared_layout(tile: TileType, axis: int) -> SharedLayout | None:
     return None
 
 
-def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) -> str:
+def tma_reason(access: TileAccess, facts: Facts, what: str, repacked: bool = False) -> str:
     """Why the tensor memory accelerator cannot move a tile; empty where it can. ``repacked``:
     of a copy of the array whose lines are contiguous and aligned."""
-    tile, view = access.tile, access.view.type
-    assert isinstance(view, ViewType)
+    tile, view = access.tile, access.view.view_type
     rank = len(view.shape)
     axis = line_axis(access, facts) if repacked else contiguous_axis(access, facts)
     if rank > 5:
@@ -126,15 +96,15 @@ def tma_reason(access: Access, facts: Facts, what: str, repacked: bool = False) 
     return pitch or extent_reason(access, facts, what) or begin_reason(access, axis, facts, what)
 
 
-def _is_long(access: Access, facts: Facts) -> bool:
+def _is_long(access: TileAccess, facts: Facts) -> bool:
     """Whether coordinates of a tensor map cannot tell all elements along an axis apart. A class of
     sizes lies on one side of that."""
     sizes = facts.argument_numbers(access.view)[1]
-    hints = numbers(facts.kernel, "hints")
+    hints = facts.kernel.integers("hints")
     return any(n is not None and n < len(hints) and hints[n] > MAP_AXIS for n in sizes)
 
 
-def begin_reason(access: Access, axis: int, facts: Facts, what: str) -> str:
+def begin_reason(access: TileAccess, axis: int, facts: Facts, what: str) -> str:
     """Why boxes of a tile do not begin at multiples of 16 bytes along its lines, which are along
     ``axis``; empty where they do. The copy engine stops at others."""
     start = access.starts[access.dims[axis]]
@@ -143,22 +113,20 @@ def begin_reason(access: Access, axis: int, facts: Facts, what: str) -> str:
     return f"a tile of `{what}` may begin at no multiple of 16 bytes of a line"
 
 
-def line_axis(access: Access, facts: Facts) -> int:
+def line_axis(access: TileAccess, facts: Facts) -> int:
     """The axis of the tile along the lines of a copy of the array: the contiguous one, else the
     last of the array; -1 where the tile does not run along it."""
     axis = contiguous_axis(access, facts)
     if axis >= 0 or unit_axis(access.view, facts) >= 0:
         return axis
-    view = access.view.type
-    assert isinstance(view, ViewType)
+    view = access.view.view_type
     last = len(view.shape) - 1
     return access.dims.index(last) if last in access.dims else -1
 
 
-def pitch_reason(access: Access, facts: Facts, what: str) -> str:
+def pitch_reason(access: TileAccess, facts: Facts, what: str) -> str:
     """Why lines of an array do not begin at multiples of 16 bytes; empty where they do."""
-    view = access.view.type
-    assert isinstance(view, ViewType)
+    view = access.view.view_type
     size = view.dtype.bytes
     pointer, sizes, strides = facts.argument_numbers(access.view)
     if not view.aligned and _divisor(facts, pointer) % VECTOR_BYTES:
@@ -185,7 +153,7 @@ def pitch_reason(access: Access, facts: Facts, what: str) -> str:
 def _no_multiple(what: str, facts: Facts, number: int | None) -> str:
     """No number: the launch gives a class of sizes, not a size; and code that is for any size
     knows none. ``number``: the argument that a size of the array is."""
-    hints = numbers(facts.kernel, "hints")
+    hints = facts.kernel.integers("hints")
     known = number is not None and number < len(hints) and hints[number]
     if number is None or known:
         return f"the row pitch of `{what}` is no multiple of 16 bytes"
@@ -193,7 +161,7 @@ def _no_multiple(what: str, facts: Facts, number: int | None) -> str:
 
 
 def _divisor(facts: Facts, number: int | None) -> int:
-    divisors = numbers(facts.kernel, "divisors")
+    divisors = facts.kernel.integers("divisors")
     if number is None or number < 0 or number >= len(divisors):
         return 1
     return divisors[number]
@@ -208,7 +176,7 @@ def known_divisor(facts: Facts, number: int | None, value: Value) -> int:
 # --- extents ---------------------------------------------------------------------------------
 
 
-def extent_reason(access: Access, facts: Facts, what: str) -> str:
+def extent_reason(access: TileAccess, facts: Facts, what: str) -> str:
     """A tensor map gives zeros beyond the array, so a tile must end where its array does."""
     sizes = facts.definitions[access.view].operands[1:]
     for axis, extent in enumerate(access.extents):
@@ -224,7 +192,7 @@ def extent_reason(access: Access, facts: Facts, what: str) -> str:
     return ""
 
 
-def _where_inside(access: Access, facts: Facts, extent: Value) -> Value:
+def _where_inside(access: TileAccess, facts: Facts, extent: Value) -> Value:
     """An extent that is 0 where an index is outside, without that: along the axis of the index
     the tile begins behind the array there."""
     chosen = facts.definitions.get(extent)
@@ -296,8 +264,7 @@ def async_reason(load: Load, facts: Facts, what: str) -> str:
         return f"the elements of `{what}` are not contiguous along an axis of the tile"
     if access.tile.dtype.bytes >= 4:
         return ""
-    view = access.view.type
-    assert isinstance(view, ViewType)
+    view = access.view.view_type
     number = facts.argument_numbers(access.view)[1][-1] if view.contiguous else None
     last = facts.definitions[access.view].operands[len(view.shape)]
     if known_divisor(facts, number, last) * access.tile.dtype.bytes % 4:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.definitions import is_pure
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, TRANSPOSE, Facts, numbers
+from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, TRANSPOSE, Facts
 from tessera_lang.opt.schedule.query.lane_copies import is_written
 from tessera_lang.record import dataclass
 
@@ -80,15 +80,13 @@ def _operands(o: Operation, axis: int, facts: Facts) -> dict[Value, int] | None:
     if o.name == _FULL:
         return {}
     if o.name == _EXPAND:
-        new = o.attributes["axis"]
-        assert isinstance(new, int)
+        new = o.integer("axis")
         return {} if new == axis else {tiles[0]: axis - (new < axis)}
     if o.name == _BROADCAST:
-        small = tiles[0].type
-        assert isinstance(small, TileType)
+        small = tiles[0].tile_type
         return {tiles[0]: axis} if small.sizes[axis] == result.sizes[axis] else {}
     if o.name == TRANSPOSE:
-        return {tiles[0]: numbers(o, "permutation")[axis]}
+        return {tiles[0]: o.integers("permutation")[axis]}
     if o.name.startswith(PREFIX) or not is_pure(o):
         return None
     same = all(isinstance(v.type, TileType) and v.type.sizes == result.sizes for v in tiles)

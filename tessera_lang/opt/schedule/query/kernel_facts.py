@@ -6,9 +6,9 @@ itself. Must not decide anything, and must not know a machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import dataclass, field
@@ -29,18 +29,15 @@ class Load:
 
     @property
     def tile(self) -> TileType:
-        assert isinstance(self.operation.result.type, TileType)
-        return self.operation.result.type
+        return self.operation.result.tile_type
 
     @property
     def starts(self) -> tuple[Value, ...]:
-        assert isinstance(self.view.type, ViewType)
-        return self.operation.operands[1 : 1 + len(self.view.type.shape)]
+        return self.operation.operands[1 : 1 + len(self.view.view_type.shape)]
 
     @property
     def extents(self) -> tuple[Value, ...]:
-        assert isinstance(self.view.type, ViewType)
-        return self.operation.operands[1 + len(self.view.type.shape) :]
+        return self.operation.operands[1 + len(self.view.view_type.shape) :]
 
     @property
     def loop(self) -> Operation | None:
@@ -68,9 +65,7 @@ class Dot:
     @property
     def shape(self) -> tuple[int | str, int | str, int | str]:
         """m, n, k; a name where the size is open."""
-        a, b = self.operation.operands[0].type, self.operation.operands[1].type
-        assert isinstance(a, TileType)
-        assert isinstance(b, TileType)
+        a, b = self.operation.operands[0].tile_type, self.operation.operands[1].tile_type
         return a.shape[-2], b.shape[-1], a.shape[-1]
 
 
@@ -108,8 +103,7 @@ class Facts:
         """The argument numbers of a view's pointer, sizes and strides; None for a number that
         is no argument, -1 for a pointer that is none."""
         definition = self.definitions[view]
-        assert isinstance(view.type, ViewType)
-        rank = len(view.type.shape)
+        rank = len(view.view_type.shape)
         pointer, *numbers = definition.operands
         places = {a: i for i, a in enumerate(self.arguments)}
         found = [places.get(v) for v in numbers]
@@ -234,20 +228,12 @@ def _masks_nothing(operation: Operation, loads: Mapping[Value, Load], facts: Fac
 
 def swaps_last(transpose: Operation) -> bool:
     """Whether a transpose exchanges the last two axes and leaves the others."""
-    permutation = transpose.attributes["permutation"]
-    assert isinstance(permutation, tuple)
+    permutation = transpose.integers("permutation")
     rank = len(permutation)
     return rank >= 2 and permutation == (*range(rank - 2), rank - 1, rank - 2)
 
 
 # --- sizes -----------------------------------------------------------------------------------
-
-
-def numbers(operation: Operation, name: str) -> tuple[int, ...]:
-    """An attribute that is a row of numbers; empty where it is missing."""
-    found = operation.attributes.get(name, ())
-    assert isinstance(found, tuple)
-    return tuple(int(n) for n in found if isinstance(n, int))
 
 
 def open_names(kernel: Operation) -> tuple[str, ...]:
@@ -269,7 +255,7 @@ class Estimate:
     """
 
     def __init__(self, facts: Facts, sizes: Mapping[str, int]) -> None:
-        hints = numbers(facts.kernel, "hints")
+        hints = facts.kernel.integers("hints")
         self._known: dict[Value, int | None] = {}
         for i, argument in enumerate(facts.arguments):
             self._known[argument] = hints[i] if i < len(hints) and hints[i] else None
@@ -313,7 +299,7 @@ class Estimate:
         if loop.name == "tile.for":
             bounds = [loop.operands[:3]]
         elif loop.name == FOR:
-            n = len(numbers_or_names(loop, "axes"))
+            n = len(loop.strings("axes"))
             bounds = [(loop.operands[i], loop.operands[n + i], loop.operands[2 * n + i])
                       for i in range(n)]  # fmt: skip
         else:
@@ -326,12 +312,6 @@ class Estimate:
             else:
                 found.append(max(0, -(-(high - low) // by)))
         return found
-
-
-def numbers_or_names(operation: Operation, name: str) -> Sequence[object]:
-    found = operation.attributes.get(name, ())
-    assert isinstance(found, tuple)
-    return found
 
 
 _ARITHMETIC = ("tile.add", "tile.sub", "tile.mul", "tile.floordiv", "tile.min", "tile.max")

@@ -12,7 +12,6 @@ from tessera_lang.ir.definitions import ARRAY_READS
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
 from tessera_lang.opt.schedule.query.copy_rules import (
-    access_of,
     begin_reason,
     contiguous_axis,
     extent_reason,
@@ -26,6 +25,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Operand,
     read_behind,
 )
+from tessera_lang.opt.schedule.query.tile_access import access_of
 
 
 def is_by_lanes(read: Load) -> bool:

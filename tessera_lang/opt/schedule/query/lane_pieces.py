@@ -8,7 +8,8 @@ from __future__ import annotations
 from tessera_lang.analysis.resources.tile_layouts import gathered, vector_width
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, is_tile
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import COPY_BYTES
 from tessera_lang.target.machine import Machine
 

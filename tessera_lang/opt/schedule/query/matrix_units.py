@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import IRType, TileType
 from tessera_lang.ir.layout import SharedLayout
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, shared_layout
+from tessera_lang.opt.schedule.query.copy_rules import (
+    contiguous_axis,
+    shared_layout,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     Dot,
     Facts,
@@ -16,6 +19,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.lane_copies import lanes_reason
 from tessera_lang.opt.schedule.query.operand_origin import source_axis
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import ACCUMULATOR_AND_HALVES, TWO_ACCUMULATORS
 from tessera_lang.types.dtype import DTYPES, F32, DType
@@ -116,8 +120,7 @@ def _dtypes(dot: Dot) -> tuple[DType, DType]:
 
 
 def _type(operand: Operand) -> TileType:
-    assert isinstance(operand.value.type, TileType)
-    return operand.value.type
+    return operand.value.tile_type
 
 
 def element_bits(dot: Dot) -> int:

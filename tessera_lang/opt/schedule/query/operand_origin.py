@@ -12,7 +12,9 @@ from tessera_lang.ir.definitions import (
     IN_PLACE,
     PERMUTES,
 )
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis
+from tessera_lang.opt.schedule.query.copy_rules import (
+    contiguous_axis,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     TRANSPOSE,
@@ -20,6 +22,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
     swaps_last,
 )
+from tessera_lang.opt.schedule.query.tile_access import access_of
 
 
 def source_axis(value: Value, facts: Facts) -> int:

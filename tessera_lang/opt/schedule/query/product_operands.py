@@ -5,9 +5,12 @@ Owns the walk from an operand back to its load. Must not know how either is move
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import IN_PLACE, PERMUTES
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, access_of, ints
+from tessera_lang.opt.schedule.query.scalar_facts import (
+    Facts,
+)
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 
 LOAD, DOT = "tessera.schedule.load", "tessera.schedule.dot"
@@ -34,7 +37,7 @@ def operand_of(facts: Facts, value: Value) -> Operand:
         if operation.name not in _PASSING:
             break
         if operation.name == "tessera.schedule.transpose":
-            if ints(operation, "permutation") != (1, 0):
+            if operation.integers("permutation") != (1, 0):
                 break
             swapped = not swapped
         if operation.name == "tessera.schedule.mask" and not _does_nothing(facts, operation):
@@ -56,8 +59,7 @@ def _does_nothing(facts: Facts, mask: Operation) -> bool:
     known = access_of(behind.load).extents
     if behind.swapped:
         known = tuple(reversed(known))
-    assert isinstance(value.type, TileType)
-    capacity = value.type.sizes
+    capacity = value.tile_type.sizes
     return all(
         facts.same(have, wanted) or facts.is_full(wanted, size)
         for have, wanted, size in zip(known, extents, capacity, strict=True)
@@ -65,7 +67,7 @@ def _does_nothing(facts: Facts, mask: Operation) -> bool:
 
 
 def products_of(kernel: Operation) -> list[Operation]:
-    return [o for o in kernel.walk() if o.name == DOT]
+    return kernel.nested(DOT)
 
 
 def needed_in_registers(facts: Facts, kernel: Operation, staged: set[Value]) -> set[Value]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.copy_rules import (
-    access_of,
     pitch_reason,
     tma_reason,
     unit_axis,
@@ -21,8 +20,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Estimate,
     Facts,
     Load,
-    numbers_or_names,
 )
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import REPACK_READS
 
@@ -67,6 +66,6 @@ def _axes(loop: Operation) -> list[tuple[Value, tuple[Value, ...]]]:
     """The variables of a loop, each with its bounds and step."""
     if loop.name == "tile.while":
         return []
-    n = len(numbers_or_names(loop, "axes")) if loop.name == FOR else 1
+    n = len(loop.strings("axes")) if loop.name == FOR else 1
     variables = loop.regions[0].arguments
     return [(variables[i], tuple(loop.operands[i + n * j] for j in range(3))) for i in range(n)]

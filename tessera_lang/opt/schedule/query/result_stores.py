@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation
-from tessera_lang.opt.schedule.query.copy_rules import (
-    Access,
-    access_of,
-    contiguous_axis,
-    tma_reason,
-)
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, tma_reason
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, STORE, Facts, is_grid
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
+from tessera_lang.opt.schedule.query.tile_access import (
+    TileAccess,
+    access_of,
+)
 from tessera_lang.target.arch.isa import UNIT_ROWS, WARP
 
 
@@ -58,7 +57,7 @@ def _in_lines(store: Operation, facts: Facts) -> bool:
     return bool(tma_reason(access, facts, ""))
 
 
-def _is_last(store: Operation, access: Access, facts: Facts) -> bool:
+def _is_last(store: Operation, access: TileAccess, facts: Facts) -> bool:
     """Whether nothing of an iteration touches the array of a store behind it: other iterations
     are independent, so what is under way then meets nobody."""
     array = facts.definitions[access.view].operands[0]

@@ -10,6 +10,7 @@ from math import gcd
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.opt.schedule.query.tile_access import TileAccess
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
@@ -234,10 +235,9 @@ class Facts:
             known = max(known, self._divisors.get(operation.operands[0], 1))
         return _power(known)
 
-    def vector_bytes(self, access: Access) -> int:
+    def vector_bytes(self, access: TileAccess) -> int:
         """Bytes, at most 16, such that pieces of so many along the unit axis are aligned."""
-        t = access.view.type
-        assert isinstance(t, ViewType)
+        t = access.view.view_type
         element = t.dtype.bytes
         axis = self.tile_unit_axis(access)
         strides = self.strides(access.view)
@@ -251,11 +251,11 @@ class Facts:
                 known = gcd(known, min(16, (stride or 1) * element))
         return max(element, known)
 
-    def _stays(self, access: Access, axis: int) -> bool:
+    def _stays(self, access: TileAccess, axis: int) -> bool:
         """Whether an axis of the view is at 0 for every element of the tile."""
         return axis not in access.dims and self.constant(access.starts[axis]) == 0
 
-    def tile_unit_axis(self, access: Access) -> int | None:
+    def tile_unit_axis(self, access: TileAccess) -> int | None:
         """The axis of the tile along which elements lie next to each other in memory."""
         unit = self.unit_axis(access.view)
         for axis, dim in enumerate(access.dims):
@@ -263,53 +263,18 @@ class Facts:
                 return axis
         return None
 
-    def is_whole(self, access: Access, vector: int) -> bool:
+    def is_whole(self, access: TileAccess, vector: int) -> bool:
         """Whether the extent along the unit axis ends no piece of ``vector`` bytes."""
         axis = self.tile_unit_axis(access)
         if axis is None:
             return False
-        t = access.view.type
-        assert isinstance(t, ViewType)
+        t = access.view.view_type
         return self.divides(max(1, vector // t.dtype.bytes), access.extents[axis])
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The numbers of a ``load``, ``store`` or ``gather`` by what they are."""
-
-    view: Value
-    starts: tuple[Value, ...]
-    extents: tuple[Value, ...]
-    dims: tuple[int, ...]
-    steps: tuple[int, ...]
-
-
-def access_of(operation: Operation) -> Access:
-    """Of an operation whose operands are ``[tile,] view, starts..., extents...``."""
-    operands = operation.operands
-    at = next(i for i, v in enumerate(operands) if isinstance(v.type, ViewType))
-    view, numbers = operands[at], operands[at + 1 :]
-    assert isinstance(view.type, ViewType)
-    rank = len(view.type.shape)
-    dims = ints(operation, "dims")
-    steps = ints(operation, "steps") or (1,) * len(dims)
-    return Access(view, numbers[:rank], numbers[rank:], dims, steps)
-
-
-def ints(operation: Operation, name: str) -> tuple[int, ...]:
-    """An attribute that is a tuple of integers; empty where it is missing."""
-    held = operation.attributes.get(name, ())
-    return tuple(n for n in held if isinstance(n, int)) if isinstance(held, tuple) else ()
-
-
-def strings(operation: Operation, name: str) -> tuple[str, ...]:
-    held = operation.attributes.get(name, ())
-    return tuple(n for n in held if isinstance(n, str)) if isinstance(held, tuple) else ()
 
 
 def axes_of(loop: Operation) -> int:
     """Number of variables of a ``tessera.schedule.for``."""
-    return len(strings(loop, "axes"))
+    return len(loop.strings("axes"))
 
 
 def is_tile(value: Value) -> bool:

@@ -7,12 +7,12 @@ read fragments. Must not decide anything.
 
 from __future__ import annotations
 
-from tessera_lang.ir.core import Operation, TileType
-from tessera_lang.opt.schedule.query.copy_rules import access_of, contiguous_axis, shared_layout
+from tessera_lang.ir.core import Operation
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.scalar_facts import Facts as ScalarFacts
-from tessera_lang.opt.schedule.query.scalar_facts import access_of as scalar_access_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa import SWIZZLES, VECTOR_BYTES
 
 
@@ -26,11 +26,10 @@ def widest_swizzle(line: int, most: int | None = None) -> int:
 def flow_swizzle(load: Operation, facts: ScalarFacts) -> int | None:
     """The swizzle of a tile that lanes copy and read in fragments: none where lines are padded;
     None where the tile is no matrix."""
-    t = load.result.type
-    assert isinstance(t, TileType)
+    t = load.result.tile_type
     if len(t.shape) != 2:
         return None
-    axis = facts.tile_unit_axis(scalar_access_of(load))
+    axis = facts.tile_unit_axis(access_of(load))
     line = t.sizes[1 if axis is None else axis] * t.dtype.bytes
     padding, said = (facts.kernel.attributes.get(n) for n in ("padding", "swizzle"))
     padded = isinstance(padding, int) and padding * t.dtype.bytes % VECTOR_BYTES == 0

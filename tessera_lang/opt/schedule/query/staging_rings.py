@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
-from tessera_lang.opt.schedule.query.copy_rules import access_of, array_name
+from tessera_lang.opt.schedule.query.copy_rules import (
+    array_name,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, SCATTER, Facts, Load
 from tessera_lang.opt.schedule.query.matrix_units import through_shared
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 
@@ -83,6 +86,11 @@ def _is_staged(operation: Operation) -> bool:
     return operation.attributes.get("stage") == "shared"
 
 
+def holds_staged(operation: Operation) -> bool:
+    """Whether a tile that is staged in shared memory is read in an operation."""
+    return any(map(_is_staged, operation.walk()))
+
+
 def rings_of(facts: Facts) -> tuple[Ring, ...]:
     """The rings in the order of their first loads. Loads with the same attribute ``ring`` are
     of one, in whatever region they stand."""
@@ -136,7 +144,7 @@ def _find_levels(region: Region, behind: dict[Value, int], levels: dict[int, int
             levels[id(operation)] = level
         for inner in operation.regions:
             _find_levels(inner, behind, levels)
-        more = any(o.name == DOT for o in operation.walk())
+        more = operation.holds(DOT)
         behind.update(dict.fromkeys(operation.results, level + more))
 
 
@@ -148,7 +156,7 @@ def _stretches(facts: Facts) -> dict[int, int]:
         passed = 0
         for operation in waiting.pop().operations:
             out[id(operation)] = passed
-            passed += bool(operation.regions) and any(_is_staged(o) for o in operation.walk())
+            passed += bool(operation.regions) and holds_staged(operation)
             waiting += operation.regions
     return out
 
@@ -195,8 +203,7 @@ def _computed(facts: Facts) -> list[SharedUse]:
     out: list[SharedUse] = []
     for dot in facts.dots:
         for operand in (dot.a, dot.b):
-            t = operand.value.type
-            assert isinstance(t, TileType)
+            t = operand.value.tile_type
             unit = dot.operation.attributes.get("unit")
             if unit == "wgmma" and through_shared(dot, operand, facts):
                 text = f"a computed operand: {_sizes(t)}"

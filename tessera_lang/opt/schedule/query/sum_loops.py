@@ -16,7 +16,7 @@ from tessera_lang.ir.definitions import (
     WRITES,
     is_number,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Facts, numbers_or_names
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Facts
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
 
@@ -40,8 +40,8 @@ def sums_of(facts: Facts) -> Sums:
     if grid is None:
         return Sums(None, "it has no loop, or several, whose iterations are groups")
     operations = grid.regions[0].operations
-    loops = [o for o in operations if any(i.name in LOOPS for i in o.walk())]
-    found = [o for o in loops if any(i.name == DOT for i in o.walk())] or loops
+    loops = [o for o in operations if o.holds(LOOPS)]
+    found = [o for o in loops if o.holds(DOT)] or loops
     if not found:
         return Sums(None, "a tile has no loop")
     if len(found) > 1 or loops[0] is not found[0]:
@@ -64,7 +64,7 @@ def even_iterations(facts: Facts, loop: Operation) -> Bounds | None:
     """How often a loop of the grid runs, where that is the same in all iterations of the grid."""
     grid = facts.grid
     assert grid is not None
-    axes = len(numbers_or_names(loop, "axes"))
+    axes = len(loop.strings("axes"))
     bounds = (loop.operands[0], loop.operands[axes], loop.operands[2 * axes])
     (region,) = grid.regions
     needed, made = set(bounds), dict[Value, Value]()
@@ -100,7 +100,7 @@ def _loop_reason(loop: Operation, facts: Facts) -> str:
         return "its loop writes"
     if any(o.name in _EXITS for o in inside):
         return "it leaves a loop from inside"
-    first = len(numbers_or_names(loop, "axes"))
+    first = len(loop.strings("axes"))
     end = loop.regions[0].terminator
     for argument, handed in zip(loop.regions[0].arguments[first:], end.operands, strict=True):
         if not _is_sum(argument, handed, facts):
@@ -111,7 +111,7 @@ def _loop_reason(loop: Operation, facts: Facts) -> str:
 def _around_reason(grid: Operation, loop: Operation, facts: Facts) -> str:
     operations = grid.regions[0].operations
     at = next(i for i, o in enumerate(operations) if o is loop)
-    if any(i.name in WRITES for o in operations[:at] for i in o.walk()):
+    if any(o.holds(WRITES) for o in operations[:at]):
         return "it writes before its loop"
     behind = [i for o in operations[at + 1 :] for i in o.walk()]
     staged = {id(x.operation) for x in facts.reads if is_staged(x)}
@@ -123,7 +123,7 @@ def _around_reason(grid: Operation, loop: Operation, facts: Facts) -> str:
 
 
 def _walk(region: Region) -> list[Operation]:
-    return [i for o in region.operations for i in o.walk()]
+    return list(region.walk())
 
 
 def _is_sum(source: Value, value: Value, facts: Facts) -> bool:

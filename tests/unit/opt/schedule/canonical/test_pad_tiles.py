@@ -6,8 +6,8 @@ import pytest
 
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, TileType
-from tessera_lang.opt.schedule.query.copy_rules import access_of
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, LOAD, facts_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tests.unit.opt.schedule.decided import from_source
 
 PRODUCT = """
