@@ -286,13 +286,14 @@ def largest_finite(dtype: DType) -> float:
 
 
 def round_float(value: float, dtype: DType) -> float:
-    """The value of a float dtype that is nearest, ties to even; f8 saturates."""
+    """The value of a float dtype that is nearest, ties to even; f8 saturates, and keeps an
+    infinity that it has: numbers here are literals."""
     if dtype.bits == 64 or math.isnan(value) or value == 0:
         return value
     bias = (1 << (dtype.exponent - 1)) - 1
     largest = largest_finite(dtype)
     if math.isinf(value):
-        return math.copysign(largest, value) if dtype.bits == 8 else value
+        return value if dtype.infinite else math.copysign(largest, value)
     exponent = max(math.frexp(value)[1] - 1, 1 - bias)
     quantum = math.ldexp(1.0, exponent - (dtype.mantissa - 1))
     rounded = round(value / quantum) * quantum

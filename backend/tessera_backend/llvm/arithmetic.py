@@ -181,6 +181,25 @@ def _intrinsic(name: str) -> Rule:
     return rule
 
 
+def _rounding(name: str) -> Rule:
+    """To an integer. An infinity of the operand is one: nothing is computed that may saturate."""
+    plain = _intrinsic(name)
+
+    def rule(e: LaneEmitter, op: Operation) -> None:
+        dtype = scalar_type(op.result)
+        if not (dtype.is_float8 and dtype.infinite):
+            plain(e, op)
+            return
+        f, kind, given = e.f, register_type(dtype), e.operand(op.operands[0])
+        wide, computing = small_floats.to_computing(e, given, dtype)
+        found = small_floats.from_computing(e, e.call(name, computing, wide), dtype)
+        magnitude = f.value(f"and {kind} {given}, 127")
+        infinite = f.value(f"icmp eq {kind} {magnitude}, {dtype.infinity_code}")
+        e.bind(op.result, f.value(f"select i1 {infinite}, {kind} {given}, {kind} {found}"))
+
+    return rule
+
+
 # --- fused multiply-add ---------------------------------------------------------------------
 
 
@@ -308,10 +327,10 @@ RULES: dict[str, Rule] = {
     "tile.not": _not,
     "tile.abs": _abs,
     "tile.sqrt": _intrinsic("sqrt"),
-    "tile.floor": _intrinsic("floor"),
-    "tile.ceil": _intrinsic("ceil"),
-    "tile.trunc": _intrinsic("trunc"),
-    "tile.round": _intrinsic("roundeven"),
+    "tile.floor": _rounding("floor"),
+    "tile.ceil": _rounding("ceil"),
+    "tile.trunc": _rounding("trunc"),
+    "tile.round": _rounding("roundeven"),
     "tile.fma": _fma,
     "tile.exp2": _exp2,
     "tile.approx": _approx,

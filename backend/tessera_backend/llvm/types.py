@@ -47,7 +47,8 @@ def integer_constant(value: int, bits: int) -> str:
 
 
 def float_constant(value: float, dtype: DType) -> str:
-    """A constant of a float dtype, correctly rounded; f8 saturates to its largest finite."""
+    """A constant of a float dtype, correctly rounded; f8 saturates, and keeps an infinity that it
+    has: a literal is no conversion."""
     if dtype == F64:
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     if dtype == F32:
@@ -82,7 +83,7 @@ def encode(value: float, dtype: DType) -> int:
     if magnitude > 0x7FF0000000000000:
         return sign | nan
     if magnitude == 0x7FF0000000000000:
-        return sign | overflow
+        return sign | (dtype.infinity_code if dtype.infinite else overflow)
     stored = dtype.mantissa - 1
     bias = (1 << (dtype.exponent - 1)) - 1
     exponent = max((magnitude >> 52), 1) - 1023

@@ -27,6 +27,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.lower.ast_to_tile.calls import apply_function
 from tessera_lang.lower.ast_to_tile.context import Unsupported
+from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.record import replace
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.typed import Builtin, TypedFunction
@@ -336,6 +337,7 @@ def reduced(s: State, kind: str, x: Node, axis: int, span: Span) -> Node:
 
 def _reduction(s: State, e: ast.Call, name: str) -> Node:
     x = s.node(needed(s, e, "x"))
+    own = x.dtype
     axis = axis_of(s, e, len(x.axes), None)
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     if name in ("any", "all", "argmax", "argmin"):
@@ -349,6 +351,8 @@ def _reduction(s: State, e: ast.Call, name: str) -> Node:
     found = x
     for at in reversed(axes):
         found = reduced(s, _KINDS[name], found, at, e.span)
+    if name in ("max", "min") and own.is_float8 and own.infinite and dtype != own:
+        return node_operations.picked(s, found, own)
     return _mean(s, found, x, list(axes), dtype) if name == "mean" else found
 
 
@@ -480,7 +484,7 @@ def _window(s: State, e: ast.Call) -> Node:
         )
     read = replace(base, axes=axes, numbers=tuple(numbers), span=e.span)
     fill = argument(s, e, "fill")
-    if fill is None or known(s, fill) == 0 or inside is None:
+    if fill is None or is_positive_zero(known(s, fill)) or inside is None:
         return read
     value = node_operations.cast(s, s.node(fill), base.dtype)
     return node_operations.select(s, inside, read, value)

@@ -53,6 +53,11 @@ def round_float(value: float, dtype: DType) -> float:
     return math.copysign(round_exact(Fraction(value), dtype), value)
 
 
+def literal(value: float, dtype: DType) -> float:
+    """A number as an element of a float dtype holds it: an infinity that it has is kept."""
+    return value if math.isinf(value) and dtype.infinite else round_float(value, dtype)
+
+
 def cast(value: Number, source: DType, target: DType) -> Number:
     """Language section 10."""
     if target.kind == "bool":

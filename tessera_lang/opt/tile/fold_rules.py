@@ -38,7 +38,7 @@ def held(operation: Operation) -> Number:
     dtype = cast("DType", operation.result.type)
     value = cast("Number", operation.attributes["value"])
     if dtype.is_float:
-        return constant_numbers.round_float(float(value), dtype)
+        return constant_numbers.literal(float(value), dtype)
     return bool(value) if dtype.kind == "bool" else constant_numbers.wrap(int(value), dtype)
 
 

@@ -12,6 +12,7 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import PERMUTES
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts
 from tessera_lang.opt.schedule.query.matrix_units import by_registers, through_shared
+from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.record import dataclass
 
@@ -91,7 +92,8 @@ def is_zero(value: Value, facts: Facts) -> bool:
     if made is None or not made.name.endswith("schedule.full"):
         return False
     scalar = facts.definitions.get(made.operands[0])
-    return scalar is not None and scalar.name == "tile.constant" and scalar.attributes["value"] == 0
+    constant = scalar is not None and scalar.name == "tile.constant"
+    return constant and is_positive_zero(scalar.attributes["value"])
 
 
 def _only_read_by(ring: Ring, dots: Sequence[Operation], facts: Facts) -> bool:

@@ -25,7 +25,7 @@ from tessera_lang.ir.schedule.ops import PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.lower.schedule_to_tile.common.op_builder import Line
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
-from tessera_lang.opt.schedule.query.scalar_facts import axes_of
+from tessera_lang.opt.schedule.query.scalar_facts import axes_of, is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa import LINE_BYTES
@@ -173,4 +173,4 @@ class Parting:
         if made is None or made.name != PREFIX + "full":
             return False
         number = self.facts.definitions.get(made.operands[0])
-        return number is not None and number.attributes.get("value") == 0
+        return number is not None and is_positive_zero(number.attributes.get("value"))

@@ -6,7 +6,7 @@ Owns the walk over definitions. Must not know layouts or Tile operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from math import gcd
+from math import copysign, gcd
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
@@ -270,6 +270,11 @@ class Facts:
             return False
         t = access.view.view_type
         return self.divides(max(1, vector // t.dtype.bytes), access.extents[axis])
+
+
+def is_positive_zero(number: object) -> bool:
+    """Whether a number is the zero that memory is cleared to: by its bits, not by its value."""
+    return isinstance(number, int | float) and number == 0 and copysign(1.0, number) > 0
 
 
 def axes_of(loop: Operation) -> int:
