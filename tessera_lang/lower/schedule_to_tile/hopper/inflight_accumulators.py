@@ -92,8 +92,9 @@ def is_zero(value: Value, facts: Facts) -> bool:
     if made is None or not made.name.endswith("schedule.full"):
         return False
     scalar = facts.definitions.get(made.operands[0])
-    constant = scalar is not None and scalar.name == "tile.constant"
-    return constant and is_positive_zero(scalar.attributes["value"])
+    if scalar is None or scalar.name != "tile.constant":
+        return False
+    return is_positive_zero(scalar.attributes["value"])
 
 
 def _only_read_by(ring: Ring, dots: Sequence[Operation], facts: Facts) -> bool:
