@@ -86,12 +86,12 @@ def shrink_shared(program: Program) -> Program:
     """
     smaller: dict[Value, Value] = {}
     for kernel in program.operations:
-        found = ranges(kernel)
-        for allocation in _allocations(kernel):
-            buffer = allocation.result
+        buffers = [o.result for o in _allocations(kernel)]
+        flat = [b for b in buffers if len(cast("BufferType", b.type).shape) == 1]
+        touched = ranges(kernel).touched if flat else {}
+        for buffer in flat:
             t = cast("BufferType", buffer.type)
-            cells = found.touched.get(buffer)
-            if cells is not None and len(t.shape) == 1 and 0 < cells < t.shape[0]:
+            if 0 < (cells := touched.get(buffer, 0)) < t.shape[0]:
                 smaller[buffer] = Value(replace(t, shape=(cells,)), buffer.name)
     if not smaller:
         return program

@@ -27,14 +27,21 @@ def mended(ptx: str) -> str:
     - A choice between -1.0 and -0.0 becomes a conversion of an integer, which has no -0: it is
       made between the bits.
     """
-    ptx = _ABS.sub(_greater_of_two, ptx)
-    ptx = _NEG_16.sub(
-        r"{ .reg .b32 %word; cvt.u32.u16 %word, \2; neg.s32 %word, %word; cvt.u16.u32 \1, %word; }",
-        ptx,
-    )
-    if _ORDER_32.search(ptx):
+    # Most programs have none of them: to look for a word is much faster than for a form.
+    if "abs.s" in ptx:
+        ptx = _ABS.sub(_greater_of_two, ptx)
+    if "neg.s16" in ptx:
+        ptx = _NEG_16.sub(
+            r"{ .reg .b32 %word; cvt.u32.u16 %word, \2; neg.s32 %word, %word;"
+            r" cvt.u16.u32 \1, %word; }",
+            ptx,
+        )
+    negates = "neg.s32" in ptx or "mul.lo.s32" in ptx
+    if negates and ("min.s32" in ptx or "max.s32" in ptx) and _ORDER_32.search(ptx):
         ptx = _NEG_32.sub(_hidden_sign, ptx)
-    return _CHOICE.sub(_bits_chosen, ptx)
+    if _NEGATIVE_ZERO in ptx and "selp.f32" in ptx:
+        ptx = _CHOICE.sub(_bits_chosen, ptx)
+    return ptx
 
 
 def _greater_of_two(found: re.Match[str]) -> str:

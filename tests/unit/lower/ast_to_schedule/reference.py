@@ -347,6 +347,11 @@ class _Evaluator:
         shape = self.shape(result)
         data, state = np.zeros(shape, view.dtype), np.full(shape, FILLED, np.int8)
         extents = self.numbers(o.operands[len(o.operands) - len(shape) :])
+        whole = self._whole(o, view, starts, extents, shape)
+        if whole is not None:
+            part = tuple(map(slice, extents))
+            data[part], state[part] = whole, VALID
+            return Tile(data, state)
         for at, place in self._places(o, view, starts, extents, shape):
             if place is None:
                 state[at] = VALID  # a row that is not there gives 0
@@ -354,6 +359,30 @@ class _Evaluator:
             data[at], state[at] = view[place], VALID
             self._touch(o, view, place)
         return Tile(data, state)
+
+    def _whole(
+        self, o: Operation, view: Array, starts: list[Any], extents: list[int],
+        shape: tuple[int, ...],
+    ) -> Array | None:  # fmt: skip
+        """What ``_places`` goes through as one array that shares the view's memory; None where
+        places are not at equal steps, one is outside, or somebody wants to be told of each."""
+        dims: Any = o.attributes["dims"]
+        steps: Any = o.attributes.get("steps", (1,) * len(dims))
+        if self.run.touched is not None or o.name in (f"{PREFIX}gather", f"{PREFIX}scatter"):
+            return None
+        if not all(0 < e <= n for e, n in zip(extents, shape, strict=True)):
+            return None
+        taken: list[Any] = [s[0] for s in starts]
+        for d, e, step in zip(dims, extents, steps, strict=True):
+            if isinstance(taken[d], slice) or step < 1:
+                return None
+            taken[d] = slice(taken[d], taken[d] + (e - 1) * step + 1, step)
+        for t, n in zip(taken, view.shape, strict=True):
+            first, last = (t.start, t.stop - 1) if isinstance(t, slice) else (t, t)
+            if not 0 <= first <= last < n:
+                return None
+        order = sorted(dims)
+        return view[tuple(taken)].transpose([order.index(d) for d in dims])
 
     def _places(
         self, o: Operation, view: Array, starts: list[Any], extents: list[int],
@@ -408,6 +437,11 @@ class _Evaluator:
         tile, view, *numbers = self.get(o.operands)
         starts = [[int(n)] for n in numbers[: view.ndim]]
         extents = [int(n) for n in numbers[view.ndim :]]
+        part = tuple(map(slice, extents))
+        whole = self._whole(o, view, starts, extents, tile.data.shape)
+        if whole is not None and 0 not in view.strides and not (tile.state[part] == POISON).any():
+            whole[...] = combine(whole, tile.data[part], tile.data.dtype)
+            return ()
         for at, place in self._places(o, view, starts, extents, tile.data.shape):
             if tile.state[at] == POISON:
                 raise Leak(f"element {at} is beyond the extent of what is stored: {o}")
