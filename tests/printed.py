@@ -37,6 +37,7 @@ def differences(made: ForMachine, ptx: Sequence[str] = ()) -> list[str]:
         found += _of_staging(schedule, tile)
         found += _of_stores(schedule, tile)
         found += _of_warps(schedule, tile)
+        found += _of_operands(schedule, tile)
         if ptx:
             found += _of_code(schedule, ptx[number])
     return found
@@ -150,6 +151,29 @@ def _warps_along(t: object) -> tuple[int, int]:
         prod(m.extent for m in t.layout.warps if m.axis == axis) for axis in range(2)
     )  # fmt: skip
     return rows, columns
+
+
+def _of_operands(schedule: Operation, tile: Operation) -> list[str]:
+    """Where asynchronous products read their first operands, and in how many parts sums that are
+    added outside the unit are computed."""
+    found: list[str] = []
+    dots = [o for o in schedule.walk() if o.name == _DOT and o.attributes.get("unit") == "wgmma"]
+    for place in dict.fromkeys(o.span for o in dots):
+        here = [o for o in dots if o.span == place]
+        built = [o for o in tile.walk() if o.name == "tile.mma.async" and o.span == place]
+        printed = {_strings(o)[0] != "registers" for o in here}
+        buffers = {isinstance(o.operands[1].type, BufferType) for o in built}
+        found += _differ("first operands in buffers", printed, buffers)
+        counts = {p[0] for o in here if isinstance(p := o.attributes.get("parts"), tuple)}
+        if counts:
+            found += _differ("parts of a sum", max(map(str, counts)), str(len(built) // len(here)))
+    return found
+
+
+def _strings(dot: Operation) -> tuple[str, ...]:
+    said = dot.attributes["operands"]
+    assert isinstance(said, tuple)
+    return tuple(map(str, said))
 
 
 # --- results --------------------------------------------------------------------------------------

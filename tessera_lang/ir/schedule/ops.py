@@ -147,6 +147,8 @@ _OPS = [
             AttributeDef("precision", "str", PRECISIONS),
             _optional("unit", "str", ("wgmma", "mma", "fma")),
             _optional("warp_grid", "ints"),  # warps along its rows and its columns
+            _optional("operands", "strs"),  # where the asynchronous unit reads each of them
+            _optional("parts", "ints"),  # of a sum that is added up outside the unit
         ),
         traits=("contracts", "mixes"),
     ),

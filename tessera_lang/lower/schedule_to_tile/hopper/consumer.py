@@ -28,12 +28,13 @@ from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Dot, Operand
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.matrix_units import (
-    by_registers,
+    REGISTERS,
+    SHARED,
+    WRITTEN,
     computed_layout,
-    promoted_parts,
-    through_shared,
+    said_places,
 )
-from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.scalar_facts import Facts, ints
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 
@@ -87,7 +88,7 @@ class Consumer(Body):
         self._late = {n for t in pipeline.threaded.iterations for n in t.chain.late}
         self._read = {
             d.a.load.operation.result for d in pipeline.schedule.dots
-            if d.a.load is not None and by_registers(d, pipeline.schedule)
+            if d.a.load is not None and _places(d)[0] == REGISTERS
         }  # fmt: skip
         self._refills = _refills(pipeline.schedule)
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
@@ -248,9 +249,7 @@ class Consumer(Body):
                 names.update(operation.results)
                 continue
             dot = self._dots.get(id(operation))
-            return dot is not None and any(
-                through_shared(dot, x, self.pipeline.schedule) for x in (dot.a, dot.b)
-            )
+            return dot is not None and WRITTEN in _places(dot)
         return False
 
     def _leave(self, number: int) -> None:
@@ -373,7 +372,7 @@ class Consumer(Body):
         total = next(v for v in add.operands if v is not operation.result)
         held = self.demand(total, result.layout)
         self._complete(len(self._state.issued))
-        parts, ahead = promoted_parts(*result.sizes)
+        parts, ahead = ints(operation, "parts")
         width = result.sizes[1] // parts
         layout = canonical(wgmma_c((result.sizes[0], width), self.engine.warps // 4))
         part = replace(result, shape=(result.sizes[0], width), layout=layout)
@@ -414,10 +413,10 @@ class Consumer(Body):
     ) -> tuple[Value, list[Value]]:
         if dot.a.load is not None:
             buffer, at = self._buffer(dot.a.load.operation, rings)
-            if by_registers(dot, self.pipeline.schedule):
+            if _places(dot)[0] == REGISTERS:
                 return self._read_left(dot, buffer, at), []
             return buffer, at
-        if through_shared(dot, dot.a, self.pipeline.schedule):
+        if _places(dot)[0] == WRITTEN:
             return self._written(dot, dot.a)
         t = value.tile_type
         groups = self.engine.warps // 4
@@ -552,6 +551,11 @@ class Consumer(Body):
 
     def _use(self, number: int) -> RingUse:
         return next(u for u in self.pipeline.threaded.uses if u.number == number)
+
+
+def _places(dot: Dot) -> tuple[str, str]:
+    """Where each operand is read; of products by lanes from the buffers."""
+    return said_places(dot) if dot.operation.attributes.get("unit") == "wgmma" else (SHARED, SHARED)
 
 
 def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import PERMUTES
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts
-from tessera_lang.opt.schedule.query.matrix_units import by_registers, through_shared
 from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import Ring
 from tessera_lang.record import dataclass
@@ -61,9 +60,7 @@ def _is_chained(dot: Dot, loop: Operation, facts: Facts) -> bool:
     accumulator, result = dot.operation.operands[2], dot.operation.result
     if dot.operation.attributes.get("unit") != "wgmma":
         return False
-    if by_registers(dot, facts):
-        return False
-    if any(x.load is None and not through_shared(dot, x, facts) for x in (dot.a, dot.b)):
+    if REGISTERS in said_places(dot):
         return False
     if accumulator not in loop.regions[0].arguments[_axes(loop) :]:
         return False

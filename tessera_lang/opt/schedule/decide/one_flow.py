@@ -16,6 +16,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value,
 from tessera_lang.ir.rewrite import rewrite_operation
 from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
 from tessera_lang.opt.schedule.query import matrix_units as units
+from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
 from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.schedule.query.context import (
     LEGALITY,
@@ -88,6 +89,11 @@ def _lane_copies(kernel: Operation, context: Context) -> Operation:
         dot: grid for dot in products_of(kernel)
         if (grid := _warp_grid(dot, str(dot.attributes["unit"]), consumers, frozenset()))
     }  # fmt: skip
+    for dot in (d for d in schedule.dots if d.operation.attributes["unit"] == "wgmma"):
+        decisions[dot.operation] = {"operands": units.operand_places(dot, schedule)}
+        if is_promoted(dot.operation, schedule):
+            m, n, _ = (int(s) for s in dot.shape)
+            decisions[dot.operation]["parts"] = units.promoted_parts(m, n)
     for read in (x for x in schedule.reads if is_staged(x)):
         found = decisions.setdefault(read.operation, {})
         width = role_swizzle(read, schedule)

@@ -37,6 +37,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     ends_early,
     is_by_lanes,
     is_transposed,
+    is_written,
     lanes_reason,
 )
 from tessera_lang.opt.schedule.query.matrix_units import (
@@ -46,7 +47,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
-from tessera_lang.target.arch.isa import WARP_GROUP
+from tessera_lang.target.arch.isa import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     GROUP_WARPS,
@@ -172,7 +173,7 @@ def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
     if not staged:
         return "no product reads a tile of an array, so there is nothing to move ahead"
     if single:
-        return "not every staged tile is moved by TMA or an asynchronous copy"
+        return _single_reason(single[0], facts)
     if lanes and facts.kernel.attributes.get("async_copy") is False:
         return "`schedule.async_copy(False)`"
     for read in lanes:
@@ -180,6 +181,20 @@ def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
         if reason:
             return f"a tile of `{array_name(facts, read.view)}` cannot be moved ahead: {reason}"
     return ""
+
+
+def _single_reason(read: Load, facts: Facts) -> str:
+    """Why a tile is moved by more lanes than one role has."""
+    name = array_name(facts, read.view)
+    if facts.kernel.attributes.get("async_copy") is False:
+        return "`schedule.async_copy(False)`"
+    if is_written(read.operation, facts):
+        return f"lanes bring the tile of `{name}`, which this kernel also writes"
+    return (
+        f"lanes bring the tile of `{name}` one element at a time, for which one role has too few;"
+        f" lines of `{name}` that begin at multiples of {COPY_BYTES} bytes are copied"
+        " asynchronously, at multiples of 16 by TMA"
+    )
 
 
 def _groups(facts: Facts) -> int:

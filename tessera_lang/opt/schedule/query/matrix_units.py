@@ -97,6 +97,29 @@ def through_shared(dot: Dot, operand: Operand, facts: Facts) -> bool:
     )
 
 
+SHARED, REGISTERS, WRITTEN = "shared", "registers", "written"
+"""Where the asynchronous unit reads an operand: from the buffer that it was brought to, from
+registers, or from a buffer that the lanes which compute it write it to."""
+
+
+def operand_places(dot: Dot, facts: Facts) -> tuple[str, str]:
+    """Where the asynchronous unit reads the operands of a product."""
+    first = REGISTERS
+    if through_shared(dot, dot.a, facts):
+        first = WRITTEN
+    elif dot.a.load is not None and not by_registers(dot, facts):
+        first = SHARED
+    return first, SHARED if dot.b.load is not None else WRITTEN
+
+
+def said_places(dot: Dot) -> tuple[str, str]:
+    """What a schedule says of that."""
+    said = dot.operation.attributes.get("operands")
+    assert isinstance(said, tuple), "a product of the asynchronous unit whose operands are decided"
+    first, second = map(str, said)
+    return first, second
+
+
 def computed_layout(dot: Dot, operand: Operand, facts: Facts) -> SharedLayout | None:
     """How a computed operand lies in shared memory: along the contraction where the unit asks for
     it, else as what it is computed from if it fits; None where it has no place."""
