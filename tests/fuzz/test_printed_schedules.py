@@ -42,6 +42,34 @@ FAULTS = {
         "    return y\n",
         "q: bf16[1024, 64], k: bf16[1024, 64], v: bf16[1024, 65]",
     ),
+    "an odd pitch that no copy mends": (
+        "@op.kernel\ndef kernel(q: bf16[m, d], k: bf16[n, d], v: bf16[n, e]) -> f32[m, e]:\n"
+        "    y = op.empty((m, e), f32)\n    for i in op.tile_range(m, step=128):\n"
+        "        acc = op.zeros((128, 64), f32)\n        for j in op.tile_range(n, step=64):\n"
+        "            s = q[i:i+128, 0:64] @ k[j:j+64, 0:64].T\n"
+        "            acc += s.to(bf16) @ v[j:j+64, 0:64]\n        y[i:i+128, 0:64] = acc\n"
+        "    return y\n",
+        "q: bf16[128, 64], k: bf16[1024, 64], v: bf16[1024, 65]",
+    ),
+    "a computed operand": (
+        "@op.kernel\ndef kernel(a, b):\n    return (a * 2.0).to(bf16) @ op.gelu(b).to(bf16)\n",
+        "a: bf16[1024, 1024], b: bf16[1024, 1024]",
+    ),
+    "f8 sums in parts": (
+        "@op.kernel\ndef kernel(a, b, s):\n    schedule.tile((128, 256, 128))\n"
+        "    return ((a @ b.T) * s[None, :]).to(bf16)\n",
+        "a: f8e4m3[2048, 4096], b: f8e4m3[4096, 4096], s: f32[4096]",
+    ),
+    "padded lines": (
+        "@op.kernel\ndef kernel(a, b):\n    schedule.use_shared_memory(True, padding=8)\n"
+        "    schedule.warp_specialize(False)\n    return a @ b\n",
+        "a: bf16[1024, 1024], b: bf16[1024, 1024]",
+    ),
+    "a swizzle that is said": (
+        "@op.kernel\ndef kernel(a, b):\n    schedule.swizzle(32)\n"
+        "    schedule.warp_specialize(False)\n    return a @ b\n",
+        "a: bf16[1024, 1024], b: bf16[1024, 1024]",
+    ),
     "more buffers than there is memory": (
         "@op.kernel\ndef kernel(a, b):\n    schedule.tile((128, 256, 64))\n"
         "    return op.gelu(a @ b)\n",
