@@ -34,7 +34,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     computed_layout,
     said_places,
 )
-from tessera_lang.opt.schedule.query.scalar_facts import Facts, ints
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 
@@ -372,7 +372,7 @@ class Consumer(Body):
         total = next(v for v in add.operands if v is not operation.result)
         held = self.demand(total, result.layout)
         self._complete(len(self._state.issued))
-        parts, ahead = ints(operation, "parts")
+        parts, ahead = operation.integers("parts")
         width = result.sizes[1] // parts
         layout = canonical(wgmma_c((result.sizes[0], width), self.engine.warps // 4))
         part = replace(result, shape=(result.sizes[0], width), layout=layout)
