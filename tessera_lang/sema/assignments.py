@@ -13,6 +13,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.index_bounds import fits_by_range
 from tessera_lang.sema.inference_types import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, is_silent, settle_default
+from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.shared import stored
 from tessera_lang.sema.signature import dtype_lookup, unknown_type
@@ -126,12 +127,8 @@ def _assign_name(c: Context, target: ast.Name, value: ast.Expr | None, term: Ter
     if variable is None:
         return  # a compile-time parameter: the structure check says so
     bind_variable(c, variable, value, term, target.span)
-    if isinstance(value, ast.Binary) and variable.cell is not None:
-        left: ast.Expr = value
-        while isinstance(left, ast.Binary):
-            left = left.left
-        if isinstance(left, ast.Name) and left.id == target.id:
-            variable.accumulates = target.span
+    if variable.cell is not None and adds_to_itself(target, value):
+        variable.accumulates = target.span
     if c.final:
         c.typed.symbols[target] = variable.local
     c.note(target, variable_term(c, variable))

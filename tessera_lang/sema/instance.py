@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
+from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import (
     assigned_names,
@@ -23,6 +23,7 @@ from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.inlined_size import too_large
 from tessera_lang.sema.launch_clauses import check_conditions, read_grid
+from tessera_lang.sema.narrow_sums import warn_narrow
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.redundant_warps import warn_of_equal_warps
 from tessera_lang.sema.scope import ModuleScope, Scopes
@@ -37,7 +38,6 @@ from tessera_lang.sema.typed import (
     Signature,
     TypedFunction,
 )
-from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Type
@@ -198,7 +198,7 @@ def _finish(c: Context, parameters: Parameters) -> None:
     typed = c.typed
     for v in c.variables.values():
         typed.variables[v.local] = final_type(c, v)
-        _warn_narrow(c, v)
+        warn_narrow(c, v)
     if typed.kernel is not None:
         warn_of_equal_warps(c)
     typed.shared_bytes = sum(c.allocations.values())
@@ -217,20 +217,3 @@ def final_type(c: Context, v: Variable) -> Type:
         dtype = v.cell.root().dtype
         return Scalar(dtype) if dtype is not None else ERROR
     return v.type or ERROR
-
-
-def _warn_narrow(c: Context, v: Variable) -> None:
-    """An open accumulator became a float narrower than 32 bits."""
-    dtype = v.cell.root().dtype if v.cell is not None else None
-    if dtype is None or not dtype.is_float or dtype.bits >= 32:
-        return
-    if v.accumulates is None or v.literal is None:
-        return
-    end = Span(v.literal.anchor, v.literal.end, v.literal.end)
-    c.report(
-        "T0210", f"`{v.local.name}` adds up in `{dtype}`", v.literal,
-        "a literal starts it, and it takes the type it meets",
-        helps=(f"write `{v.local.name}: f32 = ...` to add up in f32",),
-        fixes=(Fix("add up in f32", (Edit(end, ": f32"),)),),
-        warning=True,
-    )  # fmt: skip

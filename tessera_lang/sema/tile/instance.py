@@ -16,6 +16,7 @@ from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.launch_clauses import check_conditions, head_size
+from tessera_lang.sema.narrow_sums import warn_narrow, wide_sum
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes
 from tessera_lang.sema.signature import parameters_of
@@ -329,19 +330,21 @@ def _missing(c: TileContext, typed: TypedFunction) -> Diagnostic | None:
 
 
 def _warn_narrow(c: TileContext) -> None:
-    """An accumulator without a dtype became a float narrower than 32 bits."""
+    """An accumulator without a dtype became a number narrower than 32 bits."""
     for v in c.variables.values():
+        warn_narrow(c, v)
         if v.accumulates is None or not isinstance(v.type, Tile) or v.since is None:
             continue
         made = next((t for t in c.kernel.tiles.values() if t.span == v.since), None)
-        if made is None or made.dtype is None or made.wide or made.dtype.bits >= 32:
+        wide = wide_sum(made.dtype) if made is not None and not made.wide else None
+        if made is None or wide is None:
             continue
         end = Span(made.span.anchor, made.span.end - 1, made.span.end - 1)
         c.report(
             "T0210", f"`{v.local.name}` adds up in `{made.dtype}`", made.span,
             "it has no dtype, and takes the one it meets",
-            helps=("write `dtype=f32` to add up in f32",),
-            fixes=(Fix("add up in f32", (Edit(end, ", dtype=f32"),)),), warning=True,
+            helps=(f"write `dtype={wide}` to add up in {wide}",),
+            fixes=(Fix(f"add up in {wide}", (Edit(end, f", dtype={wide}"),)),), warning=True,
         )  # fmt: skip
 
 

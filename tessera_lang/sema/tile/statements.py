@@ -14,6 +14,7 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.symbol_types import variable_term
@@ -107,6 +108,9 @@ def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -
     match target:
         case ast.Name():
             bind(c, target, value, term)
+            variable = c.variables.get(target.id)
+            if variable is not None and adds_to_itself(target, value):
+                variable.accumulates = target.span
         case ast.Subscript():
             store(c, target, value, term)
         case ast.ErrorExpr():

@@ -116,6 +116,14 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
         "acc = 0.0\nfor k in range(n):\n    acc += x[k]\nout[i] = acc",
         ["T0210"],
     ),
+    **{
+        f"narrow accumulator of {t}": (
+            f"x: {t}[n], out: mut {t}[n]",
+            "acc = 0\nfor k in range(n):\n    acc += x[k]\nout[i] = acc",
+            ["T0210"],
+        )
+        for t in ("i8", "u8", "i16", "u16")
+    },
     "atomic f8": ("out: mut f8e4m3[n]", "atomic_add(out[i], 1)", ["T0211"]),
     "atomic bool": ("out: mut bool[n]", "atomic_max(out[i], True)", ["T0211"]),
     "atomic or on f32": (X, "atomic_or(out[i], 1)", ["T0211"]),
