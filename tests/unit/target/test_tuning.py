@@ -60,7 +60,8 @@ SMALL = 8
 STRUCTURE = {
     "opt/schedule/canonical/transpose_products.py:_MANY": "rows of which nothing is known",
     "opt/schedule/query/alignment.py:_ALL": "divides 0",
-    "opt/schedule/query/array_accesses.py:_FAR": "no index is further from 0",
+    "opt/schedule/query/index_forms.py:_FAR": "no index is further from 0",
+    "opt/schedule/query/index_forms.py:_MOST_TERMS": "of a product of two sums",
     "opt/schedule/query/scalar_facts.py:MOST": "divisors beyond it are of no interest",
     "opt/schedule/query/staging_rings.py:SLOT_BARRIERS": "bytes of two barriers of 8",
     "opt/schedule/query/staging_rings.py:STORE_LINES": "two of the swizzles",
