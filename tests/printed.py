@@ -98,7 +98,7 @@ def _of_group(schedule: Operation, plan: LaunchPlan) -> list[str]:
         *counted,
         *_differ("warps", warps_of(schedule), lanes // 32),
         *_differ("cluster", cluster_of(schedule), size),
-        *_differ("groups that stay", stays, plan.persistent),
+        *_differ("persistent groups", stays, plan.persistent),
     ]
 
 

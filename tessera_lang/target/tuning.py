@@ -70,7 +70,7 @@ ADDED_OUTSIDE = _measured(
 )  # fmt: skip
 BETWEEN_TILES = _measured(
     1200.0, "cycles", _MODEL,
-    "between two tiles of a group that stays", "H100",
+    "between two tiles of a persistent group", "H100",
 )  # fmt: skip
 BARRIERS = _measured(
     60.0, "cycles", _MODEL,
@@ -210,11 +210,11 @@ STAYING_WAVES = _measured(
 )  # fmt: skip
 STAYING_REGISTERS = _chosen(
     16, "registers of a lane",
-    "beside its rows, of groups that stay",
+    "beside its rows, of persistent groups",
 )  # fmt: skip
 STAYING_STAGES = _measured(
     2, "rows", _ROWS,
-    "of the ring of a group that stays; three took 147 us for 144",
+    "of the ring of a persistent group; three took 147 us for 144",
 )  # fmt: skip
 LANE_BYTES = _measured(
     128, "bytes of registers", _ROWS,
@@ -239,7 +239,7 @@ PART_WARPS = _measured(
 )  # fmt: skip
 KEPT_WARPS = _measured(
     4, "warps", _ROWS,
-    "the same of a group that stays and keeps weights: 0.93 of a copy for 0.91 with 8",
+    "the same of a persistent group and keeps weights: 0.93 of a copy for 0.91 with 8",
 )  # fmt: skip
 BUSY_SHARE = _measured(
     1 / 8, "share of the time of memory", _ROWS,

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from tests.run.library import LANES, MODULES, SIZES, calls  # noqa: E402
 
 # Tiles that fit and tiles that are cut, copies by TMA and by lanes, products by wgmma and by
-# mma.sync, groups that stay, clusters, groups of warps with roles.
+# mma.sync, persistent groups, clusters, groups of warps with roles.
 SCHEDULES = (
     (),
     ("schedule.tile((128, 128, 64))", "schedule.pipeline_stages(3)",

@@ -14,7 +14,7 @@ _ROWS = (
     Code("T0747", "not-lowered-to-tiles", "Why a kernel has no form with tiles in registers."),
     Code("T0750", "one-group", "A kernel runs in one group, though its loops take long."),
     Code("T0749", "contraction-split", "Whether a contraction is split over groups."),
-    Code("T0748", "products-in-turn", "Whether products that depend on each other overlap."),
+    Code("T0748", "dependent-products", "Whether products that depend on each other overlap."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

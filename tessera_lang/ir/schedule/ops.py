@@ -39,8 +39,8 @@ _STAGING = (
 _REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
 _FILLED = _optional("filled", "bool")  # the zeros beyond the extents are looked at
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
-_EARLY = _optional("early", "bool")  # for the next iteration of a group that stays
-_KEPT = _optional("kept", "bool")  # once, for all iterations of a group that stays
+_EARLY = _optional("early", "bool")  # for the next iteration of a persistent group
+_KEPT = _optional("kept", "bool")  # once, for all iterations of a persistent group
 _AGAIN = _optional("again", "bool")  # from shared memory, behind each reduction once more
 _HINT = _optional("hint", "str", ("first", "last"))  # what the second-level cache is to evict
 
@@ -51,7 +51,7 @@ _OPS = [
         attributes=(
             AttributeDef("sym_name", "str"), AttributeDef("parameters", "strs"), *DIRECTIVES,
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
-            _optional("registers", "ints"), _optional("take_turns", "bool"),
+            _optional("registers", "ints"), _optional("pingpong", "bool"),
             _optional("pieces", "int"), _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),

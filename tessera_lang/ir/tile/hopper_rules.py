@@ -62,7 +62,7 @@ def _named_barrier(operation: Operation) -> None:
     _require(lanes > 0 and lanes % 32 == 0, "whole warps meet", operation)
 
 
-def _turn(operation: Operation) -> None:
+def _ordered_barrier(operation: Operation) -> None:
     number = operation.integer("id", 0)
     _require(
         0 <= number < _NAMED_BARRIERS, f"there are {_NAMED_BARRIERS} named barriers", operation
@@ -201,7 +201,7 @@ RULES: dict[str, Rule] = {
     "mbarrier_alloc": _mbarrier_alloc,
     "mbarrier": _mbarrier,
     "named_barrier": _named_barrier,
-    "turn": _turn,
+    "ordered_barrier": _ordered_barrier,
     "tma_load": _tma_load,
     "tma_store": _tma_store,
     "once": _once,

@@ -15,7 +15,7 @@ _AXIS = AttributeDef("axis", "int")
 _DIMS = (AttributeDef("dims", "ints"), AttributeDef("steps", "ints"))
 _NAME = AttributeDef("name", "str")
 _PENDING = AttributeDef("pending", "int")
-TURNS = ("begin", "take", "pass")
+ORDER_STEPS = ("init", "wait", "arrive")
 
 
 def _optional(name: str, kind: str, allowed: tuple[str | int, ...] = ()) -> AttributeDef:
@@ -148,8 +148,8 @@ HOPPER = [
         effect="sync", traits=_ALL,
     ),
     OpDef(
-        "tile.turn", (), "turn", results=0,
-        attributes=(AttributeDef("id", "int"), AttributeDef("step", "str", TURNS)),
+        "tile.ordered_barrier", (), "ordered_barrier", results=0,
+        attributes=(AttributeDef("id", "int"), AttributeDef("step", "str", ORDER_STEPS)),
         effect="sync", traits=_ALL,
     ),
     OpDef("tile.cluster_barrier", (), "nothing", results=0, effect="sync", traits=_ALL),

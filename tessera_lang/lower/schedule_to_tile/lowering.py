@@ -57,7 +57,7 @@ def lower_to_tile(
     done = replace(
         plan, group=(32 * made.warps,), grid=(groups,), cluster=lowering.cluster,
         scratch=dim_op("*", plan.scratch, made.of_a_part),
-        persistent=made.grid is not None and made.grid.stays,
+        persistent=made.grid is not None and made.grid.persistent,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done, tuple(made.table)
 
@@ -95,8 +95,8 @@ class _Lowering:
         kernel, facts = self.kernel, self.facts
         warps = _warps_of(kernel)
         notes = notes_on_directives(kernel, facts)
-        stays = self.grid is not None and self.grid.stays
-        engine = MatrixEngine(self.machine, warps, kernel, facts, stays)
+        persistent = self.grid is not None and self.grid.persistent
+        engine = MatrixEngine(self.machine, warps, kernel, facts, persistent)
         vector = kernel.attributes.get("vectorize", 0)
         wide = vector if isinstance(vector, int) else 0
         direct = bool(kernel.attributes.get("direct_access"))
@@ -144,7 +144,7 @@ class _Lowering:
             body.lower(region.operations[:-1])
 
         body.engine.before_control(body, operation)
-        if self.grid.stays and loads_early(operation):
+        if self.grid.persistent and loads_early(operation):
             walk = walked(body.builder, self.grid, body.scalar)
             build_early(body, engine.staging, operation, *walk)
             return

@@ -51,7 +51,7 @@ def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
-def _turn(s: Strand, o: Operation) -> Sequence[Any]:
+def _ordered_barrier(s: Strand, o: Operation) -> Sequence[Any]:
     """Orders nothing: all warp groups of a role are one strand."""
     return ()
 
@@ -162,7 +162,7 @@ def _arrive(s: Strand, o: Operation) -> Sequence[Any]:
 
 RULES: dict[str, Rule] = {
     "tile.named_barrier": _named_barrier,
-    "tile.turn": _turn,
+    "tile.ordered_barrier": _ordered_barrier,
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,
     "tile.cluster_reduce": _cluster_reduce,

@@ -140,7 +140,7 @@ def _named_barrier(e: LaneEmitter, op: Operation) -> None:
     dialect.named_barrier(e, place, lanes, wait=bool(wait))
 
 
-def _turn(e: LaneEmitter, op: Operation) -> None:
+def _ordered_barrier(e: LaneEmitter, op: Operation) -> None:
     """Each warp group has a barrier, at which it waits and the one before it arrives."""
     number, step = op.integer("id"), op.attributes["step"]
     dialect = dialect_of(e)
@@ -151,15 +151,15 @@ def _turn(e: LaneEmitter, op: Operation) -> None:
     group = e.f.value(f"lshr i32 {dialect.role_warp(e)}, 2")
     last = e.f.value(f"icmp eq i32 {group}, {groups - 1}")
     own = e.f.value(f"add i32 {group}, {first}")
-    if step == "take":
+    if step == "wait":
         dialect.named_barrier(e, own, lanes, wait=True)
         return
-    if step == "pass":
+    if step == "arrive":
         following = e.f.value(f"add i32 {own}, 1")
         place = e.f.value(f"select i1 {last}, i32 {first}, i32 {following}")
         dialect.named_barrier(e, place, lanes, wait=False)
         return
-    give, given = e.f.label("turn"), e.f.label("turn.given")
+    give, given = e.f.label("order"), e.f.label("order.given")
     e.f.branch_if(last, give, given)
     e.f.place(give)
     dialect.named_barrier(e, first, lanes, wait=False)
@@ -206,7 +206,7 @@ RULES: dict[str, Rule] = {
     "tile.once": _once,
     "tile.role_warp": _role_warp,
     "tile.named_barrier": _named_barrier,
-    "tile.turn": _turn,
+    "tile.ordered_barrier": _ordered_barrier,
     _BEGUN: _begun,
     "tile.cluster_barrier": _cluster_barrier,
     "tile.cluster_rank": _cluster_rank,

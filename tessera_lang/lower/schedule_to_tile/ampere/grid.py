@@ -27,12 +27,12 @@ _APART = "write a kernel for each of them, and call one after the other"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
-    """``loop``: whose iterations are groups; ``groups``: their number; ``stays``: whether a group
-    takes one iteration after the other."""
+    """``loop``: whose iterations are groups; ``groups``: their number; ``persistent``: whether a
+    group takes one iteration after the other."""
 
     loop: Operation
     groups: Dim
-    stays: bool
+    persistent: bool
     group_rows: int
 
 
@@ -52,8 +52,8 @@ def grid_of(kernel: Operation, numbers: Numbers) -> Grid | None:
             raise NotTiled("something is written outside the loop over groups", other.span, _APART)
     total = _total(loop, numbers)
     rows = kernel.attributes.get("group_rows", 1)
-    stays = bool(kernel.attributes.get("persistent"))
-    if total is None and not stays:
+    persistent = bool(kernel.attributes.get("persistent"))
+    if total is None and not persistent:
         raise NotTiled("the number of its groups is not known at the launch", loop.span)
     groups = total
     if groups is None:
@@ -61,7 +61,7 @@ def grid_of(kernel: Operation, numbers: Numbers) -> Grid | None:
         if not isinstance(said, int):
             raise NotTiled("the schedule does not say how many groups stay", loop.span)
         groups = said
-    return Grid(loop, groups, stays, rows if isinstance(rows, int) else 1)
+    return Grid(loop, groups, persistent, rows if isinstance(rows, int) else 1)
 
 
 def _total(loop: Operation, numbers: Numbers) -> Dim | None:
@@ -81,7 +81,7 @@ def build_grid(
     inside: Callable[[Sequence[Value]], None],
 ) -> None:  # fmt: skip
     """The iterations of one group; ``inside`` builds one for given variables."""
-    if not grid.stays:
+    if not grid.persistent:
         inside(_variables(builder, grid, _bounds(grid, scalar), builder.group_linear()))
         return
     total, variables = walked(builder, grid, scalar)
@@ -123,7 +123,7 @@ def _variables(
     """The loop variables of iteration ``number``. Where each group has one, 32 bits hold it, and
     the counts that it is divided by."""
     counts = [_count(builder, *b) for b in bounds]
-    dtype = INDEX if grid.stays else U32
+    dtype = INDEX if grid.persistent else U32
     height = builder.constant(grid.group_rows, dtype) if grid.group_rows > 1 else None
     narrow = [builder.cast(v, dtype) for v in (number, *counts)]
     found = places(builder, narrow[0], narrow[1:], height)

@@ -213,7 +213,7 @@ def _reduced(body: Lowered, tile: Value, kind: str, axis: int, result: IRType) -
     to: IRType = dtype
     if rest:
         to = TileType(dtype, rest, canonical(t.layout.without_axis(axis)))
-    operands = (tile, *body.scratch.taking_turns(reduce_scratch(t, axis, kind)))
+    operands = (tile, *body.scratch.double_buffered(reduce_scratch(t, axis, kind)))
     return body.builder.emit(
         "tile.reduce_tile", operands, (to,), {"kind": kind, "axis": axis}
     ).result

@@ -47,7 +47,7 @@ class Scratch:
         self._bytes = max(self._bytes, bytes_)
         return (self._placeholder,)
 
-    def taking_turns(self, bytes_: int) -> tuple[Value, ...]:
+    def double_buffered(self, bytes_: int) -> tuple[Value, ...]:
         """As ``buffer``; where few bytes are needed two buffers take turns, so that one is written
         while another is read."""
         if not 0 < bytes_ <= SCRATCH_APART:

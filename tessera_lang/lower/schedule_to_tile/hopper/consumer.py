@@ -38,7 +38,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 
-_TURN = 4  # the first of the named barriers by which warp groups take turns
+_ORDER = 4  # the first of the named barriers by which warp groups take turns
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +82,7 @@ class Consumer(Body):
         self.pipeline = pipeline
         self._state = _State()
         self._added: set[int] = set()
-        self._ordered = bool(pipeline.schedule.kernel.attributes.get("take_turns"))
+        self._ordered = bool(pipeline.schedule.kernel.attributes.get("pingpong"))
         self._may_issue = False
         self._computed: dict[tuple[int, bool], Value] = {}
         self._late = {n for t in pipeline.threaded.iterations for n in t.chain.late}
@@ -124,7 +124,7 @@ class Consumer(Body):
         """Wait until the first ``count`` products that are on their way are done. ``beside``:
         what is to be computed before, as the products run."""
         done, rest = self._state.issued[:count], self._state.issued[count:]
-        self._pass_turn()
+        self._arrive_in_order()
         if not done:
             return
         self._wait([*(p.result for p in done), *beside], len(rest))
@@ -318,7 +318,7 @@ class Consumer(Body):
             return
         flag = self._accumulates(operation, accumulator)
         start = self.demand(accumulator, result.layout)
-        self._take_turn()
+        self._wait_for_order()
         made = b.emit(
             "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
             _instruction(dot, left), (), (operation.result.name or "acc",),
@@ -343,21 +343,21 @@ class Consumer(Body):
             self._state.reading[number].by_lanes = True
         self.bind(operation.result, made.result)
 
-    def begin_turns(self) -> None:
+    def init_order(self) -> None:
         """Before all products: the first warp group may issue."""
         if self._ordered:
-            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "begin"})
+            self.builder.emit("tile.ordered_barrier", (), (), {"id": _ORDER, "step": "init"})
 
-    def _take_turn(self) -> None:
+    def _wait_for_order(self) -> None:
         """The products of a row are issued when the other warp groups have issued theirs: these
         run while this one works on results."""
         if self._ordered and not self._may_issue:
-            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "take"})
+            self.builder.emit("tile.ordered_barrier", (), (), {"id": _ORDER, "step": "wait"})
             self._may_issue = True
 
-    def _pass_turn(self) -> None:
+    def _arrive_in_order(self) -> None:
         if self._may_issue:
-            self.builder.emit("tile.turn", (), (), {"id": _TURN, "step": "pass"})
+            self.builder.emit("tile.ordered_barrier", (), (), {"id": _ORDER, "step": "arrive"})
             self._may_issue = False
 
     def _promoted(
@@ -385,7 +385,7 @@ class Consumer(Body):
         sums: list[Value] = []
 
         def add_first() -> None:
-            self._pass_turn()
+            self._arrive_in_order()
             part_of = issued.pop(0)
             waiting = {"pending": len(issued)}
             made = b.emit("tile.mma.wait", (part_of,), (part,), waiting, (), ("part",))
@@ -394,7 +394,7 @@ class Consumer(Body):
         for number in range(parts):
             places = [*at[0], *_moved(b, at[1], -2 if dot.b.swapped else -1, number * width)]
             operand = (nothing, *operands, b.constant(False, BOOL), *places)
-            self._take_turn()
+            self._wait_for_order()
             made = b.emit("tile.mma.async", operand, (part,), _instruction(dot, operands[0]), (),
                           ("part",))  # fmt: skip
             b.emit("tile.mma.commit")

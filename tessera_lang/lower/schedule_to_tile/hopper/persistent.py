@@ -28,7 +28,7 @@ class Cluster:
 class Walk:
     """The tiles of a grid. ``lowers`` and ``steps`` are values of Tile IR, one an axis;
     ``counts`` the tiles along each axis (u32), along the cluster's axis the clusters. Where a
-    group does not stay (``stays``), there are as many groups as tiles, and each has one."""
+    group is not ``persistent`` there are as many groups as tiles, and each has one."""
 
     builder: Builder
     lowers: Sequence[Value]
@@ -37,7 +37,7 @@ class Walk:
     cluster: Cluster
     rank: Value | None
     group_rows: int
-    stays: bool = True
+    persistent: bool = True
 
     def first(self) -> Value:
         """The first tile of this group's cluster."""
@@ -75,7 +75,7 @@ class Walk:
 
 def walk_of(
     builder: Builder, grid: Operation, scalar: Callable[[Value], Value], cluster: Cluster,
-    group_rows: int, stays: bool = True,
+    group_rows: int, persistent: bool = True,
 ) -> Walk:  # fmt: skip
     """The walk over a grid whose bounds are known by now; ``scalar`` gives their values."""
     axes = axes_of(grid)
@@ -93,7 +93,7 @@ def walk_of(
     rank = None
     if cluster.size > 1:
         rank = builder.emit("tile.cluster_rank", (), (INDEX,), names=("rank",)).result
-    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows, stays)
+    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows, persistent)
 
 
 def over_tiles(
@@ -102,7 +102,7 @@ def over_tiles(
 ) -> tuple[Value, ...]:  # fmt: skip
     """``body(variables, carried)`` for every tile of this group; gives what is carried on."""
     b = walk.builder
-    if not walk.stays:
+    if not walk.persistent:
         return tuple(body(walk.variables(walk.first()), carried))
     arguments = [("tile", INDEX), *((v.name, v.type) for v in carried)]
     with b.region(*arguments) as region:

@@ -201,8 +201,8 @@ class _Lowering:
         """``tiles``: what of the kernel's beginning makes tiles, for the role that computes."""
         b, grid = self.builder, self.threaded.grid
         rows = self.threaded.kernel.integer("group_rows", 1)
-        stays = bool(self.threaded.kernel.attributes.get("persistent"))
-        walk = walk_of(b, grid, top.scalar, self.cluster, rows, stays)
+        persistent = bool(self.threaded.kernel.attributes.get("persistent"))
+        walk = walk_of(b, grid, top.scalar, self.cluster, rows, persistent)
         uses = {u.number: u for u in reversed(self.threaded.uses)}
         rings = [self._ring(uses[number]) for number in sorted(uses)]
         self.engine.leaving = epilogue.stores_in_parts(
@@ -228,7 +228,7 @@ class _Lowering:
         body = Consumer(b, self.facts, self.layouts, self.engine, self.scratch, pipeline)
         body.values = dict(top.values)
         with b.region() as role:
-            body.begin_turns()
+            body.init_order()
             body.lower(tiles)
             start = [b.index(0, v.name) for v in region.arguments[axes:]]
 

@@ -1,4 +1,4 @@
-"""Groups that stay, with the rows of later iterations on their way while they work.
+"""Persistent groups, with the rows of later iterations on their way while they work.
 
 Rows go through a ring of buffers, as tiles do in any loop (``multistage``); what is the same in all
 iterations is loaded once before. Owns this loop. Must not know why groups stay.

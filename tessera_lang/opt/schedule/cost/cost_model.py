@@ -6,7 +6,7 @@ Owns the model; the rates are those of the machine:
   second-level cache (what one multiprocessor can take from it, and its share of what the cache
   gives to all), no less than it takes to ask for it; with few buffers it waits in between;
 - a tile is its iterations, behind the time until its first buffer is full, and before the time that
-  its result needs to leave; of groups that stay, only the overhead of a tile remains;
+  its result needs to leave; of persistent groups, only the overhead of a tile remains;
 - a launch is as long as its waves, and no less than main memory needs.
 
 Good enough to rank; must not know operations.

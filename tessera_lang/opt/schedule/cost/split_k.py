@@ -58,7 +58,7 @@ def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
 
 
 def best_dealt(work: Work, machine: Machine) -> tuple[int, float]:
-    """The same for those tiles only that make no wave, of groups that stay; 1 where all do, and
+    """The same for those tiles only that make no wave, of persistent groups; 1 where all do, and
     where these parts are no more than one for each group, as there are no whole tiles."""
     best, units = (1, cycles(work, machine)), machine.units
     if work.tiles // units > STREAM_TILES or any(p.unit != "wgmma" for p in work.products):

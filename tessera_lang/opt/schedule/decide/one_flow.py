@@ -55,7 +55,7 @@ from tessera_lang.types.dtype import F32
 
 _OF_TILES = (
     "roles", "registers", "persistent", "split", "stream", "subtile", "epilogue", "direct_access",
-    "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "take_turns",
+    "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "pingpong",
 )  # fmt: skip
 _STAGING = (
     "stage", "stages", "copy", "ring", "repack", "early", "again", "kept", "swizzle",

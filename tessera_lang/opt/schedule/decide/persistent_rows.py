@@ -1,6 +1,6 @@
 """Groups of rows that stay, with what stands still kept and the next row on its way.
 
-Where reading weights again for each row bounds a kernel (``still``), groups that stay read them
+Where reading weights again for each row bounds a kernel (``still``), persistent groups read them
 once: they lie in shared memory as far as there is room beside a ring of two rows, or else in
 registers, where the row makes room for them: it is read from shared memory again behind each
 reduction. Other kernels do not gain by staying: groups that come and go are dealt out as others

@@ -74,7 +74,7 @@ def overlap(program: Program, context: Context) -> Program:
         return program
     made = _rewritten(kernel, facts, found)
     if kernel.integers("roles")[1] // 4 >= ORDERED_GROUPS:
-        made = with_decisions(made, {"take_turns": True})
+        made = with_decisions(made, {"pingpong": True})
     return with_kernel(program, made)
 
 

@@ -115,16 +115,18 @@ def test_products_beside_each_other(t: int) -> None:
     assert 1 in pending
 
 
-def test_warp_groups_take_turns() -> None:
-    kernel = attention(256, 320, 2, 64, bm=128, bn=64, attributes={"take_turns": True})
+def test_warp_groups_alternate() -> None:
+    kernel = attention(256, 320, 2, 64, bm=128, bn=64, attributes={"pingpong": True})
     q, k, v = numbers((2, 256, 64)), numbers((2, 320, 64)), numbers((2, 320, 64))
     made = check(kernel, q, k, v, np.full((2, 256, 64), np.nan, q.dtype), rtol=2e-2)
     for region in (r for o in made.walk() for r in o.regions):
-        steps = [o.attributes["step"] for o in region.operations if o.name == "tile.turn"]
-        steps = [s for s in steps if s != "begin"]
-        assert steps == ["take", "pass"] * (len(steps) // 2)
-    steps = [o.attributes["step"] for o in made.walk() if o.name == "tile.turn"]
-    assert (steps.count("begin"), steps.count("take")) == (1, 3)
+        steps = [
+            o.attributes["step"] for o in region.operations if o.name == "tile.ordered_barrier"
+        ]
+        steps = [s for s in steps if s != "init"]
+        assert steps == ["wait", "arrive"] * (len(steps) // 2)
+    steps = [o.attributes["step"] for o in made.walk() if o.name == barrier]
+    assert (steps.count("init"), steps.count("wait")) == (1, 3)
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1)])

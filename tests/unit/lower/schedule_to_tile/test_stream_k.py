@@ -1,4 +1,4 @@
-"""Whole tiles and parts of those that make no wave, dealt to groups that stay: right, with the
+"""Whole tiles and parts of those that make no wave, dealt to persistent groups: right, with the
 same bits in any order."""
 
 from __future__ import annotations
