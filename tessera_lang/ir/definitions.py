@@ -29,6 +29,8 @@ def with_effect(*effects: Effect) -> frozenset[str]:
 
 LOOPS = with_trait("loop")
 """Loops of both levels; see ``carried_from``."""
+COUNTED_LOOPS = LOOPS - {"tile.while"}
+"""Those whose number of iterations is known before."""
 LANE_IDS = with_trait("lane id")
 GROUP_IDS = with_trait("group id")
 ALLOCATIONS = with_trait("allocation")

@@ -37,7 +37,6 @@ RULES: Mapping[tuple[str, str], str] = MappingProxyType({
         "what each of them becomes without an axis stands in that module",
 })  # fmt: skip
 
-LATER = ("tessera_lang/opt/schedule/decide/",)
 FRONT_END = tuple(f"tessera_lang/{n}/" for n in ("sema", "syntax", "evaluate"))
 """They know the words of the language, and no operation."""
 
@@ -48,7 +47,7 @@ def modules() -> Iterator[Path]:
     for path in source_files():
         name = short(path)
         inside = name.startswith(("tessera_lang/", "backend/", "lsp/"))
-        if inside and not name.startswith(("tessera_lang/ir/", *LATER, *FRONT_END)):
+        if inside and not name.startswith(("tessera_lang/ir/", *FRONT_END)):
             yield path
 
 

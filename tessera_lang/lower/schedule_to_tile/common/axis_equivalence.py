@@ -10,7 +10,12 @@ from __future__ import annotations
 from math import lcm
 
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.definitions import ENDS, LOOP_EXITS, LOOPS
+from tessera_lang.ir.definitions import (
+    COUNTED_LOOPS,
+    ENDS,
+    LOOP_EXITS,
+    LOOPS,
+)
 from tessera_lang.ir.disjoint_sets import DisjointSets
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, axes_of, is_tile
 from tessera_lang.opt.schedule.query.tile_access import access_of
@@ -159,7 +164,7 @@ def _collect(region: Region, own: tuple[str, ...], found: list[Operation]) -> No
     for inner in region.operations:
         if inner.name in own:
             found.append(inner)
-        if inner.name in LOOPS and inner.name != "tile.while":
+        if inner.name in COUNTED_LOOPS:
             continue
         passed = own
         if inner.name == "tile.while":

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType, Value, ViewType
-from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.ir.definitions import (
+    COUNTED_LOOPS,
+)
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.query.kernel_facts import Dot, Estimate, Facts, Load, Operand
@@ -86,7 +88,7 @@ def _product(
     m, n, k = numbers_of(dot, sizes)
     trips = 1
     for around in dot.inside:
-        if around is not facts.grid and around.name in LOOPS and around.name != "tile.while":
+        if around is not facts.grid and around.name in COUNTED_LOOPS:
             trips *= estimate.trips(around) or UNKNOWN_TRIPS
     unit = "mma"
     if not has_matrix_dtype(dot):

@@ -9,6 +9,7 @@ remark says why. Must not know how they are lowered.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
+from tessera_lang.ir.definitions import COUNTED_LOOPS
 from tessera_lang.opt.schedule.cost.split_k import parts_of
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.context import (
@@ -26,7 +27,6 @@ from tessera_lang.opt.schedule.query.copy_rules import array_name, contiguous_ax
 from tessera_lang.opt.schedule.query.epilogue_work import EpilogueWork, epilogue_work
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    FOR,
     STORE,
     Facts,
     facts_of,
@@ -179,7 +179,7 @@ def _is_known_before_a_loop(work: EpilogueWork) -> bool:
     """Whether a loop stands before the work, and where it reads is known before that."""
     operations = work.region.operations
     store = next(i for i, o in enumerate(operations) if o is work.store)
-    loops = [i for i, o in enumerate(operations[:store]) if o.name in (FOR, "tile.for")]
+    loops = [i for i, o in enumerate(operations[:store]) if o.name in COUNTED_LOOPS]
     made = {v: i for i, o in enumerate(operations) for v in o.results}
     known = max((made.get(v, -1) for o in work.reads for v in o.operands), default=-1)
     return bool(loops) and known < loops[-1]

@@ -10,6 +10,7 @@ of its own there is no next, and the walk would only be in the way.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
+from tessera_lang.ir.definitions import LOOPS, REPORTS
 from tessera_lang.opt.schedule.cost.split_k import best_parts, groups_of, stream_of
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
@@ -28,7 +29,6 @@ from tessera_lang.opt.schedule.query.copy_rules import (
     tma_reason,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
-    LOOPS,
     STORE,
     Estimate,
     Facts,
@@ -119,7 +119,7 @@ def cluster_reason(facts: Facts, shape: tuple[int, ...]) -> str:
     if len(variables) != 1:
         return "groups share copies along one axis of the grid"
     ((variable, _),) = variables
-    if any(o.name in ("tile.load", "tile.assert", "tile.print") for o in grid.walk()):
+    if grid.holds({"tile.load", *REPORTS}):
         return "its tiles read single elements, which a tile beyond the edge has not"
     staged = [x for x in facts.reads if is_staged(x)]
     if all(depends_on(x.starts, variable, facts) for x in staged):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from math import prod
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value, ViewType
+from tessera_lang.ir.definitions import LOOP_EXITS, WRITES
 from tessera_lang.ir.rewrite import rewrite_operation
 from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
 from tessera_lang.opt.schedule.query import matrix_units as units
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
-from tessera_lang.opt.schedule.query.array_accesses import WRITES
 from tessera_lang.opt.schedule.query.context import (
     LEGALITY,
     Context,
@@ -170,7 +170,7 @@ class _Flow:
         self.numbers = context.numbers(kernel) if context.numbers is not None else None
         self.facts = _scalar_facts(kernel, context)
         self.written = {self._pointer(v) for o in kernel.walk()
-                        if o.name in (*WRITES, "tile.store", "tile.atomic")
+                        if o.name in WRITES
                         for v in o.operands if isinstance(v.type, ViewType)}  # fmt: skip
 
     def settled(self) -> Operation:
@@ -329,7 +329,7 @@ def _rings(loop: Operation) -> Iterator[Operation]:
 
 
 def _has_exits(loop: Operation) -> bool:
-    return any(o.name in ("tile.break", "tile.continue") for o in loop.regions[0].operations)
+    return any(o.name in LOOP_EXITS for o in loop.regions[0].operations)
 
 
 def _enough_warps(kernel: Operation) -> int:

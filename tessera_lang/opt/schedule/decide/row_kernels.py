@@ -14,6 +14,9 @@ from __future__ import annotations
 from math import prod
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.definitions import (
+    GENERATES,
+)
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.context import (
     Context,
@@ -122,7 +125,7 @@ def held_bytes(kernel: Operation) -> int:
     held: list[TileType] = []
     for o in kernel.walk():
         tiles = [v for v in o.operands if isinstance(v.type, TileType)]
-        made = o.name in (_IOTA, _FULL) or (bool(tiles) and o.name.startswith("tile."))
+        made = o.name in GENERATES or (bool(tiles) and o.name.startswith("tile."))
         if made and not o.regions and known.issuperset(tiles):
             known.update(o.results)
         else:

@@ -19,7 +19,6 @@ from tessera_lang.record import dataclass, field
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
 SCATTER = PREFIX + "scatter"
-WRITES = ARRAY_WRITES
 _ACCESSES = {"tile.load", *ARRAY_READS, *ARRAY_WRITES}
 _Around = tuple[Operation | tuple[Value, bool], ...]
 """Loops, and conditions with whether each holds."""

@@ -11,6 +11,7 @@ import functools
 
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.definitions import (
+    COUNTED_LOOPS,
     LEAVES,
     LOOPS,
     WRITES,
@@ -155,7 +156,7 @@ def _reached(value: Value, source: Value, facts: Facts) -> int | None:
             return sum(known) if len(known) == len(ways) == 2 else None
         case _ if operation.name == DOT:
             return _reached(operation.operands[2], source, facts)
-        case _ if operation.name in LOOPS and operation.name != "tile.while":
+        case _ if operation.name in COUNTED_LOOPS:
             return _through_loop(operation, operation.results.index(value), source, facts)
         case _:
             return None

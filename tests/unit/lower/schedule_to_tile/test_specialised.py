@@ -119,10 +119,9 @@ def test_warp_groups_alternate() -> None:
     kernel = attention(256, 320, 2, 64, bm=128, bn=64, attributes={"pingpong": True})
     q, k, v = numbers((2, 256, 64)), numbers((2, 320, 64)), numbers((2, 320, 64))
     made = check(kernel, q, k, v, np.full((2, 256, 64), np.nan, q.dtype), rtol=2e-2)
+    barrier = "tile.ordered_barrier"
     for region in (r for o in made.walk() for r in o.regions):
-        steps = [
-            o.attributes["step"] for o in region.operations if o.name == "tile.ordered_barrier"
-        ]
+        steps = [o.attributes["step"] for o in region.operations if o.name == barrier]
         steps = [s for s in steps if s != "init"]
         assert steps == ["wait", "arrive"] * (len(steps) // 2)
     steps = [o.attributes["step"] for o in made.walk() if o.name == barrier]
