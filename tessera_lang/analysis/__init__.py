@@ -3,12 +3,12 @@
 from tessera_lang.analysis.races.array_races import check_arrays
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
 from tessera_lang.analysis.ranges.certain_faults import check_bounds
-from tessera_lang.analysis.ranges.integer_ranges import Access, Ranges, ranges
+from tessera_lang.analysis.ranges.integer_ranges import BoundsVerdict, Ranges, ranges
 from tessera_lang.analysis.uniformity.barriers import check_barriers
 from tessera_lang.analysis.uniformity.lane_uniformity import Level, Uniformity, uniformity
 
 __all__ = [
-    "Access",
+    "BoundsVerdict",
     "Level",
     "Ranges",
     "SharedMemoryCheck",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import cast
 
-from tessera_lang.evaluate.arithmetic import is_number, kind_of, largest_finite
+from tessera_lang.evaluate.arithmetic import is_number, kind_of
 from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
 from tessera_lang.record import dataclass
@@ -130,7 +130,7 @@ def _misfit(value: float, dtype: DType) -> str:
         low, high = integer_range(dtype)
         return "" if low <= value <= high else f"{value}, outside of {dtype}: {low} to {high}"
     if dtype.is_float:
-        largest = largest_finite(dtype)
+        largest = dtype.largest
         if not math.isinf(value) and abs(value) > largest and not _rounds_down(value, dtype):
             return f"{value!r}, larger than the largest {dtype}, {largest!r}"
         if math.isinf(value) and not dtype.infinite:
@@ -140,7 +140,7 @@ def _misfit(value: float, dtype: DType) -> str:
 
 def _rounds_down(value: float, dtype: DType) -> bool:
     """Whether a number above the largest of a dtype is less than half a last place above it."""
-    return dtype.bits < 64 and abs(value) < largest_finite(dtype) * (1 + 2.0**-dtype.mantissa / 2)
+    return dtype.bits < 64 and abs(value) < dtype.largest * (1 + 2.0**-dtype.mantissa / 2)
 
 
 def _a(name: str) -> str:

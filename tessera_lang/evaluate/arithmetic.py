@@ -280,18 +280,13 @@ def convert(value: object, dtype: DType) -> bool | int | float:
     return (value - low) % (high - low + 1) + low
 
 
-def largest_finite(dtype: DType) -> float:
-    """The largest finite number of a float dtype."""
-    return dtype.largest
-
-
 def round_float(value: float, dtype: DType) -> float:
     """The value of a float dtype that is nearest, ties to even; f8 saturates, and keeps an
     infinity that it has: numbers here are literals."""
     if dtype.bits == 64 or math.isnan(value) or value == 0:
         return value
     bias = (1 << (dtype.exponent - 1)) - 1
-    largest = largest_finite(dtype)
+    largest = dtype.largest
     if math.isinf(value):
         return value if dtype.infinite else math.copysign(largest, value)
     exponent = max(math.frexp(value)[1] - 1, 1 - bias)

@@ -19,7 +19,7 @@ from tessera_lang.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ElementAccess:
     """An element that is accessed: where, by which indices, how it is guarded, on which axes."""
 
     place: Place
@@ -80,7 +80,7 @@ def _local_alloc(e: LaneEmitter, op: Operation) -> None:
     )  # fmt: skip
 
 
-def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
+def access_of(e: LaneEmitter, op: Operation, array: int) -> ElementAccess:
     """The access of an operation whose operand number ``array`` is the view or buffer."""
     place = e.places[op.operands[array]]
     # Where a lane has memory of its own, the last index, of the lane, says nothing.
@@ -89,15 +89,15 @@ def access_of(e: LaneEmitter, op: Operation, array: int) -> Access:
     axes = tuple(range(len(indices)))
     said = op.attributes.get("open", axes)
     open_ = tuple(axis for axis in axes if isinstance(said, tuple) and axis in said)
-    return Access(place, indices, e.dialect.bounds_of(op), fault_reports.site_of(op), open_)
+    return ElementAccess(place, indices, e.dialect.bounds_of(op), fault_reports.site_of(op), open_)
 
 
-def address(e: LaneEmitter, access: Access) -> str:
+def address(e: LaneEmitter, access: ElementAccess) -> str:
     """Address of the element, for one access of it."""
     return e.dialect.at(e, access.place, _address(e, access))
 
 
-def _address(e: LaneEmitter, access: Access) -> str:
+def _address(e: LaneEmitter, access: ElementAccess) -> str:
     """Inside the array no step of the sum overflows."""
     f, place = e.f, access.place
     if place.layout is not None:
@@ -125,7 +125,7 @@ def _address(e: LaneEmitter, access: Access) -> str:
     return f.value(f"{keyword} {kind}, {pointer} {place.pointer}, i64 {offset}")
 
 
-def _near(e: LaneEmitter, access: Access) -> str:
+def _near(e: LaneEmitter, access: ElementAccess) -> str:
     """The same of an element that is less than 2^31 bytes from the first: no step of the sum is
     more than the sum, which 32 bits hold."""
     f, place = e.f, access.place
@@ -147,7 +147,7 @@ def _near(e: LaneEmitter, access: Access) -> str:
     return f.value(f"getelementptr inbounds {kind}, {pointer} {place.pointer}, i64 {wide}")
 
 
-def _laid_out(e: LaneEmitter, access: Access, layout: SharedLayout) -> str:
+def _laid_out(e: LaneEmitter, access: ElementAccess, layout: SharedLayout) -> str:
     """Address of an element of a shared buffer with a layout: ``SharedLayout.offset`` in code."""
     f, place, element = e.f, access.place, access.place.dtype.bytes
     shape = tuple(int(size) for size in place.sizes)
@@ -171,7 +171,7 @@ def _laid_out(e: LaneEmitter, access: Access, layout: SharedLayout) -> str:
 
 
 def guard(
-    e: LaneEmitter, access: Access, inside: Callable[[], str], outside: str, kind: str
+    e: LaneEmitter, access: ElementAccess, inside: Callable[[], str], outside: str, kind: str
 ) -> str:
     """``inside()``'s value where every index is in bounds, else ``outside`` and a report.
 
@@ -205,7 +205,7 @@ def guard(
 
 
 def _first_wrong(
-    e: LaneEmitter, access: Access, tests: Mapping[int, str]
+    e: LaneEmitter, access: ElementAccess, tests: Mapping[int, str]
 ) -> tuple[str, str, str]:  # fmt: skip
     """Axis, index and bound of the first axis that is outside."""
     *before, last = tests

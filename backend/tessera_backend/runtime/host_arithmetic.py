@@ -43,7 +43,7 @@ def convert(array: Array, dtype: DType) -> Array:
         if dtype.is_float and dtype.bits < 32:
             wide = once(array)
             if dtype.bits == 8:
-                limit = scalars.largest_finite(dtype)
+                limit = dtype.largest
                 wide = np.clip(wide, -limit, limit)
             return wide.astype(target)
         return array.astype(target)

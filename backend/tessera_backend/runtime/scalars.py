@@ -105,7 +105,7 @@ def _float_bits(value: float, dtype: DType) -> int:
 
 
 def _float(value: Any, dtype: DType, name: str) -> int:
-    largest = largest_finite(dtype)
+    largest = dtype.largest
     number = _as_f64(value) if dtype.bits == 64 else _rounded_to_odd(value)
     # Half of the last place above the largest number still rounds down to it.
     half = largest * 2.0 ** -(dtype.mantissa + 1) if dtype.bits < 64 else 0.0
@@ -124,11 +124,6 @@ def _as_f64(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def largest_finite(dtype: DType) -> float:
-    """The largest finite number of a float type."""
-    return dtype.largest
 
 
 def encode(value: object, dtype: DType, name: str) -> int:

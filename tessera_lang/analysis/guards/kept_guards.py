@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_lang.analysis.guards.available_values import KernelValues
 from tessera_lang.analysis.guards.guard_groups import GroupFinder, decided, is_guarded
 from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, Ranges, ranges
-from tessera_lang.analysis.ranges.state import Access
+from tessera_lang.analysis.ranges.state import BoundsVerdict
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import replace
@@ -39,7 +39,7 @@ def _grouped(hint: Diagnostic, group: tuple[Operation, int] | None) -> Diagnosti
 
 
 def _kept(
-    operation: Operation, access: Access | None, definitions: dict[Value, Operation]
+    operation: Operation, access: BoundsVerdict | None, definitions: dict[Value, Operation]
 ) -> Diagnostic:
     at = ACCESSES[operation.name]
     array = operation.operands[at]

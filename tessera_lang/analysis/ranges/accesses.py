@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, cast
 
 from tessera_lang.analysis.ranges.linear import Linear
-from tessera_lang.analysis.ranges.state import Access, State
+from tessera_lang.analysis.ranges.state import BoundsVerdict, State
 from tessera_lang.ir.core import BufferType, Operation, ViewType
 from tessera_lang.record import replace
 
@@ -46,18 +46,18 @@ def check_access(state: State, operation: Operation) -> None:
         sizes = tuple(Linear((), extent) for extent in array.type.shape)
     else:
         sizes = state.sizes.get(array, ())
-    verdict, open_ = Access("proved"), list[int]()
+    verdict, open_ = BoundsVerdict("proved"), list[int]()
     for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
         found = _axis(state, state.form(index), size)
         if found == "outside" and state.known.contradicts():
             found = "unknown"  # nothing is certain where control never comes
         if found == "outside":
-            verdict = Access("outside", axis, state.known.range(state.form(index), 3))
+            verdict = BoundsVerdict("outside", axis, state.known.range(state.form(index), 3))
             break
         if found == "unknown":
             open_.append(axis)
             if verdict.verdict == "proved":
-                verdict = Access("unknown", axis, state.known.range(state.form(index), 3))
+                verdict = BoundsVerdict("unknown", axis, state.known.range(state.form(index), 3))
     if verdict.verdict == "unknown":
         verdict = replace(verdict, open=tuple(open_))
     state.result.accesses[operation] = verdict

@@ -5,7 +5,7 @@ Owns T0402. What may be outside is guarded, not reported.
 
 from __future__ import annotations
 
-from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, Access, Ranges, ranges
+from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, BoundsVerdict, Ranges, ranges
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation
 
@@ -20,7 +20,7 @@ def check_bounds(kernel: Operation, known: Ranges | None = None) -> tuple[Diagno
     )
 
 
-def _report(operation: Operation, access: Access) -> Diagnostic:
+def _report(operation: Operation, access: BoundsVerdict) -> Diagnostic:
     array = operation.operands[ACCESSES[operation.name]]
     low, high = access.index
     size = array.array_type.shape[access.axis]

@@ -25,14 +25,14 @@ from tessera_lang.analysis.ranges.accesses import (
 from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
-from tessera_lang.analysis.ranges.state import Access, Ranges, State, is_integer
+from tessera_lang.analysis.ranges.state import BoundsVerdict, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.plan import LARGEST_SIZE, SMALL_BYTES, SMALL_LANES, SMALL_SIZE
 from tessera_lang.types.dtype import DType, integer_range
 
-__all__ = ["ACCESSES", "ZERO_REPORTS", "Access", "Ranges", "ranges"]
+__all__ = ["ACCESSES", "ZERO_REPORTS", "BoundsVerdict", "Ranges", "ranges"]
 
 ZERO_REPORTS = {"tile.floordiv": 1, "tile.mod": 1, "tile.for": 2}
 """Operations that report an operand of 0, with its position."""

@@ -17,7 +17,7 @@ MOST_GROUPS = 1 << 48
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BoundsVerdict:
     """What was found about one access: ``axis`` and the index range where it matters, and all axes
     whose index is not proved to be inside."""
 
@@ -36,7 +36,7 @@ class Ranges:
     """
 
     values: dict[Value, Interval] = field(default_factory=dict[Value, Interval])
-    accesses: dict[Operation, Access] = field(default_factory=dict[Operation, Access])
+    accesses: dict[Operation, BoundsVerdict] = field(default_factory=dict[Operation, BoundsVerdict])
     touched: dict[Value, int] = field(default_factory=dict[Value, int])
     nonzero: set[Operation] = field(default_factory=set[Operation])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_lang.analysis import ranges
-from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, ZERO_REPORTS, Access
+from tessera_lang.analysis.ranges.integer_ranges import ACCESSES, ZERO_REPORTS, BoundsVerdict
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import rewrite_program
 from tessera_lang.record import replace
@@ -17,7 +17,7 @@ def prove_bounds(program: Program) -> Program:
     stays as it is. A loop that is rebuilt inside is not the operation that was analysed, so
     sites say which is which: they are unique.
     """
-    known: dict[Operation, Access] = {}
+    known: dict[Operation, BoundsVerdict] = {}
     silent: set[object] = set()
     for kernel in program.operations:
         found = ranges(kernel)

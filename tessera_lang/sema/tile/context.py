@@ -41,7 +41,7 @@ class OpenTile:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ArrayReference:
     """A read or write of an array: where, and in which loops."""
 
     array: str
@@ -130,8 +130,8 @@ class TileContext(Context):
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     results: dict[str, ast.Call] = field(default_factory=dict[str, ast.Call])
     directives: list[Directive] = field(default_factory=list[Directive])
-    reads: list[Access] = field(default_factory=list[Access])
-    writes: list[Access] = field(default_factory=list[Access])
+    reads: list[ArrayReference] = field(default_factory=list[ArrayReference])
+    writes: list[ArrayReference] = field(default_factory=list[ArrayReference])
     sums: list[Accumulation] = field(default_factory=list[Accumulation])
     products: int = 0
     ranks: list[int] = field(default_factory=list[int])

@@ -14,7 +14,7 @@ from tessera_lang.sema.expression_text import item_source, source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.tile.context import Access, TileContext
+from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
@@ -88,14 +88,14 @@ def read(c: TileContext, e: ast.Expr) -> None:
     """Remember that an array is read here."""
     name = root_name(c, e)
     if c.final and name is not None:
-        c.reads.append(Access(name, e.span, tuple(x.statement for x in c.loops)))
+        c.reads.append(ArrayReference(name, e.span, tuple(x.statement for x in c.loops)))
 
 
 def written(c: TileContext, e: ast.Expr) -> None:
     """Remember that an array is written here."""
     name = root_name(c, e)
     if c.final and name is not None:
-        c.writes.append(Access(name, e.span, tuple(x.statement for x in c.loops)))
+        c.writes.append(ArrayReference(name, e.span, tuple(x.statement for x in c.loops)))
 
 
 def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: bool) -> Term:

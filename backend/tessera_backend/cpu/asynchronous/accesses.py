@@ -14,7 +14,7 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.layouts import warp_groups
 from tessera_backend.cpu.asynchronous.memory import Box, Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, garbage, numpy_type
-from tessera_backend.cpu.asynchronous.order import Access, Owners
+from tessera_backend.cpu.asynchronous.order import AccessRecord, Owners
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.ir.core import Operation, TileType
@@ -25,11 +25,11 @@ from tessera_lang.record import dataclass
 def touch(
     s: Strand, o: Operation, memory: Memory, kind: Any, box: Box, lanes: object,
     owners: Owners | None = None,
-) -> Access | None:  # fmt: skip
+) -> AccessRecord | None:  # fmt: skip
     """Note an access of the strand's lanes. Raises AsynchronousFault where it meets another."""
     if memory.history is None:
         return None
-    access = Access(
+    access = AccessRecord(
         kind, o, s.clock, box, memory.frame, lanes=lanes, leader=s.leader, owners=owners
     )
     if kind == "write":
@@ -38,7 +38,7 @@ def touch(
     return access
 
 
-def take(s: Strand, memory: Memory, access: Access) -> None:
+def take(s: Strand, memory: Memory, access: AccessRecord) -> None:
     """A buffer is written: others with some of its bytes lose what they hold."""
     if memory.space == "global":
         return

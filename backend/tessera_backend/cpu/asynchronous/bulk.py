@@ -13,7 +13,7 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.layouts import along_major, as_lines, as_matrix
 from tessera_backend.cpu.asynchronous.memory import Box, Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, combined
-from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.order import AccessRecord
 from tessera_backend.cpu.asynchronous.pending import Agent
 from tessera_backend.cpu.asynchronous.roles import slot_of
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
@@ -91,7 +91,7 @@ def _load(s: Strand, o: Operation) -> Sequence[Any]:
     there = [p for i, p in enumerate(s.group.peers) if mask >> i & 1] if mask else [s.group]
     if m.memory.history is not None:
         key = slot_of(s, o, s.group, 2)
-        m.memory.history.add(Access(
+        m.memory.history.add(AccessRecord(
             "read", o, s.clock, m.place(at), m.memory.frame, leader=s.leader, agent=key.key,
             count=key.open, proxy="async",
         ))  # fmt: skip
@@ -105,7 +105,7 @@ def _issue(s: Strand, o: Operation, peer: Group, box: Array, where: Sequence[int
     slot = slot_of(s, o, peer, 2)
     memory: Memory = peer.values[o.operands[1]]
     at, place = _matrix_at(o, where, box.shape, memory)
-    access = Access(
+    access = AccessRecord(
         "write", o, s.clock, place, memory.frame, leader=s.leader, agent=slot.key,
         count=slot.open, proxy="async",
     )  # fmt: skip
@@ -148,7 +148,7 @@ def _store(s: Strand, o: Operation) -> Sequence[Any]:
     at, place = _matrix_at(o, where, shape, memory)
     stores = s.stores.setdefault(leader, Agent(("store", *s.clock.key, leader)))
     if memory.history is not None:
-        memory.history.add(Access(
+        memory.history.add(AccessRecord(
             "read", o, s.clock, place, memory.frame, leader=leader, agent=stores.key,
             count=stores.count, owners=leader, proxy="async",
         ))  # fmt: skip
@@ -164,7 +164,7 @@ def _note_written(
     """Nobody of this launch may count on what a store writes: no wait says that it is there."""
     if m.memory.history is not None:
         agent = ("into memory", reduces, 0 if reduces else s.anew(), s.clock.key)
-        m.memory.history.add(Access(
+        m.memory.history.add(AccessRecord(
             "write", o, s.clock, m.place(coordinates), m.memory.frame, leader=s.leader,
             agent=agent, count=-1 if reduces else _NEVER, owners=s.leader, proxy="async",
         ))  # fmt: skip

@@ -17,7 +17,7 @@ from tessera_backend.cpu.asynchronous.accesses import (
 from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.memory import Memory
 from tessera_backend.cpu.asynchronous.numbers import Array
-from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.order import AccessRecord
 from tessera_backend.cpu.asynchronous.roles import slot_of
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation
@@ -37,7 +37,7 @@ def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
     starts = s.numbers(o.operands[2 + view.data.ndim + rank :])
     at, box = place_in(o, starts, shape, target)
     touch(s, o, view, "read", part.box, ("view", "copy", part.box, part.dims))
-    access = Access(
+    access = AccessRecord(
         "write", o, s.clock, box, target.frame, ("copy", s.anew()), s.leader,
         s.copies.key, s.copies.count,
     )  # fmt: skip
@@ -46,7 +46,7 @@ def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
-def _copy(s: Strand, target: Memory, access: Access, at: Any, found: Array) -> None:
+def _copy(s: Strand, target: Memory, access: AccessRecord, at: Any, found: Array) -> None:
     target.poison(at)
 
     def fill() -> None:
@@ -66,7 +66,7 @@ def _memcpy_gather(s: Strand, o: Operation) -> Sequence[Any]:
     shape = target.data.shape[-2:]
     at, box = place_in(o, [int(n) for n in numbers[axes + 2 :]], shape, target)
     found = gathered(s, o, view, numbers[: axes + 2], shape)
-    access = Access(
+    access = AccessRecord(
         "write", o, s.clock, box, target.frame, ("copy", s.anew()), s.leader,
         s.copies.key, s.copies.count,
     )  # fmt: skip
@@ -94,7 +94,7 @@ def _memcpy_arrive(s: Strand, o: Operation) -> Sequence[Any]:
     return ()
 
 
-def _write(s: Strand, target: Memory, access: Access) -> None:
+def _write(s: Strand, target: Memory, access: AccessRecord) -> None:
     take(s, target, access)
     if target.history is not None:
         target.history.add(access)

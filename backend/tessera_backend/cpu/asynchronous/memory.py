@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from tessera_backend.cpu.asynchronous.numbers import Array, garbage, strided
-from tessera_backend.cpu.asynchronous.order import Access, Interval, meet
+from tessera_backend.cpu.asynchronous.order import AccessRecord, Interval, meet
 from tessera_lang.record import dataclass, field
 
 Box = tuple[Interval, ...]
@@ -52,10 +52,10 @@ def covers(a: Box, b: Box) -> bool:
 class History:
     """The accesses of one array or buffer that later ones may meet."""
 
-    reads: list[Access] = field(default_factory=list[Access])
-    writes: list[Access] = field(default_factory=list[Access])
+    reads: list[AccessRecord] = field(default_factory=list[AccessRecord])
+    writes: list[AccessRecord] = field(default_factory=list[AccessRecord])
 
-    def add(self, access: Access) -> None:
+    def add(self, access: AccessRecord) -> None:
         """Note an access. Raises AsynchronousFault where it meets one that nothing orders."""
         if any(high <= low for low, high, _ in access.box):
             return
@@ -66,9 +66,9 @@ class History:
         mine[:] = _kept(mine, access, every=access.kind == "write")
         mine.append(access)
 
-    def look(self, access: Access) -> None:
+    def look(self, access: AccessRecord) -> None:
         """Raise where an access meets an earlier one that nothing orders."""
-        earlier: Iterable[Access] = self.writes
+        earlier: Iterable[AccessRecord] = self.writes
         if access.kind == "write":
             earlier = (*self.writes, *self.reads)
         for old in earlier:
@@ -77,7 +77,7 @@ class History:
             elif (shared := common(old.box, access.box)) is not None:
                 meet(old, access, shared)
 
-    def look_at_all(self, access: Access) -> None:
+    def look_at_all(self, access: AccessRecord) -> None:
         """The same where every part is met: another buffer's bytes are taken."""
         for old in (*self.writes, *self.reads):
             meet(old, access, None)
@@ -87,7 +87,7 @@ class History:
         self.writes.clear()
 
 
-def _kept(accesses: list[Access], new: Access, *, every: bool) -> list[Access]:
+def _kept(accesses: list[AccessRecord], new: AccessRecord, *, every: bool) -> list[AccessRecord]:
     """Those that a later access may still meet behind ``new``."""
     return [
         a for a in accesses

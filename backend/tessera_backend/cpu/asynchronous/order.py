@@ -80,7 +80,7 @@ class Clock:
 
 
 @dataclass(slots=True, eq=False)
-class Access:
+class AccessRecord:
     """One read or write of a box. ``lanes``: equal where every lane touches the same elements;
     ``agent``: what runs it, with its ``count``, where it is asynchronous; ``fenced``: the time of
     the fence behind a write by lanes; ``fenced_by``: the strands that have waited for a copy by
@@ -104,7 +104,7 @@ class Access:
     def __post_init__(self) -> None:
         self.time = self.clock.time
 
-    def is_like(self, other: Access) -> bool:
+    def is_like(self, other: AccessRecord) -> bool:
         """Whether what orders ``other`` before a third access orders this one, too."""
         return (
             self.clock is other.clock and self.agent == other.agent and self.lanes == other.lanes
@@ -112,7 +112,7 @@ class Access:
         )  # fmt: skip
 
 
-def meet(old: Access, new: Access, box: tuple[Interval, ...] | None) -> None:
+def meet(old: AccessRecord, new: AccessRecord, box: tuple[Interval, ...] | None) -> None:
     """Raise AsynchronousFault unless something orders ``old`` before ``new`` in a box."""
     missing = _missing(old, new, box)
     if missing:
@@ -124,7 +124,7 @@ def meet(old: Access, new: Access, box: tuple[Interval, ...] | None) -> None:
         )  # fmt: skip
 
 
-def _missing(old: Access, new: Access, box: tuple[Interval, ...] | None) -> str:
+def _missing(old: AccessRecord, new: AccessRecord, box: tuple[Interval, ...] | None) -> str:
     clock = new.clock
     if old.agent is not None:
         if not _over(old, new, box):
@@ -150,7 +150,7 @@ def _missing(old: Access, new: Access, box: tuple[Interval, ...] | None) -> str:
     return "no barrier stands between lanes"
 
 
-def _over(old: Access, new: Access, box: tuple[Interval, ...] | None) -> bool:
+def _over(old: AccessRecord, new: AccessRecord, box: tuple[Interval, ...] | None) -> bool:
     assert old.agent is not None
     if new.agent == old.agent and old.kind == "write" == new.kind and old.count < 0:
         return True  # reductions into memory
@@ -160,7 +160,7 @@ def _over(old: Access, new: Access, box: tuple[Interval, ...] | None) -> bool:
     return known >= old.count >= 0 and _same_part(old, new, box)
 
 
-def _same_part(old: Access, new: Access, box: tuple[Interval, ...] | None) -> bool:
+def _same_part(old: AccessRecord, new: AccessRecord, box: tuple[Interval, ...] | None) -> bool:
     """Whether one warp group touches each element of the box, both times."""
     if new.clock.parts == 1:
         return True
@@ -168,7 +168,7 @@ def _same_part(old: Access, new: Access, box: tuple[Interval, ...] | None) -> bo
     return bool(np.all((a == b) & (a >= 0)))
 
 
-def _owners_in(access: Access, box: tuple[Interval, ...] | None) -> Any:
+def _owners_in(access: AccessRecord, box: tuple[Interval, ...] | None) -> Any:
     """The warp groups of the elements of a box; one number where it is one for all."""
     owners = access.owners
     if owners is None or isinstance(owners, int):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tessera_backend.cpu.asynchronous.numbers import Array
-from tessera_backend.cpu.asynchronous.order import Access, Key
+from tessera_backend.cpu.asynchronous.order import AccessRecord, Key
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass, field
 
@@ -37,7 +37,7 @@ class Late:
 
     operation: Operation
     happen: Callable[[], object]
-    access: Access | None = None
+    access: AccessRecord | None = None
     fill: Callable[[], None] | None = None
 
 
@@ -58,7 +58,9 @@ class Agent:
     def issue(self, operation: Operation, happen: Callable[[], object]) -> None:
         self.open.append(Late(operation, happen))
 
-    def copy(self, access: Access, fill: Callable[[], None], happen: Callable[[], None]) -> None:
+    def copy(
+        self, access: AccessRecord, fill: Callable[[], None], happen: Callable[[], None]
+    ) -> None:
         self.open.append(Late(access.operation, happen, access, fill))
 
     def taken(self) -> list[Late]:

@@ -10,7 +10,7 @@ import numpy as np
 from tessera_backend.cpu.asynchronous.copies import pending_of
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, numpy_type, without_low_bits
-from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.order import AccessRecord
 from tessera_backend.cpu.asynchronous.pending import Issued
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import BufferType, Operation, Value
@@ -70,7 +70,7 @@ def _matrix(
     rest = [n - x for n, x in zip(memory.data.shape[-2:], at[-2:], strict=True)]
     if memory.history is not None:
         box = box_of(at, (*(1,) * (len(at) - 2), *rest))
-        memory.history.add(Access(
+        memory.history.add(AccessRecord(
             "read", o, s.clock, box, memory.frame, leader=s.leader, agent=s.products.key,
             count=s.products.count, proxy="async",
         ))  # fmt: skip

@@ -13,7 +13,7 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, Unsupport
 from tessera_backend.cpu.asynchronous.layouts import WARPS
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import combined
-from tessera_backend.cpu.asynchronous.order import Access, Key, learn
+from tessera_backend.cpu.asynchronous.order import AccessRecord, Key, learn
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
 from tessera_lang.ir.core import Operation
 from tessera_lang.target.arch.isa import WARP
@@ -117,7 +117,7 @@ def _of(s: Strand, peer: Group, o: Operation, value: Any) -> Any:
 def _element(s: Strand, o: Operation, memory: Memory, at: int, kind: Any) -> None:
     assert memory.history is not None
     lanes = ("cluster", s.clock.key, kind)
-    access = Access(kind, o, s.clock, box_of((at,), (1,)), memory.frame, lanes=lanes)
+    access = AccessRecord(kind, o, s.clock, box_of((at,), (1,)), memory.frame, lanes=lanes)
     if kind == "write":
         take(s, memory, access)
     memory.history.add(access)

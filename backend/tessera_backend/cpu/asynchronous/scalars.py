@@ -9,7 +9,7 @@ import numpy as np
 
 from tessera_backend.cpu.asynchronous.memory import Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import element_type, scalar_operation
-from tessera_backend.cpu.asynchronous.order import Access
+from tessera_backend.cpu.asynchronous.order import AccessRecord
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation
 
@@ -61,7 +61,7 @@ def element(s: Strand, o: Operation, memory: Memory, place: Sequence[int], kind:
         box = box_of(place, (1,) * len(place))
         lanes = ("element", id(memory.history), s.leader)
         memory.history.add(
-            Access(kind, o, s.clock, box, memory.frame, lanes=lanes, leader=s.leader)
+            AccessRecord(kind, o, s.clock, box, memory.frame, lanes=lanes, leader=s.leader)
         )
 
 

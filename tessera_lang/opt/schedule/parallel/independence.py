@@ -12,7 +12,7 @@ from typing import cast
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.query.array_accesses import (
     ACCUMULATE,
-    Access,
+    MemoryAccess,
     Nest,
     Repeated,
     accesses_in,
@@ -31,7 +31,7 @@ class Verdict:
     name: str
     grid: bool
     reason: str = ""
-    pair: tuple[Access, Access] | None = None
+    pair: tuple[MemoryAccess, MemoryAccess] | None = None
     repeated: Repeated | None = None
     promised: bool = False
 
@@ -56,7 +56,11 @@ def verdicts(
 
 
 def _verdict(
-    nest: Nest, axis: int, name: str, promised: bool, pairs: Sequence[tuple[Access, Access]]
+    nest: Nest,
+    axis: int,
+    name: str,
+    promised: bool,
+    pairs: Sequence[tuple[MemoryAccess, MemoryAccess]],
 ) -> Verdict:
     summed = False
     for a, b in pairs:
@@ -79,6 +83,6 @@ def _verdict(
     return Verdict(name, True)
 
 
-def array_name(access: Access) -> str:
+def array_name(access: MemoryAccess) -> str:
     name = access.array.name
     return "return" if is_result(name) else name or "an array"

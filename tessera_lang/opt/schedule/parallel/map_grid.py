@@ -18,7 +18,7 @@ from tessera_lang.opt.schedule.parallel.loop_transforms import split
 from tessera_lang.opt.schedule.query.array_accesses import (
     FOR,
     SCATTER,
-    Access,
+    MemoryAccess,
     Repeated,
     accesses_in,
 )
@@ -49,7 +49,7 @@ def map_grid(program: Program, remarks: list[Diagnostic]) -> Program:
 # --- which loop --------------------------------------------------------------------------------
 
 
-def _writes(o: Operation, arrays: Mapping[Value, Value]) -> list[Access]:
+def _writes(o: Operation, arrays: Mapping[Value, Value]) -> list[MemoryAccess]:
     return [a for a in accesses_in(o, arrays) if a.writes]
 
 

@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.query.array_accesses import (
     ACCUMULATE,
     FOR,
     LOAD,
-    Access,
+    MemoryAccess,
     Nest,
     access_of,
     depends,
@@ -98,7 +98,7 @@ class _Work:
         """Accumulations inside a loop whose places do not depend on anything in it, by place."""
         inside = values_inside(loop)
         found: list[list[Operation]] = []
-        others: list[Access] = []
+        others: list[MemoryAccess] = []
         for o in loop.walk():
             access = access_of(o, self.arrays)
             if access is None:

@@ -25,7 +25,7 @@ _Around = tuple[Operation | tuple[Value, bool], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Access:
+class MemoryAccess:
     """``starts`` one an axis of the array (None: unknown); ``sizes`` the elements touched along
     it, a number or the name of an open size, in steps of ``steps`` elements; ``extents`` how many
     of these there are (None: all)."""
@@ -58,13 +58,13 @@ class Access:
         return "written" if self.writes else "read"
 
 
-def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | None:
+def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> MemoryAccess | None:
     """The access of an operation on a view; ``arrays`` gives the pointer of a view."""
     match operation.name:
         case "tile.load":
             view, *starts = operation.operands
             rank = len(starts)
-            return Access(operation, arrays.get(view, view), tuple(starts), (1,) * rank,
+            return MemoryAccess(operation, arrays.get(view, view), tuple(starts), (1,) * rank,
                           (1,) * rank, (None,) * rank)  # fmt: skip
         case _ if operation.name in ARRAY_READS:
             view, *numbers = operation.operands
@@ -85,12 +85,12 @@ def access_of(operation: Operation, arrays: Mapping[Value, Value]) -> Access | N
         if operation.name in BOXES:
             extents[dim] = numbers[rank + axis]
     starts = tuple(None if isinstance(v.type, TileType) else v for v in numbers[:rank])
-    return Access(
+    return MemoryAccess(
         operation, arrays.get(view, view), starts, tuple(sizes), tuple(steps), tuple(extents)
     )
 
 
-def accesses_in(operation: Operation, arrays: Mapping[Value, Value]) -> list[Access]:
+def accesses_in(operation: Operation, arrays: Mapping[Value, Value]) -> list[MemoryAccess]:
     found = (access_of(o, arrays) for o in operation.walk())
     return [a for a in found if a is not None]
 
@@ -148,7 +148,7 @@ class Nest:
 
     # --- iterations -----------------------------------------------------------------------------
 
-    def _enter(self, access: Access, scope: Scope) -> None:
+    def _enter(self, access: MemoryAccess, scope: Scope) -> None:
         """What holds where an access is made: a loop that it does not stand in may be empty, and
         so may a part of an array that it does not touch."""
         for o in self._around(access):
@@ -181,7 +181,7 @@ class Nest:
                 at = scope.forms[variable] = first + iterations.scaled(step.constant)
                 f.limited(iterations, (upper - at).shifted(-1))
 
-    def disjoint(self, axis: int, a: Access, b: Access) -> bool:
+    def disjoint(self, axis: int, a: MemoryAccess, b: MemoryAccess) -> bool:
         """Whether ``a`` and ``b`` surely touch other elements in any two iterations that differ
         along ``axis``, whatever the other variables are."""
         if a.array is not b.array:
@@ -189,10 +189,10 @@ class Nest:
         alike = a.place == b.place and self._around(a) == self._around(b)
         return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
 
-    def _around(self, a: Access) -> _Around:
+    def _around(self, a: MemoryAccess) -> _Around:
         return self.around.get(a.operation, ())
 
-    def _apart(self, axis: int, later: Access, earlier: Access) -> bool:
+    def _apart(self, axis: int, later: MemoryAccess, earlier: MemoryAccess) -> bool:
         """The same where the iteration of ``later`` is the one further along the axis; many
         accesses of a long body are of the same places."""
         around = self._around(later), self._around(earlier)
@@ -202,7 +202,7 @@ class Nest:
             found = self.proved[key] = self._are_apart(axis, later, earlier)
         return found
 
-    def _are_apart(self, axis: int, later: Access, earlier: Access) -> bool:
+    def _are_apart(self, axis: int, later: MemoryAccess, earlier: MemoryAccess) -> bool:
         f, x, y = self.forms, Scope(), Scope()
         count = len(self.loop.strings("axes"))
         try:
@@ -219,7 +219,7 @@ class Nest:
         finally:
             f.forget()
 
-    def elsewhere(self, a: Access, b: Access) -> bool:
+    def elsewhere(self, a: MemoryAccess, b: MemoryAccess) -> bool:
         """Whether two accesses whose places are the same in all iterations touch other elements."""
         if a.array is not b.array:
             return True
@@ -233,7 +233,7 @@ class Nest:
         finally:
             self.forms.forget()
 
-    def repeated(self, axis: int, a: Access) -> Repeated | None:
+    def repeated(self, axis: int, a: MemoryAccess) -> Repeated | None:
         """What a write surely has in common with the one of the next iteration of ``axis``, all
         other axes being alike; None where that is not known, or where there is nothing."""
         if a.operation.name != STORE or self._around(a):
@@ -265,7 +265,7 @@ class Nest:
             found = Repeated(size, factor, step.constant)
         return found
 
-    def _beyond(self, a: Access, b: Access, dim: int, x: Scope, y: Scope) -> bool:
+    def _beyond(self, a: MemoryAccess, b: MemoryAccess, dim: int, x: Scope, y: Scope) -> bool:
         """Whether ``a`` begins behind the end of ``b`` along an axis of the array."""
         first, second, step = a.starts[dim], b.starts[dim], b.steps[dim]
         if first is None or second is None or a.steps[dim] < 0 or step < 0:
