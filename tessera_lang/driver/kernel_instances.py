@@ -6,9 +6,9 @@ Must not know checks of whole files, hosts or backends.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver import pipeline, tile_compilation
@@ -41,6 +41,8 @@ from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -111,16 +113,10 @@ class Instances(Scopes):
     def asked(self, path: str, name: str, signature: Signature) -> tuple[Axes, Axes]:
         """The axes whose size a tile kernel is compiled for, and those of which it takes a
         bound; the signature says nothing of sizes."""
-        path = self.files.spelling(path)
-        scope = self.scope(path)
-        symbol = self._function(path, scope, name)
-        key = self._environment.key(symbol.declaration, scope)
-        kept = self._asked.setdefault(path, {})
-        known = kept.get((symbol.declaration, signature))
-        if known is None or known[0] != key:
-            known = (key, needed_sizes(symbol, signature, self.scope))
-            kept[(symbol.declaration, signature)] = known
-        return known[1]
+        return self._remembered(
+            self._asked, path, name, signature,
+            lambda symbol: needed_sizes(symbol, signature, self.scope),
+        )  # fmt: skip
 
     def completed(
         self, path: str, function: ast.FunctionDef, signature: Signature
@@ -191,17 +187,29 @@ class Instances(Scopes):
         return [(t.program, t.plan) for t in tiles if not has_errors(t.diagnostics)]
 
     def _instance(self, path: str, name: str, signature: Signature) -> Instance:
+        return self._remembered(
+            self._instances, path, name, signature, lambda symbol: self._checked(symbol, signature)
+        )
+
+    def _checked(self, symbol: FunctionSymbol, signature: Signature) -> Instance:
+        self.counts["check"] += 1
+        typed, diagnostics = check_function(symbol, signature, self.scope)
+        return Instance(typed, tuple(diagnostics))
+
+    def _remembered(
+        self, store: dict[str, dict[tuple[object, ...], tuple[Key, T]]], path: str, name: str,
+        signature: Signature, make: Callable[[FunctionSymbol], T],
+    ) -> T:  # fmt: skip
+        """What was made of a function for a signature; made again where anything that it depends
+        on has changed."""
         path = self.files.spelling(path)
         scope = self.scope(path)
         symbol = self._function(path, scope, name)
         key = self._environment.key(symbol.declaration, scope)
-        kept = self._instances.setdefault(path, {})
+        kept = store.setdefault(path, {})
         known = kept.get((symbol.declaration, signature))
         if known is None or known[0] != key:
-            self.counts["check"] += 1
-            typed, diagnostics = check_function(symbol, signature, self.scope)
-            known = (key, Instance(typed, tuple(diagnostics)))
-            kept[(symbol.declaration, signature)] = known
+            known = kept[symbol.declaration, signature] = (key, make(symbol))
         return known[1]
 
     def _function(self, path: str, scope: ModuleScope, name: str) -> FunctionSymbol:
