@@ -1,4 +1,4 @@
-"""A checked call: what its layout decides, for whoever puts argument blocks together.
+"""The result of binding a call: sizes, strides and copies, of which argument blocks are made.
 
 Must not know how a call is checked, nor how code is launched.
 """

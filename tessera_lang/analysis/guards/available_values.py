@@ -1,5 +1,6 @@
-"""What can be computed before an operation of a kernel that comes later: sums of values from
-before it, of counters at the ends of their loops, of what can be moved.
+"""Index values as sums that can be computed at an earlier point of the kernel.
+
+The terms are values from before it, counters at the ends of their loops, and what can be moved.
 
 Must not know accesses.
 """

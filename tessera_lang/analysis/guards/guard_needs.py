@@ -1,4 +1,4 @@
-"""What has to hold, ahead, for a guarded access to be inside: sums that are at least 0.
+"""The bounds condition of a guarded access, as linear expressions that have to be at least 0.
 
 Must not know groups of accesses.
 """

@@ -1,4 +1,4 @@
-"""Accesses that ``lane_trace`` never gets to, or never knows the place of: they hang on data.
+"""Accesses that no walk over lanes can place: whether or where they happen depends on data.
 
 Whoever looks for two lanes that surely meet need not follow lanes for these. What a loop carries
 is taken to be known. Must not know what is looked for.

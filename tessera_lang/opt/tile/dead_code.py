@@ -1,4 +1,4 @@
-"""Dropping what nothing reads: operations, results, and values that loops carry in vain.
+"""Dead code elimination in Tile IR: operations, results, and values that loops carry in vain.
 
 Marks values from the operations that do something (memory, barriers, faults, exits that
 can be told apart) back to what they need, then rebuilds without the rest.

@@ -1,4 +1,4 @@
-"""Integers that are known, or operands: sums and products that fold what is known.
+"""Integer arithmetic of the emitter: what is known folds, what is not becomes an instruction.
 
 Must not know what the numbers stand for.
 """

@@ -1,4 +1,4 @@
-"""Which tile has a number: the order in which the tiles of a grid are counted.
+"""The rasterization of a grid: which tile has which number, in the order that groups take them.
 
 The last two axes are counted in blocks of rows, so that neighbours in the order read the same
 lines of arrays; the axes before them are outermost, the last of these fastest. Must not know who

@@ -1,4 +1,4 @@
-"""What Schedule values have become so far, and how to get at them in a layout.
+"""The Tile value of each Schedule value, converted on demand to the layout that a use needs.
 
 ``bind(value, made)`` says what a Schedule value became; ``tile``, ``demand`` and ``scalar`` give
 it back. Owns conversions between layouts, accesses of memory from registers and the order of

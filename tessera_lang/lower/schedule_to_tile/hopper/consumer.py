@@ -1,4 +1,4 @@
-"""The role that computes: what it waits for, and when it frees what it has used.
+"""The consumer role: what it waits for, and when it frees what it has used.
 
 ``Consumer`` runs the body. Where loads stood it waits for a slot; products are issued on the
 buffers, and waited for where their result is first needed; a slot is freed when the last

@@ -1,4 +1,4 @@
-"""Results on their way out: in parts of a few columns, through two small buffers.
+"""The epilogue: results leave in subtiles of a few columns, through two small shared buffers.
 
 Where a tensor map can show the array, by TMA: while one part is on its way the next is written.
 Nobody waits for the last ones before the next tile begins; what is waited for is that a buffer

@@ -1,4 +1,4 @@
-"""Work on a result that leaves in parts is done part by part.
+"""Work in the epilogue, done subtile by subtile on a result that leaves in parts.
 
 A store takes its tile apart in columns (``tile.slice_tile``); what computes the tile element by
 element is as well done for each part when its iteration comes. So lanes hold what is read for one

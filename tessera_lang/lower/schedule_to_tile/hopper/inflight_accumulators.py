@@ -1,4 +1,4 @@
-"""Products whose accumulator is touched by nothing but the next iteration of their loop.
+"""Products that may stay in flight: only the next iteration reads their accumulator.
 
 Such a product may be in flight while the next one is issued: its buffers are freed one iteration
 later, and nobody waits for it before the loop is done. Owns the test. Must not know barriers.

@@ -1,4 +1,4 @@
-"""Groups that walk over the tiles of a grid, or have one each: how many, and where each one lies.
+"""The tile scheduler: which tiles of the grid a group takes, one after the other or just one.
 
 Owns the arithmetic of the walk: numbers of tiles along the axes, clusters as neighbours along
 one axis. A tile's number counts clusters; it is below 2^32. Must not know what is done for a tile.

@@ -1,4 +1,4 @@
-"""The role that moves data, and what both roles know of the rings between them.
+"""The producer role: copies into the rings, and what both roles know of the rings between them.
 
 ``Producer`` runs what the staged loads need and, in place of the loads, waits for a free slot
 and asks for its next content, or brings it itself. Owns this side of the protocol. Must not

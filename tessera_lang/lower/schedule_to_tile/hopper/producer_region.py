@@ -1,4 +1,4 @@
-"""The region of the role that moves data: by one lane, or by all where lanes bring tiles.
+"""The region of the producer role: run by one lane, or by all where lanes copy tiles.
 
 Owns which part of the kernel that role runs, in what layouts its own tiles lie, and which tiles
 go through its registers. Must not know how rings are filled.

@@ -1,4 +1,4 @@
-"""Decided schedules of Hopper as Tile IR: roles, rings, clusters, a walk over the tiles.
+"""Warp specialization on Hopper: decided schedules as Tile IR with roles, rings and clusters.
 
 ``lower_specialised`` takes a kernel that ``assign_roles`` has split. Everything general is
 elsewhere: positions in rings (``ring``), the part of the body that moves data (``pruned``), the

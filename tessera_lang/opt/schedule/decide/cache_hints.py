@@ -1,4 +1,4 @@
-"""Which loads are the only ones to read what they read: the second-level cache lets go of it first.
+"""L2 eviction hints: loads of what nobody reads again, which the second-level cache may drop first.
 
 What a launch reads once, and which the cache could not hold anyway, would only drive out what is
 read again, or has yet to be written back: 134 MB took 39 us instead of 43 behind a launch that had

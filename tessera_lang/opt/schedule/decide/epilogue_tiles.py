@@ -1,5 +1,4 @@
-"""How a result leaves: in columns that fit two small buffers, by the copy engine
-where it can.
+"""The subtiles of the epilogue: how wide they are, and whether the copy engine stores them.
 
 Owns the width of a subtile, the way of each store, and whether element-wise work before it is done
 part by part. Stores whose array a tensor map cannot show are written by lanes, line by line; the

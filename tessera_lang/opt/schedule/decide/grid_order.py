@@ -1,4 +1,4 @@
-"""How the groups walk over the tiles: clusters, order, and whether they stay.
+"""How the groups walk over the tiles: clusters, order, and whether groups are persistent.
 
 Owns three decisions on the loop that became the grid. ``cluster``: neighbours along the rows
 that read the same columns get them with one copy. ``order``: blocks of rows, so that what

@@ -1,4 +1,4 @@
-"""Reading ahead in kernels of rows: groups that have little on its way ask for later rows.
+"""Prefetches into the second-level cache, in kernels of rows whose groups have few loads in flight.
 
 A group that fills a multiprocessor has no other beside it, and those of a cluster, which wait for
 each other, may have few: memory may rest while they compute. Lanes that read element by element

@@ -1,4 +1,4 @@
-"""What a group has whose warps all do the same: warps, units, copies, buffers.
+"""Schedules without warp specialization: warps, units, copies and buffers of a group.
 
 Where a kernel is split into roles, that was decided with them. Without roles nobody issues
 asynchronous products or tensor copies: products are by ``mma.sync`` or multiply-adds, and lanes

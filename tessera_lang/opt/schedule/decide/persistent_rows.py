@@ -1,4 +1,4 @@
-"""Groups of rows that stay, with what stands still kept and the next row on its way.
+"""Persistent groups in kernels of rows: invariant loads are kept, the next row is prefetched.
 
 Where reading weights again for each row bounds a kernel (``still``), persistent groups read them
 once: they lie in shared memory as far as there is room beside a ring of two rows, or else in

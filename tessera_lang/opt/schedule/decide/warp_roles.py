@@ -1,4 +1,4 @@
-"""Who does what in a group: one warp group that moves data, others that compute.
+"""Warp specialization: one warp group of a group moves data, the others compute.
 
 Owns the conditions under which a kernel is split into roles, the number of warps of each, and
 their registers. Where it is not split, says how many warps a group has. Must not know how

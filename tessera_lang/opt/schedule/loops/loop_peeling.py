@@ -1,4 +1,4 @@
-"""The last iteration of a loop apart, where tiles of all others are full: these need no masks.
+"""Loop peeling: the last iteration apart, where tiles of all others are full and need no masks.
 
 ``for t in range(0, n, step)`` becomes a loop over the whole steps, in which what clips a tile to
 ``n`` is a number, and one over what is left. Only where reductions or masks read such a number:

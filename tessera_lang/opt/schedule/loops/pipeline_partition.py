@@ -1,5 +1,4 @@
-"""Loops whose products depend on each other, taken apart: what of an iteration has to come before
-its last products, and what those need.
+"""The two stages of a software pipeline: an iteration up to its last products, and the rest.
 
 Owns the analysis. ``Divided.early`` runs an iteration ahead of ``Divided.late`` without a change
 of any result; ``overlap`` decides and rewrites. Must not know a machine.

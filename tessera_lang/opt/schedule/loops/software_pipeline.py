@@ -1,5 +1,4 @@
-"""Products that depend on each other, run side by side: the last of an iteration beside the work of
-the next iteration.
+"""Software pipelining of dependent products: the last of an iteration runs beside the next one.
 
 ``for t: E(t); L(t)`` becomes ``E(0); for t from 1: E(t) and L(t - 1); L(last)``, where ``L`` holds
 the last products of an iteration and ``E`` all they need. Both are there at once, so an

@@ -1,4 +1,4 @@
-"""Drops what nobody reads: pure operations, reads, and loops that leave nothing behind.
+"""Dead code elimination: pure operations, reads, and loops that leave nothing behind.
 
 Owns the one backward walk. Must not know why something is not needed any more.
 """

@@ -1,4 +1,4 @@
-"""One loop as several: one for each of the things that it writes.
+"""Loop distribution (fission): one loop as several, one for each of the things that it writes.
 
 ``for i: A; B`` is ``for i: A`` and then ``for i: B`` where neither touches what the other writes.
 What both need stands in both. Owns which operations go together. Must not know what it is good for.

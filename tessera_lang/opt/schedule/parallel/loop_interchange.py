@@ -1,4 +1,4 @@
-"""Sums over a loop around parts of their place become loops in each part.
+"""Loop interchange: a loop over the parts of a sum goes outside of the loop that it sums over.
 
 ``for r: for j: C[j] += e`` sums over ``r``: the parts of ``C`` are independent, the terms of a sum
 are not, so ``j`` goes outside. Owns which loops are taken apart, put together and turned for it,

@@ -1,5 +1,4 @@
-"""Moves out of loops what is the same in every iteration: numbers, and reads of arrays that
-nobody writes meanwhile, with what only moves or converts them.
+"""Loop-invariant code motion: numbers, and reads of arrays that the loop does not write.
 
 Owns the walk. Must not know which loops are large: a tile that is read once is held longer.
 """

@@ -1,5 +1,4 @@
-"""Long reductions at the top of a kernel: each group has a part of the iterations, and what the
-parts come to is combined where the result is used.
+"""Parallel reduction: groups share the iterations of a long one, and their results are combined.
 
 Owns the proof that a loop only reduces, and its two halves: a loop over parts, whose iterations are
 independent, and the reduction of what they have left in memory. Must not know a machine, nor which

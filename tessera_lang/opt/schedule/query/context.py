@@ -1,4 +1,4 @@
-"""What a deciding pass is given, and how it writes its decision down.
+"""The context of a deciding pass: the machine, the remarks, and decisions with their origins.
 
 Owns the record of a machine with the remarks, and the attributes with their origins. A pass
 never undoes what the user said: ``decide`` keeps it, and the pass says why where it cannot be

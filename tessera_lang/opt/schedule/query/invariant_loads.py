@@ -1,4 +1,4 @@
-"""Loads of a row that stand still: the same for every row that a group takes after another.
+"""Loop-invariant loads in kernels of rows: the same for every row that a persistent group takes.
 
 A weight of a norm comes from the second-level cache again for each row. Owns which loads those are,
 and whether they bound the kernel. Must not know what is done about it.

@@ -1,4 +1,4 @@
-"""Tiles that the lanes of the moving role bring, where no copy engine can.
+"""Tiles that the lanes of the producer role copy, where no copy engine can.
 
 Gathered rows, arrays whose lines do not begin where the copy engine needs it, and operands that
 have to lie along another axis than their array: the lanes read them and write them into the

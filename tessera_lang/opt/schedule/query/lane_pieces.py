@@ -1,4 +1,4 @@
-"""In what pieces lanes of the moving role can copy a tile, without holding it in registers.
+"""How wide the asynchronous copies of lanes may be, so that a tile needs no registers on its way.
 
 Must not decide that they do.
 """

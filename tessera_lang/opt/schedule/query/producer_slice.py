@@ -1,4 +1,4 @@
-"""The part of a kernel that the staged loads need: what the moving role runs.
+"""The backward slice of the staged loads: the part of a kernel that the producer role runs.
 
 Owns the backward slice from the starts and the surroundings of the staged loads, and the
 reasons why it cannot run ahead of the rest. The slice is a set of operations; the lowering

@@ -1,4 +1,4 @@
-"""Where the tile of another iteration lies, without doing that iteration.
+"""Where the tile of a later iteration lies, computed without running that iteration.
 
 Owns the walk over what says it. Must not know who copies the tile, or how far ahead.
 """

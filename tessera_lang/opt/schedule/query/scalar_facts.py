@@ -1,4 +1,4 @@
-"""What is known about the scalars of a Schedule kernel: constants, divisors, full extents.
+"""Facts about the scalars of a Schedule kernel: constants, divisors, extents that fill a tile.
 
 Owns the walk over definitions. Must not know layouts or Tile operations.
 """

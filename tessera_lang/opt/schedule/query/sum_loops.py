@@ -1,4 +1,4 @@
-"""Loops that carry nothing but sums: groups may have a part of their iterations each.
+"""Reduction loops that groups may share, a part of the iterations each: they carry only sums.
 
 Owns the proof: what a loop hands on is what it was given and something more, which depends on
 no sum; it writes nothing; and what stands around it in an iteration of the grid can be done once
