@@ -115,8 +115,7 @@ def _products_of(value: Value, facts: Facts) -> list[Operation]:
 
 def _shared_span(dot: Operation, axis: int, kernel: Operation) -> int:
     """How many elements of an axis of a product lanes and warps have between them."""
-    t = dot.result.type
-    assert isinstance(t, TileType)
+    t = dot.result.tile_type
     if dot.attributes.get("unit") == "wgmma":
         return UNIT_ROWS * _groups(kernel) if axis == 0 else 0
     if axis == 0 or dot.integers("warp_grid")[1] > 1:
@@ -148,9 +147,7 @@ def _form(facts: Facts, context: Context) -> tuple[str, str]:
 
 
 def _columns(store: Operation) -> int:
-    columns = store.attributes.get("columns", 0)
-    assert isinstance(columns, int)
-    return columns
+    return store.integer("columns", 0)
 
 
 def _parts(store: Operation) -> int:
@@ -164,8 +161,7 @@ def _read_registers(work: EpilogueWork, facts: Facts) -> int:
     columns a quarter of them, as accumulators lie."""
     columns, total = _columns(work.store), 0
     for load in work.reads:
-        t = load.result.type
-        assert isinstance(t, TileType)
+        t = load.result.tile_type
         elements = columns // 4
         if len(t.shape) == 2:
             rows = access_of(work.store).tile.sizes[0]

@@ -53,8 +53,7 @@ def read_ahead(program: Program, context: Context) -> Program:
 
 def groups_at_once(kernel: Operation, context: Context) -> int:
     """How many groups are on the machine at the same time, by their registers."""
-    warps = kernel.attributes.get("warps", 1)
-    assert isinstance(warps, int)
+    warps = kernel.integer("warps", 1)
     registers = held_bytes(kernel) // 4 + ALONE_REGISTERS * WARP * warps
     return context.machine.units * max(1, context.machine.registers // registers)
 

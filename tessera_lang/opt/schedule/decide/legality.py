@@ -70,8 +70,7 @@ def _check_registers(facts: Facts, context: Context) -> None:
     kernel = facts.kernel
     if not facts.dots:
         return
-    warps = kernel.attributes.get("warps", 4)
-    assert isinstance(warps, int)
+    warps = kernel.integer("warps", 4)
     roles = kernel.integers("registers")
     limit = (roles[-1] if roles and roles[-1] else LANE_REGISTERS) - OTHER_REGISTERS
     needed = accumulators(facts, max(1, warps // 4))

@@ -113,8 +113,7 @@ def _warp_grid(
     dot: Operation, unit: str, warps: int, by_rows: frozenset[Operation]
 ) -> dict[str, Attribute]:
     """How warps share a product, where its unit leaves that open."""
-    t = dot.result.type
-    assert isinstance(t, TileType)
+    t = dot.result.tile_type
     if unit == "wgmma" or len(t.shape) != 2:
         return {}
     m, n = t.sizes
@@ -125,9 +124,7 @@ def _warp_grid(
 
 
 def _warps_of(kernel: Operation) -> int:
-    warps = kernel.attributes["warps"]
-    assert isinstance(warps, int)
-    return warps
+    return kernel.integer("warps")
 
 
 def _scalar_facts(kernel: Operation, context: Context) -> Facts:
@@ -157,8 +154,7 @@ def settle_loops(program: Program) -> Program:
 def flow_unit(dot: Operation, context: Context) -> str:
     """The unit of a product that whole warps do together, whatever its sizes: tiles are padded to
     what fragments hold, and f8 is widened to f16 where the unit has no f8."""
-    left = dot.operands[0].type
-    assert isinstance(left, TileType)
+    left = dot.operands[0].tile_type
     dtype = left.dtype
     known = bool(dtype.matrix) and (dtype != F32 or dot.attributes["precision"] == "tf32")
     return "mma" if context.machine.has("mma") and known else "fma"

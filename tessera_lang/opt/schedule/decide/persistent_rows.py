@@ -120,9 +120,7 @@ def _taken(rows: Sequence[Load]) -> int:
 
 
 def _warps(kernel: Operation) -> int:
-    warps = kernel.attributes["warps"]
-    assert isinstance(warps, int)
-    return warps
+    return kernel.integer("warps")
 
 
 def _stays(facts: Facts, grid: Operation, context: Context) -> bool:

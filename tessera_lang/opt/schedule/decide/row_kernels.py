@@ -112,9 +112,7 @@ def groups_together(facts: Facts, context: Context) -> int:
 
 
 def _warps(kernel: Operation) -> int:
-    warps = kernel.attributes.get("warps", 1)
-    assert isinstance(warps, int)
-    return warps
+    return kernel.integer("warps", 1)
 
 
 def held_bytes(kernel: Operation) -> int:

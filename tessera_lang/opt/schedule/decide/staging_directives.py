@@ -82,8 +82,7 @@ def _padded(kernel: Operation, facts: Facts, context: Context) -> Operation:
 def _swizzled(kernel: Operation, facts: Facts, context: Context) -> Operation:
     """With roles the copy engine and the products settle the swizzle; elsewhere the one that
     was said is taken wherever the lines of a tile are multiples of it."""
-    said = kernel.attributes["swizzle"]
-    assert isinstance(said, int)
+    said = kernel.integer("swizzle")
     if kernel.attributes.get("padding"):
         return overruled(kernel, "swizzle", 0, context, "lines are padded")
     for load in (x for x in facts.loads if is_staged(x)):

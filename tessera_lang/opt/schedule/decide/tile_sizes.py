@@ -290,8 +290,7 @@ def _contiguous_names(facts: Facts) -> tuple[str, ...]:
     found: list[str] = []
     accesses = [x.operation for x in facts.loads] + [o for o, _ in facts.stores]
     for operation in accesses:
-        tile = (operation.results or operation.operands)[0].type
-        assert isinstance(tile, TileType)
+        tile = (operation.results or operation.operands)[0].tile_type
         unit = contiguous_axis(access_of(operation), facts)
         name = tile.shape[unit] if unit >= 0 and len(tile.shape) > 1 else None
         if isinstance(name, str) and name not in found:
