@@ -1,4 +1,4 @@
-"""Whole-tensor values that a condition chooses: both are expressions, so the choice is one too.
+"""Whole-tensor values that a condition chooses: an element-wise select between two expressions.
 
 Owns what may be computed unasked so that both sides can be seen behind the condition. Must not know
 statements.

@@ -6,7 +6,7 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import first_lane, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element, row_index, view_index
-from tessera_lang.lower.schedule_to_lanes.inner_axis import turned
+from tessera_lang.lower.schedule_to_lanes.inner_axis import interchanged
 from tessera_lang.lower.schedule_to_lanes.materialize_tiles import (
     destination,
     sources_of,
@@ -61,7 +61,7 @@ def _write(s: Lowering, op: Operation, kind: str) -> None:
         if kind:
             s.touched[s.root(view)] = None
         if sizes or s.lanes == 1:
-            nest(s, sizes, _constants(s, extents), one, turned(s, value, op))
+            nest(s, sizes, _constants(s, extents), one, interchanged(s, value, op))
         else:
             first_lane(s, lambda: one(()))
 

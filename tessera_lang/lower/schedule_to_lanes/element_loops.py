@@ -55,17 +55,21 @@ def _attempt(
 
 
 def nest(
-    s: Lowering, sizes: Sequence[int], extents: Extents, body: Body, turned: Value | None = None
+    s: Lowering,
+    sizes: Sequence[int],
+    extents: Extents,
+    body: Body,
+    interchanged: Value | None = None,
 ) -> None:
     """``body`` for every index; ``sizes``: the capacity, ``extents``: how much of it is there.
 
-    To be called inside ``phase`` (or where ``body`` needs no guards and no barrier). ``turned``:
-    with one lane, a condition under which the last axis but one goes inside."""
+    To be called inside ``phase`` (or where ``body`` needs no guards and no barrier).
+    ``interchanged``: with one lane, a condition under which the last axis but one goes inside."""
     if s.lanes > 1:
         _dealt(s, sizes, extents, body)
         return
     order = list(range(len(sizes)))
-    if turned is None:
+    if interchanged is None:
         _loops(s, sizes, extents, body, order, {})
         return
     with s.b.region() as then, s.inside():
@@ -74,7 +78,7 @@ def nest(
     with s.b.region() as otherwise, s.inside():
         _loops(s, sizes, extents, body, order, {})
         s.b.yield_()
-    s.b.if_(turned, then.region, otherwise.region)
+    s.b.if_(interchanged, then.region, otherwise.region)
 
 
 def loop(s: Lowering, lower: Value, upper: Value, body: Callable[[Value], None]) -> None:

@@ -15,7 +15,7 @@ from tessera_lang.lower.schedule_to_lanes.state import Lowering, view_type
 Axes = tuple[int, int]
 
 
-def turned(s: Lowering, value: Value, store: Operation | None = None) -> Value | None:
+def interchanged(s: Lowering, value: Value, store: Operation | None = None) -> Value | None:
     """Whether the last axis but one of ``value`` should go inside; None where it should not.
 
     The first strided array that is read decides, else the one that ``store`` writes."""

@@ -16,7 +16,7 @@ from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import Extents, along, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.inner_axis import turned
+from tessera_lang.lower.schedule_to_lanes.inner_axis import interchanged
 from tessera_lang.lower.schedule_to_lanes.placement import DISPLACES
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.types.dtype import DType
@@ -55,7 +55,7 @@ def store_tile(s: Lowering, value: Value, buffer: Buffer, extents: Extents) -> N
         s.b.store(read, buffer.value, index, "proved")
 
     def everything() -> None:
-        nest(s, sizes, extents, one, turned(s, value))
+        nest(s, sizes, extents, one, interchanged(s, value))
         if _is_read_beyond(s, value):
             _zeros(s, sizes, extents, buffer)
 

@@ -187,8 +187,8 @@ class Placement:
         """The stored tile behind a factor, and whether the factor is its transpose."""
         op = self._source.definition.get(value)
         if op is not None and value in self.lazy and swaps_matrix(op):
-            inner, turned = self.stored_factor(op.operands[0])
-            return inner, not turned
+            inner, transposed = self.stored_factor(op.operands[0])
+            return inner, not transposed
         return value, False
 
 

@@ -88,12 +88,12 @@ def _extent(s: Lowering, op: Operation, number: int) -> int | Value:
 
 def _factor(s: Lowering, op: Operation, value: Value, dtype: DType) -> tuple[Buffer, bool]:
     """A factor in memory in the dtype of the product, and whether transposed."""
-    inner, turned = s.placement.stored_factor(value)
+    inner, transposed = s.placement.stored_factor(value)
     buffer = s.stored.get(inner)
     if buffer is None or buffer.dtype != dtype:
         buffer = s.take(dtype, tile_type(inner).sizes, inner.name)
         store_tile(s, inner, buffer, s.domains.at(inner, op))
-    return buffer, turned
+    return buffer, transposed
 
 
 def _in_lanes(

@@ -148,8 +148,8 @@ class _Threader:
         end = region.terminator
         if end.name not in ENDS:
             raise NotTiled("control flow leaves the middle of a pipeline", end.span)
-        turned = tuple(v for o in iteration[-1:] for v in o.results)
-        operands = (*end.operands, *_positions(state, rings), *turned)
+        counted = tuple(v for o in iteration[-1:] for v in o.results)
+        operands = (*end.operands, *_positions(state, rings), *counted)
         made = (*out, *iteration, replace(end, operands=operands))
         for use in here:
             use.end, use.region = made[-1], made
