@@ -58,15 +58,19 @@ def _axis(facts: Facts, name: str) -> int:
 
 
 def _along(facts: Facts, sizes: Mapping[str, int]) -> int:
-    """Elements of the largest stored tile as far as its sizes are known."""
+    """Elements of the largest stored tile as far as its sizes are known, or of the largest one of
+    several axes that a loop carries: a sum over all axes of an array has one for each axis."""
+    stored = [store.operands[0].type for store, _ in facts.stores]
+    loops = () if facts.dots else facts.kernel.walk()
+    carried = [v.type for o in loops if o.regions for v in o.results]
+    tiles = [t for t in stored if isinstance(t, TileType)]
+    tiles += [t for t in carried if isinstance(t, TileType) and len(t.shape) > 1]
     most = 1
-    for store, _ in facts.stores:
-        t = store.operands[0].type
-        if isinstance(t, TileType):
-            product = 1
-            for n in t.shape:
-                product *= sizes.get(n, 1) if isinstance(n, str) else n
-            most = max(most, product)
+    for t in tiles:
+        product = 1
+        for n in t.shape:
+            product *= sizes.get(n, 1) if isinstance(n, str) else n
+        most = max(most, product)
     return most
 
 
