@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tessera_backend.nvptx.hopper.descriptors import INSTRUCTION_BYTES, NoDescriptor, matrix_operand
+from tessera_backend.nvptx.hopper.descriptors import NoDescriptor, matrix_operand
 from tessera_backend.nvptx.hopper.fragments import NoFragment, accumulator, left_words
 
 from tessera_lang.analysis.resources.tile_layouts import blocked, mma_c, wgmma_a, wgmma_c
 from tessera_lang.ir.core import BufferType
 from tessera_lang.ir.layout import SharedLayout, swizzled
+from tessera_lang.target.arch.isa import STEP_BYTES
 from tessera_lang.types.dtype import BF16, DTYPES, F32, I8, DType
 
 
@@ -28,8 +29,8 @@ def test_steps_along_a_contiguous_contraction_are_the_layouts(dtype: DType, swiz
     side = matrix_operand(t, 1)
     assert side.contraction_contiguous
     assert t.layout is not None
-    for number in range(128 * dtype.bytes // INSTRUCTION_BYTES):
-        column = number * INSTRUCTION_BYTES // dtype.bytes
+    for number in range(128 * dtype.bytes // STEP_BYTES):
+        column = number * STEP_BYTES // dtype.bytes
         assert side.step(number) == t.layout.offset((0, 0, column), t.shape, dtype.bytes)
     for row in range(0, 64, 8):
         assert side.across(row) == t.layout.offset((0, row, 0), t.shape, dtype.bytes)
@@ -106,7 +107,7 @@ def test_other_layouts_are_no_accumulators() -> None:
 @pytest.mark.parametrize("name", ["bf16", "i8", "f32"])
 def test_words_of_a_left_operand_hold_neighbours_along_the_contraction(name: str) -> None:
     dtype = DTYPES[name]
-    depth = 4 * INSTRUCTION_BYTES // dtype.bytes
+    depth = 4 * STEP_BYTES // dtype.bytes
     layout = wgmma_a((128, depth), 1, dtype)
     word = 4 // dtype.bytes
     for row in (0, 64):
