@@ -259,8 +259,11 @@ class Instances(Scopes):
         self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int
     ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
         program, body = self.runner.step(
-            pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None
-        )
+            pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None,
+            refused=lambda made: made[1].has_errors,
+        )  # fmt: skip
+        if body.has_errors:
+            return finish_kernel(program, body)
         share = pipeline.SHARE_REDUCTIONS
         return finish_kernel(self.runner.step(share, lambda: body.shared(program), program), body)
 
@@ -277,8 +280,9 @@ class Instances(Scopes):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
                 program, plan, found = self.runner.step(
-                    pipeline.AST_TO_SCHEDULE, lambda: lower_tile_kernel(typed, files), None
-                )
+                    pipeline.AST_TO_SCHEDULE, lambda: lower_tile_kernel(typed, files), None,
+                    refused=lambda made: has_errors(made[2]),
+                )  # fmt: skip
             plan = plan_with_facts(plan, typed.signature)
             parts: tuple[tuple[Program, LaunchPlan], ...] = ((program, plan),)
             if not has_errors(found):

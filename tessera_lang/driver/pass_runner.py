@@ -77,9 +77,11 @@ class PassRunner:
     def step(
         self, one: Step, make: Callable[[], T], before: Program | None,
         raises: type[Exception] | tuple[type[Exception], ...] = TesseraError,
+        refused: Callable[[T], bool] | None = None,
     ) -> T:  # fmt: skip
-        """What ``make`` gives, of which every program is verified. ``raises``: what it may raise;
-        anything else is a fault of the step, shown with the program ``before`` it."""
+        """What ``make`` gives, of which every program is verified, unless it was ``refused``, and
+        is not whole. ``raises``: what it may raise; anything else is a fault of the step, shown
+        with the program ``before`` it."""
         begin = time.perf_counter()
         try:
             made = make()
@@ -89,7 +91,7 @@ class PassRunner:
             if before is None:
                 raise
             raise failed(one.name, f"{type(error).__name__}: {error}", before) from error
-        programs = tuple(_programs(made))
+        programs = () if refused is not None and refused(made) else tuple(_programs(made))
         for program in programs:
             self._verified(program, before or program, one.name, None)
             if program.level != one.gives:

@@ -47,12 +47,17 @@ FOREIGN_NAMES: dict[str, str] = {
 
 def _members() -> dict[str, str]:
     reductions = ("sum", "max", "min", "mean", "prod", "var", "any", "all", "argmax", "argmin")
-    found = {name: f"write `op.{name}(x)`" for name in (*reductions, "cumsum", "softmax")}
+    found = {
+        name: f"write `op.{name}(x)`"
+        for name in (*reductions, "std", "norm", "cumsum", "cumprod", "softmax")
+    }
     of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "sin", "cos", "tanh")
     found |= {n: f"write `math.{n}(x)` of a number, `op.{n}(x)` of a tile" for n in of_one}
     found |= dict.fromkeys(("astype", "type", "float", "half", "int"), "write `x.to(f32)`")
     found |= dict.fromkeys(("size", "numel"), "write `len(x)`, or `x.shape[0] * x.shape[1]`")
-    found |= dict.fromkeys(("transpose", "permute"), "write `x.T`, or `x.mT` of more axes")
+    found |= dict.fromkeys(
+        ("transpose", "permute"), "write `x.T`, `x.mT`, or `op.transpose(x, axes)` in a tile kernel"
+    )
     found |= dict.fromkeys(("dot", "matmul"), "write `a @ b`")
     return found | {
         "abs": "write `abs(x)`",
@@ -100,6 +105,44 @@ IN_LIBRARY: dict[str, str] = {
     **_OTHER_NAMES,
 }
 """Functions of the library by the names that they, or others like them, go by."""
+
+
+TILE_FORMS: dict[str, str] = {
+    "concat": "store each part: `y = op.empty((m + n, k), f32)`, `y[0:m, :] = a`,"
+    " `y[m:m+n, :] = b`",
+    "stack": "store each part: `y = op.empty((2, m, n), f32)`, `y[0, :, :] = a`, `y[1, :, :] = b`",
+    "flip": "go over the rows in a loop:"
+    " `for i in op.tile_range(m, step=1): y[i, :] = x[m-1-i, :]`",
+    "reshape": "the host program can, without a copy: `op.reshape(x, (m, n))` in front of the call",
+    "broadcast_to": "sizes of 1 stretch: `x[None, :, :] + op.zeros((4, m, n), f32)`",
+    "expand_dims": "write `x[:, None]`",
+    "squeeze": "index the axis: `x[0, :]`",
+    "eye": "write `op.where(op.iota((n, n), axis=0) == op.iota((n, n), axis=1), 1.0, 0.0)`",
+    "linspace": "write `start + (stop - start) * op.arange(n, dtype=f32) / f32(n - 1)`",
+    "array": "pass the numbers as an array, or compute them from `op.arange(n)`",
+    "einsum": "write the product: `a @ b`, `op.sum(a * b, axis=1)`, `op.transpose(x, axes)`",
+    "dot": "write `a @ b`",
+    "inner": "write `a @ b`",
+    "outer": "write `a[:, None] * b[None, :]`",
+    "square": "write `x * x`",
+    "maximum": "write `max(a, b)`",
+    "minimum": "write `min(a, b)`",
+    "clip": "write `op.clamp(x, low, high)`",
+    "permute": "write `op.transpose(x, (2, 0, 1))`",
+    "permute_dims": "write `op.transpose(x, (2, 0, 1))`",
+    "swapaxes": "write `op.transpose(x, axes)`, or `x.mT` for the last two",
+    "negative": "write `-x`",
+    "power": "write `x ** y`",
+    "add": "write `a + b`",
+    "mul": "write `a * b`",
+    "multiply": "write `a * b`",
+    "subtract": "write `a - b`",
+    "divide": "write `a / b`",
+    "reciprocal": "write `1.0 / x`",
+    "isnan": "write `x != x`",
+    "average": "write `op.mean(x)`",
+}
+"""What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""
 
 
 def library_help(name: str, *, host: bool) -> tuple[str, ...]:

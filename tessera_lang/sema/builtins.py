@@ -99,11 +99,17 @@ _FUNCTIONS: tuple[BuiltinInfo, ...] = (
 FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
 
 _REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
+_DERIVED_REDUCTIONS = ("std", "norm", "logsumexp")
+"""Reductions of tiles that are made of others."""
+_SCANS = ("cumsum", "cumprod")
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(f"op.{n}", "x") for n in ELEMENTWISE),
     *(_info(n, "x") for n in FAST_MATH),
-    *(_info(f"op.{n}", "x axis", 1) for n in _REDUCTIONS),
-    _info("op.cumsum", "x axis", 1),
+    *(_info(f"op.{n}", "x axis keepdims", 1) for n in (*_REDUCTIONS, *_DERIVED_REDUCTIONS)),
+    *(_info(f"op.{n}", "x axis exclusive", 1) for n in _SCANS),
+    _info("op.tril", "x k", 1),
+    _info("op.triu", "x k", 1),
+    _info("op.transpose", "x axes", 1),
     _info("op.softmax", "x axis", 1),
     _info("op.matmul", "a b precision", 2),
     _info("tile.mma_sync", "a b precision", 2),

@@ -26,6 +26,11 @@ def infer_reduction(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
     if base is None:
         return ERROR if c.final else Unknown()
     given = bound.get("axis")
+    if (kept := bound.get("keepdims")) is not None:
+        return c.report(
+            "T0106", f"`{name}` in lanes has no parameter `keepdims`", kept.span,
+            "lanes have no arrays as values",
+        )  # fmt: skip
     if given is not None and not isinstance(given, ast.NoneLit):
         if not _only_axis(c, name, given, axes):
             return ERROR if c.final else Unknown()

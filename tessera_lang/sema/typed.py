@@ -225,6 +225,9 @@ class TypedFunction:
     rounded: dict[ast.Call, TypedFunction] = field(
         default_factory=lambda: dict[ast.Call, "TypedFunction"]()
     )  # what a tile kernel may call where the result goes at once into a float of 16 bits or fewer
+    second: dict[ast.Expr, TypedFunction] = field(
+        default_factory=lambda: dict[ast.Expr, "TypedFunction"]()
+    )  # the other of two functions behind a builtin; of `a ** b` the function of powers, at `b`
     arguments: dict[ast.Call, tuple[ast.Expr | None, ...]] = field(
         default_factory=dict[ast.Call, tuple[ast.Expr | None, ...]]
     )

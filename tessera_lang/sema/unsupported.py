@@ -11,6 +11,7 @@ from tessera_grammar.keywords import MODULE_MEMBERS
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
+from tessera_lang.evaluate.foreign_names import TILE_FORMS
 from tessera_lang.sema import builtins
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -103,7 +104,8 @@ def tile_builtin_problem(name: str, span: Span) -> Diagnostic | None:
         return None
     what = builtins.later(name)
     if what is not None or name.startswith("op."):
-        return not_built(f"`{name}` in tile kernels", span)
+        form = TILE_FORMS.get(name.removeprefix("op."))
+        return not_built(f"`{name}` in tile kernels", span, *((form,) if form else ()))
     return None
 
 

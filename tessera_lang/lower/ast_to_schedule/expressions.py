@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tessera_lang.ir.core import Value, ViewType
 from tessera_lang.lower.ast_to_schedule import builtin_calls, node_operations, slices
+from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Read
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
@@ -18,7 +19,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import UNROLLED_POWER
-from tessera_lang.types.dtype import BOOL, DType
+from tessera_lang.types.dtype import BOOL, F32, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -39,6 +40,8 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
         if isinstance(e, ast.Call) and is_tile_call(s, e):
             found = builtin_calls.call(s, e)
             return node_operations.scalar_of(s, found) if found is not None else ()
+        if isinstance(e, ast.Binary) and e.operator == "@":  # of two vectors
+            return node_operations.scalar_of(s, _binary(s, e))
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
             if isinstance(base, Tile) or (isinstance(base, Tensor) and s.view(e.value) is None):
@@ -159,11 +162,18 @@ def _combine(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
     if e.operator == "@":
         return node_operations.product(s, a, b, "exact", e.span)
     if e.operator == "**":
-        return _power(s, e, a)
+        return _power(s, e, a, b)
     return node_operations.combine(s, e.operator, a, b, register_dtype(t) or a.dtype, t, e.span)
 
 
-def _power(s: State, e: ast.Binary, a: Node) -> Node:
+def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
+    instance = s.typed.second.get(e.right)
+    if instance is not None:
+        dtype = register_dtype(instance.parameter_types[0]) or F32
+        t = s.typed.types.get(e)
+        given = [node_operations.cast(s, x, dtype) for x in (a, b)]
+        made = apply_to_elements(s, instance, given, e.span, t)
+        return node_operations.cast(s, made, register_dtype(t) or dtype)
     known = s.typed.constants.get(e.right)
     if known is None and isinstance(e.right, ast.IntLit | ast.FloatLit):
         known = e.right.value

@@ -20,6 +20,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Permuted,
     Product,
     Read,
+    Reduced,
     Windows,
 )
 from tessera_lang.record import replace
@@ -156,23 +157,36 @@ def combine(
 
 
 def product(s: State, a: Node, b: Node, precision: str, span: Span) -> Node:
-    """``a @ b``; a vector is a matrix of one row or column."""
+    """``a @ b``; with a vector it is a sum of products of elements, which read each once."""
     narrow = a.dtype.is_float and a.dtype.bits < 32
     dtype = F32 if narrow else I32 if a.dtype.bits == 8 else a.dtype
+    if 1 in (len(a.axes), len(b.axes)):
+        return _with_vector(s, cast(s, a, dtype), cast(s, b, dtype), dtype, span)
     one = Axis(s.b.number(1), 1)
-    left, right = len(a.axes) == 1, len(b.axes) == 1
-    if left:
-        a = with_axes(s, a, (one, *a.axes), (1,))
-    if right:
-        b = with_axes(s, b, (*b.axes, one), (0,))
+    rank = max(len(a.axes), len(b.axes))
+    a, b = (
+        x if len(x.axes) == rank
+        else with_axes(s, x, ((one,) * (rank - len(x.axes)) + x.axes),
+                       tuple(range(rank - len(x.axes), rank)))
+        for x in (a, b)
+    )  # fmt: skip
     stacks = a.axes[:-2], b.axes[:-2]
     rank = max(map(len, stacks))
     batch = (_axis(s, stacks, rank, i, None) for i in range(rank))
     axes = (*batch, a.axes[-2], b.axes[-1])
-    made: Node = Product(a, b, dtype, axes, precision, s.stages, span)
-    for axis in ([len(axes) - 1] if right else []) + ([len(axes) - 2] if left else []):
-        made = without(s, made, axis)
-    return made
+    return Product(a, b, dtype, axes, precision, s.stages, span)
+
+
+def _with_vector(s: State, a: Node, b: Node, dtype: DType, span: Span) -> Node:
+    """The products along the contraction, and their sum."""
+    one = Axis(s.b.number(1), 1)
+    along = len(a.axes) - 1
+    if len(a.axes) == 1 and len(b.axes) > 1:
+        along = len(b.axes) - 2
+        a = with_axes(s, a, (*a.axes, one), (0,))
+    products = mapped(s, "mul", (a, b), dtype, None, span)
+    axes = tuple(x for i, x in enumerate(products.axes) if i != along)
+    return Reduced("add", products, along, dtype, axes, span)
 
 
 def permuted(value: Node, order: tuple[int, ...]) -> Node:

@@ -46,6 +46,11 @@ class KernelBody:
     conditions: tuple[Condition, ...]
     grid_rank: int
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether the program is one with holes, that only its diagnostics are good for."""
+        return self.lowering.sink.has_errors
+
     def shared(self, program: Program) -> Program:
         """The program whose reductions that all lanes run alike are those of the group."""
         return share_loops(program, self.lowering.element_loops)

@@ -202,8 +202,12 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
             return elementwise_builtins.clamp(c, e, bound)
         case "op.cast":
             return _op_cast(c, bound)
-        case "op.cumsum":
-            return reductions.scan(c, e, bound)
+        case "op.cumsum" | "op.cumprod":
+            return reductions.scan(c, name, bound)
+        case "op.tril" | "op.triu":
+            return reductions.triangle(c, name, bound)
+        case "op.transpose":
+            return reductions.transpose(c, e, bound)
         case "op.softmax":
             return reductions.softmax(c, e, bound)
         case "op.causal":
@@ -226,7 +230,7 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
             return _schedule_prefetch(c, bound)
         case _:
             pass
-    if kind in reductions.REDUCTIONS:
+    if kind in reductions.REDUCTIONS or kind in reductions.DERIVED:
         return reductions.reduction(c, e, name, bound)
     if name.startswith(("op.", "fast.")) and len(bound) == 1 and "x" in bound:
         return elementwise_builtins.elementwise(c, e, name, bound["x"])

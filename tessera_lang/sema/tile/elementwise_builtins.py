@@ -88,10 +88,12 @@ def _is_public(c: TileContext, function: str) -> bool:
 
 
 def attach_instance(
-    c: TileContext, e: ast.Call, name: str, bindings: list[Binding], *, rounded: bool = False
-) -> TypedFunction | None:
+    c: TileContext, e: ast.Expr, name: str, bindings: list[Binding], *, rounded: bool = False,
+    second: bool = False,
+) -> TypedFunction | None:  # fmt: skip
     """The instance of a function of ``std.math`` or ``std.fast`` for scalars, written down at the
-    call; ``rounded``: as the one that serves where the result is rounded at once."""
+    call; ``rounded``: as the one that serves where the result is rounded at once; ``second``: as
+    the other of two that stand behind the call."""
     module, _, function = name.partition(".")
     scope = c.scope.scope_named(f"std.{module}")
     symbol = None if scope is None else scope.names.get(function)
@@ -110,7 +112,10 @@ def attach_instance(
             c.reports.extend(reports)
         return None
     if c.final:
-        (c.typed.rounded if rounded else c.typed.calls)[e] = instance
+        if second or not isinstance(e, ast.Call):
+            c.typed.second[e] = instance
+        else:
+            (c.typed.rounded if rounded else c.typed.calls)[e] = instance
     return instance
 
 

@@ -9,13 +9,13 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
+from tessera_lang.sema.operators import MOST_POWER, Operand, not_numbers, operate, silent
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -214,16 +214,32 @@ def operate_tiles(
 
 
 def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
+    """By products where the exponent is a whole number that is known, else by ``math.pow``."""
+    from tessera_lang.sema.tile.elementwise_builtins import attach_instance
+
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
-    a = value_of_operand(c, a)
-    if not isinstance(a.term, Tile) or isinstance(b.term, (Tile, Tensor)):
+    a, b = value_of_operand(c, a), value_of_operand(c, b)
+    exponent = c.try_value(b.e)
+    if isinstance(a.term, Tile) and exponent in range(MOST_POWER + 1):
+        if is_waiting(a.term):
+            return a.term
+        found = operate(c, "**", span, _surrogate(a, False), b)
+        return a.term if isinstance(found, Scalar) else found
+    met = mix(c, span, [a, b], "`**`")
+    if not isinstance(met, Mixed):
+        return met
+    if not met.dtype.is_float:
         return c.report(
-            "T0209", "`**` takes a literal exponent", b.e.span,
-            helps=("multiply in a loop for other exponents",),
+            "T0209", f"`**` of integers takes a literal exponent from 0 to {MOST_POWER}", b.e.span,
+            helps=("convert to floats: `x.to(f32) ** y`",),
         )  # fmt: skip
-    found = operate(c, "**", span, _surrogate(a, False), b)
-    return a.term if isinstance(found, Scalar) else found
+    compute = F64 if met.dtype == F64 else F32
+    for o in (a, b):
+        convert_operand(c, o, Mixed(compute, False, ()))
+    if attach_instance(c, b.e, "math.pow", [Scalar(compute)] * 2, second=True) is None:
+        return ERROR if c.final else Unknown()
+    return result_of(c, met)
 
 
 def compare_tiles(

@@ -6,10 +6,9 @@ product is computed.
 
 from __future__ import annotations
 
-from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
+from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.context import text_of
-from tessera_lang.sema.expression_text import is_simple, source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, mixed, silent
@@ -20,7 +19,7 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
-from tessera_lang.sema.tile.shapes import Side, broadcast, meet_axes
+from tessera_lang.sema.tile.shapes import Side, broadcast, is_walked, meet_axes
 from tessera_lang.sema.tile.slices import takes_parts
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DTYPES, F32, U8, DType
@@ -34,7 +33,8 @@ PAIRS = tuple(
 
 
 def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
-    """``a @ b`` over the last axis of ``a`` and the last but one of ``b``."""
+    """``a @ b`` over the last axis of ``a`` and the last but one of ``b``, or the only one of a
+    vector; axes in front are stacks of matrices, as in NumPy."""
     takes_parts(c)
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
@@ -61,10 +61,13 @@ def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
     return _result(dtypes[0], dtypes[1], axes)
 
 
-def _result(a: DType, b: DType, axes: tuple[TileAxis, ...]) -> Tile:
+def _result(a: DType, b: DType, axes: tuple[TileAxis, ...]) -> Term:
+    """Of two vectors it is a number, unless that is wide."""
     if a.is_integer or a != b:
-        return Tile(DTYPES[a.product], axes)
-    return Tile(a, axes, wide=is_narrow(a))
+        dtype = DTYPES[a.product]
+        return Tile(dtype, axes) if axes else Scalar(dtype)
+    wide = is_narrow(a)
+    return Tile(a, axes, wide=wide) if axes or wide else Scalar(a)
 
 
 def _waiting(c: TileContext, span: Span, a: Tile, b: Tile) -> Term:
@@ -74,52 +77,28 @@ def _waiting(c: TileContext, span: Span, a: Tile, b: Tile) -> Term:
     return Unknown()
 
 
-def _of_vectors(c: TileContext, a: Operand, b: Operand) -> None:
-    """Reports a product with a vector, which is a sum over an axis."""
-    assert isinstance(a.term, Tile) and isinstance(b.term, Tile)
-    x, y, one = len(a.term.axes), len(b.term.axes), (a if len(a.term.axes) < 2 else b)
-    assert isinstance(one.term, Tile)
-    left, right = source_of(a.e), source_of(b.e)
-    if x < 2 and y < 2:
-        text = f"op.sum({left} * {right})"
-    elif y < 2:
-        text = f"op.sum({left} * {right}[{'None, ' * (x - 1)}:], axis={x - 1})"
-    else:
-        spread = f"[{'None, ' * (y - 2)}:, None]"
-        text = f"op.sum({left}{spread} * {right}, axis={y - 2})"
-    helps: tuple[str, ...] = (f"write it as a sum: `{text}`",)
-    fixes: tuple[Fix, ...] = ()
-    if is_simple(a.e) and is_simple(b.e) and "..." not in text and 0 not in (x, y):
-        fixes = (Fix("write it as a sum", (Edit(a.e.span.to(b.e.span), text),), "unsafe"),)
-    if 0 in (x, y) or not (is_simple(a.e) and is_simple(b.e)):
-        helps = ("multiply and sum: `op.sum(A * x[None, :], axis=1)` of a matrix and a vector",)
-    c.report(
-        "T0604", "a product takes operands of two axes or more", one.e.span,
-        f"this has {len(one.term.axes)}", helps=helps, fixes=fixes,
-    )  # fmt: skip
-
-
 def _axes(c: TileContext, span: Span, a: Operand, b: Operand) -> tuple[TileAxis, ...] | None:
     assert isinstance(a.term, Tile) and isinstance(b.term, Tile)
     x, y = a.term.axes, b.term.axes
-    if len(x) < 2 or len(y) < 2:
-        return _of_vectors(c, a, b)
-    if len(x) != len(y):
-        low = a if len(x) < len(y) else b
-        missing = ["None"] * abs(len(x) - len(y)) + [":", ":"]
-        c.report(
-            "T0604", f"a product takes operands of one rank, not of {len(x)} and {len(y)} axes",
-            span, helps=(f"say where the missing axes are: `{source_of(low.e)}"
-                         f"[{', '.join(missing)}]` has one element there",),
-        )  # fmt: skip
+    if not x or not y:
+        c.report("T0604", "a product takes operands of one axis or more", (b if x else a).e.span,
+                 "this has none", helps=("write `*` to multiply by a number",))  # fmt: skip
         return None
     left, right = Side(a.e, x), Side(b.e, y)
-    inner = meet_axes(c, span, (left, len(x) - 1), (right, len(y) - 2), "a product")
+    inner = meet_axes(c, span, (left, len(x) - 1), (right, max(len(y) - 2, 0)), "a product")
     if inner is None:
         return None
+    if len(y) == 1:  # a sum over the rows of what stands left
+        is_walked(c, a.term, len(x) - 1)
+        return x[:-1]
+    if len(x) == 1:
+        return (*y[:-2], y[-1])
     if len(x) == 2 and len(y) == 2:
         return x[0], y[1]
-    batch = broadcast(c, span, Side(a.e, x[:-2]), Side(b.e, y[:-2]), "a product")
+    rank = max(len(x), len(y))
+    one = TileAxis(1, 1)
+    stacks = [Side(o.e, (*(one,) * (rank - len(t)), *t[:-2])) for o, t in ((a, x), (b, y))]
+    batch = broadcast(c, span, stacks[0], stacks[1], "a product")
     return None if batch is None else (*batch, x[-2], y[-1])
 
 

@@ -5,6 +5,7 @@ Owns their types. Must not know element-wise functions.
 
 from __future__ import annotations
 
+from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.context import text_of
@@ -26,10 +27,12 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.slices import read
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F64, INDEX
+from tessera_lang.types.dtype import F32, F64, INDEX, DType
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
+DERIVED = ("std", "norm", "logsumexp")
+"""Reductions of floats that are made of others."""
 
 
 def _operand(c: TileContext, x: ast.Expr, what: str) -> Tile | Term:
@@ -61,6 +64,36 @@ def axis_argument(c: TileContext, e: ast.Expr | None, rank: int, what: str) -> i
     return None
 
 
+def axes_argument(
+    c: TileContext, e: ast.Expr | None, rank: int, what: str
+) -> tuple[int, ...] | None:
+    """Constant axes, each counted from 0 and named once, in order; None where one is wrong
+    (reported)."""
+    if not isinstance(e, ast.TupleExpr):
+        found = axis_argument(c, e, rank, what)
+        return None if found is None else (found,)
+    axes = [axis_argument(c, item, rank, what) for item in e.items]
+    known = [axis for axis in axes if axis is not None]
+    if len(known) < len(axes):
+        return None
+    if len(set(known)) < len(known):
+        c.report("T0311", f"`{what}` names an axis twice", e.span)
+        return None
+    return tuple(sorted(known))
+
+
+def flag_argument(c: TileContext, bound: Bound, name: str, what: str) -> bool:
+    """A bool that is known at compile time; False where it is not given, or wrong (reported)."""
+    given = bound.get(name)
+    if given is None:
+        return False
+    term, value = c.infer(given), c.try_value(given)
+    if not isinstance(value, bool) and not is_silent(term):
+        c.report("T0311", f"`{name}` of `{what}` is `True` or `False`, known at compile time",
+                 given.span)  # fmt: skip
+    return value is True
+
+
 def _axis_given(bound: Bound) -> ast.Expr | None:
     """``axis=None`` is that of NumPy: all of them."""
     given = bound.get("axis")
@@ -74,26 +107,49 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         return tile
     rank = len(tile.axes)
     given = _axis_given(bound)
-    axis = axis_argument(c, given, rank, name)
-    if given is not None and axis is None:
+    along = tuple(range(rank)) if given is None else axes_argument(c, given, rank, name)
+    keepdims = flag_argument(c, bound, "keepdims", name)
+    if along is None:
         return ERROR if c.final else Unknown()
     if is_waiting(tile):
         c.kernel.changed = True
     kind = name.removeprefix("op.")
-    if kind in ("argmax", "argmin") and axis is None and rank > 1:
-        return c.report("T0105", f"`{name}` of {rank} axes needs `axis=`", bound["x"].span)
-    dtype = result_dtype(c, kind, tile.dtype, bound["x"])
+    if kind in ("argmax", "argmin") and len(along) > 1:
+        return c.report(
+            "T0105", f"`{name}` of {rank} axes needs `axis=`, and looks along one", bound["x"].span
+        )
+    dtype = _reduced_dtype(c, e, kind, tile, bound["x"])
     if dtype is None:
         return ERROR if c.final else Unknown()
     if kind in ("argmax", "argmin"):
-        _has_elements(c, e, name, tile.axes[axis or 0] if tile.axes else TileAxis(1, 1))
-    if axis is not None:
-        is_walked(c, tile, axis, again=kind == "var")
-    axes = () if axis is None else (*tile.axes[:axis], *tile.axes[axis + 1 :])
+        _has_elements(c, e, name, next((tile.axes[i] for i in along), TileAxis(1, 1)))
+    for axis in along if given is not None else ():
+        is_walked(c, tile, axis, again=kind in ("var", "std", "logsumexp"))
+    one = (TileAxis(1, 1),) if keepdims else ()
+    axes = tuple(x for i, a in enumerate(tile.axes) for x in (one if i in along else (a,)))
     wide = is_narrow(dtype) and dtype == tile.dtype
     if axes or wide:
         return Tile(dtype, axes, wide)
     return Scalar(dtype)
+
+
+def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Expr) -> DType | None:
+    """Of a reduction, and the functions behind one that is made of others; None where the dtype
+    has none (reported)."""
+    if kind not in DERIVED or is_waiting(tile):
+        return result_dtype(c, "sum" if kind in DERIVED else kind, tile.dtype, x)
+    if not tile.dtype.is_float:
+        c.report("T0207", f"`op.{kind}` takes floats, not `{tile.dtype}`", x.span,
+                 helps=(f"convert it: `f32({source_of(x)})`",))  # fmt: skip
+        return None
+    if kind == "logsumexp":
+        compute = F64 if tile.dtype == F64 else F32
+        if not attach_instance(c, e, "math.log", [Scalar(compute)]):
+            return None
+        exp = "math.exp" if compute == F64 else ""  # in f32 it is a power of two
+        if exp and not attach_instance(c, e, exp, [Scalar(compute)], second=True):
+            return None
+    return result_dtype(c, "sum", tile.dtype, x)
 
 
 def _has_elements(c: TileContext, e: ast.Call, name: str, axis: TileAxis) -> None:
@@ -111,21 +167,60 @@ def _has_elements(c: TileContext, e: ast.Call, name: str, axis: TileAxis) -> Non
     c.typed.nonempty[e] = extent, not (c.branches or c.inlined or exits)
 
 
-def scan(c: TileContext, e: ast.Call, bound: Bound) -> Term:
-    """``op.cumsum(x, axis=)``."""
-    del e
-    tile = _operand(c, bound["x"], "op.cumsum")
+def scan(c: TileContext, name: str, bound: Bound) -> Term:
+    """``op.cumsum(x, axis=, exclusive=)`` and ``op.cumprod``."""
+    tile = _operand(c, bound["x"], name)
+    flag_argument(c, bound, "exclusive", name)
     if not isinstance(tile, Tile):
         return tile
     given = _axis_given(bound)
-    axis = axis_argument(c, given, len(tile.axes), "op.cumsum")
+    axis = axis_argument(c, given, len(tile.axes), name)
     if given is not None and axis is None:
         return ERROR if c.final else Unknown()
     if given is None and len(tile.axes) > 1:
-        return c.report("T0105", "`op.cumsum` of several axes needs `axis=`", bound["x"].span)
-    dtype = result_dtype(c, "sum", tile.dtype, bound["x"])
-    assert dtype is not None
+        return c.report("T0105", f"`{name}` of several axes needs `axis=`", bound["x"].span)
+    dtype = result_dtype(c, "sum" if name == "op.cumsum" else "prod", tile.dtype, bound["x"])
+    if dtype is None:
+        return ERROR if c.final else Unknown()
     return Tile(dtype, tile.axes, is_narrow(dtype))
+
+
+def triangle(c: TileContext, name: str, bound: Bound) -> Term:
+    """``op.tril(x, k)`` and ``op.triu``: zeros above or below a diagonal."""
+    tile = _operand(c, bound["x"], name)
+    if "k" in bound and not is_silent(c.infer(bound["k"])):
+        index_argument(c, bound["k"])
+    if isinstance(tile, Tile) and len(tile.axes) < 2:
+        return c.report("T0604", f"`{name}` takes rows and columns", bound["x"].span,
+                        f"this has {len(tile.axes)} axis")  # fmt: skip
+    return tile
+
+
+def transpose(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.transpose(x, axes)``: axis i of the result is axis ``axes[i]``; without it the other way
+    around."""
+    tile = _operand(c, bound["x"], "op.transpose")
+    if not isinstance(tile, Tile):
+        return tile
+    order = permutation(c, e, bound, len(tile.axes))
+    if order is None:
+        return ERROR if c.final else Unknown()
+    return replace(tile, axes=tuple(tile.axes[i] for i in order))
+
+
+def permutation(c: TileContext, e: ast.Call, bound: Bound, rank: int) -> tuple[int, ...] | None:
+    """The order of axes that a call names; None where it is none (reported)."""
+    given = bound.get("axes")
+    if given is None or isinstance(given, ast.NoneLit):
+        return tuple(reversed(range(rank)))
+    items = given.items if isinstance(given, ast.TupleExpr) else (given,)
+    found = [axis_argument(c, item, rank, "op.transpose") for item in items]
+    if any(axis is None for axis in found):
+        return None
+    if sorted(axis for axis in found if axis is not None) != list(range(rank)):
+        c.report("T0311", f"`op.transpose` names each of {rank} axes once", given.span)
+        return None
+    return tuple(axis for axis in found if axis is not None)
 
 
 def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:

@@ -24,8 +24,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
     "rank": ("x: f32[m, n], y: mut f32[n]", ("f32 m n", "f32 n"), "y[:] = x", ["T0604"]),
     "rank of operands": ("x: f32[m, n], b: f32[n], y: mut f32[m, n]",
                          ("f32 m n", "f32 n", "f32 m n"), "y[:] = x + b", ["T0604"]),
-    "product of a vector": ("x: f32[m, n], b: f32[n], y: mut f32[m]",
-                            ("f32 m n", "f32 n", "f32 m"), "y[:] = x @ b", ["T0604"]),
+    "product of a number": (V, VECTORS, "y[:] = x @ op.sum(x)", ["T0206"]),
     "transpose of a vector": (V, VECTORS, "y[:] = x.T", ["T0604"]),
     "too many indices": (V, VECTORS, "y[:] = x[0, :]", ["T0301"]),
     "negative start": (V, VECTORS, "for i in op.tile_range(n, step=8):\n"
