@@ -251,18 +251,19 @@ class Instances(Scopes):
         if known is None or known.sources != tuple(files.values()):
             self.counts["lower"] += 1
             with self._faults_of_lowering(typed):
-                made = self._lower_lanes(typed, files, grid_rank)
+                damaged = any(has_errors(self.parsed(p).diagnostics) for p in files)
+                made = self._lower_lanes(typed, files, grid_rank, damaged)
             known = LoweredTile(*made, tuple(files.values()))
         return known
 
     def _lower_lanes(
-        self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int
+        self, typed: TypedFunction, files: Mapping[str, SourceFile], grid_rank: int, damaged: bool
     ) -> tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]:
         program, body = self.runner.step(
             pipeline.AST_TO_TILE, lambda: lower_body(typed, files, grid_rank), None,
-            refused=lambda made: made[1].has_errors,
+            refused=lambda made: damaged or made[1].has_errors,
         )  # fmt: skip
-        if body.has_errors:
+        if damaged or body.has_errors:
             return finish_kernel(program, body)
         share = pipeline.SHARE_REDUCTIONS
         return finish_kernel(self.runner.step(share, lambda: body.shared(program), program), body)
