@@ -17,6 +17,7 @@ from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.symbol_types import DTYPE, MODULE
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.operators import (
@@ -25,7 +26,6 @@ from tessera_lang.sema.tile.operators import (
     is_tiled,
     is_waiting,
     mix,
-    operate_tiles,
     result_of,
     value_of_operand,
 )

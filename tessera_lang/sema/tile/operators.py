@@ -9,13 +9,13 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import MOST_POWER, Operand, not_numbers, operate, silent
+from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -130,7 +130,7 @@ def _mix_waiting(
     return first if len(waiting) == 1 else Unknown()
 
 
-def _surrogate(o: Operand, wide: bool) -> Operand:
+def surrogate(o: Operand, wide: bool) -> Operand:
     """A tile as a scalar of its dtype, for the rules of lanes."""
     if isinstance(o.term, Tile):
         return Operand(o.e, Scalar(register_dtype(o.term) if wide else o.term.dtype))
@@ -143,10 +143,10 @@ def _meet(
     """The dtype of an operation, by the rules of lanes; a literal beside a wide value is f32."""
     literals = any(isinstance(o.term, (Weak, Open)) for o in operands)
     typed = [o for o in operands if isinstance(o.term, (Scalar, Tile))]
-    result: Term = _surrogate(typed[0], False).term if typed else Unknown()
+    result: Term = surrogate(typed[0], False).term if typed else Unknown()
     at = typed[0].e if typed else operands[0].e
     for o in typed[1:]:
-        result = operate(c, operator, span, Operand(at, result), _surrogate(o, False))
+        result = operate(c, operator, span, Operand(at, result), surrogate(o, False))
         if not isinstance(result, Scalar):
             return result
     if literals and isinstance(result, Scalar):
@@ -203,45 +203,6 @@ def result_of(c: TileContext, mixed: Mixed) -> Term:
     return mixed.tile if mixed.axes or mixed.wide else Scalar(mixed.dtype)
 
 
-def operate_tiles(
-    c: TileContext, operator: ast.BinaryOperator, span: Span, a: Operand, b: Operand
-) -> Term:
-    """``a operator b`` where one of them is a tile or an array."""
-    if operator == "**":
-        return _power(c, span, a, b)
-    found = mix(c, span, [a, b], f"`{operator}`", operator)
-    return result_of(c, found) if isinstance(found, Mixed) else found
-
-
-def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
-    """By products where the exponent is a whole number that is known, else by ``math.pow``."""
-    from tessera_lang.sema.tile.elementwise_builtins import attach_instance
-
-    if is_silent(a.term) or is_silent(b.term):
-        return silent(a, b)
-    a, b = value_of_operand(c, a), value_of_operand(c, b)
-    exponent = c.try_value(b.e)
-    if isinstance(a.term, Tile) and exponent in range(MOST_POWER + 1):
-        if is_waiting(a.term):
-            return a.term
-        found = operate(c, "**", span, _surrogate(a, False), b)
-        return a.term if isinstance(found, Scalar) else found
-    met = mix(c, span, [a, b], "`**`")
-    if not isinstance(met, Mixed):
-        return met
-    if not met.dtype.is_float:
-        return c.report(
-            "T0209", f"`**` of integers takes a literal exponent from 0 to {MOST_POWER}", b.e.span,
-            helps=("convert to floats: `x.to(f32) ** y`",),
-        )  # fmt: skip
-    compute = F64 if met.dtype == F64 else F32
-    for o in (a, b):
-        convert_operand(c, o, Mixed(compute, False, ()))
-    if attach_instance(c, b.e, "math.pow", [Scalar(compute)] * 2, second=True) is None:
-        return ERROR if c.final else Unknown()
-    return result_of(c, met)
-
-
 def compare_tiles(
     c: TileContext, operator: ast.CompareOperator, span: Span, a: Operand, b: Operand
 ) -> Term:
@@ -258,7 +219,7 @@ def compare_tiles(
         return Tile(BOOL, axes)
     wide = any(isinstance(o.term, Tile) and o.term.wide for o in (a, b))
     literals = any(isinstance(o.term, (Weak, Open)) for o in (a, b))
-    pair = [_surrogate(o, wide and literals) for o in (a, b)]
+    pair = [surrogate(o, wide and literals) for o in (a, b)]
     if not compare(c, operator, span, *pair):
         return ERROR if c.final else Unknown()
     if c.final:

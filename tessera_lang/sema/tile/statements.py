@@ -19,12 +19,13 @@ from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile import results
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.loops import for_loop, while_loop
-from tessera_lang.sema.tile.operators import is_tiled, operate_tiles, value_of_operand
+from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.stores import augmented, store, whole_store
 from tessera_lang.sema.tile.symbolic import (
     dim_of,

@@ -15,12 +15,12 @@ from tessera_lang.sema.index_bounds import fits_by_range
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
+from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
     is_waiting,
-    operate_tiles,
     settle_tile,
     value_of_operand,
 )
