@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from typing import Any
+from unittest.mock import patch
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tessera_backend.runtime.compiler import options_from_environment
 
 import tessera_lang as tessera
+from tessera_lang.driver.options import Options
+from tessera_lang.record import replace
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
@@ -33,8 +37,22 @@ def some(*fast: str) -> list[Any]:
 
 
 @functools.cache
-def module(name: str, target: str) -> Any:
-    return tessera.load(name, target=target)
+def module(name: str, target: str, optimize: int = 3) -> Any:
+    """A module of the library. 3 is what users get; for the CPU 1 takes a third of the time."""
+
+    def options() -> Options:
+        return replace(options_from_environment(), optimize=optimize)
+
+    with patch("tessera_backend.runtime.compiler.options_from_environment", options):
+        return tessera.load(name, target=target)
+
+
+def quick_module(name: str, request: pytest.FixtureRequest) -> Any:
+    """A module with many kernels: what `make test` runs of it on the CPU is not optimized as far
+    as slow tests are and those of single values (NaN, infinities, signs of zero)."""
+    slow = request.node.get_closest_marker("slow") is not None
+    target = str(request.param)
+    return module(name, target, 1 if target == "cpu" and not slow else 3)
 
 
 def numbers(dtype: str, shape: int | tuple[int, ...], seed: int = 0) -> Any:
