@@ -16,7 +16,6 @@ from tests.stdlib.arrays import (
     SIZES,
     TARGETS,
     few,
-    module,
     near,
     numbers,
     one_thread,
@@ -28,11 +27,6 @@ from tests.stdlib.arrays import (
 )
 
 MOST = some("bool", "i64", "f32")
-
-
-@pytest.fixture(params=TARGETS)
-def optimized(request: pytest.FixtureRequest) -> Any:
-    return module("std.scan", str(request.param))
 
 
 @pytest.fixture(params=TARGETS)
@@ -85,16 +79,16 @@ def test_layouts(placed: Any) -> None:
     same(placed.running_max(x), np.maximum.accumulate(x))
 
 
-def test_nan_and_infinity(optimized: Any) -> None:
+def test_nan_and_infinity(std: Any) -> None:
     x = numbers("f32", 5000)
     x[3000] = np.nan
     for name in ("inclusive", "running_max", "running_min"):
-        found = getattr(optimized, name)(x)
+        found = getattr(std, name)(x)
         assert not np.isnan(found[:3000]).any() and np.isnan(found[3000:]).all(), name
     x[3000] = -np.inf
-    assert (optimized.running_min(x)[3000:] == -np.inf).all()
+    assert (std.running_min(x)[3000:] == -np.inf).all()
     x[:] = -np.inf
-    same(optimized.running_max(x), x)
+    same(std.running_max(x), x)
 
 
 def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
