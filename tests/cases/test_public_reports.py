@@ -752,7 +752,7 @@ def test_sums_of_bools_and_small_integers(target: str) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 64, 128, 1000, 2048, 2049, 5000, 100003])
-@pytest.mark.sample(3)
+@pytest.mark.slow
 def test_scans_of_every_length(target: str, n: int) -> None:
     """B103 scan: triton#2359. Inclusive, exclusive and running maxima against NumPy."""
     scan = tessera.load("std.scan", target=target)

@@ -16,7 +16,7 @@ def hold(out: Outcome) -> None:
 
 
 def test_planted_faults() -> None:
-    hold(measure(40, seed=7))
+    hold(measure(25, seed=7))
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def check(seed: int, kernels: int) -> Counter[str]:
 
 
 def test_verdicts_hold() -> None:
-    seen = check(seed=5, kernels=60)
+    seen = check(seed=5, kernels=30)
     assert min(seen["races proved"], seen["races witness"], seen["unwritten proved"]) > 0
 
 

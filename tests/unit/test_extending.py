@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -59,9 +60,10 @@ class Copy:
     def python(self, text: str) -> str:
         """What a program prints in a process of its own that has this copy."""
         first = _FIRST.format(folder=str(self.folder))
+        kept = {k: v for k, v in os.environ.items() if k != "PYTHONPYCACHEPREFIX"}
         done = subprocess.run(
             [sys.executable, "-c", first + text], capture_output=True, text=True,
-            cwd=self.folder, timeout=300,
+            cwd=self.folder, timeout=300, env=kept,  # bytecode goes where the copy is
         )  # fmt: skip
         assert not done.returncode, done.stdout + done.stderr
         return done.stdout + done.stderr
