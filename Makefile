@@ -25,7 +25,7 @@ test: $(VENV)/.dev ## Set up, then run the tests that a change must pass
 test-all: $(VENV)/.dev ## Run every test, those that build and install the package too
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-slow: $(VENV)/.dev ## Run the tests that make test leaves out, or a part (PART=3/4)
+test-slow: $(VENV)/.dev ## Run the tests that make test leaves out, or a part (PART=3/8)
 	$(BIN)/python -m pytest -m slow --part=$(or $(PART),1/1) $(PARALLEL)
 
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, in 16 processes (JOBS=N for others)
