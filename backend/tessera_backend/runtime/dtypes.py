@@ -34,10 +34,13 @@ class _ToNumpy(dict[str, "np.dtype[np.generic]"]):
             raise KeyError(name)
         import ml_dtypes
 
-        for ours, theirs in _NARROW_NAMES.items():
-            dtype = self[ours] = np.dtype(getattr(ml_dtypes, theirs))
-            FROM_NUMPY[dtype] = DTYPES[ours]
-        return self[name]
+        found: dict[str, np.dtype[np.generic]] = {
+            ours: np.dtype(getattr(ml_dtypes, theirs)) for ours, theirs in _NARROW_NAMES.items()
+        }
+        # Where another thread sees a name here, the other table has all of them.
+        FROM_NUMPY.update({dtype: DTYPES[ours] for ours, dtype in found.items()})
+        self.update(found)
+        return found[name]
 
 
 TO_NUMPY = _ToNumpy(
@@ -63,9 +66,10 @@ FROM_DLPACK: dict[tuple[int, int], DType] = {
 def from_numpy(dtype: np.dtype[np.generic]) -> DType | None:
     """Our dtype for NumPy's, or None (object, complex, structured, other byte order)."""
     found = FROM_NUMPY.get(dtype)
-    if found is None and dtype.isbuiltin == 2 and BF16.name not in TO_NUMPY:
-        _ = TO_NUMPY[BF16.name]  # the type of a package: know those of ml_dtypes too
-        found = FROM_NUMPY.get(dtype)
+    if found is None and dtype.isbuiltin == 2:  # of a package
+        if BF16.name not in TO_NUMPY:
+            _ = TO_NUMPY[BF16.name]  # know those of ml_dtypes too
+        found = FROM_NUMPY.get(dtype)  # another thread may have made them known since
     return found
 
 
