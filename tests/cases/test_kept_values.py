@@ -169,23 +169,19 @@ def test_lanes(tmp_path: Path, name: str, value: str, place: str) -> None:
 
 @pytest.mark.parametrize("place", [p for p in PLACES if p not in ("as sm_80", "as sm_90")])
 @pytest.mark.parametrize("name", INFINITE)
-@pytest.mark.sample(4)
-def test_the_library(name: str, place: str) -> None:
+@pytest.mark.parametrize("function", ["max", "min", "running_max", "running_min"])
+@pytest.mark.sample
+def test_the_library(function: str, name: str, place: str) -> None:
     x = numbers(name)
-    wide = x.astype(np.float64)
-    reduce, scan = (
-        on_device.with_layouts(tessera.load(f"std.{m}", target="auto"), place)
-        for m in ("reduce", "scan")
-    )
-    for axis in (None, 0, 1):
-        given = () if axis is None else (axis,)
-        same(
-            np.asarray(reduce.max(x, *given)).astype(x.dtype), wide.max(axis).astype(x.dtype), "max"
-        )
-        same(
-            np.asarray(reduce.min(x, *given)).astype(x.dtype), wide.min(axis).astype(x.dtype), "min"
-        )
+    module = "scan" if function.startswith("running") else "reduce"
+    std = on_device.with_layouts(tessera.load(f"std.{module}", target="auto"), place)
+    if module == "reduce":
+        for axis in (None, 0, 1):
+            given = () if axis is None else (axis,)
+            expected = np.asarray(getattr(x.astype(np.float64), function)(axis)).astype(x.dtype)
+            same(np.asarray(getattr(std, function)(x, *given)).astype(x.dtype), expected, function)
+        return
     row = np.tile(x.reshape(-1), 300)
-    up, down = np.maximum.accumulate, np.minimum.accumulate
-    same(scan.running_max(row), up(row.astype(np.float64)).astype(x.dtype), "running_max")
-    same(scan.running_min(row), down(row.astype(np.float64)).astype(x.dtype), "running_min")
+    ufunc = np.maximum if function == "running_max" else np.minimum
+    expected = ufunc.accumulate(row.astype(np.float64)).astype(x.dtype)
+    same(getattr(std, function)(row), expected, function)
