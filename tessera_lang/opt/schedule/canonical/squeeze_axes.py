@@ -326,7 +326,7 @@ class _Rewriter:
             out.append(Operation("tile.constant", (), (made,), zero, (), span))
         elif name == "broadcast":
             made = self._stretched(operation, operands[0], out)
-        elif self._is_same(operation, name, operands[0]):
+        elif operands and self._is_same(operation, name, operands[0]):
             made = operands[0]
         if made is None:
             return False

@@ -115,6 +115,29 @@ def test_others(name: str, target: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=3e-5, atol=3e-5)
 
 
+PLACES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "op.tril(x)": lambda x, i, j: np.where(j <= i, x, 0),
+    "op.triu(x, 2)": lambda x, i, j: np.where(j >= i + 2, x, 0),
+    "op.causal(x)": lambda x, i, j: np.where(j <= i, x, -np.inf),
+    "x + (op.iota((a, b), axis=0) * 3 + op.iota((a, b), axis=1)).to(f32)":
+        lambda x, i, j: x + 3 * i + j,
+    "x * op.iota((a, b), axis=0).to(f32)": lambda x, i, j: x * i,
+    "x * op.iota((a, b), axis=1).to(f32)": lambda x, i, j: x * j,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 9), (40, 1)])
+@pytest.mark.parametrize("text", PLACES)
+@pytest.mark.sample
+def test_places_in_whole_arrays(text: str, shape: tuple[int, int], target: str) -> None:
+    """Coordinates along each axis, in tiles of one row and in those of several."""
+    x = numbers(*shape)
+    found = run(target, text, x)
+    i, j = np.indices(shape)
+    np.testing.assert_allclose(found, PLACES[text](x, i, j), rtol=1e-6)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("kind", ["cumsum", "cumprod"])
