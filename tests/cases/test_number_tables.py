@@ -165,6 +165,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 }
 
 
+COMPUTED = ("math.sqrt(x[i])", "x[i] * x[i]", "x[i] + x[i]")
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3", "f8e5m2"])
 def test_every_number_through_every_unary_operation(dtype: str, target: str) -> None:
     kind = DTYPES[dtype]
@@ -174,7 +177,7 @@ def test_every_number_through_every_unary_operation(dtype: str, target: str) -> 
         wide = x.astype(np.float32)
         for e, meaning in UNARY.items():
             exact = rounded(meaning(wide), dtype)
-            if dtype in LARGEST and e in ("-x[i]", "abs(x[i])"):  # of bits: infinity stays
+            if dtype in LARGEST and e not in COMPUTED:  # an infinity stays
                 exact = meaning(wide).astype(kind)
             same(found[f"{e}:{dtype}"], exact, e)
 

@@ -211,7 +211,8 @@ def test_float_unary(dtype: DType) -> None:
         }  # fmt: skip
         for name, wanted in meanings.items():
             got = map_kernel([dtype], dtype, lambda b, v, n=name: b.unary(n, *v))(a)
-            exact = wanted.astype(a.dtype) if name in ("neg", "abs") else rounded(wanted, dtype)
+            plain = wanted.astype(a.dtype)  # an infinity is one, where nothing is computed
+            exact = rounded(wanted, dtype) if name == "sqrt" else plain
             same_bits(got, exact)
 
 

@@ -70,7 +70,10 @@ def convert(value: Any, source: DType, to: DType) -> Any:
     if to.is_float:
         if source.is_integer or source == BOOL:
             return decode(round_integer(int(value), to), to)
-        return decode(encode(float(value), to), to)
+        number = float(value)
+        if to.is_float8 and math.isinf(number):  # a conversion saturates, as a literal does not
+            number = math.copysign(to.largest, number)
+        return decode(encode(number, to), to)
     low, high = integer_range(to)
     if source.is_float:
         if math.isnan(value):
