@@ -144,9 +144,9 @@ SHORTER_SEEN = _measured(
     0.3, "share of cycles", _MODEL,
     "of the shorter of computing and main memory, that can be seen in the whole",
 )  # fmt: skip
-LAUNCH_CYCLES = _chosen(
-    8000.0, "cycles",
-    "below which a slow form is not told: taken as the time of a launch, which is not measured",
+LAUNCH_CYCLES = _measured(
+    3000.0, "cycles", "performance-notebook.md#launches",
+    "that a launch takes in a queue: a slow form of less is not told",
 )  # fmt: skip
 SLOWER_FORM = _chosen(
     1.5, "times",
