@@ -103,4 +103,5 @@ def test_narrow_floats_agree_with_ml_dtypes(number: float) -> None:
         want = float(np.float32(single).astype(ml_dtypes.float8_e4m3fn))
         assert round_float(single, F8E4M3) == want
     assert round_float(single, F8E5M2) == float(np.float32(single).astype(ml_dtypes.float8_e5m2))
-    assert round_float(1e6, F8E4M3) == 448 and round_float(math.inf, F8E5M2) == 57344
+    assert round_float(1e6, F8E4M3) == 448 and round_float(1e6, F8E5M2) == 57344
+    assert round_float(math.inf, F8E4M3) == 448 and round_float(math.inf, F8E5M2) == math.inf
