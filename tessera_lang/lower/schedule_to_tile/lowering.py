@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
@@ -36,6 +37,9 @@ from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import dim_op
 
 _WARPS = (1, 2, 4, 8, 16)
+MOST_INSTRUCTIONS = 20_000
+"""Of one lane, before they are optimized. Twice as many take LLVM and ptxas 40 s; the longest kernel
+of the tests has 11,488."""
 
 
 def lower_to_tile(
@@ -52,6 +56,7 @@ def lower_to_tile(
         return (*lower_specialised(program, plan, machine), ())
     lowering = _Lowering(kernel, plan, machine)
     made, notes = lowering.run()
+    check_length(made.kernel, 32 * made.warps)
     remarks.extend(notes)
     groups = made.grid.groups if made.grid is not None else 1
     done = replace(
@@ -60,6 +65,31 @@ def lower_to_tile(
         persistent=made.grid is not None and made.grid.persistent,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done, tuple(made.table)
+
+
+def check_length(kernel: Operation, lanes: int) -> None:
+    """Raises NotTiled where a lane would have more instructions than ``MOST_INSTRUCTIONS``: each
+    operation on a tile is written out for all elements that a lane holds."""
+    total = 0
+    longest: tuple[int, Operation] | None = None
+    for operation in kernel.walk():
+        for value in operation.results:
+            if isinstance(value.type, TileType):
+                held = held_elements(value.type) // lanes
+                total += held
+                if longest is None or held > longest[0]:
+                    longest = held, operation
+    if total <= MOST_INSTRUCTIONS or longest is None:
+        return
+    held, operation = longest
+    tile = operation.result.type
+    assert isinstance(tile, TileType)
+    shape = " x ".join(map(str, tile.shape))
+    raise NotTiled(
+        f"with {held} elements of a tile of {shape} in each lane it is {total} instructions long, "
+        f"and {MOST_INSTRUCTIONS} is the limit", operation.span,
+        "cut the tile: a loop over fewer of its columns",
+    )  # fmt: skip
 
 
 def checked_memory(

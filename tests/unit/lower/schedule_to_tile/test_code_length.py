@@ -1,0 +1,50 @@
+"""Wide tiles: code that would be too long is loops over elements, soon, and the tile is named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tessera_lang.driver.session import Session
+from tessera_lang.lower.schedule_to_tile.lowering import MOST_INSTRUCTIONS
+from tessera_lang.target.backend import TargetOptions
+
+pytest.importorskip("llvmlite")
+LONG = "op.sin(op.cos(op.sin(t))) + op.exp(t)"
+
+
+def compiled(rows: int, columns: int, expression: str, arch: str) -> tuple[list[str], float, int]:
+    """What is told, seconds of the processor, and bytes of PTX."""
+    text = (
+        f"@op.kernel\ndef k(x: f32[{rows}, {columns}], y: mut f32[{rows}, {columns}]):\n"
+        f"    for i in op.tile_range({rows}, step={rows}):\n"
+        f"        t = x[i:i+{rows}, 0:{columns}]\n"
+        f"        y[i:i+{rows}, 0:{columns}] = {expression}\n"
+    )
+    session = Session(overlay={"k.tessera": text})
+    signature = session.signature("k.tessera", "k", "")
+    begin = time.process_time()
+    made = session.compile_kernel(
+        "k.tessera", "k", signature, TargetOptions("cuda", arch), ("ptx",)
+    )
+    told = [str(d.message) for d in made.diagnostics if d.code == "T0747"]
+    return told, time.process_time() - begin, len(made.texts["ptx"])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("shape", [(4, 16384), (4, 65536), (1, 131072), (64, 8192), (2048, 64)])
+@pytest.mark.sample(5)
+def test_too_long(shape: tuple[int, int], arch: str) -> None:
+    told, seconds, size = compiled(*shape, LONG, arch)
+    assert size < 80 * MOST_INSTRUCTIONS
+    assert seconds < 10
+    if shape != (4, 16384):  # so little work is a remark
+        assert f"elements of a tile of {' x '.join(str(n) for n in shape if n > 1)} in" in told[0]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("shape", [(4, 1024), (64, 64), (16, 512)])
+@pytest.mark.sample(2)
+def test_short_enough(shape: tuple[int, int], arch: str) -> None:
+    assert compiled(*shape, LONG, arch)[0] == []
