@@ -7,8 +7,9 @@ a lane loop whose lanes are independent belong to its access group. Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tessera_backend.cpu.interrupts import STOP
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, NotLowered, Place
 from tessera_backend.llvm.small_floats import narrow_f16, widen_f16
 from tessera_backend.llvm.text import ModuleText
@@ -88,6 +89,20 @@ class CpuDialect(Dialect):
     def fence(self, e: LaneEmitter, scope: str) -> None:
         if scope not in ("tile", "group"):
             e.f.line("fence seq_cst")
+
+    def counted(self, e: LaneEmitter, op: Operation) -> Callable[[str], str]:
+        """A ``while`` may never end: each turn looks whether the launch was interrupted, and leaves
+        the kernel then."""
+
+        def condition(holds: str) -> str:
+            f = e.f
+            count = f.value("load atomic i64, ptr %counter monotonic, align 8")
+            go_on = f.label("while.goes.on")
+            f.branch_if(f.value(f"icmp uge i64 {count}, {STOP}"), "exit", go_on)
+            f.place(go_on)
+            return holds
+
+        return condition
 
     def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
         return self.shared[op.result]

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from time import perf_counter
 
 from tessera_backend.cpu.host_cpu import thread_count
+from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import load_object
 from tessera_lang.target.backend import Artifact
 
@@ -177,14 +178,18 @@ class CpuKernel:
 
         def run() -> None:
             counter.value = 0
+            watched = interrupts.watch(counter)
             begin = perf_counter()
             # Waking a thread takes longer than a small launch, judged by the one before.
-            if most <= 1 or (not threads and total * self._group_time < _WORTH_WAKING):
-                call(*arguments, everything, scratch(size))
+            small = total * self._group_time < _WORTH_WAKING
+            if most <= 1 or (not threads and small):
+                call(*arguments, everything if small else chunk, scratch(size))
                 self._group_time = (perf_counter() - begin) / total
             else:
                 _pool.run(work, most)
                 self._group_time = (perf_counter() - begin) * most / total
+            if watched:
+                interrupts.done(counter)
 
         return run
 

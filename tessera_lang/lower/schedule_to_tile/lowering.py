@@ -38,8 +38,8 @@ from tessera_lang.types.shape import dim_op
 
 _WARPS = (1, 2, 4, 8, 16)
 MOST_INSTRUCTIONS = 20_000
-"""Of one lane, before they are optimized. Twice as many take LLVM and ptxas 40 s; the longest kernel
-of the tests has 11,488."""
+"""Of one lane, before they are optimized. Twice as many take LLVM and ptxas 40 s; the longest
+kernel of the tests has 11,488."""
 
 
 def lower_to_tile(

@@ -55,7 +55,7 @@ class CheckedDialect(CpuDialect):
 
     def counted(self, e: LaneEmitter, op: Operation) -> Callable[[str], str]:
         """A `while` ends after a number of turns, with a record."""
-        f = e.f
+        f, go_on = e.f, super().counted(e, op)
         count = f.slot("i64")
         f.line(f"store i64 0, ptr {count}")
         waits = any(o.name.startswith("tile.atomic") for o in op.walk())
@@ -67,7 +67,7 @@ class CheckedDialect(CpuDialect):
             over = f.value(f"icmp uge i64 {before}, {most}")
             wrong = f.value(f"and i1 {over}, {holds}")
             self.look.fault(e, op, w.ENDLESS, wrong)
-            return f.value(f"and i1 {holds}, {f.value(f'xor i1 {over}, true')}")
+            return go_on(f.value(f"and i1 {holds}, {f.value(f'xor i1 {over}, true')}"))
 
         return condition
 

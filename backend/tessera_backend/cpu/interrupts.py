@@ -1,0 +1,83 @@
+"""Ctrl-C while the main thread is in the code of a kernel.
+
+Owns the wish to stop: Python runs its handler when the code returns, so somebody has to tell the
+code. A thread waits for the byte that Python's own handler in C writes, and puts ``STOP`` into the
+counter of the launch: no thread takes another group, and a ``while`` that sees it leaves the
+kernel. Must not know kernels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+
+STOP = 1 << 62
+"""Beyond every number of groups. The code of a ``while`` compares the counter with it."""
+
+
+class Interrupts:
+    """The launch of the main thread, for the thread that waits."""
+
+    def __init__(self) -> None:
+        self.counter: ctypes.c_int64 | None = None
+        self._main = threading.main_thread().ident
+        self._tried = False
+
+    def watch(self, counter: ctypes.c_int64) -> bool:
+        """Called before the code of a launch; whether ``done`` is to be called behind it. Only the
+        main thread is interrupted."""
+        if threading.get_ident() != self._main:
+            return False
+        if not self._tried:
+            self._tried = True
+            self._begin()
+        self.counter = counter
+        return True
+
+    def done(self, counter: ctypes.c_int64) -> None:
+        """Raises KeyboardInterrupt where the launch was stopped and Python has not said so."""
+        self.counter = None
+        if counter.value >= STOP:
+            raise KeyboardInterrupt
+
+    def forget(self) -> None:
+        """In a forked child, which has its parent's pipe and none of its threads."""
+        if self._tried:
+            with contextlib.suppress(ValueError, OSError):
+                signal.set_wakeup_fd(-1)
+        self.__init__()
+
+    def _begin(self) -> None:
+        """Somebody else who is woken already (an event loop) stays so; then Ctrl-C waits for the
+        end of the launch."""
+        try:
+            reading, writing = os.pipe()
+            os.set_blocking(writing, False)
+            before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        except (ValueError, OSError, AttributeError):
+            return
+        if before != -1:
+            signal.set_wakeup_fd(before)
+            os.close(reading)
+            os.close(writing)
+            return
+        wait = threading.Thread(target=self._wait, args=(reading,), daemon=True)
+        wait.name = "tessera-interrupts"
+        wait.start()
+
+    def _wait(self, reading: int) -> None:
+        while numbers := os.read(reading, 64):
+            counter = self.counter
+            wished = signal.SIGINT in numbers and counter is not None
+            # Who handles the signal another way goes on with what it does.
+            if wished and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                counter.value = STOP
+
+
+interrupts = Interrupts()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=interrupts.forget)
