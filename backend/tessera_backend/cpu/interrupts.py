@@ -71,9 +71,10 @@ class Interrupts:
     def _wait(self, reading: int) -> None:
         while numbers := os.read(reading, 64):
             counter = self.counter
-            wished = signal.SIGINT in numbers and counter is not None
+            if counter is None or signal.SIGINT not in numbers:
+                continue
             # Who handles the signal another way goes on with what it does.
-            if wished and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 counter.value = STOP
 
 
