@@ -232,7 +232,7 @@ def _ceil_div(c: Context, e: ast.Call, a: ast.Expr, b: ast.Expr) -> Term:
         if isinstance(o.term, (Tensor, Tile)):
             return c.report(
                 "T0207", f"`ceil_div` takes integers, not `{text_of(o.term)}`", o.e.span,
-                helps=("write `-(-a // b)` for each element",),
+                helps=("give it elements: `ceil_div(a[i], b)`",),
             )  # fmt: skip
         if isinstance(o.term, Scalar) and not o.term.dtype.is_integer or o.term == Weak("float"):
             return c.report(

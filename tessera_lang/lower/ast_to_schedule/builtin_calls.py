@@ -41,7 +41,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, I32, INDEX
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
 
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
@@ -76,6 +76,8 @@ def call(s: State, e: ast.Call) -> Node | None:
         return _extreme(s, e, name)
     if name == "math.fma":
         return _fma(s, e)
+    if name == "ceil_div":
+        return _ceil_div(s, e)
     if name == "bitcast":
         return _bits(s, e)
     if name == "fast.exp":
@@ -201,6 +203,22 @@ def _extreme(s: State, e: ast.Call, name: str) -> Node:
         other = node_operations.cast(s, operand, found.dtype)
         found = node_operations.mapped(s, name, (found, other), found.dtype)
     return found
+
+
+def _ceil_div(s: State, e: ast.Call) -> Node:
+    """The quotient, and one more where something is left; by 0 it is 0, and reported."""
+    t = s.typed.types.get(e)
+    dtype = register_dtype(t) or I32
+    a, b = (node_operations.cast(s, s.node(x), dtype) for x in e.arguments)
+    zero = node_operations.constant(s, 0, dtype)
+    quotient = node_operations.mapped(s, "floordiv", (a, b), dtype, t, e.span)
+    whole = node_operations.mapped(s, "mul", (quotient, b), dtype)
+    left = node_operations.compared(s, "ne", a, whole)
+    divides = node_operations.compared(s, "ne", b, zero)
+    more = node_operations.mapped(s, "and", (left, divides), BOOL)
+    return node_operations.mapped(
+        s, "add", (quotient, node_operations.cast(s, more, dtype)), dtype, t
+    )
 
 
 def _where(s: State, e: ast.Call) -> Node:

@@ -278,6 +278,9 @@ def _variables(s: State, target: ast.Expr) -> list[Local]:
 def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
     variables = _variables(s, node.target)
     stops = [number(s, a) for a in call.arguments]
+    lowers = [s.b.number(0)] * len(stops)
+    if len(variables) == 1 and len(stops) == 2:
+        lowers, stops = stops[:1], stops[1:]
     keywords = {k.name: k.value for k in call.keywords}
     step = s.typed.constants.get(keywords["step"]) if "step" in keywords else 1
     if isinstance(step, ast.Expr) or step is None:
@@ -290,7 +293,6 @@ def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
         attributes["independent"] = tuple(words)
     if s.stages is not None:
         attributes["pipeline_stages"] = s.stages
-    lowers = [s.b.number(0)] * len(stops)
     widths = [s.b.number(int(n)) for n in steps]  # type: ignore[call-overload]
     if len(stops) == 1 and early_exits.breaks(s.typed, node.body):
         _counted(s, node, variables[0], (lowers[0], stops[0], widths[0]), call, block)

@@ -31,7 +31,7 @@ from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.plan import Condition
-from tessera_lang.types.dtype import F32, INDEX, DType
+from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
 from tessera_lang.types.shape import symbols_of
 
 _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min", "any": "any",
@@ -40,6 +40,7 @@ _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min"
 KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min", "any": "any",
          "all": "all", "argmax": "argmax", "argmin": "argmin"}  # fmt: skip
 """Reductions that are one operation, or one and a division."""
+_FAR = (1 << 63) - 1  # no place is there
 DERIVED = ("var", "std", "norm", "logsumexp")
 """Those that are made of others."""
 
@@ -61,8 +62,13 @@ def reduction(s: State, e: ast.Call, name: str) -> Node:
         dtype = x.dtype if x.dtype.bits != 8 or not x.dtype.is_float else F32
     x = node_operations.cast(s, x, dtype)
     if e in s.typed.nonempty:
-        _has_elements(s, e, name, x.axes[axes[0]].extent)
-    if name in DERIVED:
+        count = s.b.number(1)
+        for axis in axes:
+            count = s.b.arithmetic("mul", count, x.axes[axis].extent)
+        _has_elements(s, e, name, count)
+    if name in ("argmax", "argmin") and len(axes) > 1:
+        found = _first_place(s, name.removeprefix("arg"), x, e.span)
+    elif name in DERIVED:
         found = _derived(s, e, name, x, axes)
     else:
         found = _along(s, KINDS[name], x, axes, e.span)
@@ -105,6 +111,26 @@ def _derived(s: State, e: ast.Call, name: str, x: Node, axes: Sequence[int]) -> 
         case _:
             found = _variance(s, x, axes, dtype, e.span)
     return found if name == "var" else node_operations.mapped(s, "sqrt", (found,), dtype)
+
+
+def _first_place(s: State, kind: str, x: Node, span: Span) -> Node:
+    """The number, in row-major order, of the first of the largest or smallest elements of all; of
+    the first NaN where there is one."""
+    axes = range(len(x.axes))
+    best = _along(s, kind, x, axes, span)
+    here = node_operations.compared(s, "eq", x, best)
+    if x.dtype.is_float:
+        nan = node_operations.compared(s, "ne", x, x)
+        here = node_operations.mapped(s, "or", (here, nan), BOOL)
+    place: Node = Iota(0, INDEX, x.axes)
+    for axis in axes[1:]:
+        extent = Filled(x.axes[axis].extent, INDEX, ())
+        place = node_operations.mapped(s, "mul", (place, extent), INDEX)
+        place = node_operations.mapped(s, "add", (place, Iota(axis, INDEX, x.axes)), INDEX)
+    far = node_operations.constant(s, _FAR, INDEX)
+    found = _along(s, "min", node_operations.select(s, here, place, far), axes, span)
+    none = node_operations.compared(s, "eq", found, far)  # of no elements
+    return node_operations.select(s, none, node_operations.constant(s, 0, INDEX), found)
 
 
 def _log_sum_exp(s: State, e: ast.Call, x: Node, axes: Sequence[int]) -> Node:

@@ -127,6 +127,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
             return failed(c)
         if name == "bitcast" and _any_tiled(c, e) and len(e.arguments) == 2:
             return _bitcast(c, e, *e.arguments)
+        if name == "ceil_div" and _any_tiled(c, e) and len(e.arguments) == 2:
+            return elementwise_builtins.rounded_up(c, e)
         return _fma(c, e) if name == "math.fma" and _any_tiled(c, e) else infer_call(c, e)
     _note(c, e, name)
     info = builtins.TILE_FUNCTIONS[name]

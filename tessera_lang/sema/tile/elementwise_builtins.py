@@ -25,7 +25,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, broadcast
-from tessera_lang.sema.typed import FunctionSymbol, TypedFunction
+from tessera_lang.sema.typed import Builtin, FunctionSymbol, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, DType
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
@@ -128,6 +128,21 @@ def extreme(c: TileContext, e: ast.Call, name: str, operands: list[Operand]) -> 
         )  # fmt: skip
     found = mix(c, e.span, operands, f"`{name}`")
     return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def rounded_up(c: TileContext, e: ast.Call) -> Term:
+    """``ceil_div(a, b)`` where one of them is a tile."""
+    if c.final:
+        c.typed.symbols[e.function] = Builtin("ceil_div")
+    found = mix(c, e.span, values(c, list(e.arguments)), "`ceil_div`", "//")
+    if not isinstance(found, Mixed):
+        return found
+    if not found.dtype.is_integer:
+        return c.report(
+            "T0207", f"`ceil_div` takes integers, not `{found.dtype}`", e.span,
+            helps=("of floats: `op.ceil(a / b)`",),
+        )  # fmt: skip
+    return result_of(c, found)
 
 
 def absolute(c: TileContext, e: ast.Call, x: ast.Expr) -> Term:

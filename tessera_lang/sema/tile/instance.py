@@ -370,7 +370,8 @@ def _inlined(
             v.type = replace(v.type, buffer=False)
             c.env[name] = v.type.axes
     _start(c)
-    c.env.update({n: d for n, d in caller.given.items() if n in c.env})
+    parameters_ = {n for n, v in c.variables.items() if v.local.kind == "parameter"}
+    c.env.update({n: d for n, d in caller.given.items() if n in parameters_})
     _walks(c)
     caller.products += c.products
     typed.conditions = check_conditions(c)

@@ -49,7 +49,8 @@ def for_loop(c: TileContext, s: ast.For, block: Block) -> None:
         if ranges is not None:
             c.report(
                 "T0212", f"{len(ranges)} axes for {len(names)} names", s.target.span,
-                helps=("write one name for each axis",),
+                helps=("write one name for each axis; one axis may have a start too:"
+                       " `for i in op.tile_range(start, stop, step=64):`",),
             )  # fmt: skip
         ranges = [Range(0, None)] * len(names)
     _body(c, s, names, (ranges, term), block)
@@ -100,14 +101,17 @@ def _tile_range(c: TileContext, e: ast.Call, names: list[ast.Name]) -> list[Rang
                      helps=("it has `step` and `independent`",))  # fmt: skip
     if c.final:
         c.typed.arguments[e] = (given.get("step"), given.get("independent"))
+    starts: list[Dim | None] = [0] * len(stops)
+    if len(names) == 1 and len(stops) == 2:  # one axis, from a start on
+        starts, stops = stops[:1], stops[1:]
     steps = _steps(c, given.get("step"), len(stops))
     _independent(c, given.get("independent"), [n.id for n in names])
-    if steps is None or any(b is None for b in stops):
+    if steps is None or any(b is None for b in (*starts, *stops)):
         return None
     return [
-        Range(0, normal(DimOp("-", stop, 1)), step, 0)
-        for stop, step in zip(stops, steps, strict=True)
-        if stop is not None
+        Range(start, normal(DimOp("-", stop, 1)), step, start)
+        for start, stop, step in zip(starts, stops, steps, strict=True)
+        if start is not None and stop is not None
     ]
 
 

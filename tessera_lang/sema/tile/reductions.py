@@ -25,9 +25,11 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import is_walked
+from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.slices import read
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType
+from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
@@ -114,15 +116,16 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if is_waiting(tile):
         c.kernel.changed = True
     kind = name.removeprefix("op.")
-    if kind in ("argmax", "argmin") and len(along) > 1:
+    places = kind in ("argmax", "argmin")
+    if places and given is not None and len(along) > 1:
         return c.report(
-            "T0105", f"`{name}` of {rank} axes needs `axis=`, and looks along one", bound["x"].span
+            "T0311", f"`{name}` looks along one axis, or along all without `axis=`", bound["x"].span
         )
     dtype = _reduced_dtype(c, e, kind, tile, bound["x"])
     if dtype is None:
         return ERROR if c.final else Unknown()
-    if kind in ("argmax", "argmin"):
-        _has_elements(c, e, name, next((tile.axes[i] for i in along), TileAxis(1, 1)))
+    if places:
+        _has_elements(c, e, name, [tile.axes[i].extent for i in along])
     for axis in along if given is not None else ():
         is_walked(c, tile, axis, again=kind in ("var", "std", "logsumexp"))
     one = (TileAxis(1, 1),) if keepdims else ()
@@ -152,12 +155,17 @@ def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Ex
     return result_dtype(c, "sum", tile.dtype, x)
 
 
-def _has_elements(c: TileContext, e: ast.Call, name: str, axis: TileAxis) -> None:
+def _has_elements(c: TileContext, e: ast.Call, name: str, extents: list[Dim | None]) -> None:
     """There is no first place among no elements: where that is not proved, the launch or the run
     looks."""
-    extent, facts = axis.extent, c.kernel.facts
-    if extent is None or not c.final or c.is_open(extent) or facts.less(0, extent):
+    facts = c.kernel.facts
+    open_ = [x for x in extents if x is None or c.is_open(x)]
+    unsure = [x for x in extents if x is not None and not facts.less(0, x)]
+    if open_ or not unsure or not c.final:
         return
+    extent = unsure[0]
+    for other in unsure[1:]:
+        extent = normal(DimOp("*", extent, other))
     if facts.value(extent) == 0:
         c.report("T0311", f"`{name}` looks for a place, and there are no elements", e.span)
         return
