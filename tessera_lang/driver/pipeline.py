@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 # --- lane kernels: typed tree to Tile IR ------------------------------------------------------
 
 AST_TO_TILE = Step(
-    "ast_to_tile", "typed tree", "tile", "the typed kernel as Tile IR, with its launch plan"
+    "ast_to_tile",
+    "typed tree",
+    "tile",
+    "lowers the typed kernel to Tile IR, and makes its launch plan",
 )
 SHARE_REDUCTIONS = Step(
     "share_reductions",
     "tile",
     "tile",
-    "reductions that all lanes run alike become one of the group",
+    "shares a reduction that all lanes would repeat among the lanes of the group",
 )
 LANES = (AST_TO_TILE, SHARE_REDUCTIONS)
 
@@ -47,19 +50,19 @@ AST_TO_SCHEDULE = Step(
     "ast_to_schedule",
     "typed tree",
     "schedule",
-    "the typed kernel as loops over tiles, with its launch plan",
+    "lowers the typed kernel to loops over tiles, and makes its launch plan",
 )
 SPLIT_REDUCTIONS = Step(
     "split_reductions",
     "schedule",
     "schedule",
-    "long reductions become a parallel loop over parts and a short one",
+    "splits a long reduction into a parallel loop over parts and a short reduction",
 )
 CUT_LAUNCHES = Step(
     "cut_launches",
     "schedule",
     "schedule",
-    "loops that depend on each other become launches of their own",
+    "makes loops that depend on each other separate launches",
 )
 
 
@@ -73,13 +76,15 @@ def parallel_loops() -> tuple[Pass, ...]:
     from tessera_lang.opt.schedule.parallel.sink_conditions import sink_all_conditions
 
     return (
-        _schedule("dead_code", tidy, "drops what nobody reads"),
-        _schedule("sink_conditions", sink_all_conditions, "conditions move into loops"),
-        _schedule("join_loops", join_loops, "perfect nests become one loop of several axes"),
+        _schedule("dead_code", tidy, "removes operations whose results are not used"),
+        _schedule("sink_conditions", sink_all_conditions,
+         "moves a condition around a loop into the loop"),
+        _schedule("join_loops", join_loops, "makes a perfect loop nest one loop with several axes"),
         _schedule("loop_interchange", interchange_loops,
-                  "loops over parts of a sum go outside of those that it sums over"),
+                  "moves a loop over the elements of a sum outside of the summation loop"),
         _schedule("loop_fusion", fuse_loops,
-                  "neighbouring nests over the same axes become one where no iterations meet"),
+                  "fuses adjacent loop nests over the same axes if their iterations are "
+                  "independent"),
     )  # fmt: skip
 
 
@@ -97,11 +102,12 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         return privatize(program, remarks)
 
     return (
-        _schedule("map_grid", grid, "axes whose iterations are proved independent become the grid"),
+        _schedule("map_grid", grid, "makes axes with proved independent iterations the grid"),
         _schedule("promote_accumulators", accumulators,
-                  "`+=` on an array becomes a carried tile: one load before, one store after"),
-        _schedule("loop_invariants", hoist, "moves what does not change out of loops"),
-        _schedule("dead_code", tidy, "drops what nobody reads"),
+                  "keeps the sum of `+=` on an array in a tile: one load before the loop, one "
+                  "store after it"),
+        _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
+        _schedule("dead_code", tidy, "removes operations whose results are not used"),
     )  # fmt: skip
 
 
@@ -134,20 +140,21 @@ def _tile_rows() -> tuple[Row, ...]:
     )
 
     return (
-        ("unbatch", unbatch.unbatch, "one matrix of a stack in each iteration"),
-        ("squeeze_axes", _squeeze(), "takes axes of one element away"),
+        ("unbatch", unbatch.unbatch, "makes each iteration work on one matrix of a batch"),
+        ("squeeze_axes", _squeeze(), "removes axes of size 1"),
         ("split_grid_loop", split_grid_loop.split_grid_loop,
-         "axes that are groups get a loop of their own"),
+         "splits a loop with grid axes and sequential axes into two nested loops"),
         ("late_broadcasts", late_broadcasts.late_broadcasts,
-         "work on a row is done before the row is stretched over a tile"),
+         "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,
-         "8-bit products whose operands wgmma cannot read as they lie are computed transposed"),
-        ("tile_sizes", tile_sizes.choose_tiles, "the sizes of tiles that are left open"),
-        ("set_tile_sizes", tile_sizes.give_sizes, "writes these sizes into the types"),
+         "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
+        ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
+        ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
         ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
         ("row_clusters", row_kernels.share_rows,
-         "how many groups of a cluster share a row that is too long for one"),
-        ("split_rows", split_rows.split_rows, "a shared row becomes parts, one for each group"),
+         "how many thread blocks of a cluster share a row that is too long for one"),
+        ("split_rows", split_rows.split_rows,
+         "splits such a row into parts, one for each thread block"),
     )  # fmt: skip
 
 
@@ -166,11 +173,11 @@ def _unit_rows() -> tuple[Row, ...]:
     return (
         ("assign_units", assign_units.assign_units, "the unit of each product: wgmma, mma, fma"),
         ("exact_accumulators", exact_accumulators.promote,
-         "sums are kept apart from products where the unit would round in between"),
+         "separates an accumulator from a product if the unit would round it"),
         ("speculative_loads", speculative_loads.load_before,
-         "moves loads in front of the conditions that they stand under"),
-        ("staging", staging.stage, "what goes through shared memory, and by which copy"),
-        ("warp_roles", warp_roles.assign_roles, "producer and consumer warps, their registers"),
+         "hoists loads out of conditions"),
+        ("staging", staging.stage, "what is staged in shared memory, and by which kind of copy"),
+        ("warp_roles", warp_roles.assign_roles, "producer and consumer warps, and their registers"),
     )  # fmt: skip
 
 
@@ -190,21 +197,23 @@ def _group_rows() -> tuple[Row, ...]:
 
     return (
         ("stream_k", stream_k.deal_tiles,
-         "groups share the contraction of the tiles of the last, partial wave"),
-        ("cluster", grid_order.cluster, "groups that read the same tiles share them by multicast"),
-        ("epilogue_tiles", epilogue_tiles.subtile, "the parts in which a result is stored"),
+         "stream-K: thread blocks share the contraction of the tiles of the last, partial wave"),
+        ("cluster", grid_order.cluster, "clusters whose thread blocks share tiles by multicast"),
+        ("epilogue_tiles", epilogue_tiles.subtile, "the column blocks in which a result is stored"),
         ("split_contraction", split_contraction.split_contraction,
-         "split-K: groups share the contraction of every tile"),
-        ("ring_depth", ring_depth.pipeline, "the stages of each ring in shared memory"),
+         "split-K: thread blocks share the contraction of every tile"),
+        ("ring_depth", ring_depth.pipeline,
+         "the number of stages of each ring buffer in shared memory"),
         ("grid_order", grid_order.order_grid, "the order of tiles, for the L2 cache"),
         ("persistent", grid_order.persistent,
-         "as many groups as run at once, each with several tiles"),
+         "persistent thread blocks: as many as run at once, each for several tiles"),
         ("persistent_rows", persistent_rows.load_early,
-         "groups that share rows are persistent, and load the next row early"),
+         "persistent thread blocks for shared rows, which load the next row early"),
         ("limit_registers", row_kernels.limit_registers,
-         "registers of a lane, so that several groups with rows run at once"),
-        ("l2_prefetch", l2_prefetch.read_ahead, "asks L2 for what later groups read"),
-        ("cache_hints", cache_hints.read_once, "what is read once leaves the caches first"),
+         "a register limit, so that several thread blocks fit a multiprocessor"),
+        ("l2_prefetch", l2_prefetch.read_ahead, "prefetches into L2 what later thread blocks read"),
+        ("cache_hints", cache_hints.read_once,
+         "marks data that is read once, so that caches evict it first"),
     )  # fmt: skip
 
 
@@ -221,14 +230,15 @@ def _loop_rows() -> tuple[Row, ...]:
     )
 
     return (
-        ("unroll", unroll.unroll, "n bodies of a loop at once, and a loop for the rest"),
+        ("unroll", unroll.unroll, "repeats the body of a loop n times, with a remainder loop"),
         ("staging_directives", staging_directives.settle_staging,
-         "follows the directives on buffers, or says why not"),
-        ("legality", legality.check_fit, "refuses what exceeds shared memory or registers"),
+         "follows the directives on buffers, or reports why not"),
+        ("legality", legality.check_fit,
+         "refuses schedules that exceed shared memory or registers"),
         ("loop_peeling", loop_peeling.peel,
-         "takes the last iteration off where the others then need no masks"),
+         "peels the last iteration if the others then need no masks"),
         ("software_pipeline", software_pipeline.overlap,
-         "overlaps the products of an iteration with those of the next"),
+         "overlaps the products of one iteration with those of the next"),
     )  # fmt: skip
 
 
@@ -251,9 +261,9 @@ def _last_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.decide.one_flow import settle_one_flow
 
     return (
-        ("squeeze_axes", _squeeze(), "takes axes of one element away that the passes have left"),
+        ("squeeze_axes", _squeeze(), "removes the axes of size 1 that earlier passes left"),
         ("one_flow", settle_one_flow,
-         "all attributes of a kernel without roles as its code will have them"),
+         "the final attributes of a kernel without warp roles, as its code has them"),
     )  # fmt: skip
 
 
@@ -278,7 +288,7 @@ def settle_loops() -> Pass:
     from tessera_lang.opt.schedule.decide.one_flow import settle_loops as settle
 
     return Pass("settle_loops", "schedule", "schedule", settle, "decide",
-                "drops the decisions that loops over elements have no use for")  # fmt: skip
+                "removes decisions that do not apply to loops over elements")  # fmt: skip
 
 
 # --- tile kernels: Schedule IR to Tile IR -----------------------------------------------------
@@ -287,22 +297,25 @@ REPACK_VIEWS = Step(
     "repack_views",
     "schedule",
     "schedule",
-    "arrays of awkward pitch are read from copies that the launch makes",
+    "reads arrays with unaligned rows from aligned copies that the launch makes",
 )
 SPLIT_K = Step(
     "split_k",
     "schedule",
     "schedule",
-    "split-K and stream-K: the grid gets an axis of parts, which are summed",
+    "split-K and stream-K: adds an axis of parts to the grid, whose sums are combined",
 )
 SCHEDULE_TO_TILE = Step(
-    "schedule_to_tile", "schedule", "tile", "register tiles with layouts, buffers, copies and roles"
+    "schedule_to_tile",
+    "schedule",
+    "tile",
+    "lowers to register tiles with layouts, buffers, copies and warp roles",
 )
 SCHEDULE_TO_LANES = Step(
     "schedule_to_lanes",
     "schedule",
     "tile",
-    "loops over elements, where there are no register tiles",
+    "lowers to loops over elements if there are no register tiles",
 )
 
 
@@ -313,42 +326,46 @@ def share_memory() -> tuple[Pass, ...]:
 
     return (
         Pass("elide_barriers", "tile", "tile", elide_barriers,
-             does="reductions whose scratch nobody reads any more need no barrier in front"),
+             does="removes barriers before reductions if no lane still reads the scratch memory"),
         Pass("memory_plan", "tile", "tile", plan_memory,
-             does="buffers that are never in use at once share bytes"),
+             does="lets buffers with disjoint live ranges share memory"),
     )  # fmt: skip
 
 
 # --- Tile IR ----------------------------------------------------------------------------------
 
 SIMPLIFY = Pass(
-    "simplify", "tile", "tile", simplify, does="constants, equal values, what nobody reads"
+    "simplify",
+    "tile",
+    "tile",
+    simplify,
+    does="folds constants, merges equal values, removes dead code",
 )
 PROVE_BOUNDS = Pass(
     "prove_bounds",
     "tile",
     "tile",
     prove_bounds,
-    does="drops the guards of accesses that are proved in bounds",
+    does="removes the guards of accesses that are proved in bounds",
 )
 SHRINK_SHARED = Pass(
     "shrink_shared",
     "tile",
     "tile",
     shrink_shared,
-    does="shared memory that is never used at once is shared",
+    does="lets shared arrays with disjoint live ranges share memory",
 )
 VERSION_GUARDS = Pass(
     "version_guards",
     "tile",
     "tile",
     version_guards,
-    does="one test in front of a loop instead of one in each iteration",
+    does="loop versioning: one test before a loop in place of one in each iteration",
 )
 NARROW = Pass(
-    "narrow_indices", "tile", "tile", narrow, does="indices that 32 bits hold take 32 bits"
+    "narrow_indices", "tile", "tile", narrow, does="narrows indices to 32 bits if they fit"
 )
-DROP_GUARDS = Pass("drop_guards", "tile", "tile", drop_guards, does="drops all guards")
+DROP_GUARDS = Pass("drop_guards", "tile", "tile", drop_guards, does="removes all guards")
 
 TILE: tuple[Pass, ...] = (SIMPLIFY, PROVE_BOUNDS, SHRINK_SHARED, SIMPLIFY)
 """Tile IR to the Tile IR that both backends consume."""
@@ -364,7 +381,7 @@ GENERATE_CODE = Step(
     "generate_code",
     "tile",
     "tile",
-    "the backend: LLVM IR, then an object, or PTX and what ptxas makes of it",
+    "the backend: LLVM IR, then an object file, or PTX and a cubin",
 )
 
 

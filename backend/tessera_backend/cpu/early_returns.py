@@ -25,7 +25,7 @@ def nest_returns(program: Program) -> Program:
 
 NEST_RETURNS = Pass(
     "nest_returns", "tile", "tile", nest_returns,
-    does="`if c: return` and the rest become an `if` with an `else`",
+    does="makes code after an early `return` the `else` of its condition",
 )  # fmt: skip
 
 
