@@ -41,6 +41,15 @@ def test_as_numpy(m: Any, shape: tuple[int, ...], kind: str) -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("n", [100, 4096, 10000, 100_000])
+def test_long_sums_keep_their_digits(m: Any, n: int) -> None:
+    """Added one by one, 10,000 numbers lose four of seven digits."""
+    x = np.arange(n, dtype=np.float32)
+    exact = x.sum(dtype=np.float64)
+    for shape in ((n,), (1, n), (2, n // 2)):
+        np.testing.assert_allclose(np.asarray(m.sum(x.reshape(shape))), exact, rtol=3e-6)
+
+
 @pytest.mark.parametrize("arch", ["native", "sm_80", "sm_90"])
 @pytest.mark.parametrize("rank", [2, 3, 4, 5])
 @pytest.mark.sample(6)
