@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts
+from tessera_lang.opt.schedule.query.scalar_facts import axes_of
 from tessera_lang.target.tuning import CPU_BLOCK, CPU_ELEMENTS, CPU_GROUPS, CPU_LEAST, CPU_RUN
 
 
@@ -45,24 +46,24 @@ def _part(facts: Facts, name: str) -> int:
 
 def _axis(facts: Facts, name: str) -> int:
     """A power of two that covers the axis of the grid whose step is ``name``, if it is known, and
-    no other loop has that step: a sum over all of an array has it, and one result."""
+    that of every other loop with this step: a sum over all of an array has it, and one result."""
     grid = facts.grid
-    if grid is not None and not _steps_elsewhere(facts, grid, name):
-        n = len(grid.operands) // 3
-        estimate = Estimate(facts, {})
-        for upper, step in zip(grid.operands[n:], grid.operands[2 * n :], strict=False):
-            definition = facts.definitions.get(step)
+    if grid is None or not _covers(facts, grid, name):
+        return CPU_RUN
+    loops = [o for o in facts.kernel.walk() if o.name == grid.name]
+    return max(size for loop in loops for size in _covers(facts, loop, name))
+
+
+def _covers(facts: Facts, loop: Operation, name: str) -> list[int]:
+    """For each axis of a loop whose step is ``name`` a power of two that covers it."""
+    n, estimate = axes_of(loop), Estimate(facts, {})
+    found: list[int] = []
+    for upper, step in zip(loop.operands[n : 2 * n], loop.operands[2 * n : 3 * n], strict=True):
+        definition = facts.definitions.get(step)
+        if definition is not None and definition.attributes.get("name") == name:
             known = estimate.value(upper)
-            if known and definition is not None and definition.attributes.get("name") == name:
-                return 1 << (known - 1).bit_length()
-    return CPU_RUN
-
-
-def _steps_elsewhere(facts: Facts, grid: Operation, name: str) -> bool:
-    """Whether a loop that is not the grid goes in steps of ``name``."""
-    loops = (o for o in facts.kernel.walk() if o.name == grid.name and o is not grid)
-    steps = (facts.definitions.get(v) for o in loops for v in o.operands)
-    return any(d is not None and d.attributes.get("name") == name for d in steps)
+            found.append(1 << (known - 1).bit_length() if known else CPU_RUN)
+    return found
 
 
 def _along(facts: Facts, sizes: Mapping[str, int]) -> int:
