@@ -164,6 +164,7 @@ def _checked(case: TileCase, arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("number", SAMPLE)
+@pytest.mark.sample
 def test_some_kernels(number: int, arch: str) -> None:
     _checked(CASES[number], arch)
 
@@ -189,6 +190,7 @@ def _generated(seed: int, arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sample
 def test_some_generated_programs(seed: int, arch: str) -> None:
     _generated(seed, arch)
 
