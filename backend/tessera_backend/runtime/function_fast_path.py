@@ -1,4 +1,5 @@
-"""The shortest way to what a plain function recorded for a call with torch tensors.
+"""The shortest way to what a plain function recorded for a call with torch tensors, and the key of
+a call with NumPy arrays.
 
 The layout of the call before is asked about first: torch's own guard answers for all tensors
 in one call. Otherwise a key of all facts is looked up. Must not know what a recording holds.
@@ -6,13 +7,22 @@ in one call. Otherwise a key of all facts is looked up. Must not know what a rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from tessera_backend.runtime.arrays import is_torch
 from tessera_backend.runtime.launch_fast_path import guards_work, tensor_guard
+from tessera_backend.runtime.numpy_data import address_function
 
 _LAYOUTS = 1024
+
+
+class SharedMemory(Exception):
+    """Arguments share memory that one of them is written in: the evaluator says how."""
+
+
 T = TypeVar("T")
 
 
@@ -100,3 +110,21 @@ def constant_key(value: Any) -> tuple[Any, ...]:
     """What tells an argument that is no array from others: 1, 1.0 and True are not the same,
     and the two zeros are not."""
     return (value.__class__, value) if value else (value.__class__, value, repr(value))
+
+
+address_of = address_function()
+_CONSTANTS = (int, float, bool, str, type(None))
+
+
+def host_key(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """The layout of a call; None where an argument is neither a NumPy array nor a constant."""
+    found: list[Any] = []
+    for value in (*arguments, *named.values()) if named else arguments:
+        if value.__class__ is np.ndarray:
+            found.append((value.shape, value.strides, value.dtype, not address_of(value) & 15,
+                          value.flags.writeable))  # fmt: skip
+        elif value.__class__ in _CONSTANTS:
+            found.append(constant_key(value))
+        else:
+            return None
+    return (tuple(found), tuple(named)) if named else tuple(found)

@@ -1,14 +1,16 @@
 """Plain functions called from Python.
 
-On the CPU the evaluator runs them over NumPy arrays. On a device the first call of a layout
-records what they allocate and launch, and later calls only do that (``recorded_calls.py``). Must
-not know how a file is parsed or checked.
+The evaluator runs the first call of a layout, which records what it allocates and launches, and
+later calls only do that: on a device (``recorded_calls.py``) and over NumPy arrays
+(``host_tapes.py``, where a call that looks at elements is evaluated each time). Must not know how
+a file is parsed or checked.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +23,12 @@ from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch, 
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.function_fast_path import Quick, constant_key
+from tessera_backend.runtime.function_fast_path import (
+    Quick,
+    SharedMemory,
+    constant_key,
+    host_key,
+)
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.launch_fast_path import direct_stream
 from tessera_backend.runtime.recorded_calls import (
@@ -44,6 +51,7 @@ from tessera_lang.types.dtype import DType, dtype_named
 if TYPE_CHECKING:
     import inspect
 
+    from tessera_backend.runtime.host_tapes import HostTape
     from tessera_backend.runtime.module_interface import FunctionInterface
     from tessera_lang.evaluate.modules import Modules
 
@@ -249,6 +257,7 @@ class Function:
         self._provider = provider
         self._target = target
         self._tapes: dict[Any, Tape] = {}
+        self._host_tapes: dict[Any, HostTape | None] = {}
         self._modules: Modules | None = None
         self._quick: Quick[tuple[Tape, int, Callable[[int], Any]]] = Quick()
 
@@ -279,6 +288,11 @@ class Function:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function. On a device this returns before the work is done."""
         try:
+            if self._host_tapes:
+                known = self._host_tapes.get(host_key(arguments, named))
+                if known is not None:
+                    with suppress(SharedMemory):
+                        return known.play([*arguments, *named.values()] if named else arguments)
             quick = None if named else self._quick.find(arguments)
             if quick is not None:
                 (tape, ordinal, stream_of), tensors, pointers = quick
@@ -357,11 +371,15 @@ class Function:
 
     def _on_host(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         with COMPILER:
+            from tessera_backend.runtime.host_tapes import RecordingWorld
             from tessera_backend.runtime.world import HostWorld
 
         target = "cuda" if self._target == "cuda" else "cpu"
         session = self._provider.session()
-        world = HostWorld(session, target, lambda text: print(text), self._provider.beside)
+        key = host_key(arguments, named) if target == "cpu" else None
+        seen = key is None or key in self._host_tapes
+        made = HostWorld if seen else RecordingWorld
+        world = made(session, target, _print, self._provider.beside)
         positional = [world.adopt(_plain(a)) for a in arguments]
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
         result = self._evaluate(world, positional, keyword)
@@ -369,6 +387,10 @@ class Function:
         for raw, own in zip((*arguments, *named.values()), (*positional, *keyword.values()),
                             strict=True):  # fmt: skip
             world.give_back(raw, own)
+        if isinstance(world, RecordingWorld):
+            if len(self._host_tapes) >= _TAPES:
+                self._host_tapes.clear()
+            self._host_tapes[key] = world.tape(result)
         return world.handed_back(result)
 
     def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:
@@ -397,6 +419,10 @@ class Function:
         except HostFault as fault:
             with COMPILER:
                 raise session.error(fault.diagnostics) from None
+
+
+def _print(text: str) -> None:
+    print(text)  # as it is bound now: a caller may have another in its place
 
 
 def _plain(value: Any) -> Any:

@@ -299,11 +299,15 @@ class HostWorld:
             for array in results:
                 if (block := device_mirror.block_of(array)) is not None:
                     block.newer = "device"
-        elif not self._workspaces.hold_zeros():
+        else:
+            self._check_workspaces(kernel)
+        return results[0] if len(results) == 1 else tuple(results) or None
+
+    def _check_workspaces(self, kernel: KernelReference) -> None:
+        if not self._workspaces.hold_zeros():
             raise WorldFault(f"{kernel.description} left other bits than zeros in an array of "
                              "`op.workspace`", code="T0854",
                              helps=("take `op.zeros`, which is filled anew",))  # fmt: skip
-        return results[0] if len(results) == 1 else tuple(results) or None
 
     def _run(self, launcher: Launcher, given: list[object], named: dict[str, Any]) -> list[Array]:
         """Run a tile kernel; the arrays it returns, in memory of this world."""

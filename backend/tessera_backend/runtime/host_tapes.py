@@ -1,0 +1,304 @@
+"""Calls of plain functions over NumPy arrays: what the evaluator did once is done again.
+
+The first call of a layout runs as any other, and what it makes, views and launches is noted. Where
+it looked at no element, later calls of the layout repeat these steps without the evaluator. Must
+not know syntax, nor how a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tessera_backend.runtime.arrays import describe
+from tessera_backend.runtime.call_diagnostics import diagnostic, error
+from tessera_backend.runtime.dtypes import Array
+from tessera_backend.runtime.function_fast_path import SharedMemory
+from tessera_backend.runtime.launch import Prepared
+from tessera_backend.runtime.numpy_data import address_function
+from tessera_backend.runtime.results import aligned_empty
+from tessera_backend.runtime.world import HostWorld
+from tessera_lang.record import dataclass
+from tessera_lang.target.host_world import Filling, Index, KernelReference, Reduction
+from tessera_lang.types.dtype import DType
+
+Step = Callable[[list[Any], list[int]], None]
+"""Works on the arrays of a call and their addresses by number: arguments first, then what was
+made."""
+
+
+Apart = tuple[int, int, int, int, int, int]
+"""Two arrays, and the bytes from the address of each that may have nothing in common."""
+address_of = address_function()
+
+
+def _check_apart(pair: Apart, pointers: list[int]) -> None:
+    i, j, i_low, i_high, j_low, j_high = pair
+    p, q = pointers[i], pointers[j]
+    if p + i_low < q + j_high and q + j_low < p + i_high:
+        raise SharedMemory
+
+
+def _append_empty(
+    shape: tuple[int, ...], dtype: Any, arrays: list[Any], pointers: list[int]
+) -> None:
+    made = aligned_empty(shape, dtype)
+    arrays.append(made)
+    pointers.append(address_of(made))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An array of a call, by its number."""
+
+    number: int
+
+
+class HostTape:
+    """The steps of a call, and what it gives."""
+
+    def __init__(
+        self, steps: list[Step], result: Any, workspaces: list[int], apart: list[Apart]
+    ) -> None:
+        self._steps = steps
+        self._apart = apart
+        self._result = result
+        self._workspaces = workspaces
+
+    def play(self, arguments: Sequence[Any]) -> Any:
+        """The result for other arrays of the same layout. Raises TesseraError, SharedMemory before
+        anything is launched with arrays that share memory."""
+        arrays = [a for a in arguments if a.__class__ is np.ndarray]
+        pointers = [address_of(a) for a in arrays]
+        for pair in self._apart:
+            _check_apart(pair, pointers)
+        for step in self._steps:
+            step(arrays, pointers)
+            for number in self._workspaces:
+                if number < len(arrays) and arrays[number].any():
+                    raise error(diagnostic(
+                        "T0854", "a kernel left other bits than zeros in an array of "
+                        "`op.workspace`", helps=("take `op.zeros`, which is filled anew",),
+                    ))  # fmt: skip
+        return _found(self._result, arrays)
+
+
+def _found(result: Any, arrays: list[Any]) -> Any:
+    if result.__class__ is Place:
+        return arrays[result.number]
+    if isinstance(result, tuple):
+        return tuple(_found(item, arrays) for item in cast("tuple[Any, ...]", result))
+    return result
+
+
+class RecordingWorld(HostWorld):
+    """The world of the host, that notes what a call does. ``elements``: the call looked at an
+    element, or did something else that a later call may do otherwise."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.elements = False
+        self._steps: list[Step] = []
+        self._seen: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._workspace_numbers: list[int] = []
+        self._apart: list[Apart] = []
+        self._inputs = 0
+
+    def tape(self, result: object) -> HostTape | None:
+        """What was noted; None where a later call may differ."""
+        placed = self._placed(result)
+        if self.elements:
+            return None
+        return HostTape(self._steps, placed, self._workspace_numbers, self._apart)
+
+    def _placed(self, result: object) -> Any:
+        if isinstance(result, (tuple, list)):
+            return tuple(self._placed(item) for item in cast("tuple[object, ...]", result))
+        return self._at(result) if self.is_array(result) else result
+
+    def _at(self, array: object) -> Place:
+        number = self._numbers.get(id(array))
+        if number is None:
+            self.elements = True  # an array that came from elsewhere
+            return Place(0)
+        return Place(number)
+
+    def _new(self, array: object) -> Any:
+        """An array of the call gets the next number."""
+        self._numbers[id(array)] = len(self._seen)
+        self._seen.append(array)  # so that its id stays its own
+        return array
+
+    def _made(self, array: object, make: Callable[[list[Any]], Any]) -> object:
+        """An array that a step makes."""
+
+        def step(arrays: list[Any], pointers: list[int]) -> None:
+            made = make(arrays)
+            arrays.append(made)
+            pointers.append(address_of(made))
+
+        self._steps.append(step)
+        return self._new(array)
+
+    # --- what is noted --------------------------------------------------------------------
+
+    def adopt(self, value: object) -> object:
+        own = super().adopt(value)
+        if self.is_array(own):
+            if own is not value:
+                self.elements = True
+            self._new(own)
+            self._inputs = len(self._seen)
+        return own
+
+    def fill(
+        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
+    ) -> object:
+        array = cast("Array", super().fill(kind, shape, dtype, value))
+        if self.is_array(value):
+            self.elements = True
+        first = array.reshape(-1)[0].copy() if kind in ("full", "ones") and array.size else 0
+        numpy, size = array.dtype, array.shape
+
+        def make(arrays: list[Any]) -> Any:
+            made = aligned_empty(size, numpy)
+            made[...] = first
+            return made
+
+        if kind == "workspace":
+            self._workspace_numbers.append(len(self._seen))
+        return self._made(array, make)
+
+    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
+        array = cast("Array", super().arange(start, stop, step, dtype))
+        values = array.copy()
+
+        def make(arrays: list[Any]) -> Any:
+            made = aligned_empty(values.shape, values.dtype)
+            made[...] = values
+            return made
+
+        return self._made(array, make)
+
+    def view(self, kind: Any, array: object, shape: tuple[int, ...] = ()) -> object:
+        base, at = super(), self._at(array).number
+        found = base.view(kind, array, shape)
+        if found is array:
+            return found
+        plain = super().view
+        return self._made(found, lambda arrays: plain(kind, arrays[at], shape))
+
+    def convert(self, array: object, dtype: DType) -> object:
+        plain, at = super().convert, self._at(array).number
+        return self._made(plain(array, dtype), lambda arrays: plain(arrays[at], dtype))
+
+    def unary(self, operator: str, a: object) -> object:
+        plain, at = super().unary, self._at(a).number
+        return self._made(plain(operator, a), lambda arrays: plain(operator, arrays[at]))
+
+    def binary(self, operator: str, a: object, b: object) -> object:
+        plain, x, y = super().binary, self._argument(a), self._argument(b)
+        return self._made(
+            plain(operator, a, b),
+            lambda arrays: plain(operator, _found(x, arrays), _found(y, arrays)),
+        )
+
+    def _argument(self, value: object) -> Any:
+        return self._at(value) if self.is_array(value) else value
+
+    def launch(
+        self, kernel: KernelReference, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> object:  # fmt: skip
+        launcher, _ = self._kernel(kernel)
+        if groups is not None:
+            launcher = launcher[groups]
+        given: list[Any] = [a.name if isinstance(a, DType) else a for a in arguments]
+        named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
+        values, prepared = launcher.prepare(given, named)
+        results: list[Any] = []
+        for dtype, shape in prepared.results:
+            made = self._empty(shape, dtype)
+            size, numpy = made.shape, made.dtype
+            results.append(made)
+            self._steps.append(functools.partial(_append_empty, size, numpy))
+            self._new(made)
+        prepared.run([*values, *(describe(r, "result") for r in results)], 0)
+        self._check_workspaces(kernel)
+        self._steps.append(self._step(prepared, [*arguments, *results], values))
+        return results[0] if len(results) == 1 else tuple(results) or None
+
+    def _step(self, prepared: Prepared, arguments: list[object], values: list[Any]) -> Step:
+        """The launch with other addresses: all else is decided by the layout."""
+        places = {i: self._at(a).number for i, a in enumerate(arguments) if self.is_array(a)}
+        slots = [(at, places[i]) for i, at in prepared.slots]
+        numbers = [(at, encode(values[i])) for at, i, encode in prepared.encoders]
+        apart = [(places[i], places[j], a, b, c, d) for i, j, a, b, c, d in prepared.pairs]
+        later = [pair for pair in apart if max(pair[:2]) >= self._inputs]
+        self._apart += [pair for pair in apart if max(pair[:2]) < self._inputs]
+        pool, code, frame_of = prepared.pool, prepared.code, prepared.frame
+
+        def step(arrays: list[Any], pointers: list[int]) -> None:
+            for pair in later:
+                _check_apart(pair, pointers)
+            if prepared.flags != prepared.quiet:
+                code.report()
+            try:
+                frame = pool.pop()
+            except IndexError:
+                frame = frame_of()
+            block = frame[0]
+            for at, number in slots:
+                block[at] = pointers[number]
+            for at, bits in numbers:
+                block[at] = bits
+            frame[1](0)
+            pool.append(frame)
+
+        return step
+
+    # --- what may differ from call to call ------------------------------------------------
+
+    def random(
+        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+    ) -> object:
+        self.elements = True
+        return self._new(super().random(shape, dtype, seed, low, high))
+
+    def load(self, path: str, key: str | None, dtype: DType | None) -> object:
+        self.elements = True
+        return self._new(super().load(path, key, dtype))
+
+    def save(self, path: str, arrays: dict[str, object]) -> None:
+        self.elements = True
+        super().save(path, arrays)
+
+    def read(self, array: object, items: tuple[Index, ...]) -> object:
+        self.elements = True
+        found = super().read(array, items)
+        return self._new(found) if self.is_array(found) else found
+
+    def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
+        self.elements = True
+        super().write(array, items, value)
+
+    def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
+        self.elements = True
+        found = super().reduce(kind, array, axis)
+        return self._new(found) if self.is_array(found) else found
+
+    def truth(self, array: object) -> bool:
+        self.elements = True
+        return super().truth(array)
+
+    def text(self, array: object, format: str = "") -> str:
+        self.elements = True
+        return super().text(array, format)
+
+    def print(self, text: str) -> None:
+        self.elements = True
+        super().print(text)
