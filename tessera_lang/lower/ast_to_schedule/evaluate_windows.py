@@ -383,6 +383,8 @@ class Demand:
         for axis in reversed(range(len(node.along))):
             if node.along[axis] is None:
                 value = self.drop(value, axis)
+        if not isinstance(value.type, TileType) and windows:
+            return self.b.full(value, (1,) * len(windows))
         for axis in range(len(windows)):
             if axis not in node.along:
                 value = self.b.expand(value, axis)
