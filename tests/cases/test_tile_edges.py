@@ -139,15 +139,6 @@ def test_an_axis_that_is_cut_down_to_one_is_not(target: str, body: str) -> None:
         assert np.array_equal(found, x + x if "+" in body else (x > 0) & (x > 1))
 
 
-@pytest.mark.parametrize("body", ["return ceil_div(x, y)", "return ceil_div(x[0:4], 3)"])
-def test_a_division_of_numbers_is_not_one_of_tiles(body: str) -> None:
-    x = np.array([7, -7, 8], np.int32)
-    with pytest.raises(tessera.TesseraError, match=r"`ceil_div` takes integers, not") as caught:
-        kernel("cpu", body)(x, x)
-    assert "-(-a // b)" in str(caught.value)
-    assert kernel("cpu", "return -(-x // y)")(x, np.full(3, 2, np.int32)).tolist() == [4, -3, 4]
-
-
 # --- new axes one after the other -----------------------------------------------------------------
 
 R = np.random.default_rng(3)

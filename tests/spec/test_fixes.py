@@ -186,16 +186,6 @@ RUNS: dict[str, tuple[str, list[str]]] = {
         "x = op.zeros((1,), dtype=f32)\nk[1](x, op.full((1,), 7, dtype=i32))\nprint(x[0])\n",
         ["3.5"],
     ),
-    "a matrix and a vector": (
-        "@op.kernel\ndef k(A: f32[n, m], x: f32[m]) -> f32[n]:\n    return A @ x\n\n\n"
-        "print(op.sum(k(op.ones((3, 4), f32), op.full((4,), 2.0, f32))))\n",
-        ["24.0"],
-    ),
-    "a vector and a matrix": (
-        "@op.kernel\ndef k(A: f32[n, m], x: f32[n]) -> f32[m]:\n    return x @ A\n\n\n"
-        "print(op.sum(k(op.ones((3, 4), f32), op.full((3,), 2.0, f32))))\n",
-        ["24.0"],
-    ),
     "a misspelt name": ("number = 4\nprint(numbr)\n", ["4"]),
 }
 

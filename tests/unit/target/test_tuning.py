@@ -68,6 +68,8 @@ STRUCTURE = {
     "opt/schedule/query/warp_grids.py:_MMA": "rows and columns of an instruction",
     "opt/tile/shared_budget.py:SWIZZLE_ALIGNMENT": "bytes after which a swizzle repeats",
     "lower/ast_to_schedule/evaluate_windows.py:MOST_PARTS": "beyond it a kernel is refused",
+    "lower/ast_to_schedule/reduction_calls.py:_FAR": "no place is there",
+    "lower/schedule_to_tile/lowering.py:MOST_INSTRUCTIONS": "beyond it other loops are taken",
     "lower/ast_to_tile/slice_reductions.py:_LONGEST": "no axis has more elements",
     "lower/schedule_to_tile/lowering.py:_WARPS": "what tiles are spread over",
     "nvptx/hopper/fragments.py:_MOST_COLUMNS": "of an instruction",
