@@ -14,6 +14,7 @@ from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.index_forms import IndexForms, Scope
+from tessera_lang.opt.schedule.query.value_numbers import ValueNumbers
 from tessera_lang.record import dataclass, field
 
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
@@ -40,11 +41,6 @@ class MemoryAccess:
     @property
     def writes(self) -> bool:
         return self.operation.name in ARRAY_WRITES
-
-    @property
-    def place(self) -> tuple[object, ...]:
-        """What is touched of the array."""
-        return self.starts, self.sizes, self.steps, self.extents
 
     @property
     def kind(self) -> str:
@@ -117,6 +113,7 @@ class Nest:
     loop: Operation
     definitions: Mapping[Value, Operation]
     forms: IndexForms = field(default_factory=lambda: IndexForms({}))
+    numbers: ValueNumbers = field(default_factory=lambda: ValueNumbers({}))
     around: dict[Operation, _Around] = field(default_factory=dict[Operation, "_Around"])
     proved: dict[tuple[object, ...], bool] = field(default_factory=dict["tuple[object, ...]", bool])
 
@@ -130,6 +127,7 @@ class Nest:
                     found.update(v for r in inner.regions for v in r.arguments)
         views = (o for o in self.definitions.values() if o.name == "tile.view")
         sizes = {v for o in views for v in o.operands[1 : 1 + len(o.result.view_type.shape)]}
+        self.numbers = ValueNumbers(self.definitions)
         self.forms = IndexForms(self.definitions, frozenset(found), sizes)
         self._note_around(self.loop, ())
 
@@ -186,8 +184,13 @@ class Nest:
         along ``axis``, whatever the other variables are."""
         if a.array is not b.array:
             return True
-        alike = a.place == b.place and self._around(a) == self._around(b)
+        alike = self._place(a) == self._place(b) and self._around(a) == self._around(b)
         return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
+
+    def _place(self, a: MemoryAccess) -> tuple[object, ...]:
+        """What is touched of the array, the same for what is computed alike."""
+        starts, extents = (tuple(map(self.numbers.of, vs)) for vs in (a.starts, a.extents))
+        return starts, a.sizes, a.steps, extents
 
     def _around(self, a: MemoryAccess) -> _Around:
         return self.around.get(a.operation, ())
@@ -196,7 +199,7 @@ class Nest:
         """The same where the iteration of ``later`` is the one further along the axis; many
         accesses of a long body are of the same places."""
         around = self._around(later), self._around(earlier)
-        key = (axis, later.place, earlier.place, *around)
+        key = (axis, self._place(later), self._place(earlier), *around)
         found = self.proved.get(key)
         if found is None:
             found = self.proved[key] = self._are_apart(axis, later, earlier)

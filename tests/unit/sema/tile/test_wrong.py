@@ -38,7 +38,8 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
                        "for i in op.tile_range(n, step=t):\n    y[i:i+8] = 0.0", ["T0606"]),
     "steps of a loop": (M, MATRICES, "for i, j in op.tile_range(m, n, step=(8, 8, 8)):\n"
                         "    y[i:i+8, j:j+8] = 0.0", ["T0606"]),
-    "axes of a loop": (M, MATRICES, "for i, j in op.tile_range(m, n, m, step=8):\n    pass", ["T0212"]),
+    "axes of a loop": (M, MATRICES,
+                       "for i, j in op.tile_range(m, n, m, step=8):\n    pass", ["T0212"]),
     "independent": (V, VECTORS, 'for i in op.tile_range(n, step=8, independent=("j",)):\n'
                     "    y[i:i+8] = 0.0", ["T0606"]),
     "keyword of a loop": (V, VECTORS, "for i in op.tile_range(n, steps=8):\n    y[i:i+1] = 0.0",
