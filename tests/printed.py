@@ -16,7 +16,7 @@ from tessera_lang.ir.core import BarrierType, BufferType, Operation, TileType, V
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 _DOT, _LOADS = "tessera.schedule.dot", ("tessera.schedule.load", "tessera.schedule.gather")
 _UNITS = {"wgmma": r"\bwgmma\.mma_async", "mma": r"\bmma\.sync"}

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tessera_grammar.table import TABLE_FILE
+from tessera_grammar.parse_table import TABLE_FILE
 from tessera_grammar.textmate import textmate_grammar
 
 GRAMMAR_FILE = Path(__file__).with_name("tessera.lark")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tessera_lang.diagnostics.codes import slug_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.diagnostics.display import clean
+from tessera_lang.diagnostics.terminal_text import clean
 from tessera_lang.source import SourceFile
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice", "hint": "notice"}

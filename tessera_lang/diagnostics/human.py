@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
-from tessera_lang.diagnostics.display import clean, clean_lines, shown_line
 from tessera_lang.diagnostics.snippet import Excerpt, Mark, mark_of
 from tessera_lang.diagnostics.style import Style, paint
+from tessera_lang.diagnostics.terminal_text import clean, clean_lines, shown_line
 from tessera_lang.source import SourceFile
 
 Files = Mapping[str, SourceFile]

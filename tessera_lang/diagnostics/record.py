@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from tessera_lang.diagnostics.codes import slug_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Fix
-from tessera_lang.diagnostics.display import clean
+from tessera_lang.diagnostics.terminal_text import clean
 from tessera_lang.source import SourceFile, Span
 
 SCHEMA = 1

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tessera_lang.diagnostics.display import Shown, clean, shown_line
 from tessera_lang.diagnostics.style import Style, paint
+from tessera_lang.diagnostics.terminal_text import Shown, clean, shown_line
 from tessera_lang.record import dataclass
 from tessera_lang.source import SourceFile, Span
 

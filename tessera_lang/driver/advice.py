@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
     from tessera_lang.ir.core import Program
     from tessera_lang.syntax import ast
+    from tessera_lang.target.launch_plan import LaunchPlan
     from tessera_lang.target.machine import Machine
-    from tessera_lang.target.plan import LaunchPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.driver import pipeline, tile_compilation
-from tessera_lang.driver.dependencies import Environment, Key
-from tessera_lang.driver.file_scopes import Scopes
+from tessera_lang.driver.function_keys import Environment, Key
 from tessera_lang.driver.internal_fault import InternalFault
+from tessera_lang.driver.parsed_files import Scopes
 from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.signatures import (
     Axes,
@@ -36,8 +36,8 @@ from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked

@@ -25,7 +25,7 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.target.backend import TargetOptions, backend_named, backend_names, passes_of
 
 if TYPE_CHECKING:
-    from tessera_lang.opt.schedule.query.context import Context, MachinePass
+    from tessera_lang.opt.schedule.query.decision_context import Context, MachinePass
     from tessera_lang.target.machine import Machine
 
 # --- lane kernels: typed tree to Tile IR ------------------------------------------------------
@@ -276,7 +276,7 @@ def _squeeze() -> MachinePass:
 def for_loops(machine: Machine, relief: int = 0) -> tuple[Pass, ...]:
     """``for_machine`` for a kernel that becomes loops over elements, behind which
     ``settle_loops`` stands: no several groups share a row, and no tile is in registers."""
-    from tessera_lang.opt.schedule.query.context import Context
+    from tessera_lang.opt.schedule.query.decision_context import Context
 
     features = tuple(f for f in machine.features if f != "cluster")
     passes = for_machine(Context(replace(machine, features=features), [], relief))
@@ -399,7 +399,7 @@ class Stage:
 
 def stages() -> tuple[Stage, ...]:
     """All passes, in the order they run."""
-    from tessera_lang.opt.schedule.query.context import Context
+    from tessera_lang.opt.schedule.query.decision_context import Context
     from tessera_lang.target.machine import machine_named
 
     context = Context(machine_named("cpu", "native"), [])

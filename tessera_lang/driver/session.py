@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline, tile_compilation
-from tessera_lang.driver.dependencies import Key
+from tessera_lang.driver.function_keys import Key
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.kernel_instances import (
     Instances,
@@ -53,8 +53,8 @@ from tessera_lang.target.backend import (
     one_call,
     passes_of,
 )
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine, machine_named, machine_of
-from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked

@@ -32,7 +32,7 @@ from tessera_lang.sema.typed import (
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import HOST_ROW, all_small, array_facts, bucket, row_major
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DType, dtype_named
 
 SIGNATURE_FILE = "<signature>"

@@ -15,8 +15,8 @@ from tessera_lang.driver.tile_compilation import MOST_RELIEF, ForMachine, for_ma
 from tessera_lang.ir.core import Program
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 
 _FEW = 512
 """Bytes of registers in memory, of a lane."""

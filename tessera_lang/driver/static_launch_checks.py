@@ -26,7 +26,7 @@ from tessera_lang.sema.typed import (
 )  # fmt: skip
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor

@@ -19,11 +19,11 @@ from tessera_lang.driver.pass_runner import PassRunner, failed
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from tessera_lang.opt.schedule.query.context import Context, Numbers
+    from tessera_lang.opt.schedule.query.decision_context import Context, Numbers
 
 Lowered = tuple[Program, LaunchPlan]
 
@@ -140,7 +140,7 @@ def _attempt(
     """One decided schedule, lowered to register tiles on a GPU where it has a form with them. What
     the lowering has no form for is decided again without it."""
     from tessera_lang.lower.schedule_to_tile import NotHonoured
-    from tessera_lang.opt.schedule.query.context import Context, Refusal
+    from tessera_lang.opt.schedule.query.decision_context import Context, Refusal
 
     refusals: dict[str, Refusal] = {}
     while True:

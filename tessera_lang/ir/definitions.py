@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
+from tessera_lang.ir.tile.op_definition import Effect, OpDef, Trait
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.ir.tile.table import Effect, OpDef, Trait
 from tessera_lang.types.dtype import DType
 
 DEFINITIONS: Mapping[str, OpDef] = {**SCHEDULE_OPS, **TILE_OPS}

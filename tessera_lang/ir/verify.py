@@ -14,10 +14,10 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, V
 from tessera_lang.ir.printer import print_operations
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.schedule.rules import SCHEDULE_RULES
+from tessera_lang.ir.tile.nesting_rules import check_exits, check_placement
+from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.ir.tile.placement import check_exits, check_placement
 from tessera_lang.ir.tile.rules import check_types as check_types_by
-from tessera_lang.ir.tile.table import AttributeDef, OpDef
 from tessera_lang.types.dtype import DType
 
 

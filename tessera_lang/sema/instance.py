@@ -15,7 +15,6 @@ from tessera_lang.sema.bound_names import (
     assigned_names,
 )
 from tessera_lang.sema.clauses import kernel_decorator, read_clauses, tile_decorator
-from tessera_lang.sema.completeness import is_whole
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
 from tessera_lang.sema.flow import check_flow, literal_truth
@@ -23,6 +22,7 @@ from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.inlined_size import too_large
 from tessera_lang.sema.launch_clauses import check_conditions, read_grid
+from tessera_lang.sema.lowerable import is_whole
 from tessera_lang.sema.narrow_sums import warn_narrow
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.redundant_warps import warn_of_equal_warps

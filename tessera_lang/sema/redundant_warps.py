@@ -13,7 +13,7 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.type import Tensor
 
 _TELL_WARPS_APART = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tessera_grammar.table import Table, load_table
+from tessera_grammar.parse_table import Table, load_table
 
 from tessera_lang.record import dataclass
 

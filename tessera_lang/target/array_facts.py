@@ -11,7 +11,7 @@ from math import prod
 from typing import Literal
 
 from tessera_lang.record import dataclass
-from tessera_lang.target.plan import is_small
+from tessera_lang.target.launch_plan import is_small
 
 _FEW = (1, 8, 16)  # classes of the small sizes: what units of a machine take at a time
 _DIVISORS = (128, 64, 16, 8, 4, 2)

@@ -14,7 +14,7 @@ from tessera_lang.ir.core import Program
 from tessera_lang.ir.pass_type import Pass
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.installed import entry_points
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.ptx_merge import joined
 
 

@@ -17,7 +17,7 @@ from math import prod
 from typing import Literal
 
 from tessera_lang.target.array_facts import bucket_below
-from tessera_lang.target.plan import (
+from tessera_lang.target.launch_plan import (
     LARGEST_SIZE,
     SMALL_BYTES,
     SMALL_LANES,

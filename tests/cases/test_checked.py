@@ -179,7 +179,7 @@ def test_release_and_acquire_order_groups() -> None:
 
 
 def test_a_loop_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tessera_backend.cpu.checked.kernel.MOST_WAITS", 1000)
+    monkeypatch.setattr("tessera_backend.cpu.checked.checked_launch.MOST_WAITS", 1000)
     k = kernel("flag: mut i32[1]", "while atomic_load(flag[0]) == 0:\n    pass")
     assert "a loop does not end" in found(k, np.zeros(1, np.int32))
     k(np.ones(1, np.int32))
@@ -244,7 +244,7 @@ def test_a_run_says_what_it_has_looked_at(
 def test_the_first_group_with_a_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups that share nothing that is looked at run on all cores."""
     monkeypatch.setenv("TESSERA_LANE_ORDER", "forward")
-    monkeypatch.setattr("tessera_backend.cpu.checked.kernel.thread_count", lambda: 4)
+    monkeypatch.setattr("tessera_backend.cpu.checked.checked_launch.thread_count", lambda: 4)
     body = ("g = grid_tile_linear_id()\ns = tshared.alloc((64,), i32)\ns[i] = 1\ntbarrier()\n"
             "out[g] = s[p[g]]\ntbarrier()\ns[p[g]] = i32(i)")  # fmt: skip
     k = kernel("p: i32[n], out: mut i32[n]", body, groups=40)

@@ -21,7 +21,7 @@ from tessera_lang.driver.pipeline import TILE
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.target.backend import TargetOptions, backend_named
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.fuzz.checker import library_files, lowered_kernels
 
 FILES = library_files()

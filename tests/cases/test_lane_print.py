@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
-from tessera_lang.target.plan import PRINT_WORDS
+from tessera_lang.target.launch_plan import PRINT_WORDS
 
 TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 LINES = """

@@ -22,7 +22,7 @@ from tessera_backend.runtime.variant_match import unmet
 from tessera_lang.target.arch import runs_on
 from tessera_lang.target.array_facts import DEVICE_ROW, array_facts
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES
 from tests.cases.test_cuda_headers import built
 

@@ -121,7 +121,7 @@ def test_too_many_alternatives_are_refused() -> None:
 
 
 def test_a_plan_keeps_its_alternatives() -> None:
-    from tessera_lang.target.plan import LaunchPlan
+    from tessera_lang.target.launch_plan import LaunchPlan
     from tests.unit.lowering import lower_source
 
     plan = lower_source(kernel("n == 1 or (m > 2 and not n == m)", HEADS[0]))[1]

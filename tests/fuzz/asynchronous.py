@@ -23,7 +23,7 @@ from tessera_backend.cpu.asynchronous.launch import launch
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.fuzz.tile_programs import signature_text
 from tests.fuzz.tile_schedules import KERNELS, arguments, program_of
 

@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 import numpy as np
 from tessera_backend.cpu.backend import BACKEND
+from tessera_backend.cpu.checked.checked_launch import CheckedKernel
 from tessera_backend.cpu.checked.faults import CheckedFault
-from tessera_backend.cpu.checked.kernel import CheckedKernel
 from tessera_backend.cpu.checked.lane_orders import ORDERS, Order
 from tessera_backend.runtime.bound_call import MappedArray
 

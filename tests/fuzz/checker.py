@@ -23,7 +23,7 @@ from tessera_lang.analysis import check_shared
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.unit.lowering import lower_source
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import BufferType, Program
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.fuzz.tile_programs import signature_text
 from tests.fuzz.tile_schedules import Kernel, program_of
 

@@ -10,7 +10,7 @@ import pytest
 import tessera_lang.opt.schedule as passes_of_schedules
 from tessera_lang.driver import pipeline
 from tessera_lang.driver.session import Session
-from tessera_lang.opt.schedule.query.context import MachinePass
+from tessera_lang.opt.schedule.query.decision_context import MachinePass
 from tessera_lang.target.backend import TargetOptions
 from tests.run.pipeline_page import PAGE, in_page
 

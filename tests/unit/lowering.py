@@ -14,7 +14,7 @@ from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.typed import FunctionSymbol, Signature
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import parse_module
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 Lowered: TypeAlias = tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]
 

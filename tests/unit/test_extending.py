@@ -218,7 +218,7 @@ _REPORT = """    if name == "unroll" and isinstance(value, int) and value > 100:
 
 def test_a_diagnostic(copy: Copy) -> None:
     copy.add(
-        "tessera_lang/diagnostics/codes/t06.py",
+        "tessera_lang/diagnostics/codes/t06_tile_kernels.py",
         '    Code("T0699", "much-unrolled", "A loop is unrolled too far."),\n',
         before='    Code("T0611", ',
     )

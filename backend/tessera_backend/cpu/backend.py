@@ -11,7 +11,7 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.pass_type import Pass
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 # What code can be made for by name, by machine. Before x86-64-v3 nothing fuses a multiply-add.
 PROCESSORS: dict[str, tuple[str, ...]] = {

@@ -30,7 +30,7 @@ from tessera_backend.llvm.types import bits_type
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
 from tessera_lang.ir.definitions import BUFFERS
 from tessera_lang.record import dataclass
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL
 
 

@@ -10,7 +10,7 @@ from tessera_backend.cpu.lane_loops import Array, LaneLoops
 from tessera_backend.llvm.emitter import NotLowered, scalar_type
 from tessera_backend.llvm.types import float_constant, integer_constant, memory_type
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import BOOL, U32, DType, integer_range
 
 

@@ -26,7 +26,7 @@ from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.locks import once
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import Slot
+from tessera_lang.target.launch_plan import Slot
 from tessera_lang.target.premises import GRID_LIMITS
 
 _UNSHAPED = (0, 0, 0, 0)

@@ -15,7 +15,7 @@ from tessera_backend.device.driver import Device
 from tessera_backend.device.failure import NO_CONTEXT
 from tessera_lang.locks import once
 from tessera_lang.record import dataclass
-from tessera_lang.target.plan import Slot
+from tessera_lang.target.launch_plan import Slot
 from tessera_lang.types.dtype import DType
 
 MAP_BYTES = 128

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import replace
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 
 
 def unlikely(e: LaneEmitter) -> str:

@@ -1,7 +1,7 @@
 """Lines that lanes print: each lane writes its values to the launch's buffer.
 
-``PRINT_WORDS`` in ``target/plan.py`` says how the buffer lies; its address is the value of the
-``print`` slot. A lane takes the words of its line by one atomic addition, so the lines of one lane
+``PRINT_WORDS`` in ``target/launch_plan.py`` says how the buffer lies; its address is the value of
+the ``print`` slot. A lane takes the words of its line by one atomic addition, so the lines of one lane
 lie in the order in which it printed them. What finds no room is counted.
 """
 
@@ -11,7 +11,7 @@ from tessera_backend.llvm import small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.types import bits_type
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.target.plan import PRINT_WORDS
+from tessera_lang.target.launch_plan import PRINT_WORDS
 
 HEAD = 2
 

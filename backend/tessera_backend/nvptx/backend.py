@@ -17,7 +17,7 @@ from tessera_lang.record import replace
 from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
 from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 # Code is made for this where no device is there to ask.
 FALLBACK_ARCH = OLDEST.name

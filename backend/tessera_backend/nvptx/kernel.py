@@ -31,7 +31,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes, shared_offsets
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 
 _HEADER = 'target triple = "nvptx64-nvidia-cuda"'

@@ -12,7 +12,7 @@ from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.size_checks import Argument
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan
 from tessera_lang.target.premises import written_pairs
 
 

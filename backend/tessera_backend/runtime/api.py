@@ -237,7 +237,7 @@ def use_lane_order(order: str, seed: int) -> None:
 
 def checked_report() -> tuple[str, ...]:
     """What was run in checked mode, and what that says."""
-    from tessera_backend.runtime.checked_report import checked_report as report
+    from tessera_backend.runtime.checked_coverage import checked_report as report
 
     return report()
 

@@ -24,7 +24,7 @@ from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.array_facts import all_small, constants_by_value
-from tessera_lang.target.plan import ParameterPlan
+from tessera_lang.target.launch_plan import ParameterPlan
 from tessera_lang.types.dtype import DTYPES, dtype_named
 
 _ABSENT = object()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.target.plan import LARGEST_SIZE, ParameterPlan, reach
+from tessera_lang.target.launch_plan import LARGEST_SIZE, ParameterPlan, reach
 
 
 def label_of(p: ParameterPlan) -> tuple[Place, int]:

@@ -22,7 +22,7 @@ from tessera_backend.runtime.variant_match import not_for, unmet
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
 SCHEMA = 6

@@ -33,7 +33,7 @@ from tessera_backend.runtime.size_checks import (
     value_of,
 )
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.target.plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan
 from tessera_lang.target.premises import written_pairs
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import evaluate_dim

@@ -37,7 +37,7 @@ from tessera_lang.target.backend import (
     backend_named,
     backend_names,
 )
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 _MAX_SIGNATURES = 17
 _VARIANTS = (128, 152)

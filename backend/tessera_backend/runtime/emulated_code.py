@@ -19,7 +19,7 @@ from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 SCOPE = (
     "looked at: every access of a group and its cluster to shared memory, and those of a group to "

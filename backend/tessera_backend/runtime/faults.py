@@ -14,7 +14,7 @@ from typing import Any
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_lang.diagnostics.diagnostic import Diagnostic, TesseraError
 from tessera_lang.locks import free_lock
-from tessera_lang.target.plan import FaultSite, LaunchPlan
+from tessera_lang.target.launch_plan import FaultSite, LaunchPlan
 
 WORDS = 8
 """64-bit words of a record: site + 1 (0 = free), axis, index, bound, group, lane, two unused."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tessera_backend.runtime.arrays import is_torch
 from tessera_backend.runtime.launch_fast_path import guards_work, tensor_guard
-from tessera_backend.runtime.numpy_data import address_function
+from tessera_backend.runtime.numpy_address import address_function
 
 _LAYOUTS = 1024
 

@@ -20,7 +20,7 @@ from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_backend.runtime.printing import printing
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan
+from tessera_lang.target.launch_plan import PRINT_WORDS, LaunchPlan
 
 _ALIGNMENT = 64
 

@@ -18,7 +18,7 @@ from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dtypes import Array
 from tessera_backend.runtime.function_fast_path import SharedMemory
 from tessera_backend.runtime.launch import Prepared
-from tessera_backend.runtime.numpy_data import address_function
+from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.world import HostWorld
 from tessera_lang.record import dataclass

@@ -19,7 +19,7 @@ from tessera_backend.runtime.loaded_code import Code, Frame
 from tessera_backend.runtime.scalars import encoder
 from tessera_backend.runtime.size_checks import Argument
 from tessera_backend.runtime.zeroed_results import zeros_first
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 
 class Prepared:

@@ -23,7 +23,7 @@ from typing import Any, cast
 from tessera_backend.runtime.arrays import HOST, ArrayView, is_numpy, is_torch, torch_stream
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.launch import Prepared
-from tessera_backend.runtime.numpy_data import address_function
+from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import maker_beside
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass

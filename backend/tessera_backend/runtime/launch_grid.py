@@ -10,7 +10,7 @@ import math
 from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_backend.runtime.size_checks import Sizes, value_of
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.target.plan import LARGEST_SIZE, LaunchPlan
+from tessera_lang.target.launch_plan import LARGEST_SIZE, LaunchPlan
 from tessera_lang.target.premises import GRID_LIMITS
 
 GRID = "grid_groups"

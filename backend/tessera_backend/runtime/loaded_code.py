@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tessera_backend.runtime.bound_call import Bound
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 Block = ctypes.Array[ctypes.c_int64]
 Fire = Callable[[int], None]

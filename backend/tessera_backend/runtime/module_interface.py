@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from tessera_backend.runtime.call_diagnostics import Place
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.plan import ParameterPlan
+from tessera_lang.target.launch_plan import ParameterPlan
 
 ConstantValue = int | float | bool | str
 Constant = ConstantValue | tuple["Constant", ...]

@@ -9,7 +9,7 @@ import os
 
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import Condition, FaultSite, LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import Condition, FaultSite, LaunchPlan, ParameterPlan
 
 Place = tuple[str, int, int]
 

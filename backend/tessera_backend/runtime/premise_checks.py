@@ -13,7 +13,7 @@ from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.call_diagnostics import diagnostic
 from tessera_backend.runtime.size_checks import Argument, Sizes
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.premises import array_numbers, broken, grid_numbers
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from tessera_backend.runtime.dtypes import TO_NUMPY
-from tessera_lang.target.plan import PRINT_WORDS, LaunchPlan, PrintText
+from tessera_lang.target.launch_plan import PRINT_WORDS, LaunchPlan, PrintText
 
 _HEAD = 2  # words in front of the lines
 _LINE = 3  # words of a line in front of its values

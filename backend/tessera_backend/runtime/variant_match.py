@@ -14,7 +14,7 @@ from tessera_backend.runtime.signature import Signature
 from tessera_lang.record import replace
 from tessera_lang.target.arch import runs_on
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan
 from tessera_lang.target.premises import texts_of
 
 

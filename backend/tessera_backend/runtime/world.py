@@ -15,7 +15,9 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tessera_backend.runtime import (
-    data_files,
+    array_files as data_files,
+)
+from tessera_backend.runtime import (
     device_mirror,
     host_arithmetic,
     random_numbers,

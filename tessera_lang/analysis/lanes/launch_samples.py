@@ -11,7 +11,7 @@ from math import prod
 
 from tessera_lang.analysis.lanes.concrete_lane import Launch
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.target.plan import Condition, LaunchPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Sym, evaluate_dim
 
 _GROUPS = 2  # along an axis for which the call says how many

@@ -26,7 +26,7 @@ from tessera_lang.ir.definitions import (
 )
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.shape import symbols_of
 
 _STEPS = 20_000  # operations of all lanes that are followed for a kernel

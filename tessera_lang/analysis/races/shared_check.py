@@ -30,7 +30,7 @@ from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.ir.definitions import BUFFERS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 Verdict = Literal["none", "proved", "witness", "not proved"]
 _OF_TILES = frozenset(definition.name for definition in TILE_LEVEL_OPS)

@@ -29,7 +29,7 @@ from tessera_lang.analysis.ranges.state import BoundsVerdict, Ranges, State, is_
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import LARGEST_SIZE, SMALL_BYTES, SMALL_LANES, SMALL_SIZE
+from tessera_lang.target.launch_plan import LARGEST_SIZE, SMALL_BYTES, SMALL_LANES, SMALL_SIZE
 from tessera_lang.types.dtype import DType, integer_range
 
 __all__ = ["ACCESSES", "ZERO_REPORTS", "BoundsVerdict", "Ranges", "ranges"]

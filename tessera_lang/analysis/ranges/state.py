@@ -10,7 +10,7 @@ from typing import Literal, cast
 from tessera_lang.analysis.ranges.linear import Interval, Knowledge, Linear, join
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import LARGEST_SIZE
+from tessera_lang.target.launch_plan import LARGEST_SIZE
 from tessera_lang.types.dtype import DType, integer_range
 
 MOST_GROUPS = 1 << 48

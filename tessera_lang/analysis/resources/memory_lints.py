@@ -19,7 +19,7 @@ from tessera_lang.diagnostics.diagnostic import Severity
 from tessera_lang.ir.core import BufferType, Operation, ViewType
 from tessera_lang.ir.definitions import ELEMENT_ACCESSES
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
+from tessera_lang.target.arch.isa_constants import BANK_BYTES, BANKS, SECTOR_BYTES, WARP
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import ROWS, Limits
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tessera_lang.ir.core import BufferType, TileType
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
-from tessera_lang.target.arch.isa import BANK_BYTES, BANKS, VECTOR_BYTES, WARP
+from tessera_lang.target.arch.isa_constants import BANK_BYTES, BANKS, VECTOR_BYTES, WARP
 from tessera_lang.types.dtype import DTYPES, DType
 
 Conversion = Literal["nothing", "repack", "shared"]

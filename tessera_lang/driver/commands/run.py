@@ -84,7 +84,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _unknown_names(session: Session, path: str, names: tuple[str, ...]) -> list[Diagnostic]:
     from tessera_lang.diagnostics import Diagnostic
     from tessera_lang.diagnostics.nearest import nearest
-    from tessera_lang.driver.dependencies import names_in
+    from tessera_lang.driver.function_keys import names_in
 
     if not names:
         return []

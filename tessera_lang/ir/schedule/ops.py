@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tessera_grammar import directives
 
-from tessera_lang.ir.tile.table import AttributeDef, OpDef
+from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 from tessera_lang.record import replace
 
 PREFIX = "tessera.schedule."

@@ -5,7 +5,7 @@ Owns ``TILE_OPS``. Must not know who builds, checks or lowers the operations.
 
 from __future__ import annotations
 
-from tessera_lang.ir.tile.table import AttributeDef, Classes, Effect, OpDef, Trait
+from tessera_lang.ir.tile.op_definition import AttributeDef, Classes, Effect, OpDef, Trait
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 
 PREDICATES = ("eq", "ne", "lt", "le", "gt", "ge")

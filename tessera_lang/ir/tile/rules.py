@@ -21,8 +21,8 @@ from tessera_lang.ir.core import (
     ViewType,
 )
 from tessera_lang.ir.tile import dot_rules, hopper_rules, tile_rules
+from tessera_lang.ir.tile.op_definition import OpDef
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.ir.tile.table import OpDef
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, INDEX, U32, DType, integer_range

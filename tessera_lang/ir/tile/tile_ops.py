@@ -6,7 +6,7 @@ Must not know who builds, checks or lowers the operations.
 
 from __future__ import annotations
 
-from tessera_lang.ir.tile.table import AttributeDef, OpDef, Trait
+from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef, Trait
 
 REDUCTIONS = ("add", "mul", "max", "min", "any", "all", "argmax", "argmin")
 PRECISIONS = ("exact", "tf32")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import TileType, Value
 from tessera_lang.lower.ast_to_schedule import node_operations
-from tessera_lang.lower.ast_to_schedule.elementwise_calls import NotSpread, Spread
+from tessera_lang.lower.ast_to_schedule.spread_over_tiles import NotSpread, Spread
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Mapped, Node, Windows
 from tessera_lang.lower.ast_to_tile.calls import apply_function

@@ -30,9 +30,9 @@ from tessera_lang.sema.bound_names import statements
 from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.array_facts import size_in_bucket
-from tessera_lang.target.plan import Condition, LaunchPlan, ResultPlan, Slot
+from tessera_lang.target.launch_plan import Condition, LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import Tensor
 

@@ -30,7 +30,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.plan import Condition
+from tessera_lang.target.launch_plan import Condition
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
 from tessera_lang.types.shape import symbols_of
 

@@ -17,7 +17,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Local, TypedFunction
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.plan import Condition, FaultSite, PrintText
+from tessera_lang.target.launch_plan import Condition, FaultSite, PrintText
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.type import Buffer, Scalar, TupleType, Type, Weak
 

@@ -31,7 +31,7 @@ from tessera_lang.opt.tile.shared_budget import check_shared_budget, shared_byte
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.typed import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
-from tessera_lang.target.plan import Condition, LaunchPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Dim
 
 

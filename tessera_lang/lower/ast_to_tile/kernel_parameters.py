@@ -20,7 +20,7 @@ from tessera_lang.sema.typed import (
     TypedFunction,
 )
 from tessera_lang.source import Span
-from tessera_lang.target.plan import ParameterPlan, Slot
+from tessera_lang.target.launch_plan import ParameterPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Sym, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Type

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.lower.ast_to_tile.context import Lowering
 from tessera_lang.lower.ast_to_tile.kernel_parameters import GRID_GROUPS
 from tessera_lang.lower.ast_to_tile.sizes import size_value
-from tessera_lang.target.plan import Condition
+from tessera_lang.target.launch_plan import Condition
 from tessera_lang.types.shape import Dim, Sym, symbols_of
 
 _PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

@@ -8,7 +8,7 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile.builtin_arguments import scalar
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering
 from tessera_lang.syntax import ast
-from tessera_lang.target.plan import PrintText
+from tessera_lang.target.launch_plan import PrintText
 
 
 def lower_print(lowering: Lowering, node: ast.Call) -> Bound:

@@ -14,7 +14,7 @@ from tessera_lang.lower.ast_to_tile.builtin_arguments import needed, scalar
 from tessera_lang.lower.ast_to_tile.context import Lowering
 from tessera_lang.lower.ast_to_tile.operators import dtype_of, truth
 from tessera_lang.syntax import ast
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, U8, U32, DType
 
 WARP_KINDS = ("add", "min", "max")

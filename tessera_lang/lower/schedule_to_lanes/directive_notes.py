@@ -9,7 +9,7 @@ from tessera_grammar.directives import DIRECTIVES, asks_nothing
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation
-from tessera_lang.opt.schedule.query.context import said_by_user
+from tessera_lang.opt.schedule.query.decision_context import said_by_user
 from tessera_lang.target.machine import Machine
 
 _LANES = "tiles of this kernel are loops of lanes"

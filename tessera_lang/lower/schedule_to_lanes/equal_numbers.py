@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import COMMUTATIVE
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, dim_op, symbols_of
 
 _DIM_OPERATORS: dict[str, DimOperator] = {

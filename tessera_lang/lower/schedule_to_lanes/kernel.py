@@ -20,13 +20,13 @@ from tessera_lang.lower.schedule_to_lanes.control import (
 )
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-from tessera_lang.lower.schedule_to_lanes.placement import Placement
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
+from tessera_lang.lower.schedule_to_lanes.stored_tiles import Placement
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import dataclass, replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.target.tuning import LOOP_WARPS
 from tessera_lang.types.shape import Dim, dim_op
 

@@ -17,8 +17,8 @@ from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import Extents, along, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
 from tessera_lang.lower.schedule_to_lanes.inner_axis import interchanged
-from tessera_lang.lower.schedule_to_lanes.placement import DISPLACES
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.lower.schedule_to_lanes.stored_tiles import DISPLACES
 from tessera_lang.types.dtype import DType
 
 

@@ -32,8 +32,8 @@ from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import dim_op
 
 _WARPS = (1, 2, 4, 8, 16)

@@ -16,7 +16,7 @@ from tessera_lang.ir.core import BarrierType, BufferType, Operation, Program, Va
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.ir.rewrite import replace_values_in_program
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 
 ALIGNMENT = VECTOR_BYTES
 SWIZZLE_ALIGNMENT = 1024

@@ -10,12 +10,12 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.bound_names import assigned_names
-from tessera_lang.sema.completeness import is_whole
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.launch_clauses import check_conditions, head_size
+from tessera_lang.sema.lowerable import is_whole
 from tessera_lang.sema.narrow_sums import warn_narrow, wide_sum
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.scope import ModuleScope, Scopes

@@ -11,9 +11,9 @@ from tessera_lang.sema.atomics import writable
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.conversion_hints import cast_fix
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.index_bounds import fits_by_range
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.narrow_ranges import fits_by_range
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext

@@ -14,7 +14,7 @@ from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_lang.ir.core import IRType, PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
 
 NUMPY: dict[str, Any] = {

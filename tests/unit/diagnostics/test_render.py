@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tessera_lang.diagnostics import Diagnostic, Edit, Fix, Label
-from tessera_lang.diagnostics.display import LIMIT, clean, shown_line, width
 from tessera_lang.diagnostics.render import Format, in_order, render, summary
+from tessera_lang.diagnostics.terminal_text import LIMIT, clean, shown_line, width
 from tessera_lang.source import Anchor, SourceFile, Span
 
 TEXT = """\

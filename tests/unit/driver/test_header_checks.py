@@ -19,7 +19,7 @@ from tessera_backend.runtime.c_interface.header import included
 
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan
 from tessera_lang.target.premises import array_numbers, broken, grid_numbers
 from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.shape import DimOp, Sym, apply_operator, evaluate_dim

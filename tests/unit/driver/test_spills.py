@@ -9,7 +9,7 @@ import pytest
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.fuzz.tile_programs import large, signature_text
 from tests.fuzz.tile_programs_generate import generate
 from tests.unit.backend.nvptx.kernels import needs_ptxas

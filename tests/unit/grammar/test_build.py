@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tessera_grammar import build, keywords
-from tessera_grammar.table import TABLE_FILE, load_table
+from tessera_grammar.parse_table import TABLE_FILE, load_table
 from tessera_grammar.textmate import textmate_grammar
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,7 @@ from tessera_backend.runtime.signature import Asked
 
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.shape import Dim, Sym
 
 

@@ -17,7 +17,7 @@ from tessera_backend.runtime.built_loader import SCHEMA, digest_of
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics import TesseraError
-from tessera_lang.target.plan import (
+from tessera_lang.target.launch_plan import (
     Condition,
     CopyPlan,
     LaunchPlan,

@@ -10,7 +10,7 @@ from tessera_backend.runtime.bound_call import BoundCopy
 from tessera_backend.runtime.call_binding import bind
 
 import tessera_lang as tessera
-from tessera_lang.target.plan import CopyPlan, LaunchPlan, ParameterPlan, ResultPlan, Slot
+from tessera_lang.target.launch_plan import CopyPlan, LaunchPlan, ParameterPlan, ResultPlan, Slot
 from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.shape import Sym
 

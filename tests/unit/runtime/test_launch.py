@@ -10,7 +10,7 @@ import pytest
 from tessera_backend.runtime.module_interface import KernelInterface, ParameterInfo
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
-from tessera_lang.target.plan import Condition, FaultSite, LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import Condition, FaultSite, LaunchPlan, ParameterPlan
 from tessera_lang.types.shape import DimOp, Sym
 
 Fake = Callable[..., Any]

@@ -10,7 +10,13 @@ import pytest
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.record import replace
-from tessera_lang.target.plan import LARGEST_SIZE, SMALL_BYTES, SMALL_SIZE, LaunchPlan, is_small
+from tessera_lang.target.launch_plan import (
+    LARGEST_SIZE,
+    SMALL_BYTES,
+    SMALL_SIZE,
+    LaunchPlan,
+    is_small,
+)
 
 Fake = Callable[..., Any]
 G = 1 << 30

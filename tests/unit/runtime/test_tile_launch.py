@@ -21,7 +21,7 @@ from tessera_lang.target.array_facts import (
     size_class,
     size_in_bucket,
 )
-from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan, ResultPlan, Slot
+from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan, ResultPlan, Slot
 from tessera_lang.types.shape import Sym, dim_op
 
 Fake = Any

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import data_files, host_arithmetic, random_numbers, scalars
+from tessera_backend.runtime import array_files, host_arithmetic, random_numbers, scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.results import aligned_empty
@@ -161,12 +161,12 @@ def test_files_of_the_other_byte_order(world: HostWorld, tmp_path: Path) -> None
 
 
 def test_writing_where_it_is_not_possible(tmp_path: Path) -> None:
-    with pytest.raises(data_files.DataFault, match="cannot be written"):
-        data_files.save(str(tmp_path / "none" / "a.npy"), {"": np.zeros(1)})
-    with pytest.raises(data_files.DataFault):
-        data_files.save(str(tmp_path / "a.npy"), {"a": np.zeros(1), "b": np.zeros(1)})
-    with pytest.raises(data_files.DataFault):
-        data_files.save(str(tmp_path / "a.csv"), {"": np.zeros((1, 1, 1))})
+    with pytest.raises(array_files.DataFault, match="cannot be written"):
+        array_files.save(str(tmp_path / "none" / "a.npy"), {"": np.zeros(1)})
+    with pytest.raises(array_files.DataFault):
+        array_files.save(str(tmp_path / "a.npy"), {"a": np.zeros(1), "b": np.zeros(1)})
+    with pytest.raises(array_files.DataFault):
+        array_files.save(str(tmp_path / "a.csv"), {"": np.zeros((1, 1, 1))})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from tessera_backend.runtime.premise_checks import UnmetPremise
 
 from tessera_lang.record import replace
 from tessera_lang.target.array_facts import array_facts
-from tessera_lang.target.plan import (
+from tessera_lang.target.launch_plan import (
     LaunchPlan,
     ParameterPlan,
     ResultPlan,

@@ -12,7 +12,7 @@ import pytest
 
 from tessera_lang.ir.tile import tile_rules
 from tessera_lang.target import tuning
-from tessera_lang.target.arch import isa
+from tessera_lang.target.arch import isa_constants
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("tessera_lang/opt", "tessera_lang/lower", "backend/tessera_backend/nvptx",
@@ -160,7 +160,7 @@ def test_every_value_is_used() -> None:
 
 def test_the_instruction_set_is_said_once() -> None:
     """The IR stands below the architectures and has a warp of its own."""
-    assert tile_rules.WARP == isa.WARP
+    assert tile_rules.WARP == isa_constants.WARP
     for path in MODULES:
         for text, _, _ in constants(path):
             assert not re.match(r"_?(WARP|BANKS) = ", text), path

@@ -15,7 +15,7 @@ from tessera_backend.cpu.asynchronous.memory import Box, Memory, box_of
 from tessera_backend.cpu.asynchronous.numbers import Array, combined
 from tessera_backend.cpu.asynchronous.order import AccessRecord
 from tessera_backend.cpu.asynchronous.pending import Agent
-from tessera_backend.cpu.asynchronous.roles import slot_of
+from tessera_backend.cpu.asynchronous.role_barriers import slot_of
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass

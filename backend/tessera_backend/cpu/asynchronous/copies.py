@@ -18,10 +18,10 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_backend.cpu.asynchronous.memory import Memory
 from tessera_backend.cpu.asynchronous.numbers import Array
 from tessera_backend.cpu.asynchronous.order import AccessRecord
-from tessera_backend.cpu.asynchronous.roles import slot_of
+from tessera_backend.cpu.asynchronous.role_barriers import slot_of
 from tessera_backend.cpu.asynchronous.strand import Rule, Strand
 from tessera_lang.ir.core import Operation
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 
 
 def _memcpy_async(s: Strand, o: Operation) -> Sequence[Any]:

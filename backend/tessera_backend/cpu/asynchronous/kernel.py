@@ -23,7 +23,7 @@ from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.record import dataclass
 from tessera_lang.source import Anchor, Span
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES, DType
 
 KIND = "tile"

@@ -29,8 +29,8 @@ from tessera_backend.cpu.asynchronous.scheduler import Scheduler
 from tessera_backend.cpu.asynchronous.strand import Group, Strand
 from tessera_lang.ir.core import Operation, Program, Region, TensorMapType, Value
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
-from tessera_lang.target.arch.isa import WARP
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.arch.isa_constants import WARP
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
 

@@ -7,13 +7,13 @@ from tessera_backend.cpu.asynchronous import (
     bulk,
     copies,
     products,
-    roles,
+    role_barriers,
     scalars,
     tiles,
 )
 from tessera_backend.cpu.asynchronous.strand import Rule
 
 RULES: dict[str, Rule] = {
-    **scalars.RULES, **tiles.RULES, **accesses.RULES, **copies.RULES, **roles.RULES,
+    **scalars.RULES, **tiles.RULES, **accesses.RULES, **copies.RULES, **role_barriers.RULES,
     **bulk.RULES, **products.RULES,
 }  # fmt: skip

@@ -11,9 +11,9 @@ from math import prod
 
 from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.access_checks import Looking
-from tessera_backend.cpu.checked.operations import EXACT, seen, unproved
 from tessera_backend.cpu.checked.shadowed_memory import Roots, lanes_of, waits
 from tessera_backend.cpu.checked.slow_paths import add_slow_paths
+from tessera_backend.cpu.checked.watched_operations import EXACT, seen, unproved
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import ORDERED, GroupEmitter
@@ -25,7 +25,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type
 from tessera_lang.ir.core import BufferType, Operation
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL
 
 GARBAGE = 77

@@ -15,7 +15,7 @@ from tessera_lang.analysis.races.shared_check import unproved_buffers
 from tessera_lang.analysis.ranges.integer_ranges import Ranges
 from tessera_lang.ir.core import BufferType, Operation, PointerType, Value
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 
 Uses: TypeAlias = "dict[Kind | Literal['narrow', 'other'], None]"
 """What is done to some memory; ``narrow``: by an atomic of the group's scope, ``other``: by what

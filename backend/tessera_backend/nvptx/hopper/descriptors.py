@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa import STEP_BYTES, VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import STEP_BYTES, VECTOR_BYTES
 
 _LINES = 8  # lines of a core matrix
 _LAYOUT_CODE = {0: 0, 128: 1, 64: 2, 32: 3}

@@ -11,7 +11,7 @@ import functools
 from tessera_lang.analysis.resources.tile_layouts import register_coordinates
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa import WARP_GROUP
+from tessera_lang.target.arch.isa_constants import WARP_GROUP
 from tessera_lang.types.dtype import DType
 
 _MOST_COLUMNS = 256

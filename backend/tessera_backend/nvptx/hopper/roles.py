@@ -12,7 +12,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.lanes.dialect import WARP, NvptxDialect, Role
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import WARP_GROUP
+from tessera_lang.target.arch.isa_constants import WARP_GROUP
 
 _BEGUN = "tile.cluster_begun"  # not of the IR: on its way to the emitter
 _FIRST_NAMED = 8  # hardware barriers: 0 the group's, 1 to 7 the roles', 8 to 15 named ones

@@ -24,7 +24,7 @@ from tessera_backend.nvptx.hopper.roles import dialect_of, intrinsic
 from tessera_backend.nvptx.hopper.shared_address import offset_of
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.types.dtype import F32, I32, DType
 
 _CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l", "i16": "h", "half": "h"}

@@ -14,7 +14,7 @@ from tessera_lang.analysis.ranges.divisibility import Divisors
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import BF16, DType
 from tessera_lang.types.type import Space
 

@@ -12,7 +12,7 @@ from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.llvm.types import memory_type
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.ir.core import BufferType, Operation
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.tuning import OWN_CELLS
 
 

@@ -36,7 +36,7 @@ from tessera_backend.nvptx.tiles.windows import (
 from tessera_lang.analysis.resources.tile_layouts import lanes_of, registers_at, wgmma_c
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.tuning import TESTED_LAST
 from tessera_lang.types.dtype import F32, DType
 

@@ -16,7 +16,7 @@ from tessera_backend.nvptx.tiles.values import Coordinates
 from tessera_lang.analysis.resources.tile_layouts import canonical
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.types.dtype import DType
 
 Values = dict[Coordinates, str]

@@ -12,7 +12,7 @@ from pathlib import Path
 from tessera_backend.nvptx.toolchain.nvidia_tools import Outcome, Tool, find_tool, run_tool
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.backend import Resources
 
 INSTALL = "`pip install tessera-lang[ptxas]`, or set TESSERA_PTXAS to the path of one"

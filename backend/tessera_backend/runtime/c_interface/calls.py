@@ -14,7 +14,7 @@ from tessera_backend.runtime.c_interface.names import Names, text_of
 from tessera_backend.runtime.c_interface.sizes import C_TYPES, dtype_code, size_text
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import Condition, LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan
 from tessera_lang.target.premises import premises, written_pairs
 from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.shape import Dim, Sym, symbols_of

@@ -13,12 +13,12 @@ from tessera_backend.device.tensor_map import map_numbers
 from tessera_backend.runtime.c_interface.calls import Variant
 from tessera_backend.runtime.c_interface.choice import choice
 from tessera_backend.runtime.c_interface.names import Names, comment_of, plain, text_of
-from tessera_backend.runtime.c_interface.ready import Preparation, dynamic_shared
+from tessera_backend.runtime.c_interface.prepare_call import Preparation, dynamic_shared
 from tessera_backend.runtime.c_interface.sizes import C_TYPES
 from tessera_backend.runtime.faults import DONE
 from tessera_lang import __version__
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, Slot
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES
 
 INCLUDES = ("tessera.h", "tessera_cuda.h")

@@ -28,7 +28,7 @@ from tessera_lang.record import (
     field,
     replace,
 )
-from tessera_lang.target.arch.isa import COPY_BYTES, VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import COPY_BYTES, VECTOR_BYTES
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from tessera_lang.ir.definitions import (
 )
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 
 _LOAD, _STORE = "tessera.schedule.load", "tessera.schedule.store"
 

@@ -14,7 +14,7 @@ from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 
 
 def by_multiply_adds(dot: Operation, warps: int) -> Product:

@@ -14,7 +14,7 @@ from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Maps
 from tessera_lang.opt.schedule.query.copy_rules import unit_axis
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, Facts, facts_of
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan, Slot
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan, Slot
 from tessera_lang.types.dtype import INDEX
 
 

@@ -19,8 +19,8 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.tile_access import TileAccess
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.arch.isa import MAP_BOX, SWIZZLE_LINES
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.arch.isa_constants import MAP_BOX, SWIZZLE_LINES
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.shape import Sym
 
 

@@ -25,7 +25,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS
 from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import WARP, WARP_GROUP
+from tessera_lang.target.arch.isa_constants import WARP, WARP_GROUP
 from tessera_lang.types.dtype import INDEX
 
 if TYPE_CHECKING:

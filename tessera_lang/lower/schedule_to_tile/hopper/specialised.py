@@ -45,16 +45,16 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
-from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
+from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
 from tessera_lang.opt.schedule.query.scalar_facts import (
     Facts,
 )
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import STEP_BYTES, WARP_GROUP
+from tessera_lang.target.arch.isa_constants import STEP_BYTES, WARP_GROUP
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.shape import Dim, dim_op
 
 _KEPT_IN_ORDER = WRITES | REPORTS

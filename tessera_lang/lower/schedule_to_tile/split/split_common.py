@@ -28,8 +28,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.scalar_facts import axes_of, is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import LINE_BYTES
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.arch.isa_constants import LINE_BYTES
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import U32
 from tessera_lang.types.shape import Dim, dim_op
 

@@ -21,7 +21,7 @@ from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.record import replace
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, dim_op
 

@@ -20,7 +20,7 @@ from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Shar
 from tessera_lang.opt.schedule.query.kernel_facts import FOR
 from tessera_lang.opt.schedule.query.sum_loops import Bounds, even_iterations
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import INDEX, U32
 from tessera_lang.types.shape import Dim, dim_op
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_kernel,

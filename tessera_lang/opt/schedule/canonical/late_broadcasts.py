@@ -14,7 +14,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.tile_ops import TILE_LEVEL_OPS
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.query.context import Context, rewrites, with_kernel
+from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, kernel_of
 from tessera_lang.record import replace
 

@@ -22,13 +22,13 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, most_accumulators
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import (
+    is_clipped,
+)
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_kernel,
-)
-from tessera_lang.opt.schedule.query.copy_rules import (
-    is_clipped,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -41,7 +41,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.matrix_units import consumer_groups, has_matrix_dtype
 from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.arch.isa import STEP_BYTES
+from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import EASED
 from tessera_lang.types.dtype import INDEX

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import is_number
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_kernel,

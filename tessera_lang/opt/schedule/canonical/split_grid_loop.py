@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Operation, Program
-from tessera_lang.opt.schedule.query.context import Context, rewrites
+from tessera_lang.opt.schedule.query.decision_context import Context, rewrites
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, kernel_of
 from tessera_lang.record import replace
 

@@ -11,11 +11,17 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import BOUNDED, COPIES
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.context import COST, Context, origins_of, rewrites, with_kernel
+from tessera_lang.opt.schedule.query.decision_context import (
+    COST,
+    Context,
+    origins_of,
+    rewrites,
+    with_kernel,
+)
 from tessera_lang.opt.schedule.query.kernel_facts import STORE, Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.local_rows import has_tile, local_row
+from tessera_lang.opt.schedule.query.separable_rows import has_tile, local_row
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import INDEX
 
 _FULL, _IOTA, _REDUCE = (PREFIX + n for n in ("full", "iota", "reduce"))

@@ -15,7 +15,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, TileType
 from tessera_lang.ir.definitions import EXITS, LOOPS
 from tessera_lang.ir.disjoint_sets import DisjointSets
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.context import Context, rewrites
+from tessera_lang.opt.schedule.query.decision_context import Context, rewrites
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 

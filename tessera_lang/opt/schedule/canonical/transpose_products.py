@@ -24,7 +24,7 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.ir.rewrite import substitute
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_decisions,

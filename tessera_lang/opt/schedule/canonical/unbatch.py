@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, Vi
 from tessera_lang.ir.definitions import BOXES, INDEXED
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
-from tessera_lang.opt.schedule.query.context import Context, rewrites
+from tessera_lang.opt.schedule.query.decision_context import Context, rewrites
 from tessera_lang.opt.schedule.query.def_use import users_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import INDEX

@@ -15,7 +15,7 @@ Good enough to rank; must not know operations.
 from __future__ import annotations
 
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import STEP_BYTES
+from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     ADDED_OUTSIDE,

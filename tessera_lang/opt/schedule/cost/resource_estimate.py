@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType
-from tessera_lang.opt.schedule.query.context import said_by_user
+from tessera_lang.opt.schedule.query.decision_context import said_by_user
 from tessera_lang.opt.schedule.query.kernel_facts import Dot, Facts
 from tessera_lang.opt.schedule.query.matrix_units import (
     accumulator_registers,

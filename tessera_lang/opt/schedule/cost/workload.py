@@ -26,7 +26,7 @@ from tessera_lang.opt.schedule.query.operand_origin import feeds, source_axis
 from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, STORE_LINES
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import LINE_BYTES, SWIZZLES
+from tessera_lang.target.arch.isa_constants import LINE_BYTES, SWIZZLES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import STORE_TIMES, UNKNOWN_TRIPS
 

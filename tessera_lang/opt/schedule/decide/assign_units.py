@@ -7,7 +7,7 @@ settles it, and says why the best unit of the machine does not do a product.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     with_attributes,

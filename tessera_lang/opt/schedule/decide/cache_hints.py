@@ -11,7 +11,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.cost.workload import view_bytes
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     with_attributes,

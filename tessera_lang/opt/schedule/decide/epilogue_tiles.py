@@ -11,7 +11,8 @@ from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.ir.definitions import COUNTED_LOOPS
 from tessera_lang.opt.schedule.cost.split_k import parts_of
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import array_name, contiguous_axis, tma_reason
+from tessera_lang.opt.schedule.query.decision_context import (
     COST,
     LEGALITY,
     Context,
@@ -22,7 +23,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
     without,
 )
-from tessera_lang.opt.schedule.query.copy_rules import array_name, contiguous_axis, tma_reason
 from tessera_lang.opt.schedule.query.epilogue_work import EpilogueWork, epilogue_work
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -35,7 +35,13 @@ from tessera_lang.opt.schedule.query.result_stores import way_of_store
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
-from tessera_lang.target.arch.isa import LANE_REGISTERS, REGISTER_UNIT, UNIT_ROWS, WARP, WARP_GROUP
+from tessera_lang.target.arch.isa_constants import (
+    LANE_REGISTERS,
+    REGISTER_UNIT,
+    UNIT_ROWS,
+    WARP,
+    WARP_GROUP,
+)
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import ASSEMBLER_MARGIN, EPILOGUE_PREFETCH, OTHER_REGISTERS
 

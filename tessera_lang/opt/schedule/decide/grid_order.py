@@ -14,19 +14,19 @@ from tessera_lang.ir.definitions import LOOPS, REPORTS
 from tessera_lang.opt.schedule.cost.split_k import best_parts, groups_of, stream_of
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import (
+    contiguous_axis,
+    is_clipped,
+    known_divisor,
+    tma_reason,
+)
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     overruled,
     said_by_user,
     with_decisions,
     with_kernel,
-)
-from tessera_lang.opt.schedule.query.copy_rules import (
-    contiguous_axis,
-    is_clipped,
-    known_divisor,
-    tma_reason,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     STORE,
@@ -42,7 +42,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     TileAccess,
     access_of,
 )
-from tessera_lang.target.arch.isa import CLUSTER_GROUPS
+from tessera_lang.target.arch.isa_constants import CLUSTER_GROUPS
 from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS
 
 

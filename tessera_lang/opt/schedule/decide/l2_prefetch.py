@@ -16,17 +16,17 @@ from tessera_lang.opt.schedule.decide.row_kernels import (
     held_bytes,
 )
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.target.tuning import ALONE_REGISTERS, GROUP_WARPS, PREFETCH_GROUPS, PREFETCH_WAVES
 
 

@@ -11,14 +11,14 @@ from tessera_lang.analysis.resources.register_pressure import Pressure, pressure
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     said_by_user,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
-from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import ASSEMBLER_MARGIN, OTHER_REGISTERS
 

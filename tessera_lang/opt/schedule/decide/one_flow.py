@@ -18,7 +18,7 @@ from tessera_lang.ir.rewrite import rewrite_operation
 from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
 from tessera_lang.opt.schedule.query import matrix_units as units
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     LEGALITY,
     Context,
     decided,
@@ -30,18 +30,18 @@ from tessera_lang.opt.schedule.query.context import (
     with_kernel,
     without,
 )
+from tessera_lang.opt.schedule.query.future_tile_places import address_of
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
-from tessera_lang.opt.schedule.query.lane_pieces import piece_bytes
+from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
 from tessera_lang.opt.schedule.query.product_operands import LOAD, operand_of, products_of
-from tessera_lang.opt.schedule.query.run_ahead import address_of
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of, is_tile
 from tessera_lang.opt.schedule.query.shared_lines import flow_swizzle, role_swizzle
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.target.tuning import (
     FLOW_ACCUMULATORS,
     FLOW_MOST_STAGES,

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.opt.schedule.decide.l2_prefetch import groups_at_once, moves
 from tessera_lang.opt.schedule.decide.row_kernels import held_bytes
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     said_by_user,
@@ -24,7 +25,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import (
     bound_by_cache,
     bytes_of,
@@ -33,7 +33,7 @@ from tessera_lang.opt.schedule.query.invariant_loads import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, Load, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import LIMIT_REGISTERS, REGISTER_UNIT, WARP
+from tessera_lang.target.arch.isa_constants import LIMIT_REGISTERS, REGISTER_UNIT, WARP
 from tessera_lang.target.tuning import (
     ROW_OTHER_BYTES,
     STAYING_REGISTERS,

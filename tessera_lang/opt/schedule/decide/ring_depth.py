@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     overruled,

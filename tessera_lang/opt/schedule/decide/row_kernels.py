@@ -18,19 +18,24 @@ from tessera_lang.ir.definitions import (
     GENERATES,
 )
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     said_by_user,
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import pitch_reason
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.local_rows import local_row
+from tessera_lang.opt.schedule.query.separable_rows import local_row
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import CLUSTER_GROUPS, LIMIT_REGISTERS, REGISTER_UNIT, WARP
+from tessera_lang.target.arch.isa_constants import (
+    CLUSTER_GROUPS,
+    LIMIT_REGISTERS,
+    REGISTER_UNIT,
+    WARP,
+)
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     ASSEMBLER_GROUPS,

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.opt.schedule.decide.warp_roles import split_reason
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import (
+    array_name,
+    async_reason,
+    pitch_reason,
+    tma_reason,
+)
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     overruled,
     said_by_user,
     with_attributes,
     with_kernel,
-)
-from tessera_lang.opt.schedule.query.copy_rules import (
-    array_name,
-    async_reason,
-    pitch_reason,
-    tma_reason,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     GATHER,
@@ -40,7 +40,7 @@ from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.plan import COPY_ALIGNMENT
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT
 from tessera_lang.target.tuning import STAGED_BYTES
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from tessera_grammar.directives import attributes
 
 from tessera_lang.ir.core import Attribute, Operation, Program
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, shared_layout
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     overruled,
@@ -17,11 +18,10 @@ from tessera_lang.opt.schedule.query.context import (
     with_attributes,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 
 _OF_STAGED: dict[str, Attribute] = {name: p.off for name, p in attributes() if p.staged}
 """Directives about staged tiles, with the value that asks for nothing."""

@@ -11,7 +11,7 @@ from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.cost_model import cycles
 from tessera_lang.opt.schedule.cost.split_k import best_dealt, best_parts, said_reason
 from tessera_lang.opt.schedule.cost.workload import work_of
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     decides,
     overruled,

@@ -20,7 +20,8 @@ from tessera_lang.opt.schedule.cost.resource_estimate import (
 )
 from tessera_lang.opt.schedule.cost.split_k import price_of
 from tessera_lang.opt.schedule.cost.workload import numbers_of, store_bytes
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, pitch_reason
+from tessera_lang.opt.schedule.query.decision_context import (
     COST,
     USER,
     Context,
@@ -31,7 +32,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, pitch_reason
 from tessera_lang.opt.schedule.query.kernel_facts import (
     PARAMETER,
     Estimate,

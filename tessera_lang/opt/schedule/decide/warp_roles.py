@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Attribute, Program, TileType
 from tessera_lang.opt.schedule.decide.row_kernels import row_warps
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, is_promoted
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.copy_rules import array_name
+from tessera_lang.opt.schedule.query.decision_context import (
     COST,
     LEGALITY,
     Context,
@@ -24,7 +25,6 @@ from tessera_lang.opt.schedule.query.context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.copy_rules import array_name
 from tessera_lang.opt.schedule.query.kernel_facts import (
     GATHER,
     Dot,
@@ -47,7 +47,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
-from tessera_lang.target.arch.isa import COPY_BYTES, WARP_GROUP
+from tessera_lang.target.arch.isa_constants import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     GROUP_WARPS,

@@ -14,7 +14,7 @@ from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operat
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k import parts_of
 from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_attributes,

@@ -21,7 +21,7 @@ from tessera_lang.opt.schedule.loops.pipeline_partition import (
     is_rounding,
 )
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
     with_attributes,
@@ -40,7 +40,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS
 from tessera_lang.types.dtype import INDEX
 

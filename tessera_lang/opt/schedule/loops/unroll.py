@@ -13,7 +13,7 @@ from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_opera
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of, names_of
-from tessera_lang.opt.schedule.query.context import (
+from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     overruled,
     rewrites,

@@ -26,7 +26,7 @@ from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduce
 from tessera_lang.opt.schedule.query.array_accesses import ACCUMULATE, FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.tuning import PHASE_ELEMENTS
 from tessera_lang.types.dtype import DType
 

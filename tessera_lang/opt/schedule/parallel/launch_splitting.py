@@ -21,8 +21,8 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import VECTOR_BYTES
-from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
+from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
 from tessera_lang.types.dtype import I64, INDEX, DType
 
 _PER_ARGUMENT = ("parameters", "hints", "divisors")

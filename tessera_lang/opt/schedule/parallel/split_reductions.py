@@ -23,8 +23,8 @@ from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of, names_
 from tessera_lang.opt.schedule.query.array_accesses import FOR
 from tessera_lang.opt.schedule.query.def_use import definitions_of, users_of
 from tessera_lang.record import dataclass, replace
-from tessera_lang.target.arch.isa import VECTOR_BYTES
-from tessera_lang.target.plan import LaunchPlan, ResultPlan, Slot
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
+from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
 from tessera_lang.target.tuning import REDUCTION_PARTS
 from tessera_lang.types.dtype import DType
 

@@ -19,7 +19,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise_dtype,
     promoted_parts,
 )
-from tessera_lang.target.arch.isa import LANE_REGISTERS
+from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.tuning import OTHER_REGISTERS, ROLE_REGISTERS
 
 

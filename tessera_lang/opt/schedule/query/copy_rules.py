@@ -19,7 +19,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     TileAccess,
     access_of,
 )
-from tessera_lang.target.arch.isa import SWIZZLES, VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.premises import MAP_AXIS
 
 _RESULT = re.compile(r"result\d+")

@@ -16,7 +16,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     TileAccess,
     access_of,
 )
-from tessera_lang.target.arch.isa import UNIT_ROWS, WARP
+from tessera_lang.target.arch.isa_constants import UNIT_ROWS, WARP
 
 
 def way_of_store(store: Operation, inside: Sequence[Operation], facts: Facts) -> str:

@@ -13,7 +13,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.scalar_facts import Facts as ScalarFacts
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import SWIZZLES, VECTOR_BYTES
+from tessera_lang.target.arch.isa_constants import SWIZZLES, VECTOR_BYTES
 
 
 def widest_swizzle(line: int, most: int | None = None) -> int:

@@ -13,7 +13,7 @@ from tessera_lang.ir.definitions import CONTRACTS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.product_operands import DOT, products_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 
 _REDUCE = PREFIX + "reduce"
 _MMA = (16, 8)

@@ -13,7 +13,7 @@ from tessera_lang.analysis import ranges
 from tessera_lang.ir.core import PointerType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.ir.verify import verify
-from tessera_lang.target.plan import LARGEST_SIZE, reach
+from tessera_lang.target.launch_plan import LARGEST_SIZE, reach
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tests.unit.lowering import optimized
 from tests.unit.tile_interpreter import launch

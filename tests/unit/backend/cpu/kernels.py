@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Program, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32, I32, U8
 from tests.unit.backend.tile_kernels import Kernel
 

@@ -25,7 +25,7 @@ from tessera_lang.ir.core import BufferType, Operation, Program
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout, swizzled
 from tessera_lang.ir.parser import parse_program
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BF16
 from tests.fuzz.asynchronous import CASES, Case, without
 

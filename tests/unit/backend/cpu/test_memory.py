@@ -10,7 +10,7 @@ import pytest
 
 from tessera_lang.ir.core import PointerType, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import (
     BF16,
     BOOL,

@@ -17,7 +17,7 @@ from tessera_lang.ir.core import PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.ir.verify import verify
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import F32, F64, I32, I64, INDEX, DType
 
 NUMPY: dict[DType, Any] = {F32: np.float32, F64: np.float64, I32: np.int32, I64: np.int64}

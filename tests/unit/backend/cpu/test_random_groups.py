@@ -9,7 +9,7 @@ import pytest
 
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tests.unit.backend.cpu.random_groups import ELEMENTS, GroupKernel
 from tests.unit.backend.tile_kernels import Runner
 from tests.unit.tile_interpreter import launch

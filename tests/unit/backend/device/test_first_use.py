@@ -16,7 +16,7 @@ from tessera_backend.device.module import Module
 from tessera_backend.runtime.bound_call import BoundCopy
 
 from tessera_lang.locks import once
-from tessera_lang.target.plan import Slot
+from tessera_lang.target.launch_plan import Slot
 from tests.unit.backend.device.fake_driver import CUresult, FakeApi
 from tests.unit.backend.device.test_tensor_map import BF16, MAP, NUMBER, Array, kernel
 

@@ -13,7 +13,7 @@ from tessera_backend.device.module import Module
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tests.unit.backend.device.fake_driver import CUresult, FakeApi
 
 

@@ -12,7 +12,7 @@ from tessera_backend.device.launch import CudaKernel, LaunchBuffer
 from tessera_backend.device.memory import spare_zeros
 
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import BF16, DTYPES, DType
 from tests.unit.backend.device.fake_driver import CUresult, CUstreamCaptureMode, FakeApi
 

@@ -23,7 +23,7 @@ from tessera_lang.ir.core import (
 )
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import BF16, F32, INDEX
 
 SWIZZLED = SharedLayout(major=1, panel=64, pitch=64, swizzle=128)

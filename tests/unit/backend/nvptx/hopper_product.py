@@ -22,7 +22,7 @@ from tessera_lang.ir.core import (
 )
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import BF16, DTYPES, F16, F32, I8, I32, U8, DType
 
 

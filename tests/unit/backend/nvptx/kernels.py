@@ -14,7 +14,7 @@ from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.ir.core import Operation, PointerType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.target.arch import architecture_named
-from tessera_lang.target.plan import FaultSite, LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import FaultSite, LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
 
 Body = Callable[[Builder, Sequence[Value]], None]

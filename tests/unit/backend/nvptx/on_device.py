@@ -16,7 +16,7 @@ from tessera_backend.nvptx.backend import BACKEND
 
 from tessera_lang.ir.core import Program
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan
 
 Array = npt.NDArray[np.generic]
 

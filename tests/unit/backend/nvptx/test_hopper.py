@@ -20,7 +20,7 @@ from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
 from tessera_lang.target.arch import architecture_named
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32, I8, U8
 from tests.unit.backend.nvptx.hopper_attention import attention
 from tests.unit.backend.nvptx.hopper_gemm import FULL, Form, gemm

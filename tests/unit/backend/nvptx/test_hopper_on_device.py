@@ -16,7 +16,7 @@ from tessera_backend.nvptx.backend import BACKEND
 
 from tessera_lang.ir.core import Program
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES, DType
 from tests.unit.backend.nvptx.hopper_attention import BLOCK, DEPTH, ROWS, attention
 from tests.unit.backend.nvptx.hopper_gemm import Form, gemm

@@ -9,7 +9,7 @@ from tessera_backend.nvptx.hopper.fragments import NoFragment, accumulator, left
 from tessera_lang.analysis.resources.tile_layouts import blocked, mma_c, wgmma_a, wgmma_c
 from tessera_lang.ir.core import BufferType
 from tessera_lang.ir.layout import SharedLayout, swizzled
-from tessera_lang.target.arch.isa import STEP_BYTES
+from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.types.dtype import BF16, DTYPES, F32, I8, DType
 
 

@@ -13,7 +13,7 @@ from tessera_backend.device.memory import DeviceMemory, copy_to_host, fault_reco
 
 from tessera_lang.ir.core import Program, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F16, F32, F64, I8, I16, I32, I64, U8, DType
 from tests.unit.backend.nvptx.kernels import kernel, lane, load, store
 from tests.unit.backend.nvptx.on_device import compiled, needs_device, run

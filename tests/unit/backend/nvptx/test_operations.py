@@ -8,7 +8,7 @@ import pytest
 
 from tessera_lang.ir.core import Program, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL, DTYPES, INDEX, DType
 from tests.unit.backend.nvptx.kernels import assembly_of, kernel, lane, load, needs_ptxas, store
 

@@ -12,7 +12,7 @@ from tessera_backend.nvptx.toolchain.ptxas_workarounds import mended
 from tessera_lang.ir.core import BufferType, Program, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.target.arch import ROWS
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U32, DType
 from tests.unit.backend.nvptx.kernels import (
     assembly_of,

@@ -21,7 +21,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.ir.verify import verify
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import DTYPES, F32, I32, INDEX, DType
 
 Made = tuple[Program, LaunchPlan]

@@ -28,7 +28,7 @@ from tessera_lang.sema.typed import (
 )
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES, DType
 from tests.unit.lower.ast_to_schedule.reference import numpy_type
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from tessera_lang.ir.core import Operation, PointerType, Program, Region, TileType, Value, ViewType
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
 

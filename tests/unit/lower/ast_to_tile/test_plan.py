@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_lang.sema.typed import ScalarArgument, TensorArgument
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32, INDEX
 from tessera_lang.types.shape import Sym
 from tests.unit.lowering import lower_source

@@ -22,8 +22,8 @@ from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.schedule_to_lanes import lower_to_lanes
 from tessera_lang.target.backend import TargetOptions
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.target.machine import Machine, machine_named
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import evaluate_dim
 from tests.unit.lower.ast_to_schedule import reference

@@ -10,8 +10,8 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.printer import print_program
 from tessera_lang.ir.verify import verify
+from tessera_lang.target.launch_plan import CopyPlan, LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import CopyPlan, LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.opt.schedule.decided import decide

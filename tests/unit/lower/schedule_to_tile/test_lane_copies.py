@@ -14,7 +14,7 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import BufferType, Operation, Program
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tests.unit.lower.schedule_to_tile.test_specialised import without
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.ir.verify import verify
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, DTYPES, F32, DType
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.schedule_to_tile import hopper_programs as forms

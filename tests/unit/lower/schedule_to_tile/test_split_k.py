@@ -17,8 +17,8 @@ from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.record import replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, F32
 from tessera_lang.types.shape import evaluate_dim
 from tests.unit.lower.ast_to_schedule import reference

@@ -14,7 +14,7 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Value, ViewType
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import evaluate_dim
 from tests.unit.lower.ast_to_schedule import reference

@@ -13,8 +13,8 @@ from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.opt.schedule.programs import matmul

@@ -13,7 +13,7 @@ from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.pass_type import Pass
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.query.context import Context
+from tessera_lang.opt.schedule.query.decision_context import Context
 from tessera_lang.opt.schedule.query.kernel_facts import kernel_of
 from tessera_lang.target.machine import Machine, machine_named
 from tests.unit.opt.schedule.programs import Kernel

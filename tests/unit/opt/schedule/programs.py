@@ -11,7 +11,7 @@ from tessera_lang.ir.core import Attribute, PointerType, Program, TileType, Valu
 from tessera_lang.ir.schedule.builder import ScheduleBuilder, Size
 from tessera_lang.ir.verify import verify
 from tessera_lang.record import dataclass
-from tessera_lang.target.plan import LaunchPlan, ParameterPlan, Slot
+from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.types.dtype import BF16, F32, INDEX, DType
 from tessera_lang.types.shape import Sym
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType
-from tessera_lang.opt.schedule.query.context import origins_of
+from tessera_lang.opt.schedule.query.decision_context import origins_of
 from tessera_lang.opt.schedule.query.kernel_facts import open_names
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F8E4M3, F32

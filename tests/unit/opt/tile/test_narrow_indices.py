@@ -12,7 +12,7 @@ from tessera_lang.driver.pipeline import NARROW, SIMPLIFY
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.verify import verify
 from tessera_lang.record import replace
-from tessera_lang.target.plan import SMALL_SIZE
+from tessera_lang.target.launch_plan import SMALL_SIZE
 from tessera_lang.types.dtype import I32, INDEX
 from tests.unit.analysis.ranges.test_ranges_sound import arguments
 from tests.unit.lowering import optimized

@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.canonical.transpose_products import swap_operands, swapped
-from tessera_lang.opt.schedule.query.context import Context, origins_of
+from tessera_lang.opt.schedule.query.decision_context import Context, origins_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import DTYPES, F32

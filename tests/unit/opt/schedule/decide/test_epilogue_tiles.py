@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Attribute, Operation
 from tessera_lang.ir.rewrite import rewrite_program
 from tessera_lang.lower.schedule_to_tile import NotHonoured, lower_to_tile
 from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
-from tessera_lang.opt.schedule.query.context import Context, Refusal, with_decisions
+from tessera_lang.opt.schedule.query.decision_context import Context, Refusal, with_decisions
 from tessera_lang.opt.schedule.query.epilogue_work import epilogue_work
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
 from tessera_lang.record import replace

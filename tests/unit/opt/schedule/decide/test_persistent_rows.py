@@ -15,8 +15,8 @@ from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.record import replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import LaunchPlan
 from tessera_lang.types.dtype import BF16, F32, DType
 from tests.unit.lower.ast_to_schedule.reference import numpy_type
 from tests.unit.opt.schedule.decided import HOPPER, pipelined

@@ -11,8 +11,8 @@ import pytest
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.record import replace
+from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named
-from tessera_lang.target.plan import LaunchPlan
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.ast_to_schedule.lowering import lower_source, tensor
 from tests.unit.opt.schedule.decided import around

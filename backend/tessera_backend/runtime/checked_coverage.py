@@ -7,7 +7,7 @@ from tessera_backend.cpu.checked.lane_orders import Setting
 from tessera_backend.runtime.bound_call import Bound
 from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass, field
-from tessera_lang.target.plan import LaunchPlan
+from tessera_lang.target.launch_plan import LaunchPlan
 
 _MOST_SHAPES = 3  # of a kernel that are told
 

@@ -7,9 +7,9 @@ beyond the values that exits hand over.
 from __future__ import annotations
 
 from tessera_lang.ir.core import IRType, Operation, Program, Region, VerifyError
+from tessera_lang.ir.tile.op_definition import Trait
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import types_of
-from tessera_lang.ir.tile.table import Trait
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import BOOL
 

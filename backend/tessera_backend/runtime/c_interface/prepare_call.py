@@ -14,7 +14,7 @@ from tessera_backend.runtime.c_interface.calls import Variant
 from tessera_backend.runtime.c_interface.names import text_of
 from tessera_backend.runtime.c_interface.sizes import dtype_code
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.plan import COPY_ALIGNMENT, LaunchPlan, Slot
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT, LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES
 from tessera_lang.types.shape import Sym
 

@@ -10,7 +10,7 @@ from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.target.arch.isa import COPY_BYTES
+from tessera_lang.target.arch.isa_constants import COPY_BYTES
 from tessera_lang.target.machine import Machine
 
 

@@ -16,7 +16,7 @@ from tessera_backend.cpu.asynchronous.numbers import combined
 from tessera_backend.cpu.asynchronous.order import AccessRecord, Key, learn
 from tessera_backend.cpu.asynchronous.strand import Group, Rule, Strand
 from tessera_lang.ir.core import Operation
-from tessera_lang.target.arch.isa import WARP
+from tessera_lang.target.arch.isa_constants import WARP
 
 
 def _everything(s: Strand) -> dict[Key, int]:
