@@ -26,8 +26,10 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Window,
     Windows,
     operands_of,
+    walk,
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
+from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
@@ -130,6 +132,9 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
     """Whole where every axis has a capacity; else loops over those that have none."""
     b = s.b
     axes = tuple(_axis(place, value, i) for i in range(len(place.axes)))
+    if all(b.known(a.extent) == 1 for a in axes) and not _has_products(value):
+        # One element: a step of its own would also be that of the axes which a sum goes along.
+        axes = tuple(replace(a, capacity=1) for a in axes)
     root = Mapped(lambda v, w: v[0], (value,), dtype, axes, span)
     if any(n is not None for n in place.numbers):
         if any(a.capacity is None for a in axes):
@@ -157,6 +162,10 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         emit(tile, starts, extents, dims, [place.steps[i] for i in order])
 
     s.nests.over(root, windows, body)
+
+
+def _has_products(value: Node) -> bool:
+    return any(isinstance(n, Product) for n in walk(value))
 
 
 def _write_rows(s: State, place: Read, row: Row, emit: Emit) -> bool:
