@@ -484,11 +484,11 @@ CPU_SAME_SETS = _chosen(
 
 LONG_RUN = _chosen(
     (4096, 1024), "multiply-adds of a lane",
-    "in a row (more make a loop), and in one turn of that loop; long turns are faster, and ask for "
-    "more registers",
+    "in a row (more make a loop), and in one iteration of that loop; long iterations are faster, "
+    "and ask for more registers",
 )  # fmt: skip
 SHORT_RUN = _chosen(
-    (1024, 512), "multiply-adds of a lane", "the same where registers spill with long turns",
+    (1024, 512), "multiply-adds of a lane", "the same where registers spill with long iterations",
 )  # fmt: skip
 FMA_LINES = _chosen(8, "rows", "whose multiply-adds stand together")
 FMA_HELD = _chosen(
@@ -501,6 +501,6 @@ TESTED_LAST = _chosen(
     4, "registers of a lane", "from which on it pays to test only the last of them",
 )  # fmt: skip
 OWN_CELLS = _chosen(
-    64, "turns",
+    64, "iterations",
     "of a loop that is unrolled; an array with more cells would not fit into registers",
 )  # fmt: skip

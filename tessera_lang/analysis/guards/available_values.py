@@ -26,7 +26,7 @@ _MOST_MOVED = 16
 @dataclass(slots=True)
 class KernelValues:
     """The values of one kernel, numbered. ``numbers``: the operation that a value comes with;
-    ``counters``: of loops; ``lasts``: values made for the last turn of a loop."""
+    ``counters``: of loops; ``lasts``: values made for the last iteration of a loop."""
 
     kernel: Operation
     known: Ranges
@@ -93,8 +93,8 @@ class KernelValues:
             lower, upper = loop.operands[:2]
             room = do("sub", do("sub", upper, do("constant", value=1)), lower)
             by = do("constant", value=step)
-            turns = do("floordiv", room, by, site=-1)
-            do("add", lower, do("mul", turns, by))
+            iterations = do("floordiv", room, by, site=-1)
+            do("add", lower, do("mul", iterations, by))
             made = self._lasts[loop] = tuple(out)
             self.lasts[out[-1].result] = loop
         return made
@@ -185,8 +185,8 @@ class Ahead:
     # --- loops --------------------------------------------------------------------------------
 
     def least(self, form: Linear, split: Operation | None = None) -> Linear | None:
-        """A sum of values from before that is at most the form, in every turn of its loops, and,
-        where all lanes are to go the same way, in every lane. What falls as the counter of
+        """A sum of values from before that is at most the form, in every iteration of its loops,
+        and, where all lanes are to go the same way, in every lane. What falls as the counter of
         ``split`` grows keeps that counter."""
         kept = -1 if split is None else self.values.atom(split.regions[0].arguments[0])
         for _ in range(_MOST_TERMS):

@@ -1,9 +1,9 @@
 """Where one test decides for many guarded accesses, before the first of them.
 
 Neighbouring operations of a block make a group where the indices of their accesses are known ahead:
-sums of values from before the group, in a loop at its first and last turn. Where the tests of a
-group hold, all its accesses are inside; where they do not, nothing is known. Must not know what is
-made of a group.
+sums of values from before the group, in a loop at its first and last iteration. Where the tests of
+a group hold, all its accesses are inside; where they do not, nothing is known. Must not know what
+is made of a group.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class GroupFinder:
         self, operations: Sequence[Operation], start: int, stop: int,
         settled: frozenset[Operation], together: bool = False,
     ) -> Group | None:  # fmt: skip
-        """A loop that is inside up to some turn is a group of its own."""
+        """A loop that is inside up to some iteration is a group of its own."""
         if start >= stop:
             return None
         ahead = Ahead(self.values, self.values.places[operations[start]], together)

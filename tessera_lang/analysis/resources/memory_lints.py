@@ -147,7 +147,7 @@ def _conflict(operation: Operation, found: BankConflict) -> Diagnostic:
         "P1001",
         f"a {found.degree}-way bank conflict in `{buffer.name}`: lanes {lanes}{more} touch "
         f"different words of bank {found.bank}",
-        operation.span, f"takes {found.degree} turns", _severity(found.degree),
+        operation.span, f"takes {found.degree} passes over the banks", _severity(found.degree),
         helps=helps if len(found.lanes) > 1 else (), certainty="estimated",
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 A group of accesses becomes an ``if``: where the test holds they are ``proved``, on the other side
 everything is as it was, guard by guard, so what is reported stays the same. A loop that is inside
-up to some turn becomes two, one behind the other. Must not know what makes a group.
+up to some iteration becomes two, one behind the other. Must not know what makes a group.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class _Versions:
     def _split(
         self, group: Group, loop: Operation, settled: frozenset[Operation]
     ) -> list[Operation]:
-        """The turns of a loop that are inside, then all others."""
+        """The iterations of a loop that are inside, then all others."""
         lower, upper, step, *carried = loop.operands
         test = _Test()
         end = test.end(group, lower, upper)
         (region,) = loop.regions
         body = self.block(region.operations, settled | group.accesses)
         first = _loop((lower, end, step, *carried), loop, replace(region, operations=body))
-        start = test.turn(lower, end, step, self.finder.values.known.interval(step)[0])
+        start = test.iteration(lower, end, step, self.finder.values.known.interval(step)[0])
         again = self._plain(loop, settled) if group.together else _marked(loop, settled)
         then = _loop((start, upper, step, *first.results), again, again.regions[0])
         return [*test.out[: test.ended], first, *test.out[test.ended :], then]
@@ -205,14 +205,14 @@ class _Test:
         self.ended = len(self.out)
         return end
 
-    def turn(self, lower: Value, end: Value, step: Value, by: int) -> Value:
+    def iteration(self, lower: Value, end: Value, step: Value, by: int) -> Value:
         """The first counter that is not below an end."""
         if by == 1:
             return end
         room = self._do("sub", INDEX, end, lower)
         up = self._do("add", INDEX, room, self._constant(by - 1))
-        turns = self._do("floordiv", INDEX, up, step, site=-1)
-        return self._do("add", INDEX, lower, self._do("mul", INDEX, turns, step))
+        iterations = self._do("floordiv", INDEX, up, step, site=-1)
+        return self._do("add", INDEX, lower, self._do("mul", INDEX, iterations, step))
 
     def _holds(self, one: Sum) -> Value:
         """What is taken away, compared with what is there."""
