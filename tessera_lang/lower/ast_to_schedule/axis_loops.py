@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Attribute, Value
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import AnyWindow, Demand, sizes_of
+from tessera_lang.lower.ast_to_schedule.evaluate_windows import (
+    AnyWindow,
+    Demand,
+    sizes_of,
+    whole_scan,
+)
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Filled,
     Held,
@@ -32,6 +37,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
 
 Body = Callable[[Windows], None]
+Scans = list[tuple[Scanned, tuple[AnyWindow, ...]]]
 _HINTS = {"$0": "i", "$1": "j", "$2": "k"}
 
 
@@ -138,7 +144,14 @@ class Nests:
             return
         all_names = frozenset(str(i) for i in opened)
         partial = self._partial(root, windows, all_names, set())
-        first = [i for i in opened if str(i) in partial] or opened
+        scanned = [i for i in opened if scans_along(self.demand, root, marked(windows, str(i)))]
+        if scanned and len(opened) == 1:
+            self._along_scan(root, windows, opened[0], labels[opened[0]], body)
+            return
+        free = [i for i in opened if i not in scanned]
+        if not free:
+            raise whole_scan(scans_along(self.demand, root, marked(windows, str(opened[0])))[0][0])
+        first = [i for i in free if str(i) in partial] or free
         b = self.b
         sizes: list[int | str] = [labels[i] for i in first]
         steps = [b.size(s) for s in sizes]
@@ -151,6 +164,48 @@ class Nests:
             self._nest(root, windows, labels, body)
             b.yield_()
         b.loops([b.number(0)] * len(first), extents, steps, (), inside.region, hints)
+
+    def _along_scan(
+        self, root: Node, windows: list[AnyWindow], axis: int, size: str | int, body: Body
+    ) -> None:
+        """A loop, part after part, along the axis of one or several scans."""
+        b, extent = self.b, root.axes[axis].extent
+        scans = scans_along(self.demand, root, marked(windows, str(axis)))
+        hint, step = _HINTS.get(str(size), "b"), b.size(size)
+        start = self._before_scans(scans)
+        with b.region((hint, INDEX), *(("before", v.type) for v in start)) as inside:
+            at, *before = inside.arguments
+            windows[axis] = part = Window(at, size, b.room(extent, at, step))
+            self._enter_scans(scans, before, part)
+            self._nest(root, windows, (), body)
+            b.yield_(*self._leave_scans(scans))
+        names = ["before"] * len(start)
+        b.loops([b.number(0)], [extent], [step], start, inside.region, [hint], names=names)
+
+    def _before_scans(self, scans: Scans) -> list[Value]:
+        """What stands before the first element: -0.0 changes no float that is added to it."""
+        made: list[Value] = []
+        for node, windows in scans:
+            others = [w for i, w in enumerate(windows) if i != node.along]
+            if any(isinstance(w, OpenWindow) for w in others):
+                raise whole_scan(node)
+            sizes = sizes_of([w for w in others if isinstance(w, Window)])
+            neutral = identity(self.b, node.kind, node.dtype)
+            if node.kind == "add" and node.dtype.is_float:
+                neutral = self.b.constant(-0.0, node.dtype)
+            made.append(self.demand.stretch(neutral, sizes))
+        return made
+
+    def _enter_scans(self, scans: Scans, before: Sequence[Value], part: Window) -> None:
+        for (node, windows), value in zip(scans, before, strict=True):
+            now = tuple(w if isinstance(w, Window) else part for w in windows)
+            self.demand.before[id(node)] = now, value
+
+    def _leave_scans(self, scans: Scans) -> list[Value]:
+        found = [self.demand.scanned_so_far(node) for node, _ in scans]
+        for node, _ in scans:
+            del self.demand.before[id(node)]
+        return found
 
     def _partial(
         self, node: Node, windows: Sequence[AnyWindow], opened: frozenset[str], seen: set[int]
@@ -203,16 +258,23 @@ class Nests:
         extent = node.a.axes[-1].extent
         step = b.size(name)
         hint = "k" if name == "$2" else f"k{name[1:]}"
-        with b.region((hint, INDEX), ("acc", start.type)) as inside:
-            at, acc = inside.arguments
+        scans = [
+            x for operand, inner in
+            zip((node.a, node.b), self.demand.below(node, windows), strict=True)
+            for x in scans_along(self.demand, operand, marked(inner, "inner"))
+        ]  # fmt: skip
+        given = [start, *self._before_scans(scans)]
+        with b.region((hint, INDEX), *(("acc", v.type) for v in given)) as inside:
+            at, acc, *before = inside.arguments
             window = Window(at, name, b.room(extent, at, step))
-            b.yield_(self.demand.dot(node, windows, window, acc))
+            self._enter_scans(scans, before, window)
+            b.yield_(self.demand.dot(node, windows, window, acc), *self._leave_scans(scans))
         attributes: dict[str, Attribute] = {}
         if node.stages is not None:
             attributes["pipeline_stages"] = node.stages
-        (result,) = b.loops(
-            [b.number(0)], [extent], [step], [start], inside.region, [hint], names=["acc"],
-            attributes=attributes,
+        result, *_ = b.loops(
+            [b.number(0)], [extent], [step], given, inside.region, [hint],
+            names=["acc"] * len(given), attributes=attributes,
         )  # fmt: skip
         return result
 
@@ -224,13 +286,17 @@ class Nests:
         extent, step = node.operand.axes[node.along].extent, b.size(name)
         sizes = sizes_of(windows)
         start = [self.demand.stretch(v, sizes) for v in self._start(node)]
+        count, scans = len(start), scans_along(self.demand, node.operand, marked(inner, "inner"))
+        start += self._before_scans(scans)
         hint = f"c{name[1:]}"
         with b.region((hint, INDEX), *(("part", v.type) for v in start)) as inside:
             at, *before = inside.arguments
             window = Window(at, name, b.room(extent, at, step))
             chunk = tuple(window if isinstance(w, OpenWindow) else w for w in inner)
+            self._enter_scans(scans, before[count:], window)
             value = self.demand(node.operand, chunk)
-            b.yield_(*self._combine(node, value, window, before, sizes))
+            made = self._combine(node, value, window, before[:count], sizes)
+            b.yield_(*made, *self._leave_scans(scans))
         result, *_ = b.loops(
             [b.number(0)], [extent], [step], start, inside.region, [hint],
             names=["part"] * len(start),
@@ -262,6 +328,38 @@ class Nests:
             first = b.binary("and", b.cmp("ne", best, best), b.cmp("eq", before[1], before[1]))
             better = b.binary("or", better, first)
         return [b.select(better, place, before[0]), b.select(better, best, before[1])]
+
+
+def marked(windows: Sequence[AnyWindow], name: str) -> tuple[AnyWindow, ...]:
+    """The windows with the open axis of a name as the one whose scans are looked for."""
+    return tuple(
+        OpenWindow("scan") if isinstance(w, OpenWindow) and w.name == name else w for w in windows
+    )
+
+
+def scans_along(demand: Demand, node: Node, windows: tuple[AnyWindow, ...]) -> Scans:
+    """The scans below a node that run along its marked axis, each once, with their windows; those
+    inside of another come first."""
+    found: Scans = []
+    seen: set[tuple[int, tuple[AnyWindow, ...]]] = set()
+
+    def visit(node: Node, windows: tuple[AnyWindow, ...]) -> None:
+        marks = OpenWindow("scan") in windows
+        if not marks or isinstance(node, Held | Filled | Iota) or (id(node), windows) in seen:
+            return
+        seen.add((id(node), windows))
+        if isinstance(node, Scanned) and windows[node.along] == OpenWindow("scan"):
+            visit(node.operand, windows)
+            if node.axes[node.along].capacity is None:
+                if any(node is x for x, _ in found):
+                    raise whole_scan(node)  # along two axes of what is made of it
+                found.append((node, windows))
+            return
+        for operand, inner in zip(operands_of(node), demand.below(node, windows), strict=True):
+            visit(operand, inner)
+
+    visit(node, windows)
+    return found
 
 
 def identity(b: Emitter, kind: str, dtype: DType) -> Value:

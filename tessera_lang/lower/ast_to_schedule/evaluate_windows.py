@@ -66,6 +66,9 @@ class Demand:
     contract: Callable[[Product, Windows, Value], Value]
     stale: Callable[[Read], None]
     clean: dict[Value, frozenset[int]] = field(default_factory=dict[Value, frozenset[int]])
+    before: dict[int, tuple[Windows, Value]] = field(
+        default_factory=lambda: dict[int, "tuple[Windows, Value]"]()
+    )  # of a scan: its part that a loop is at, and what stands before it
     kept: list[Node] = field(default_factory=list[Node])  # so that an id stays one node's
 
     # --- windows ------------------------------------------------------------------------------
@@ -368,14 +371,26 @@ class Demand:
     def _scanned(self, node: Scanned, windows: Windows) -> Value:
         (inner,) = self.below(node, windows)
         if isinstance(inner[node.along], OpenWindow):
-            assert node.span is not None
-            raise Unsupported(
-                node.span, "a running sum along an axis without a capacity",
-                "go over the other axes in a loop: `for i in op.tile_range(m, step=1):"
-                " y[i, :] = op.cumsum(x[i, :])`, and over long rows part by part",
-            )  # fmt: skip
+            return self._scanned_part(node, windows)
         value = self(node.operand, _windows(inner))
         return self.b.scan(node.kind, value, node.along, node.inclusive)
+
+    def _scanned_part(self, node: Scanned, windows: Windows) -> Value:
+        """What a loop along the axis is at: its own scan, after all that stands before."""
+        at, before = self.before.get(id(node), ((), None))
+        if before is None or _key(at) != _key(windows):
+            raise whole_scan(node)
+        made = self.b.scan(node.kind, self(node.operand, windows), node.along, node.inclusive)
+        if isinstance(before.type, TileType):
+            before = self.b.expand(before, node.along)
+        return self.b.binary(node.kind, self.stretch(before, sizes_of(windows)), made)
+
+    def scanned_so_far(self, node: Scanned) -> Value:
+        """What stands before the next part of a scan."""
+        windows, before = self.before[id(node)]
+        value = self(node.operand, windows)
+        total = self.b.reduce(node.kind, value, windows[node.along].extent, node.along)
+        return self.b.binary(node.kind, before, total)
 
     def _part(self, node: Part, windows: Windows) -> Value:
         (inner,) = self.below(node, windows)
@@ -394,6 +409,14 @@ class Demand:
         """The tile without an axis of size 1."""
         kind = "any" if tile_type(value).dtype == BOOL else "max"
         return self.b.reduce(kind, value, self.b.number(1), axis)
+
+
+def whole_scan(node: Scanned) -> Unsupported:
+    assert node.span is not None
+    return Unsupported(
+        node.span, "this use of a scan along an axis without a capacity",
+        "store it into an array first: `y[:, :] = op.cumsum(x, axis=1)`",
+    )  # fmt: skip
 
 
 def _windows(found: Sequence[AnyWindow]) -> Windows:
