@@ -1,8 +1,8 @@
 """Lines that lanes print: each lane writes its values to the launch's buffer.
 
 ``PRINT_WORDS`` in ``target/launch_plan.py`` says how the buffer lies; its address is the value of
-the ``print`` slot. A lane takes the words of its line by one atomic addition, so the lines of one lane
-lie in the order in which it printed them. What finds no room is counted.
+the ``print`` slot. A lane takes the words of its line by one atomic addition, so the lines of one
+lane lie in the order in which it printed them. What finds no room is counted.
 """
 
 from __future__ import annotations
