@@ -51,10 +51,14 @@ if TYPE_CHECKING:
 
     def synchronize(device: int | None = None) -> None: ...
 
+    def set_num_threads(count: int | None) -> None: ...
+
+    def get_num_threads() -> int: ...
+
 
 _RUNTIME_NAMES = frozenset({
-    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "load", "load_built",
-    "synchronize", "to_device",
+    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "get_num_threads", "load",
+    "load_built", "set_num_threads", "synchronize", "to_device",
 })  # fmt: skip
 _TYPES = frozenset({
     "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
@@ -62,8 +66,8 @@ _TYPES = frozenset({
 
 __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
-    "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device", "load",
-    "load_built", "synchronize", "to_device",
+    "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
+    "get_num_threads", "load", "load_built", "set_num_threads", "synchronize", "to_device",
 ]  # fmt: skip
 
 

@@ -35,6 +35,11 @@ class Runtime(Protocol):
         on, whatever the environment says."""
         ...
 
+    def set_num_threads(self, count: int | None) -> None:
+        """Threads of launches on the CPU, from here on; None: as the environment says. Raises
+        TesseraError for what is no integer from 1 to 256."""
+        ...
+
     def checked_report(self) -> tuple[str, ...]:
         """What was run in checked mode, and what that says."""
         ...

@@ -23,7 +23,7 @@ GUARDS = {
     "cpu/executable_memory:_libc": ATOMIC,
     "cpu/features:host_features": ATOMIC,
     "cpu/host_cpu:cpu_identity": ATOMIC,
-    "cpu/host_cpu:thread_count": ATOMIC,
+    "cpu/host_cpu:processor_count": ATOMIC,
     "cpu/llvm_codegen:_binding": COMPILER,
     "cpu/llvm_codegen:_target_machine": COMPILER,
     "cpu/llvm_codegen:code_target": COMPILER,

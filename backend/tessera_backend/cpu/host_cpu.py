@@ -34,7 +34,7 @@ def cpu_identity() -> str:
 
 
 @lru_cache(maxsize=1)
-def thread_count() -> int:
+def processor_count() -> int:
     """Processors this process may run on, asked for once."""
     try:
         return max(1, len(os.sched_getaffinity(0)))

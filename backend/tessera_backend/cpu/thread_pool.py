@@ -13,16 +13,15 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
 
-from tessera_backend.cpu.host_cpu import thread_count
 from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import load_object
+from tessera_backend.cpu.thread_number import thread_count
 from tessera_lang.target.backend import Artifact
 
 Slots = ctypes.Array[ctypes.c_int64] | ctypes.Array[ctypes.c_uint64] | bytes | bytearray
 
 # Without argument types: what is passed has the right ctypes type, and conversions take time.
 _ENTRY = ctypes.CFUNCTYPE(None)
-_MOST_THREADS = 256
 _WORTH_WAKING = 40e-6  # seconds
 
 
@@ -146,8 +145,8 @@ class CpuKernel:
     def launch(self, slots: Slots, groups: tuple[int, ...], threads: int = 0) -> None:
         """Runs all groups; ``slots`` holds the plan's 64-bit arguments in order.
 
-        ``groups`` along each axis (1 to 3); ``threads`` 0 means all processors. Returns when
-        every group has run.
+        ``groups`` along each axis (1 to 3); ``threads`` 0 means as many as ``thread_count``
+        says. Returns when every group has run.
         """
         if isinstance(slots, (bytes, bytearray)):
             slots = (ctypes.c_int64 * (len(slots) // 8)).from_buffer_copy(slots)
@@ -165,27 +164,32 @@ class CpuKernel:
         if total <= 0:
             return _run_nothing
         counter = ctypes.c_int64(0)
-        most = min(threads or thread_count(), total, _MOST_THREADS)
         call, size = self._call, self._scratch
         arguments = (ctypes.byref(slots), ctypes.byref(counter),
                      *map(ctypes.c_int64, (total, gx, gy, gz)))  # fmt: skip
         everything = ctypes.c_int64(total)
-        chunk = ctypes.c_int64(max(1, min(total // (most * 8), 4096)))
+        chunk, chunk_of = ctypes.c_int64(0), 0
         scratch = _LOCAL.scratch
 
         def work() -> None:
             call(*arguments, chunk, scratch(size))
 
         def run() -> None:
+            nonlocal chunk_of
+            most = threads or thread_count()
+            if most != chunk_of:
+                chunk_of = most
+                chunk.value = max(1, min(total // (min(most, total) * 8), 4096))
             counter.value = 0
             watched = interrupts.watch(counter)
             begin = perf_counter()
             # Waking a thread takes longer than a small launch, judged by the one before.
             small = total * self._group_time < _WORTH_WAKING
-            if most <= 1 or (not threads and small):
+            if most <= 1 or total == 1 or (not threads and small):
                 call(*arguments, everything if small else chunk, scratch(size))
                 self._group_time = (perf_counter() - begin) / total
             else:
+                most = min(most, total)
                 _pool.run(work, most)
                 self._group_time = (perf_counter() - begin) * most / total
             if watched:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tessera_lang.target.host_world import KernelCompiler, World
 
 __all__ = [
-    "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device", "load",
-    "load_built", "synchronize", "to_device",
+    "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device",
+    "get_num_threads", "load", "load_built", "set_num_threads", "synchronize", "to_device",
 ]  # fmt: skip
 
 
@@ -213,6 +213,27 @@ def synchronize(device: int | None = None) -> None:
     _check_device(device)
     cuda_device(device).synchronize()
     faults.report_all()
+
+
+@ends_at_the_caller
+def set_num_threads(count: int | None) -> None:
+    """Launches on the CPU from here on use so many threads, 1 to 256, the calling one included.
+
+    None: as TESSERA_NUM_THREADS says, or else as many as there are processors for this process.
+    Raises TesseraError (T0856).
+    """
+    from tessera_backend.cpu.thread_number import set_thread_count
+
+    set_thread_count(count)
+
+
+@ends_at_the_caller
+def get_num_threads() -> int:
+    """How many threads a launch on the CPU may use. Raises TesseraError (T0856) where
+    TESSERA_NUM_THREADS is no such number."""
+    from tessera_backend.cpu.thread_number import thread_count
+
+    return thread_count()
 
 
 # --- what the command line asks (tessera_lang.target.runtime.Runtime) ----------------------

@@ -34,6 +34,7 @@ _ROWS = (
     Code("T0853", "checked-fault", "A checked run found a race or a read of nothing written."),
     Code("T0854", "workspace-not-zero", "A kernel left a workspace as something else than zeros."),
     Code("T0855", "unmet-premise", "A call is not as the compiled code assumes."),
+    Code("T0856", "thread-count", "A number of threads is not an integer from 1 to 256."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

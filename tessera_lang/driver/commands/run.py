@@ -49,13 +49,17 @@ DATA = (".npy", ".npz", ".csv")
     "--target", default="auto", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
     help="Where kernels run; auto takes cuda where a device works.",
 )  # fmt: skip
+@click.option(
+    "--threads", type=int, metavar="N",
+    help="Threads of kernels on the CPU, in place of TESSERA_NUM_THREADS.",
+)
 @as_option
 @checked_option
 @path_option
 @color_option
 def command(
-    file: str, settings: tuple[str, ...], target: str, arch_as: str, checked: bool,
-    lane_order: str, lane_seed: int, search: tuple[str, ...], color: str,
+    file: str, settings: tuple[str, ...], target: str, threads: int | None, arch_as: str,
+    checked: bool, lane_order: str, lane_seed: int, search: tuple[str, ...], color: str,
 ) -> int:  # fmt: skip
     """Check FILE, then run its top-level statements; `-` is standard input."""
     session = session_for(search)
@@ -70,7 +74,7 @@ def command(
     if any(d.severity == "error" for d in found):
         return show(session, found, color=color)
     show(session, found, color=color)
-    where = Where(target, arch_as, checked, lane_order, lane_seed)
+    where = Where(target, arch_as, checked, lane_order, lane_seed, threads)
     return _run(session, path, given, where, color)
 
 
@@ -110,15 +114,17 @@ class Where:
     checked: bool = False
     lane_order: str = "all"
     lane_seed: int = 1
+    threads: int | None = None
 
     def decided(self) -> str:
         """The target to run on, which is said. Raises TesseraError."""
         from tessera_lang.diagnostics import TesseraError
+        from tessera_lang.target.runtime import runtime
 
         chosen, why = decided_target("cpu" if self._as_cpu() else self.target)
+        if self.threads is not None:
+            runtime().set_num_threads(self.threads)
         if self.checked:
-            from tessera_lang.target.runtime import runtime
-
             runtime().use_lane_order(self.lane_order, self.lane_seed)
         refused = refusal(chosen)
         if refused is not None:

@@ -1,0 +1,57 @@
+"""How many threads a launch on the CPU may use: what was set, the environment, or the processors.
+
+Must not know launches.
+"""
+
+from __future__ import annotations
+
+import os
+
+from tessera_backend.cpu.host_cpu import processor_count
+from tessera_lang.diagnostics import Diagnostic, TesseraError
+
+MOST_THREADS = 256
+VARIABLE = "TESSERA_NUM_THREADS"
+
+
+class _Number:
+    """0: not decided yet; the environment is read at the first launch."""
+
+    chosen = 0
+
+
+def thread_count() -> int:
+    """Threads of a launch, the calling one included. Raises TesseraError (T0856) where the
+    environment says something else than a number."""
+    return _Number.chosen or _of_environment()
+
+
+def set_thread_count(count: object) -> None:
+    """From the next launch on, in this process; None: as the environment says, again. Raises
+    TesseraError (T0856) for what is no integer from 1 to 256."""
+    if count is None:
+        _Number.chosen = 0
+        return
+    if isinstance(count, bool) or not hasattr(count, "__index__"):
+        raise _refused(f"{count!r} is no number of threads")
+    number = count.__index__()  # pyright: ignore[reportAttributeAccessIssue]
+    if not 1 <= number <= MOST_THREADS:
+        raise _refused(f"{number} is no number of threads")
+    _Number.chosen = number
+
+
+def _of_environment() -> int:
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        number = min(processor_count(), MOST_THREADS)
+    elif not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_THREADS):
+        raise _refused(f"{VARIABLE} is {text[:40]!r}, no number of threads")
+    else:
+        number = int(text)
+    _Number.chosen = number
+    return number
+
+
+def _refused(what: str) -> TesseraError:
+    helps = (f"give an integer from 1 to {MOST_THREADS}",)
+    return TesseraError((Diagnostic("T0856", what, helps=helps),))
