@@ -50,7 +50,9 @@ DATA = (".npy", ".npz", ".csv")
     help="Where kernels run; auto takes cuda where a device works.",
 )  # fmt: skip
 @click.option(
-    "--threads", type=int, metavar="N",
+    "--threads",
+    type=int,
+    metavar="N",
     help="Threads of kernels on the CPU, in place of TESSERA_NUM_THREADS.",
 )
 @as_option
