@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import inline, node_operations, slices
 from tessera_lang.lower.ast_to_schedule.call_arguments import (
     argument,
@@ -285,29 +286,55 @@ def _window(s: State, e: ast.Call) -> Node:
     t = s.typed.types.get(e)
     assert isinstance(t, Tile)
     axes = tuple(s.axis(a) for a in t.axes)
-    numbers: list[Node | None] = [None] * len(base.starts)
+    numbers: list[Node | None] = [*(base.numbers or (None,) * len(base.starts))]
+    rooms: list[Value | None] = [*(base.rooms or (None,) * len(axes))]
     inside: Node | None = None
     for i, item in enumerate(items):
-        start = Filled(slices.number(s, item), INDEX, ())
-        places = node_operations.mapped(s, "add", (Iota(0, INDEX, (axes[i],)), start), INDEX)
-        numbers[base.dims[i]] = places
-        size = Filled(base.axes[i].extent, INDEX, ())
-        low = node_operations.compared(s, "ge", places, node_operations.constant(s, 0, INDEX))
-        here = node_operations.mapped(
-            s, "and", (low, node_operations.compared(s, "lt", places, size)), BOOL
+        start = slices.number(s, item)
+        places = node_operations.mapped(
+            s, "add", (Iota(0, INDEX, (axes[i],)), Filled(start, INDEX, ())), INDEX
         )
+        size = rooms[i] or base.axes[i].extent
+        low = node_operations.compared(s, "ge", places, node_operations.constant(s, 0, INDEX))
+        high = node_operations.compared(s, "lt", places, Filled(size, INDEX, ()))
+        here = node_operations.mapped(s, "and", (low, high), BOOL)
+        if s.b.known(start) == 0 and axes[i].capacity == base.axes[i].capacity:
+            rooms[i] = size  # the axis as it is, and behind it nothing
+        elif numbers[base.dims[i]] is not None:
+            raise Unsupported(e.span, "a window of rows that a tile chooses")
+        else:
+            numbers[base.dims[i]] = _places(s, base, i, places, here)
+            rooms[i] = None
         one = Axis(s.b.number(1), 1)
         shape = tuple(a if j == i else one for j, a in enumerate(axes))
         shaped = node_operations.with_axes(s, here, shape, [i])
         inside = (
             shaped if inside is None else node_operations.mapped(s, "and", (inside, shaped), BOOL)
         )
-    read = replace(base, axes=axes, numbers=tuple(numbers), span=e.span)
+    gathers = any(n is not None for n in numbers)
+    read = replace(
+        base, axes=axes, numbers=tuple(numbers) if gathers else (), span=e.span,
+        rooms=tuple(rooms) if any(rooms) else (),
+    )  # fmt: skip
     fill = argument(s, e, "fill")
     if fill is None or is_positive_zero(known(s, fill)) or inside is None:
         return read
     value = node_operations.cast(s, s.node(fill), base.dtype)
     return node_operations.select(s, inside, read, value)
+
+
+def _places(s: State, base: Read, axis: int, places: Node, here: Node) -> Node:
+    """Places of a part of an array as places of the array, those outside of the part as -1."""
+    dim, step = base.dims[axis], base.steps[axis]
+    whole = base.axes[axis].extent is s.low.sizes[base.view][dim]
+    if whole and step == 1 and s.b.known(base.starts[dim]) == 0:
+        return places  # what is outside of the array is seen where it is read
+    stepped = node_operations.mapped(
+        s, "mul", (places, node_operations.constant(s, step, INDEX)), INDEX
+    )
+    first = Filled(base.starts[dim], INDEX, ())
+    moved = node_operations.mapped(s, "add", (stepped, first), INDEX)
+    return node_operations.select(s, here, moved, node_operations.constant(s, -1, INDEX))
 
 
 def _matmul(s: State, e: ast.Call) -> Node:
