@@ -82,6 +82,7 @@ def helps_for_member(name: str, close: str | None = None) -> tuple[str, ...]:
 _LIBRARY_MODULES = {
     "std.sort": "sort argsort sort_pairs",
     "std.nn": "softmax log_softmax layernorm rmsnorm",
+    "std.conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "std.linalg": "matmul gemv addmm linear",
     "std.histogram": "histogram bincount",
     "std.scan": "inclusive exclusive running_max running_min segmented",

@@ -342,6 +342,37 @@ def nn(m: Any, target: str) -> dict[str, Call]:
     }
 
 
+def conv(m: Any, target: str) -> dict[str, Call]:
+    """In steps of the size of the kernel: each element is met once."""
+
+    def one(name: str, rank: int) -> Call:
+        def call() -> None:
+            for dtype, n in ((np.float32, 9), (BF16, 70 if rank < 3 else 12)):
+                x, f = (
+                    normal(2, 5, *[n] * rank, dtype=dtype),
+                    normal(5, 5, *[2] * rank, dtype=dtype),
+                )
+                found = getattr(m, name)(on(target, x), on(target, f), stride=2)
+                at = (..., *[0] * rank)
+                part = f64(f)[at].T if "transpose" in name else f64(f)[at]
+                if "transpose" in name:
+                    right = np.einsum("oi,bi...->bo...", part, f64(x))
+                    near(f64(found)[(..., *[slice(None, None, 2)] * rank)], right, 0.1)
+                else:
+                    blocks = f64(x)[(..., *[slice(0, n // 2 * 2)] * rank)]
+                    right = sum(
+                        np.einsum("oi,bi...->bo...", f64(f)[(..., *p)],
+                                  blocks[(..., *(slice(q, None, 2) for q in p))])
+                        for p in np.ndindex(*[2] * rank)
+                    )  # fmt: skip
+                    near(found, right, 0.3)
+
+        return call
+
+    names = {f"conv{how}{r}d": r for r in (1, 2, 3) for how in ("", "_transpose")}
+    return {name: one(name, rank) for name, rank in names.items()}
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -392,7 +423,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    math, fast, group,
+    conv, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

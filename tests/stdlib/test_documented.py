@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "stdlib" / "tessera_stdlib").glob("*.tessera"))
 PUBLIC = {
     "reduce",
+    "conv",
     "elementwise",
     "group",
     "math",
