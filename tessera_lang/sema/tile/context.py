@@ -123,7 +123,7 @@ class TileContext(Context):
     loops: list[Loop] = field(default_factory=list[Loop])
     terms: dict[ast.Expr, Term] = field(default_factory=dict[ast.Expr, Term])
     negative: set[str] = field(default_factory=set[str])
-    wide: set[str] = field(default_factory=set[str])
+    wide: set[Variable] = field(default_factory=set["Variable"])
     heads: dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]] = field(
         default_factory=dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]]
     )
@@ -144,10 +144,17 @@ class TileContext(Context):
     place: bool = False  # the expression to be typed is a bound of a slice
     left: bool = False  # control does not come behind the statement just checked
     outer: frozenset[str] = frozenset()  # loop variables of the caller
+    beginnings: frozenset[ast.Name] = frozenset()  # targets whose uses meet none of those before
+    several: dict[str, list[Variable]] = field(default_factory=dict[str, "list[Variable]"])
 
     @property
     def inlined(self) -> bool:
         return bool(self.prefix)
+
+    def every_variable(self) -> list[Variable]:
+        """A name that begins anew with another type has several."""
+        again = [v for found in self.several.values() for v in found]
+        return [*(v for v in self.variables.values() if v not in again), *again]
 
     # --- names in extents --------------------------------------------------------------
 
@@ -242,7 +249,7 @@ def variable_type(c: TileContext, v: Variable, term: Term) -> Term:
         return term
     axes = c.env.get(v.local.name)
     tile = replace(term, axes=axes) if isinstance(axes, tuple) else term
-    return replace(tile, wide=True) if v.local.name in c.wide else tile
+    return replace(tile, wide=True) if v in c.wide else tile
 
 
 def register_dtype(tile: Tile) -> DType:

@@ -26,6 +26,7 @@ from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Valu
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
 from tessera_lang.sema.tile.facts import Facts
+from tessera_lang.sema.tile.live_ranges import beginnings
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
 from tessera_lang.sema.tile.stores import check_sums
@@ -130,6 +131,7 @@ def _context(
         parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results
+    c.beginnings = beginnings(declaration.body)
     c.tables = False
     attach(c)
     typed.sizes = dict(parameters.sizes)
@@ -250,7 +252,9 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
     c.returns.type = c.returns.since = c.returned = None
     if not c.inlined:
         c.shared.memo.clear()
-    for v in c.variables.values():
+    for name, found in c.several.items():
+        c.variables[name] = found[0]
+    for v in c.every_variable():
         if v.local.kind != "parameter" and isinstance(v.type, (Tile, TupleType)):
             v.type, v.since = None, None
 
@@ -270,7 +274,7 @@ def _flow(c: TileContext, parameters: Parameters) -> tuple[Diagnostic, ...]:
 
 def _finish(c: TileContext, parameters: Parameters, conditions: tuple[ast.Expr, ...]) -> None:
     typed = c.typed
-    for v in c.variables.values():
+    for v in c.every_variable():
         found = variable_term(c, v)
         kind: Type = found if not _is_open(found) else ERROR  # type: ignore[assignment]
         typed.variables[v.local] = final_tile_type(c, v, kind)
@@ -331,7 +335,7 @@ def _missing(c: TileContext, typed: TypedFunction) -> Diagnostic | None:
 
 def _warn_narrow(c: TileContext) -> None:
     """An accumulator without a dtype became a number narrower than 32 bits."""
-    for v in c.variables.values():
+    for v in c.every_variable():
         warn_narrow(c, v)
         if v.accumulates is None or not isinstance(v.type, Tile) or v.since is None:
             continue

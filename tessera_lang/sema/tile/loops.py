@@ -18,7 +18,7 @@ from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.size_normal_form import normal, substitute
-from tessera_lang.sema.tile.symbolic import dim_of, head_value, join
+from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.syntax import ast
@@ -210,7 +210,7 @@ def _leave(
         start, at, end = before[name], head[name], c.env.get(name)
         if not isinstance(start, tuple) or not isinstance(at, tuple) or not isinstance(end, tuple):
             continue
-        if not len(start) == len(at) == len(end):
+        if not len(start) == len(at) == len(end) or not _is_one(name, before, head, c.env):
             continue
         axes = tuple(
             _head_axis(c, (s, i), name, parts, variable, _names(c, s))
@@ -223,6 +223,10 @@ def _leave(
     for i, found in enumerate(loop.breaks):
         c.env = join(c, (s, "break", i), c.env, found)
     c.left = False
+
+
+def _is_one(name: str, *environments: dict[str, Value]) -> bool:
+    return len({owner_of(env, name) for env in environments}) == 1
 
 
 def _end_of_round(

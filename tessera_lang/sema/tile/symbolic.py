@@ -252,10 +252,20 @@ def join(
         if name not in second:
             joined[name] = first[name]
             continue
-        joined[name] = _joined(c, key, name, first[name], second[name])
+        same = owner_of(first, name) == owner_of(second, name)
+        joined[name] = _joined(c, key, name, first[name], second[name]) if same else first[name]
     for name in second:
         joined.setdefault(name, second[name])
     return joined
+
+
+OWNER = "#"
+
+
+def owner_of(env: dict[str, Value], name: str) -> object:
+    """Which of several variables of a name has its value: what begins anew is another one, and
+    behind two ways with different ones nobody needs either."""
+    return env.get(name + OWNER, 0)
 
 
 def _joined(c: TileContext, key: object, name: str, a: Value, b: Value) -> Value:

@@ -15,12 +15,13 @@ from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
 from tessera_lang.sema.tile.slices import root_name
-from tessera_lang.sema.tile.symbolic import dim_of, set_scalar
+from tessera_lang.sema.tile.symbolic import OWNER, dim_of, set_scalar
+from tessera_lang.sema.typed import Local
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import common_dtype
-from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type, Weak
 
 
 def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -> None:
@@ -28,6 +29,8 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
     v = c.variables.get(target.id)
     if v is None:
         return  # a compile-time parameter: the structure check says so
+    if target in c.beginnings and not _takes(c, v, value, term):
+        v = _another(c, v, value, term, target)
     if c.final:
         c.typed.symbols[target] = v.local
     if isinstance(term, Tile):
@@ -36,10 +39,58 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
         _bind_other(c, v, value, term, target)
     current = variable_term(c, v)
     if isinstance(current, Tile) and isinstance(term, Tile):
-        wide = current.wide or target.id in c.wide
+        wide = current.wide or v in c.wide
         current = replace(current, axes=term.axes, wide=wide)
     c.note(target, current)
     c.terms.pop(target, None)
+
+
+def _takes(c: TileContext, v: Variable, value: ast.Expr | None, term: Term) -> bool:
+    """Whether a variable may have a value, beside those that it has had."""
+    now = variable_term(c, v)
+    if (v.type is None and v.cell is None) or is_silent(now) or is_silent(term):
+        return True
+    match now, term:
+        case Tile(), Tile():
+            room, other = ([a.capacity for a in t.axes] for t in (now, term))
+            if room != other or now.buffer != term.buffer:
+                return False
+            waits = is_waiting(now) or is_waiting(term)
+            return waits or common_dtype(term.dtype, now.dtype) == now.dtype
+        case Tile(), _:
+            return not now.axes
+        case _, Tile():
+            return not term.axes
+        case Tensor(), Tensor():
+            return value is not None and v.since == value.span
+        case Scalar(), Scalar():
+            return common_dtype(term.dtype, now.dtype) == now.dtype
+        case Scalar(), Weak():
+            return term.kind == ("float" if now.dtype.is_float else "int")
+        case Open(), Weak():
+            return term.kind == now.cell.root().kind
+        case ((Scalar() | Open()), (Scalar() | Open() | Weak())):
+            return True
+        case _:
+            return now == term
+
+
+def _another(
+    c: TileContext, v: Variable, value: ast.Expr | None, term: Term, target: ast.Name
+) -> Variable:
+    """Another variable of a name, whose uses meet none of those before: one that takes the value,
+    or a new one."""
+    found = c.several.setdefault(target.id, [v])
+    taking = (x for x in found if _takes(c, x, value, term))
+    now = next(taking, None) or Variable(Local(target.id, v.local.kind, target.span))
+    if now not in found:
+        found.append(now)
+        c.kernel.changed = True
+    c.variables[target.id] = now
+    c.aliases.pop(target.id, None)
+    c.env.pop(target.id, None)
+    c.env[target.id + OWNER] = found.index(now)
+    return now
 
 
 def _bind_other(
@@ -100,7 +151,6 @@ def _rebind(
     c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, current: Tile, at: Span
 ) -> bool:
     """Whether a variable keeps its type with another value."""
-    name = v.local.name
     if len(current.axes) != len(term.axes) or current.buffer != term.buffer:
         keeps_type(c, v, value, term, current, at)
         return False
@@ -115,10 +165,10 @@ def _rebind(
         if not is_waiting(current):
             settle_tile(c, term, current.dtype, current.wide, at)
         return True
-    wide = current.wide or name in c.wide
+    wide = current.wide or v in c.wide
     if term.dtype == current.dtype:
         if term.wide and not wide:
-            c.wide.add(name)
+            c.wide.add(v)
             c.kernel.changed = True
         elif wide and not term.wide:
             if value is None:
@@ -169,9 +219,9 @@ def final_tile_type(c: TileContext, v: Variable, term: Type) -> Type:
     """The type of a variable for the editor: a tile with its last extents."""
     if not isinstance(term, Tile):
         return term
-    axes = c.env.get(v.local.name)
+    axes = c.env.get(v.local.name) if c.variables.get(v.local.name) is v else None
     tile = replace(term, axes=axes) if isinstance(axes, tuple) else term
-    return c.shown(replace(tile, wide=tile.wide or v.local.name in c.wide))
+    return c.shown(replace(tile, wide=tile.wide or v in c.wide))
 
 
 def unpack(c: TileContext, target: ast.TupleExpr, term: TupleType) -> None:

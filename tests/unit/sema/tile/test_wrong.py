@@ -99,9 +99,10 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
     "division of integers": ("x: i32[n], y: mut i32[n]", ("i32 n", "i32 n"), "y[:] = x / 2",
                              ["T0204"]),
     "two types": ("x: f32[n], z: i32[n], y: mut f32[n]", ("f32 n", "i32 n", "f32 n"),
-                  "a = x[0:8]\na = z[0:8]\ny[0:8] = a", ["T0203"]),
+                  "a = x[0:8]\nif n > 8:\n    a = z[0:8]\ny[0:8] = a", ["T0203"]),
     "two capacities": (V, VECTORS, "a = x[0:8]\na = x[0:16]\ny[0:8] = a", ["T0603"]),
-    "tile to number": (V, VECTORS, "a = 1.0\na = x[0:8]\ny[0:8] = x[0:8] + a", ["T0203"]),
+    "tile to number": (V, VECTORS, "a = 1.0\nif n > 8:\n    a = x[0:8]\ny[0:8] = x[0:8] + a",
+                       ["T0203"]),
     "not mut": ("x: f32[n], y: f32[n]", VECTORS, "y[:] = x", ["T0111"]),
     "narrow accumulator": ("x: bf16[n], y: mut bf16[8]", ("bf16 n", "bf16 8"),
                            "acc = op.zeros((8,))\nfor i in range(0, n, 8):\n"
