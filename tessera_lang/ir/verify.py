@@ -121,8 +121,12 @@ def check_counts(program: Program) -> None:
 
 def check_attributes(program: Program) -> None:
     """Every attribute of the table is there, of its kind and among its values; no other is."""
+    by_name: dict[str, dict[str, AttributeDef]] = {}
     for operation in program.walk():
-        definitions = {a.name: a for a in definition_of(operation).attributes}
+        definitions = by_name.get(operation.name)
+        if definitions is None:
+            row = definition_of(operation)
+            definitions = by_name[operation.name] = {a.name: a for a in row.attributes}
         for name in operation.attributes:
             if name not in definitions:
                 raise VerifyError(f"has no attribute {name}", operation)
@@ -191,10 +195,12 @@ def _check_dominance(operation: Operation, visible: set[int], defined: set[int])
             name = f"%{value.name}" if value.name else "an operand"
             raise VerifyError(f"{name} is not defined here", operation)
     for region in operation.regions:
-        inside = set(visible)
-        _define(operation, region.arguments, inside, defined)
+        inside = [*region.arguments]
+        _define(operation, region.arguments, visible, defined)
         for inner in region.operations:
-            _check_dominance(inner, inside, defined)
+            _check_dominance(inner, visible, defined)
+            inside.extend(inner.results)
+        visible.difference_update(map(id, inside))
     _define(operation, operation.results, visible, defined)
 
 
@@ -202,10 +208,11 @@ def _define(
     operation: Operation, values: Sequence[Value], visible: set[int], defined: set[int]
 ) -> None:
     for value in values:
-        if id(value) in defined:
+        name = id(value)
+        if name in defined:
             raise VerifyError(f"defines %{value.name or '?'} a second time", operation)
-        defined.add(id(value))
-        visible.add(id(value))
+        defined.add(name)
+        visible.add(name)
 
 
 CHECKS: tuple[Callable[[Program], None], ...] = (

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 from typing import Any
-from unittest.mock import patch
 
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.runtime.compiler import options_from_environment
 
 import tessera_lang as tessera
-from tessera_lang.driver.options import Options
-from tessera_lang.record import replace
+from tests import quick_code
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
@@ -36,23 +33,14 @@ def some(*fast: str) -> list[Any]:
     return [d if d in fast else pytest.param(d, marks=pytest.mark.slow) for d in DTYPES]
 
 
+def module(name: str, target: str) -> Any:
+    """A module of the library, which all tests share that ask for code of one level."""
+    return _module(name, target, quick_code.level() if target == "cpu" else quick_code.FULL)
+
+
 @functools.cache
-def module(name: str, target: str, optimize: int = 3) -> Any:
-    """A module of the library. 3 is what users get; for the CPU 1 takes a third of the time."""
-
-    def options() -> Options:
-        return replace(options_from_environment(), optimize=optimize)
-
-    with patch("tessera_backend.runtime.compiler.options_from_environment", options):
-        return tessera.load(name, target=target)
-
-
-def quick_module(name: str, request: pytest.FixtureRequest) -> Any:
-    """A module with many kernels: what `make test` runs of it on the CPU is not optimized as far
-    as slow tests are and those of single values (NaN, infinities, signs of zero)."""
-    slow = request.node.get_closest_marker("slow") is not None
-    target = str(request.param)
-    return module(name, target, 1 if target == "cpu" and not slow else 3)
+def _module(name: str, target: str, level: int) -> Any:
+    return tessera.load(name, target=target)
 
 
 def numbers(dtype: str, shape: int | tuple[int, ...], seed: int = 0) -> Any:

@@ -16,10 +16,10 @@ from tests.stdlib.arrays import (
     SIZES,
     TARGETS,
     few,
+    module,
     near,
     numbers,
     one_thread,
-    quick_module,
     same,
     some,
     views,
@@ -31,7 +31,7 @@ MOST = some("bool", "i64", "f32")
 
 @pytest.fixture(params=TARGETS)
 def std(request: pytest.FixtureRequest) -> Any:
-    return quick_module("std.scan", request)
+    return module("std.scan", str(request.param))
 
 
 def check_sums(found: Any, x: Any, dtype: str, exclusive: bool) -> None:

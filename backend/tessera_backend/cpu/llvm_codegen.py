@@ -89,13 +89,14 @@ def _features_of(triple: str, cpu: str, features: str) -> tuple[str, ...]:
 def _target_machine(target: CodeTarget, level: int) -> Any:
     binding = _binding()
     return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=min(level, 2), reloc="pic",
+        cpu=target.cpu, features=target.features, opt=0 if level < 2 else 2, reloc="pic",
         codemodel="small",
     )  # fmt: skip
 
 
 def compile_text(text: str, target: CodeTarget, level: int, stages: tuple[str, ...]) -> Compiled:
-    """The object of a module, and the texts asked for. Raises MachineError."""
+    """The object of a module, and the texts asked for; from level 2 on with vectors. Raises
+    MachineError."""
     binding = _binding()
     try:
         module = binding.parse_assembly(text, binding.create_context())
@@ -125,9 +126,9 @@ def count_loops(text: str) -> int:
 
 def _optimize(binding: Any, module: Any, machine: Any, level: int, loops: int) -> None:
     options = binding.create_pipeline_tuning_options(speed_level=min(level, 3))
-    options.loop_vectorization = level > 0 and loops < TOO_MANY_LOOPS
-    options.slp_vectorization = level > 0
-    options.loop_unrolling = level > 0 and loops < MANY_LOOPS
-    options.loop_interleaving = level > 0 and loops < MANY_LOOPS
+    options.loop_vectorization = level > 1 and loops < TOO_MANY_LOOPS
+    options.slp_vectorization = level > 1
+    options.loop_unrolling = level > 1 and loops < MANY_LOOPS
+    options.loop_interleaving = level > 1 and loops < MANY_LOOPS
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

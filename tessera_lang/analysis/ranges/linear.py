@@ -169,24 +169,25 @@ class Knowledge:
         return total
 
     def _lower(self, expression: Linear, depth: int, enough: int | None, cases: int) -> int:
-        best = self._plain(expression)
+        plain = best = self._plain(expression)
         if depth == 0 or not expression.terms or (enough is not None and best >= enough):
             return best
-        best = max(best, self._by_facts(expression, depth, enough, cases, best))
+        best = max(best, self._by_facts(expression, depth, enough, cases, plain))
         if cases and (enough is None or best < enough):
-            best = max(best, self._by_cases(expression, depth, enough, cases))
+            best = max(best, self._by_cases(expression, depth, enough, cases, plain))
         return best
 
     def _by_facts(
-        self, expression: Linear, depth: int, enough: int | None, cases: int, best: int
+        self, expression: Linear, depth: int, enough: int | None, cases: int, plain: int
     ) -> int:
         """``p*e = (p*e - q*f) + q*f >= lower(p*e - q*f)`` for a fact ``f >= 0``: pick p and q
         so that an atom disappears."""
-        mine = dict(expression.terms)
-        plain = self._plain(expression)
+        mine, best = dict(expression.terms), plain
         found_in: list[tuple[int, int, int]] = []
         for atom, k in expression.terms:
-            about = self._of.get((atom, k > 0), [])
+            about = self._of.get((atom, k > 0))
+            if not about:
+                continue
             if len(about) > _NEAREST + _FIRST:
                 about = about[:_FIRST] + about[-_NEAREST:]
             found_in.extend((number, k, c) for number, c in about)
@@ -204,9 +205,11 @@ class Knowledge:
                 wanted = None if enough is None else enough * p
                 rest = expression.plus(fact, -q, p)
                 found = self._lower(rest, depth - 1, wanted, cases)
-            best = max(best, -(-found // p))
-            if enough is not None and best >= enough:
-                return best
+            found = -(-found // p)
+            if found > best:
+                best = found
+                if enough is not None and best >= enough:
+                    return best
         return best
 
     def _see_facts(self) -> None:
@@ -236,17 +239,19 @@ class Knowledge:
         """``_plain(p * e - q * fact)``, where ``e`` has the terms ``mine``: most questions end
         in this one, so that it makes no expression."""
         total = p * plain - q * fact.constant
+        intervals = self.intervals
         for atom, c in fact.terms:
-            low, high = self.intervals[atom]
-            old = mine.get(atom, 0)
-            if old:
+            low, high = intervals[atom]
+            new = -q * c
+            if old := mine.get(atom):
                 total -= p * old * (low if old > 0 else high)
-            new = p * old - q * c
+                new += p * old
             total += new * (low if new > 0 else high)
         return total
 
-    def _by_cases(self, expression: Linear, depth: int, enough: int | None, cases: int) -> int:
-        best = self._plain(expression)
+    def _by_cases(
+        self, expression: Linear, depth: int, enough: int | None, cases: int, best: int
+    ) -> int:
         for atom, _ in expression.terms:
             if atom not in self.cases:
                 continue
