@@ -6,6 +6,7 @@ function is checked.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order, render
 from tessera_lang.driver.files import Files
-from tessera_lang.driver.modules import ModuleFinder, Refused
+from tessera_lang.driver.modules import ModuleFinder, Refused, standard_library
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.resolve import resolve_module
 from tessera_lang.sema.scope import ImportNode, ModuleScope
@@ -42,6 +43,11 @@ class _Held:
 
     trees: dict[str, ParsedModule] = field(default_factory=dict[str, ParsedModule])
     scopes: dict[str, ModuleScope] = field(default_factory=dict[str, ModuleScope])
+
+
+_library: dict[str, _Parsed] = {}
+"""Files of the standard library as first read: nothing changes a tree, so that the sessions of a
+process share them. One that is edited is no longer that text, and gets a tree of its own."""
 
 
 class Scopes:
@@ -117,10 +123,17 @@ class Scopes:
         known = self._parsed.get(file.path)
         if known is None or (known.file is not file and known.file.text != file.text):
             self.counts["parse"] += 1
-            cache = self._caches.setdefault(file.path, ParseCache())
-            known = self._parsed[file.path] = _Parsed(file, parse_module(file, cache))
+            known = self._parsed[file.path] = _Parsed(file, self._tree(file))
         known.file = file
         return known.parsed
+
+    def _tree(self, file: SourceFile) -> ParsedModule:
+        shared = _library.get(file.path)
+        if shared is None and os.path.dirname(file.path) == standard_library():
+            shared = _library[file.path] = _Parsed(file, parse_module(file))
+        if shared is not None and shared.file.text == file.text:
+            return shared.parsed
+        return parse_module(file, self._caches.setdefault(file.path, ParseCache()))
 
     def scope(self, path: str) -> ModuleScope:
         """The names of a file. Raises TesseraError where it cannot be read."""

@@ -23,9 +23,9 @@ class TargetOptions:
     """What code is made for and how. All of it is part of a cache key.
 
     ``arch``: ``sm_80`` ... for cuda, ``native`` or an LLVM CPU name for cpu.
-    ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3; the project's own
-    tests also take 1, which for the CPU is code that is made in little time. ``arch_as``: on the CPU the
-    architecture whose code of tile kernels is run there, operation by operation; empty for none.
+    ``bounds``: ``guard`` or ``off``. ``optimize``: 0 or 3; the project's own tests also take 1,
+    which for the CPU is code that is made in little time. ``arch_as``: on the CPU the architecture
+    whose code of tile kernels is run there, operation by operation; empty for none.
     ``checked``: on the CPU every access of lanes is looked at.
     """
 
