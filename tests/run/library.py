@@ -373,6 +373,24 @@ def conv(m: Any, target: str) -> dict[str, Call]:
     return {name: one(name, rank) for name, rank in names.items()}
 
 
+def pool(m: Any, target: str) -> dict[str, Call]:
+    """Windows of two elements along each axis, side by side."""
+
+    def one(name: str, rank: int) -> Call:
+        def call() -> None:
+            for dtype, n in ((np.float32, 10), (BF16, 300 if rank == 1 else 20)):
+                x = normal(2, 3, *[n] * rank, dtype=dtype)
+                parts = f64(x).reshape(2, 3, *[n // 2, 2] * rank)
+                axes = tuple(range(3, 3 + 2 * rank, 2))
+                right = parts.max(axes) if name[0] == "m" else parts.mean(axes)
+                near(getattr(m, name)(on(target, x), 2), right, 0.0 if name[0] == "m" else 0.02)
+
+        return call
+
+    names = {f"{how}_pool{rank}d": rank for rank in (1, 2, 3) for how in ("max", "avg")}
+    return {name: one(name, rank) for name, rank in names.items()}
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -423,7 +441,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, math, fast, group,
+    conv, pool, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

@@ -24,6 +24,7 @@ PUBLIC = {
     "histogram",
     "linalg",
     "nn",
+    "pool",
     "random",
     "sparse",
     "stencil",
