@@ -90,6 +90,7 @@ def parallel_loops() -> tuple[Pass, ...]:
 
 def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
+    from tessera_lang.opt.schedule.canonical.keep_infinities import keep_infinities
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
@@ -102,6 +103,8 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         return privatize(program, remarks)
 
     return (
+        _schedule("keep_infinities", keep_infinities,
+         "keeps infinities of 8-bit floats that are picked, not computed"),
         _schedule("map_grid", grid, "makes axes with proved independent iterations the grid"),
         _schedule("promote_accumulators", accumulators,
                   "keeps the sum of `+=` on an array in a tile: one load before the loop, one "

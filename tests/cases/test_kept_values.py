@@ -185,3 +185,33 @@ def test_the_library(function: str, name: str, place: str) -> None:
     ufunc = np.maximum if function == "running_max" else np.minimum
     expected = ufunc.accumulate(row.astype(np.float64)).astype(x.dtype)
     same(getattr(std, function)(row), expected, function)
+
+
+PICKED = """
+@op.kernel
+def beside_a_literal(x): return max(op.min(x, axis=0), 1.0)
+@op.kernel
+def selected(x): return op.where(x > 1.0, op.min(x), 2.0)
+@op.kernel
+def with_axes(x): return op.max(x, axis=1, keepdims=True)
+@op.kernel
+def in_a_loop(x: f8e5m2[4, 4]):
+    found = op.full((4,), -inf, f32)
+    for i in op.tile_range(4, step=1):
+        found = max(found, op.max(x[i:i+1, :], axis=0))
+    return f8e5m2(found)
+@op.kernel
+def computed(x): return op.sum(x, axis=0)
+"""
+
+
+@pytest.mark.parametrize("arch", ["", "sm_90a"])
+def test_picked_infinities_stay_and_computed_ones_saturate(
+    arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TESSERA_ARCH_AS", arch)
+    m = tessera.compile(PICKED, target="cpu")
+    x = np.full((4, 4), np.inf, ml_dtypes.float8_e5m2)
+    for name in ("beside_a_literal", "selected", "with_axes", "in_a_loop"):
+        assert np.isposinf(np.asarray(getattr(m, name)(x)).astype(np.float32)).all(), name
+    assert (np.asarray(m.computed(x)).astype(np.float32) == 57344.0).all()

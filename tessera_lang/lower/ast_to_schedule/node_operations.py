@@ -5,7 +5,6 @@ Owns the axes and the dtype of a result. Must not know syntax.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
@@ -56,16 +55,6 @@ def cast(s: State, node: Node, dtype: DType) -> Node:
         node = replace(node, function=node.rounded)
     b = s.b
     return Mapped(lambda v, w: b.cast(v[0], dtype), (node,), dtype, node.axes, b.span, "cast")
-
-
-def picked(s: State, node: Node, dtype: DType) -> Node:
-    """Elements of a narrower float that were picked in a wider one, back in their own: an infinity
-    is one of them, and does not saturate as one that was computed."""
-    found = cast(s, node, dtype)
-    for far in (math.inf, -math.inf):
-        equal = compared(s, "eq", node, constant(s, far, node.dtype))
-        found = select(s, equal, constant(s, far, dtype), found)
-    return found
 
 
 def axes_of(s: State, operands: Sequence[Node], t: Type | None) -> tuple[Axis, ...]:

@@ -54,7 +54,6 @@ def reduced(s: State, kind: str, x: Node, axis: int, span: Span) -> Node:
 def reduction(s: State, e: ast.Call, name: str) -> Node:
     """``op.sum(x, axis=, keepdims=)`` and its like."""
     x = s.node(needed(s, e, "x"))
-    own = x.dtype
     given = axes_of(s, e, len(x.axes))
     axes = tuple(range(len(x.axes))) if given is None else given
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
@@ -72,8 +71,6 @@ def reduction(s: State, e: ast.Call, name: str) -> Node:
         found = _derived(s, e, name, x, axes)
     else:
         found = _along(s, KINDS[name], x, axes, e.span)
-        if name in ("max", "min") and own.is_float8 and own.infinite and dtype != own:
-            found = node_operations.picked(s, found, own)
         found = _mean(s, found, x, axes, dtype) if name == "mean" else found
     return _stretched(s, found, axes) if known(s, argument(s, e, "keepdims")) is True else found
 

@@ -58,9 +58,30 @@ def garbage(dtype: Any) -> Any:
     return kind.type(np.nan)
 
 
+def _extreme(of: Callable[..., Any], a: Any, b: Any, zero: Callable[..., Any]) -> Any:
+    """NumPy takes either of two zeros; here -0.0 is less than 0.0."""
+    found: Any = of(a, b)
+    if found.dtype.kind in "iub":
+        return found
+    zeros = np.logical_and(a == 0, b == 0)
+    if not np.any(zeros):
+        return found
+    negative = zero(np.signbit(a), np.signbit(b))
+    return np.where(zeros, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
+
+
+def _greater(a: Any, b: Any) -> Any:
+    return _extreme(np.maximum, a, b, np.logical_and)
+
+
+def _lesser(a: Any, b: Any) -> Any:
+    return _extreme(np.minimum, a, b, np.logical_or)
+
+
 _REDUCE: dict[str, Callable[..., Any]] = {
-    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+    "add": np.add, "mul": np.multiply, "max": _greater, "min": _lesser,
 }  # fmt: skip
+_FOLD = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def combined(kind: str, a: Any, b: Any) -> Any:
@@ -89,9 +110,14 @@ def reduced(data: Array, axis: int, kind: str) -> Array:
             return np.zeros(data.shape[:axis] + data.shape[axis + 1 :], np.int64)
         wide = data.astype(np.float64) if data.dtype.kind not in "iub" else data
         return np.asarray(getattr(np, kind)(wide, axis=axis)).astype(np.int64)
-    step: Any = _REDUCE[kind]
+    step: Any = _FOLD[kind]
     found = step.reduce(data, axis=axis, dtype=data.dtype, initial=identity(kind, data.dtype))
-    return np.asarray(found).astype(data.dtype)
+    found = np.asarray(found).astype(data.dtype)
+    if kind in ("max", "min") and data.dtype.kind not in "iub" and np.any(found == 0):
+        preferred = ((data == 0) & (np.signbit(data) == (kind == "min"))).any(axis=axis)
+        sign = np.where(preferred == (kind == "min"), -0.0, 0.0).astype(data.dtype)
+        found = np.where(found == 0, sign, found)
+    return found
 
 
 def scanned(data: Array, axis: int, kind: str, inclusive: bool) -> Array:
@@ -189,7 +215,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 _SIMPLE: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": np.true_divide,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "neg": operator.neg,
-    "min": np.minimum, "max": np.maximum, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
+    "min": _lesser, "max": _greater, "abs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round,
     "approx": _approx,
 }  # fmt: skip
