@@ -391,6 +391,31 @@ def pool(m: Any, target: str) -> dict[str, Call]:
     return {name: one(name, rank) for name, rank in names.items()}
 
 
+def norm(m: Any, target: str) -> dict[str, Call]:
+    """Each of a batch in which a mean is taken over the last axis, and over the first too."""
+
+    def one(name: str, axes: tuple[int, ...], *more: int) -> Call:
+        def call() -> None:
+            for dtype in (np.float32, BF16):
+                x = normal(3, 4, 700, dtype=dtype)
+                far = f64(x) - f64(x).mean(axes, keepdims=True)
+                right = far / np.sqrt((far**2).mean(axes, keepdims=True) + 1e-5)
+                near(getattr(m, name)(on(target, x), *more), right, 0.05)
+
+        return call
+
+    def moments() -> None:
+        x = normal(3, 4, 700)
+        mean, variance = m.batch_moments(on(target, x))
+        near(mean, f64(x).mean((0, 2)), 1e-4)
+        near(variance, f64(x).var((0, 2)), 1e-4)
+
+    return {
+        "batch_norm": one("batch_norm", (0, 2)), "group_norm": one("group_norm", (2,), 4),
+        "instance_norm": one("instance_norm", (2,)), "batch_moments": moments,
+    }  # fmt: skip
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -441,7 +466,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, pool, math, fast, group,
+    conv, pool, norm, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

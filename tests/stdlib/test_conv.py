@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
-from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, near, numbers, quick_module, wide
+from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, module, near, numbers, wide
 from tests.stdlib.assembled import ARCHS, assembles, needs_ptxas
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -19,7 +19,7 @@ FLOATS: list[Any] = [
 
 @pytest.fixture(params=TARGETS)
 def std(request: pytest.FixtureRequest) -> Any:
-    return quick_module("std.conv", request)
+    return module("std.conv", str(request.param))
 
 
 def spread(x: Array, weight: Array, stride: Any, dilation: Any, groups: int) -> Array:

@@ -24,6 +24,7 @@ PUBLIC = {
     "histogram",
     "linalg",
     "nn",
+    "norm",
     "pool",
     "random",
     "sparse",

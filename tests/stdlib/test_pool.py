@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
-from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, near, numbers, quick_module, same, wide
+from tests.stdlib.arrays import DTYPES, EPSILON, TARGETS, module, near, numbers, same, wide
 from tests.stdlib.assembled import ARCHS, assembles, needs_ptxas
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -19,7 +19,7 @@ FLOATS: list[Any] = [
 
 @pytest.fixture(params=TARGETS)
 def std(request: pytest.FixtureRequest) -> Any:
-    return quick_module("std.pool", request)
+    return module("std.pool", str(request.param))
 
 
 def windows(x: Array, a: dict[str, Any], fill: float) -> Array:
