@@ -14,6 +14,8 @@ import pytest
 from tests.fuzz import divided, numbers
 from tests.fuzz.programs import DTYPES, generate, rewritten_case, run_cases
 
+pytestmark = pytest.mark.optimized
+
 QUICK = [pytest.param("cpu", s) for s in range(0, 56, 8)]
 ON_DEVICE = [pytest.param("cuda", s, marks=pytest.mark.gpu) for s in range(0, 64, 16)]
 

@@ -21,6 +21,8 @@ from tests.stdlib.arrays import (
     wide,
 )
 
+pytestmark = pytest.mark.optimized
+
 SIZES = (0, 1, 2, 3, 31, 33, 255, 256, 257, 1023, 1024, 1027, 2047, 2048, 2049, 4097, 100003)
 FEW = (0, 1, 7, 2047, 2051)
 NUMBERS = tuple(d for d in DTYPES if d != "bool")

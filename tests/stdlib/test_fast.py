@@ -13,6 +13,8 @@ import pytest
 import tessera_lang as tessera
 from tests.stdlib.arrays import TARGETS
 
+pytestmark = pytest.mark.optimized
+
 ULP = 2.0**-23
 COUNT = 200_000
 TEXT = """

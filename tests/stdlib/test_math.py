@@ -22,6 +22,8 @@ from tessera_lang.target.arch import architecture_named
 from tessera_lang.types.dtype import U32
 from tests.stdlib.arrays import TARGETS
 
+pytestmark = pytest.mark.optimized
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stdlib.md"
 RANDOM = 1_000_000
 KERNEL = """\

@@ -122,8 +122,7 @@ def test_softmax_of_nothing(std: Any) -> None:
             assert std.log_softmax(x, axis=axis).shape == shape
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.optimized
+@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.optimized)])
 def test_rows_that_are_masked_out(std: Any, axis: int) -> None:
     """Nothing but -inf gives zeros, and NaN nowhere."""
     for n in (1, 5, 130, 9000):
@@ -235,7 +234,7 @@ def test_layouts(placed: Any, request: pytest.FixtureRequest, name: str) -> None
             near(found, wide(plain), 3e-6 * (1 + np.abs(plain)))
 
 
-@pytest.mark.parametrize("shape", [(4097, 4095), (4095, 513)])
+@pytest.mark.parametrize("shape", [pytest.param((4097, 4095), marks=pytest.mark.slow), (4095, 513)])
 def test_odd_sizes(std: Any, shape: tuple[int, int]) -> None:
     x = numbers("f32", shape)
     same(std.transpose(x), x.T)

@@ -13,6 +13,8 @@ import pytest
 import tessera_lang as tessera
 from tests.stdlib.arrays import TARGETS
 
+pytestmark = pytest.mark.optimized
+
 TEXT = """\
 @op.kernel
 def k(x: f32[n]) -> {t}[n]:
