@@ -111,17 +111,9 @@ IN_LIBRARY: dict[str, str] = {
 
 
 TILE_FORMS: dict[str, str] = {
-    "concat": "store each part: `y = op.empty((m + n, k), f32)`, `y[0:m, :] = a`,"
-    " `y[m:m+n, :] = b`",
-    "stack": "store each part: `y = op.empty((2, m, n), f32)`, `y[0, :, :] = a`, `y[1, :, :] = b`",
-    "flip": "go over the rows in a loop:"
-    " `for i in op.tile_range(m, step=1): y[i, :] = x[m-1-i, :]`",
     "reshape": "the host program can, without a copy: `op.reshape(x, (m, n))` in front of the call",
-    "broadcast_to": "sizes of 1 stretch: `x[None, :, :] + op.zeros((4, m, n), f32)`",
     "expand_dims": "write `x[:, None]`",
     "squeeze": "index the axis: `x[0, :]`",
-    "eye": "write `op.where(op.iota((n, n), axis=0) == op.iota((n, n), axis=1), 1.0, 0.0)`",
-    "linspace": "write `start + (stop - start) * op.arange(n, dtype=f32) / f32(n - 1)`",
     "array": "pass the numbers as an array, or compute them from `op.arange(n)`",
     "einsum": "write the product: `a @ b`, `op.sum(a * b, axis=1)`, `op.transpose(x, axes)`",
     "dot": "write `a @ b`",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import inline, node_operations, slices
+from tessera_lang.lower.ast_to_schedule import inline, node_operations, shape_calls, slices
 from tessera_lang.lower.ast_to_schedule.call_arguments import (
     argument,
     axis_of,
@@ -374,7 +374,10 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
     "op.shared": _shared, "op.cast": _cast_call, "op.where": _where, "op.clamp": _clamp,
     "op.relu": _relu, "op.cumsum": scan, "op.cumprod": scan,
     "op.softmax": softmax, "op.causal": causal, "op.tril": triangle, "op.triu": triangle,
-    "op.transpose": _transpose, **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
+    "op.broadcast_to": shape_calls.broadcast_to, "op.flip": shape_calls.flip,
+    "op.concat": shape_calls.joined, "op.stack": shape_calls.joined, "op.eye": shape_calls.eye,
+    "op.linspace": shape_calls.linspace, "op.transpose": _transpose,
+    **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
     "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
     "schedule.prefetch": _prefetch, "op.barrier": lambda s, e: None,
 }  # fmt: skip

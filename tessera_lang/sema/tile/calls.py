@@ -16,7 +16,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.tile import elementwise_builtins, makers, reductions
+from tessera_lang.sema.tile import elementwise_builtins, makers, reductions, shape_builtins
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.operators import (
@@ -142,7 +142,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
         bound = {"stop" if k == "start" else k: v for k, v in bound.items()}
     if c.final:
         c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
-    return _typed(c, e, name, bound)
+    special = shape_builtins.TYPES.get(name)
+    return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
 
 
 def _any_tiled(c: TileContext, e: ast.Call) -> bool:

@@ -311,35 +311,6 @@ def test_lanes_have_no_keepdims() -> None:
 
 FORMS = """
 @op.kernel
-def concat(x: f32[m, k], z: f32[n, k]):
-    y = op.empty((m + n, k), f32)
-    y[0:m, :] = x
-    y[m:m+n, :] = z
-    return y
-
-@op.kernel
-def stack(x: f32[m, n], z: f32[m, n]):
-    y = op.empty((2, m, n), f32)
-    y[0, :, :] = x
-    y[1, :, :] = z
-    return y
-
-@op.kernel
-def flip(x: f32[m, n]):
-    y = op.empty((m, n), f32)
-    for i in op.tile_range(m, step=1): y[i, :] = x[m-1-i, :]
-    return y
-
-@op.kernel
-def broadcast_to(x: f32[m, n]): return x[None, :, :] + op.zeros((4, m, n), f32)
-
-@op.kernel
-def eye(x: f32[m, n]): return op.where(op.iota((8, 8), axis=0) == op.iota((8, 8), axis=1), 1.0, 0.0)
-
-@op.kernel
-def linspace(x: f32[m, n]): return -1.0 + 3.0 * op.arange(8, dtype=f32) / f32(8 - 1)
-
-@op.kernel
 def outer(x: f32[m, n], z: f32[k, n]): return x[0, :][:, None] * z[0, :][None, :]
 
 @op.kernel
@@ -352,9 +323,6 @@ def test_the_forms_work(target: str) -> None:
     m = loaded(FORMS, target)
     x, z = numbers(5, 7), numbers(3, 7, seed=1)
     wanted = {
-        "concat": ((x, z), np.concatenate([x, z])), "stack": ((x, x + 1), np.stack([x, x + 1])),
-        "flip": ((x,), x[::-1]), "broadcast_to": ((x,), np.broadcast_to(x, (4, 5, 7))),
-        "eye": ((x,), np.eye(8)), "linspace": ((x,), np.linspace(-1, 2, 8)),
         "outer": ((x, z), np.outer(x[0], z[0])), "isnan": ((x,), np.isnan(x)),
     }  # fmt: skip
     for name, (given, want) in wanted.items():
