@@ -16,6 +16,7 @@ import argparse
 import os
 import random
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -521,13 +522,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after them")
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--as", default="", dest="arch")
     parser.add_argument("--refused", action="store_true", help="print what was refused, too")
     given = parser.parse_args()
     os.environ["TESSERA_ARCH_AS"] = given.arch
     counts: Counter[str] = Counter()
+    end = time.monotonic() + given.seconds
     for seed in range(given.first, given.first + given.count):
+        if time.monotonic() > end:
+            break
         try:
             what, said = tried(seed, given.target)
         except Exception as error:
