@@ -65,6 +65,7 @@ fuzz: $(VENV)/.dev ## Run the generated tests for longer (SECONDS=120 SEED=1)
 	$(BIN)/python -m tests.fuzz.programs --rewritten --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 	$(BIN)/python -m tests.fuzz.tile_programs --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 	$(BIN)/python -m tests.fuzz.tile_schedules --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.fuzz.array_programs --seconds $(or $(SECONDS),120) --from $(or $(SEED),1)0000 --count 1000000
 
 bench: $(VENV)/.dev ## Install what the benchmarks compare with
 	$(PIP) install --group bench
