@@ -85,6 +85,8 @@ _LIBRARY_MODULES = {
     "std.conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "std.pool": "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d",
     "std.norm": "batch_norm group_norm instance_norm",
+    "std.loss": "mse_loss l1_loss huber_loss binary_cross_entropy_with_logits kl_div nll_loss"
+    " cross_entropy",
     "std.linalg": "matmul gemv addmm linear",
     "std.histogram": "histogram bincount",
     "std.scan": "inclusive exclusive running_max running_min segmented",

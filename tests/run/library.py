@@ -416,6 +416,34 @@ def norm(m: Any, target: str) -> dict[str, Call]:
     }  # fmt: skip
 
 
+def loss(m: Any, target: str) -> dict[str, Call]:
+    x, t = normal(70, 129), abs(normal(70, 129, seed=1))
+    classes = np.arange(70) % 129
+    logs = f64(x) - np.log(np.exp(f64(x)).sum(1, keepdims=True))
+    far = np.abs(f64(x) - f64(t))
+
+    def one(name: str, losses: Array, of: Array) -> Call:
+        def call() -> None:
+            for reduction in ("none", "sum", "mean"):
+                right = losses if reduction == "none" else getattr(losses, reduction)()
+                found = getattr(m, name)(on(target, x), on(target, of), reduction=reduction)
+                near(found, right, 0.05 if reduction == "sum" else 1e-4)
+
+        return call
+
+    picked = np.arange(70), classes
+    losses = {
+        "mse_loss": far**2, "l1_loss": far, "huber_loss": np.where(far < 1, far**2 / 2, far - 0.5),
+        "binary_cross_entropy_with_logits": np.log1p(np.exp(f64(x))) - f64(x) * t,
+        "kl_div": f64(t) * (np.log(f64(t)) - x),
+    }  # fmt: skip
+    return {
+        **{name: one(name, right, t) for name, right in losses.items()},
+        "nll_loss": one("nll_loss", -f64(x)[picked], classes),
+        "cross_entropy": one("cross_entropy", -logs[picked], classes),
+    }
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -466,7 +494,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, pool, norm, math, fast, group,
+    conv, pool, norm, loss, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

@@ -20,9 +20,12 @@ def _session() -> Session:
     return Session()
 
 
-def assembles(file: str, kernel: str, signature: str, arch: str) -> None:
-    """A kernel for these arguments has a form for the architecture; ptxas takes it."""
+def assembles(file: str, kernel: str, signature: str, arch: str, spills: bool = False) -> None:
+    """A kernel for these arguments has a form for the architecture; ptxas takes it without a
+    warning, but of registers that spill where ``spills`` says so."""
     path = str(PACKAGES["tessera_stdlib"] / f"{file}.tessera")
     wanted = _session().signature(path, kernel, signature)
     made = _session().compile_kernel(path, kernel, wanted, TargetOptions("cuda", arch), ("ptx",))
-    assert made.kind == "cubin" and not made.diagnostics
+    assert all(part.kind == "cubin" for part in (made, *made.then)), made.kind
+    said = [d for d in made.diagnostics if not (spills and d.code == "T0881")]
+    assert not said, said

@@ -152,7 +152,7 @@ KERNELS = {
     "_convolve": f"x: {X}, f: {{T}}[g, co, ci, kd, kh, kw], bias: {{T}}[g, co],"
                  f" y: mut {{T}}[bg, co, od, oh, ow], {STEPS}",
     "_transposed": f"x: {X}, f: {{T}}[g, ci, co, kd, kh, kw], bias: {{T}}[g, co],"
-                   f" y: mut {{T}}[bg, co, od, oh, n, 2], {STEPS}",
+                   f" y: mut {{T}}[bg, co, od, oh, n, 2], {STEPS}, CI={{CI}}",
 }  # fmt: skip
 
 
@@ -162,8 +162,9 @@ KERNELS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.sample
 def test_ptxas_takes_it(kernel: str, dtype: str, arch: str) -> None:
-    form = KERNELS[kernel].format(T=dtype, A="f64" if dtype == "f64" else "f32")
-    assembles("conv", kernel, form, arch)
+    line = {"f32": 32, "f64": 32, "f8e4m3": 128}.get(dtype, 64)
+    form = KERNELS[kernel].format(T=dtype, A="f64" if dtype == "f64" else "f32", CI=line)
+    assembles("conv", kernel, form, arch, spills=kernel == "_transposed" and arch == "sm_90a")
 
 
 def test_no_bias_and_one_number_for_all_axes(std: Any) -> None:

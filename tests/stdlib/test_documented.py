@@ -23,6 +23,7 @@ PUBLIC = {
     "sort",
     "histogram",
     "linalg",
+    "loss",
     "nn",
     "norm",
     "pool",
