@@ -446,7 +446,7 @@ def _slice_of_axis(
     first = b.known(start)
     if axis.capacity is not None:
         if first is None or capacity is None or first + capacity > axis.capacity:
-            if first is None or capacity is None:
+            if first is None:
                 raise Unsupported(item.span, "a slice of a tile that starts at a run-time place")
             capacity = max(1, axis.capacity - first)
     return start, Axis(b.clip(start, stop), capacity)
