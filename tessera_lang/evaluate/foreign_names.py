@@ -92,6 +92,7 @@ _LIBRARY_MODULES = {
     "std.scan": "inclusive exclusive running_max running_min segmented",
     "std.random": "uniform normal integers",
     "std.stencil": "convolve1d laplace2d",
+    "std.topk": "topk",
     "std.transpose": "transpose",
     "std.elementwise": "add subtract multiply divide minimum maximum negate absolute relu square",
     "std.reduce": "mean argmax argmin",

@@ -444,6 +444,18 @@ def loss(m: Any, target: str) -> dict[str, Call]:
     }
 
 
+def topk(m: Any, target: str) -> dict[str, Call]:
+    def call() -> None:
+        for dtype in (np.float32, BF16, np.int32):
+            x = (normal(3, 3001) * 50).astype(dtype)
+            order = np.argsort(-f64(x), axis=1, kind="stable")[:, :4]
+            values, places = m.topk(on(target, x), 4)
+            same(places, order)
+            near(values, np.take_along_axis(f64(x), order, 1), 0.0)
+
+    return {"topk": call}
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -494,7 +506,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, pool, norm, loss, math, fast, group,
+    conv, pool, norm, loss, topk, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

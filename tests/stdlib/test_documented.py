@@ -30,6 +30,7 @@ PUBLIC = {
     "random",
     "sparse",
     "stencil",
+    "topk",
     "transpose",
 }
 INTERNAL = {
