@@ -65,6 +65,10 @@ def cuda_fault() -> str:
     return ""
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests stay to the end: no collection looks at them again
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     for item in on_gpu:

@@ -64,7 +64,7 @@ def test_no_file(tesserac: Command, arguments: tuple[str, ...], code: str) -> No
     assert (done.status, done.codes) == (1, [code])
 
 
-@pytest.mark.parametrize("faults", [2000, 20_000])
+@pytest.mark.parametrize("faults", [2000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_names_that_are_not_there(tesserac: Command, tmp_path: Path, faults: int) -> None:
     text = "".join(f"x{i} = y{i}\n" for i in range(faults))
     (tmp_path / "a.tessera").write_text(text, encoding="utf-8")
