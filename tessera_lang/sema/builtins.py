@@ -106,7 +106,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(f"op.{n}", "x") for n in ELEMENTWISE),
     *(_info(n, "x") for n in FAST_MATH),
     *(_info(f"op.{n}", "x axis keepdims", 1) for n in (*_REDUCTIONS, *_DERIVED_REDUCTIONS)),
-    *(_info(f"op.{n}", "x axis exclusive", 1) for n in _SCANS),
+    *(_info(f"op.{n}", "x axis exclusive reverse", 1) for n in _SCANS),
     _info("op.broadcast_to", "x shape", 2),
     _info("op.flip", "x axis", 1),
     _info("op.concat", "arrays axis", 1),

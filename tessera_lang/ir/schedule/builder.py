@@ -199,10 +199,15 @@ class ScheduleBuilder(Builder):
         result: IRType = TileType(dtype, shape) if shape else dtype
         return self._one(f"{PREFIX}reduce", (tile, extent), result, hint, kind=kind, axis=axis)
 
-    def scan(self, kind: str, tile: Value, axis: int, inclusive: bool = True) -> Value:
+    def scan(
+        self, kind: str, tile: Value, axis: int, inclusive: bool = True, reverse: bool = False
+    ) -> Value:
+        """``reverse``: from the last element on, what is beyond the extent being the identity."""
+        more: dict[str, Attribute] = {"reverse": True} if reverse else {}
         return self._one(
-            f"{PREFIX}scan", (tile,), tile.type, "", kind=kind, axis=axis, inclusive=inclusive
-        )
+            f"{PREFIX}scan", (tile,), tile.type, "", kind=kind, axis=axis, inclusive=inclusive,
+            **more,
+        )  # fmt: skip
 
     def dot(
         self, a: Value, b: Value, accumulator: Value, precision: str = "exact", hint: str = ""

@@ -119,7 +119,7 @@ _OPS = [
         "scan", ("tile",), "schedule_same",
         attributes=(
             AttributeDef("kind", "str", SCANS), AttributeDef("axis", "int"),
-            AttributeDef("inclusive", "bool"),
+            AttributeDef("inclusive", "bool"), _optional("reverse", "bool"),
         ),
         traits=("mixes", "bounded"),
     ),

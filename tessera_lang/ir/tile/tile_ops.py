@@ -46,7 +46,7 @@ REGISTER_TILES = [
         "tile.scan_tile", ("tile", "scratch..."), "scan_tile",
         attributes=(
             AttributeDef("kind", "str", ("add", "mul", "max", "min")), _AXIS,
-            AttributeDef("inclusive", "bool"),
+            AttributeDef("inclusive", "bool"), _optional("reverse", "bool"),
         ),
         effect="warp", traits=_WITH_BARRIER,
     ),

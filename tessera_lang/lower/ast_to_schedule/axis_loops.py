@@ -172,9 +172,17 @@ class Nests:
         b, extent = self.b, root.axes[axis].extent
         scans = scans_along(self.demand, root, marked(windows, str(axis)))
         hint, step = _HINTS.get(str(size), "b"), b.size(size)
-        start = self._before_scans(scans)
+        start = self._before_scans(scans, True)
+        backwards = {node.reverse for node, _ in scans}
+        if len(backwards) > 1:
+            raise whole_scan(scans[0][0])
         with b.region((hint, INDEX), *(("before", v.type) for v in start)) as inside:
             at, *before = inside.arguments
+            if backwards == {True}:
+                last = b.arithmetic("sub", b.arithmetic("add", extent, step), b.number(1))
+                parts = b.arithmetic("floordiv", last, step)
+                last = b.arithmetic("mul", b.arithmetic("sub", parts, b.number(1)), step)
+                at = b.arithmetic("sub", last, at)
             windows[axis] = part = Window(at, size, b.room(extent, at, step))
             self._enter_scans(scans, before, part)
             self._nest(root, windows, (), body)
@@ -182,10 +190,13 @@ class Nests:
         names = ["before"] * len(start)
         b.loops([b.number(0)], [extent], [step], start, inside.region, [hint], names=names)
 
-    def _before_scans(self, scans: Scans) -> list[Value]:
-        """What stands before the first element: -0.0 changes no float that is added to it."""
+    def _before_scans(self, scans: Scans, backwards: bool = False) -> list[Value]:
+        """What stands before the first element: -0.0 changes no float that is added to it.
+        ``backwards``: the loop may go from the last part to the first."""
         made: list[Value] = []
         for node, windows in scans:
+            if node.reverse and not backwards:
+                raise whole_scan(node)
             others = [w for i, w in enumerate(windows) if i != node.along]
             if any(isinstance(w, OpenWindow) for w in others):
                 raise whole_scan(node)

@@ -372,15 +372,28 @@ class Demand:
         (inner,) = self.below(node, windows)
         if isinstance(inner[node.along], OpenWindow):
             return self._scanned_part(node, windows)
-        value = self(node.operand, _windows(inner))
-        return self.b.scan(node.kind, value, node.along, node.inclusive)
+        return self._scan(node, _windows(inner))
+
+    def _scan(self, node: Scanned, windows: Windows) -> Value:
+        value = self(node.operand, windows)
+        if node.reverse:  # it begins with what is beyond the extent
+            value = self._neutral_beyond(node, value, windows)
+        return self.b.scan(node.kind, value, node.along, node.inclusive, node.reverse)
+
+    def _neutral_beyond(self, node: Scanned, value: Value, windows: Windows) -> Value:
+        extents = [self.b.size(n) for n in tile_type(value).shape]
+        extents[node.along] = windows[node.along].extent
+        neutral = -0.0 if node.dtype.is_float else 0
+        return self.b.mask(
+            value, self.b.constant(1 if node.kind == "mul" else neutral, node.dtype), extents
+        )
 
     def _scanned_part(self, node: Scanned, windows: Windows) -> Value:
         """What a loop along the axis is at: its own scan, after all that stands before."""
         at, before = self.before.get(id(node), ((), None))
         if before is None or _key(at) != _key(windows):
             raise whole_scan(node)
-        made = self.b.scan(node.kind, self(node.operand, windows), node.along, node.inclusive)
+        made = self._scan(node, windows)
         if isinstance(before.type, TileType):
             before = self.b.expand(before, node.along)
         return self.b.binary(node.kind, self.stretch(before, sizes_of(windows)), made)

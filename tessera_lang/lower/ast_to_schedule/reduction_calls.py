@@ -182,15 +182,16 @@ def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, span: Span) 
 
 
 def scan(s: State, e: ast.Call) -> Node:
-    """``op.cumsum(x, axis=, exclusive=)`` and ``op.cumprod``."""
+    """``op.cumsum(x, axis=, exclusive=, reverse=)`` and ``op.cumprod``."""
     x = s.node(needed(s, e, "x"))
     symbol = s.typed.symbols.get(e.function)
     kind = "mul" if isinstance(symbol, Builtin) and symbol.name == "op.cumprod" else "add"
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     axis = axis_of(s, e, len(x.axes), 0) or 0
     inclusive = known(s, argument(s, e, "exclusive")) is not True
+    reverse = known(s, argument(s, e, "reverse")) is True
     x = node_operations.cast(s, x, dtype)
-    return Scanned(kind, x, axis, inclusive, dtype, x.axes, e.span)
+    return Scanned(kind, x, axis, inclusive, dtype, x.axes, e.span, reverse)
 
 
 def triangle(s: State, e: ast.Call) -> Node:

@@ -149,6 +149,7 @@ class Scanned:
     dtype: DType
     axes: tuple[Axis, ...]
     span: Span | None = None
+    reverse: bool = False
 
 
 @dataclass(slots=True, eq=False)

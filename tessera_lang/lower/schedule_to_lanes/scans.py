@@ -1,6 +1,7 @@
 """Scans along an axis: each line in order, by one lane.
 
-The order is that of the elements: element i is the combination of 0 .. i (or i - 1).
+The order is that of the elements: element i is the combination of 0 .. i (or i - 1); where it is
+reversed, of those behind.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ def scan(s: Lowering, op: Operation) -> None:
     reads = sources_of(s, value)
     buffer = destination(s, op, op.result, s.stored_dtype(op.result), reads)
     inclusive = bool(op.attributes["inclusive"])
+    reverse = bool(op.attributes.get("reverse"))
 
     def line(outer: Index) -> None:
         upper = s.bound(extents[axis])
         with s.b.region(("i", INDEX), ("total", dtype)) as body, s.inside():
             at, total = body.arguments
+            if reverse:
+                last = s.b.binary("sub", upper, s.index(1))
+                at = s.b.binary("sub", last, at)
             know(s, at, sizes[axis], extents[axis])
             index = (*outer[:axis], at, *outer[axis:])
             after = combined(s, kind, total, element(s, value, index))

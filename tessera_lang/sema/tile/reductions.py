@@ -176,9 +176,10 @@ def _has_elements(c: TileContext, e: ast.Call, name: str, extents: list[Dim | No
 
 
 def scan(c: TileContext, name: str, bound: Bound) -> Term:
-    """``op.cumsum(x, axis=, exclusive=)`` and ``op.cumprod``."""
+    """``op.cumsum(x, axis=, exclusive=, reverse=)`` and ``op.cumprod``."""
     tile = _operand(c, bound["x"], name)
     flag_argument(c, bound, "exclusive", name)
+    flag_argument(c, bound, "reverse", name)
     if not isinstance(tile, Tile):
         return tile
     given = _axis_given(bound)

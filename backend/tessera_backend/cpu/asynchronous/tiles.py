@@ -59,7 +59,10 @@ def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:
 def _scan_tile(s: Strand, o: Operation) -> Sequence[Any]:
     _scratch(s, o)
     kind, inclusive = str(o.attributes["kind"]), bool(o.attributes["inclusive"])
-    return (scanned(s.values[o.operands[0]], o.integer("axis"), kind, inclusive),)
+    axis, data = o.integer("axis"), s.values[o.operands[0]]
+    if not o.attributes.get("reverse"):
+        return (scanned(data, axis, kind, inclusive),)
+    return (np.flip(scanned(np.flip(data, axis), axis, kind, inclusive), axis).copy(),)
 
 
 def _expand_tile(s: Strand, o: Operation) -> Sequence[Any]:

@@ -51,6 +51,7 @@ class _Scan:
     totals: dict[Coordinates, str]
     members: dict[Coordinates, list[Coordinates]]
     partials: list[Partials] = field(default_factory=list[Partials])
+    reverse: bool = False
 
     def both(self, a: str, b: str) -> str:
         return apply(self.e, f"tile.{self.kind}", self.dtype, a, b)
@@ -76,7 +77,8 @@ class _Scan:
             blocks.setdefault(first, []).append(block)
         totals: dict[Coordinates, str] = {}
         members: dict[Coordinates, list[Coordinates]] = {}
-        for first, parts in blocks.items():
+        for first, forward in blocks.items():
+            parts = forward[::-1] if self.reverse else forward
             total = self.totals[parts[0]]
             for block in parts[1:]:
                 self.prefix(block, total)
@@ -92,15 +94,19 @@ class _Scan:
         lane = lane_in_warp(e)
         digit = f.value(f"urem i32 {f.value(f'udiv i32 {lane}, {position}')}, {mode.extent}")
         last = f.value(f"or i32 {lane}, {(mode.extent - 1) * position}")
+        way = "up"
+        if self.reverse:  # the first lane is the last one
+            last = f.value(f"sub i32 {last}, {(mode.extent - 1) * position}")
+            digit, way = f.value(f"sub i32 {mode.extent - 1}, {digit}"), "down"
         later = f.value(f"icmp ne i32 {digit}, 0")
         for block, total in self.totals.items():
             step, reached = 1, total
             while step < mode.extent:
-                below = self.moved(reached, "up", str(step * position))
+                below = self.moved(reached, way, str(step * position))
                 holds = f.value(f"icmp uge i32 {digit}, {step}")
                 reached = self.picked(holds, self.both(below, reached), reached)
                 step *= 2
-            self.prefix(block, self.moved(reached, "up", str(position)), later)
+            self.prefix(block, self.moved(reached, way, str(position)), later)
             self.totals[block] = self.moved(reached, "idx", last)
 
     def moved(self, value: str, mode: str, at: str) -> str:
@@ -124,9 +130,12 @@ class _Scan:
         self.e.dialect.barrier(self.e)
         below = f.value(f"mul i32 {digit}, {position}")
         first = f.value(f"sub i32 {partials.part}, {below}")
+        if self.reverse:
+            digit = f.value(f"sub i32 {mode.extent - 1}, {digit}")
         for block in list(self.totals):
             row, at = rows[block[self.axis]], self.without(block)
             parts = [partials.read((first, i * position), row, at)[0] for i in range(mode.extent)]
+            parts = parts[::-1] if self.reverse else parts
             before = total = parts[0]
             for number, part in enumerate(parts[1:], start=1):
                 if number > 1:
@@ -156,7 +165,8 @@ def _scan(e: LaneEmitter, op: Operation) -> None:
     nothing = _identity(kind, tile.dtype)
     values = dict(held) if op.attributes["inclusive"] else dict.fromkeys(held, nothing)
     scan = _Scan(
-        e, op, kind, tile.dtype, axis, layout, values, dict(held), {at: [at] for at in held}
+        e, op, kind, tile.dtype, axis, layout, values, dict(held), {at: [at] for at in held},
+        reverse=bool(op.attributes.get("reverse")),
     )  # fmt: skip
     steps = [("register", m, 0) for m in layout.registers if m.axis == axis]
     for name, modes in (("lane", layout.lanes), ("warp", layout.warps)):

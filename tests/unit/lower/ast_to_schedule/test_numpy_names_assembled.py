@@ -13,6 +13,7 @@ BODIES = (
     "return op.cumsum(x, axis=1)", "return op.cumsum(x, axis=0)",
     "return op.cumprod(x, axis=1, exclusive=True).T", "return op.cumsum(x, axis=1) @ x.T",
     "return op.softmax(op.cumsum(x, axis=1), axis=1)", "return op.flip(x)",
+    "return op.cumsum(x, axis=1, reverse=True)", "return op.cumsum(x, axis=0, reverse=True)",
     "return op.concat((x, op.flip(x, 1)), axis=1)", "return op.stack((x, x * 2.0), axis=-1)",
     "return op.broadcast_to(x, (3, a, b))", "return op.eye(32) + op.linspace(0, 1, 32)[:, None]",
 )  # fmt: skip

@@ -127,3 +127,65 @@ def test_programs_as_first_written(target: str) -> None:
     np.testing.assert_array_equal(masked, np.cumsum(np.where(mask, x, 0), 1))
     one = loaded((NATURAL / "prefixsum_whole_cumsum.tessera").read_text(), target)
     np.testing.assert_array_equal(np.asarray(one.natural(x[0])), total[0])
+
+
+BACKWARDS = """
+@op.kernel
+def whole(x: {T}[m, n]): return op.cumsum(x, axis=1, reverse=True)
+
+@op.kernel
+def rows(x: {T}[m, n]): return op.cumsum(x, axis=0, reverse=True, exclusive=True)
+
+@op.kernel
+def products(x: {T}[m, n]): return op.cumprod(x * x, axis=1, reverse=True)
+
+@op.kernel
+def parts(x: {T}[m, n], y: mut {T}[m, n]):
+    for i, j in op.tile_range(m, n, step=(5, 13)):
+        y[i:i+5, j:j+13] = op.cumsum(x[i:i+5, j:j+13], axis=1, reverse=True)
+"""
+
+
+def backwards(x: Any, axis: int) -> Any:
+    return np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64"])
+@pytest.mark.parametrize("shape", [(5, 7), (70, 999), (2, 5001)])
+def test_backwards(shape: tuple[int, int], dtype: str, target: str) -> None:
+    name = {"int32": "i32", "float32": "f32", "float64": "f64"}[dtype]
+    m = loaded(BACKWARDS.format(T=name), target)
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+    np.testing.assert_array_equal(np.asarray(m.whole(x)), backwards(x, 1))
+    np.testing.assert_array_equal(np.asarray(m.rows(x)), backwards(x, 0) - x)
+    one = np.where(np.arange(shape[1]) < shape[1] - 4, 1, x).astype(dtype)
+    wanted = np.flip(np.cumprod(np.flip(one * one, 1), 1, dtype=dtype), 1)
+    np.testing.assert_array_equal(np.asarray(m.products(one)), wanted)
+    y = np.zeros_like(x)
+    m.parts(x, y)
+    parts = [backwards(x[:, j : j + 13], 1) for j in range(0, shape[1], 13)]
+    np.testing.assert_array_equal(y, np.concatenate(parts, 1))
+
+
+PADDED = """
+@op.kernel
+def k(x: f16[m, 13], w: f16[13, 13], y: mut f32[m, 13]):
+    for i in op.tile_range(m, step=5):
+        y[i:i+5, :] = op.cumsum(x[i:i+5, :] @ w + 1.0, axis={axis}, reverse={reverse})
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_tiles_that_are_padded_for_a_product(axis: int, reverse: bool, target: str) -> None:
+    random = np.random.default_rng(0)
+    x, w = (random.integers(-3, 4, (n, 13)).astype(np.float16) for n in (18, 13))
+    y = np.zeros((18, 13), np.float32)
+    loaded(PADDED.format(axis=axis, reverse=reverse), target).k(x, w, y)
+    product = x.astype(np.float32) @ w.astype(np.float32) + 1
+    scanned = backwards if reverse else np.cumsum
+    parts = [scanned(product[i : i + 5], axis) for i in range(0, 18, 5)]
+    np.testing.assert_array_equal(y, np.concatenate(parts))
