@@ -5,7 +5,9 @@ Must not know launches.
 
 from __future__ import annotations
 
+import operator
 import os
+from typing import SupportsIndex
 
 from tessera_backend.cpu.host_cpu import processor_count
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -32,9 +34,9 @@ def set_thread_count(count: object) -> None:
     if count is None:
         _Number.chosen = 0
         return
-    if isinstance(count, bool) or not hasattr(count, "__index__"):
+    if isinstance(count, bool) or not isinstance(count, SupportsIndex):
         raise _refused(f"{count!r} is no number of threads")
-    number = count.__index__()  # pyright: ignore[reportAttributeAccessIssue]
+    number = operator.index(count)
     if not 1 <= number <= MOST_THREADS:
         raise _refused(f"{number} is no number of threads")
     _Number.chosen = number

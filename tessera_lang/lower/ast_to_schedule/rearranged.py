@@ -179,8 +179,4 @@ class _Moved:
         nothing = Filled(identity(b, kind, held.dtype), held.dtype, ())
         chosen = node_operations.select(s, here, own, nothing)
         found: Node = Reduced(kind, chosen, axis + 1, held.dtype, axes, self.span)
-        if not narrow:
-            return found
-        if node.dtype.is_float8 and node.dtype.infinite:
-            return node_operations.picked(s, found, node.dtype)
-        return node_operations.cast(s, found, node.dtype)
+        return node_operations.cast(s, found, node.dtype) if narrow else found
