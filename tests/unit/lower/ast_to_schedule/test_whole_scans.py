@@ -47,7 +47,6 @@ FORMS: dict[str, Any] = {
 @pytest.mark.sample
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", FORMS)
-@pytest.mark.sample
 def test_scans_in_expressions(text: str, target: str) -> None:
     module = loaded(f"@op.kernel\ndef k(x: f32[a, b]):\n    return {text}\n", target)
     random = np.random.default_rng(len(text))
