@@ -264,7 +264,7 @@ def _element_wise(
     sizes = dict(said)
     rest = ELEMENT_LANES * ELEMENT_VECTORS * max(1, 16 // _access_bytes(facts))
     if facts.grid is None:
-        rest *= ALONE  # its loads are all there are
+        rest = rest * ALONE // max(1, len(facts.loads))  # its loads are all there are
     if len(along) > 1:
         rest = max(rest, WIDEST_SQUARE ** len(along))
     for n in sizes.values():
