@@ -18,6 +18,7 @@ from tessera_backend.cpu.group_plan import (
     lane_exits,
 )
 from tessera_backend.cpu.group_versions import Version, Versions
+from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
 from tessera_backend.cpu.lane_loops import Array, LaneLoops, Mask
 from tessera_backend.cpu.liveness import piece_inputs
 from tessera_backend.cpu.trip_counts import TripCounter
@@ -68,6 +69,7 @@ class GroupEmitter(LaneLoops):
         self._versions = Versions(self.plan.kernel, scalars)
         self._corners = Corners(self.e, self.dialect, scalars, self._versions, self.steps)
         self._trips = TripCounter(self, self._corners, self._versions)
+        self._costs = LaneLoopCosts(self.plan)
         self._sides: dict[Operation, bool] = {}
         plain_if = self.e.rules["tile.if"]
         self.e.rules = {**self.e.rules, "tile.if": self._lane_if(plain_if)}
@@ -184,18 +186,21 @@ class GroupEmitter(LaneLoops):
         """``body`` for every lane, where that pays in two versions."""
         ordered = any(top.holds(ORDERED) for top in piece.operations)
         version = self._versions.of_piece(piece.operations) if self.mask is None else None
+        rolled = not ordered and self._costs.stays_a_loop(piece)
         if version is None or self.lanes_count < 4:
-            self.lanes(body, independent=not ordered)
+            self.lanes(body, independent=not ordered, rolled=rolled)
         else:
-            self._two_versions(version, body, not ordered)
+            self._two_versions(version, body, not ordered, rolled)
 
-    def _two_versions(self, version: Version, body: Callable[[], None], independent: bool) -> None:
+    def _two_versions(
+        self, version: Version, body: Callable[[], None], independent: bool, rolled: bool
+    ) -> None:
         f = self.e.f
         fast, slow, join = f.label("all"), f.label("some"), f.label("versions")
         f.branch_if(self._corners.all_hold(version.tests), fast, slow)
         f.place(fast)
         self._sides, self.dialect.inside = version.sides, frozenset(version.inside)
-        self.lanes(body, independent=independent)
+        self.lanes(body, independent=independent, rolled=rolled)
         self._sides, self.dialect.inside = {}, frozenset()
         f.branch(join)
         f.place(slow)

@@ -12,7 +12,7 @@ from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import BLOCKS, LOOPS
 
-_FEWEST_LANES = 8
+FEWEST_LANES = 8
 _LONGEST_RUN = 4
 _FAR = 1 << 32  # stands for a stride that is uniform and not known
 ARRAY_OPERAND = {"tile.load": 0, "tile.store": 1, "tile.atomic_load": 0, "tile.atomic_store": 1,
@@ -50,6 +50,18 @@ class LaneStrides:
         """What a value is, where that is known."""
         return self._constants.get(value)
 
+    def of_access(self, op: Operation) -> int | None:
+        """How far apart neighbouring lanes access an array, in elements of its last axis."""
+        array = ARRAY_OPERAND[op.name]
+        strides = [self.of(v) for v in op.operands[array + 1 :]]
+        if not strides:
+            return 0
+        if any(s is None for s in strides):
+            return None
+        if any(strides[:-1]):
+            return _FAR
+        return strides[-1]
+
     def _find(self, op: Operation) -> int | None:
         match op.name:
             case "tile.lane_linear":
@@ -86,7 +98,7 @@ class Interchange:
         self._strides = LaneStrides(kernel, uniform)
         self._wanted: set[Operation] = set()
         lanes = prod(kernel.integers("group"))
-        if lanes >= _FEWEST_LANES:
+        if lanes >= FEWEST_LANES:
             self._region(kernel.regions[0])
 
     def wanted(self, op: Operation) -> bool:
@@ -113,7 +125,7 @@ class Interchange:
         beside = apart = same = unknown = 0
         for inner in op.walk():
             if inner.name in ARRAY_OPERAND:
-                match self._access_stride(inner):
+                match self._strides.of_access(inner):
                     case None:
                         unknown += 1
                     case 0:
@@ -137,17 +149,6 @@ class Interchange:
             return False
         step = self._strides.constant(op.operands[2])
         return step is None or abs(step) > abs(stride)
-
-    def _access_stride(self, op: Operation) -> int | None:
-        array = ARRAY_OPERAND[op.name]
-        strides = [self._strides.of(v) for v in op.operands[array + 1 :]]
-        if not strides:
-            return 0
-        if any(s is None for s in strides):
-            return None
-        if any(strides[:-1]):
-            return _FAR
-        return strides[-1]
 
 
 def _leaves(loop: Operation) -> bool:

@@ -162,10 +162,13 @@ class LaneLoops:
 
     # --- lane loops -------------------------------------------------------------------------
 
-    def lanes(self, body: Callable[[], None], *, independent: bool = True) -> None:
+    def lanes(
+        self, body: Callable[[], None], *, independent: bool = True, rolled: bool = False
+    ) -> None:
         """Runs what ``body`` writes for every lane, in order.
 
         Values bound inside are forgotten. ``independent``: no lane needs another's effects.
+        ``rolled``: LLVM is not to unroll the innermost loop before it looks for vectors.
         """
         f, dialect, known = self.e.f, self.dialect, dict(self.e.values)
         if independent:
@@ -188,7 +191,7 @@ class LaneLoops:
             f.line(f"store i64 {following}, ptr {variable}")
             more = f.value(f"icmp ult i64 {following}, {size}")
             done = f.label("lane.done")
-            f.branch_if(more, head, done, self._loop_metadata() if number == 0 else "")
+            f.branch_if(more, head, done, self._loop_metadata(rolled) if number == 0 else "")
             f.place(done)
         dialect.access_group = ""
         dialect.lane, dialect.lane_ids = "0", tuple("0" for _ in dialect.group)
@@ -205,7 +208,7 @@ class LaneLoops:
                 )
         self.dialect.lane, self.dialect.lane_ids = linear, tuple(ids)
 
-    def _loop_metadata(self) -> str:
+    def _loop_metadata(self, rolled: bool) -> str:
         if not self.dialect.access_group:
             return ""
         module = self.e.module
@@ -213,7 +216,16 @@ class LaneLoops:
             f'!{{!"llvm.loop.parallel_accesses", {self.dialect.access_group}}}'
         )
         # No "vectorize.enable": LLVM prints a warning wherever it cannot honour it.
-        return f", !llvm.loop {module.distinct(f'!{{{{self}}, {parallel}}}')}"
+        hints = ["{self}", parallel]
+        if rolled:
+            done = module.metadata('!{!"llvm.loop.isvectorized", i32 1}')
+            hints += [
+                module.metadata('!{!"llvm.loop.unroll.disable"}'),
+                # A loop of vectors may be unrolled again.
+                module.metadata(f'!{{!"llvm.loop.vectorize.followup_all", {done}}}'),
+            ]
+        text = ", ".join(hints)
+        return f", !llvm.loop {module.distinct('!{' + text + '}')}"
 
     # --- masks ------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_numpy, 
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dtypes import TO_NUMPY, dtype_name
 from tessera_backend.runtime.module_interface import KernelInterface, ParameterInfo
+from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.signature import Entry, Signature
 from tessera_backend.runtime.staging import Staged, in_hand, stage
 from tessera_lang.diagnostics.diagnostic import Diagnostic
@@ -177,9 +178,12 @@ class Placed:
             report_all()
 
 
+_address_of = address_function()
+
+
 def _address(array: Any, size: int) -> int:
     """Where an array of NumPy lies; no place once it has another size."""
-    return array.__array_interface__["data"][0] if array.nbytes == size else -1
+    return _address_of(array) if array.nbytes == size else -1
 
 
 def _moved(
