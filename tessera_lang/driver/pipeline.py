@@ -69,6 +69,7 @@ CUT_LAUNCHES = Step(
 def parallel_loops() -> tuple[Pass, ...]:
     """What makes loops whose iterations are independent, for every machine: of a kernel, and
     again of each launch where it is cut into several."""
+    from tessera_lang.opt.schedule.canonical.keep_infinities import keep_infinities
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_fusion import fuse_loops
     from tessera_lang.opt.schedule.parallel.loop_interchange import interchange_loops
@@ -76,6 +77,8 @@ def parallel_loops() -> tuple[Pass, ...]:
     from tessera_lang.opt.schedule.parallel.sink_conditions import sink_all_conditions
 
     return (
+        _schedule("keep_infinities", keep_infinities,
+         "keeps infinities of 8-bit floats that are picked, not computed"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
         _schedule("sink_conditions", sink_all_conditions,
          "moves a condition around a loop into the loop"),
@@ -90,7 +93,6 @@ def parallel_loops() -> tuple[Pass, ...]:
 
 def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
-    from tessera_lang.opt.schedule.canonical.keep_infinities import keep_infinities
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
@@ -103,8 +105,6 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         return privatize(program, remarks)
 
     return (
-        _schedule("keep_infinities", keep_infinities,
-         "keeps infinities of 8-bit floats that are picked, not computed"),
         _schedule("map_grid", grid, "makes axes with proved independent iterations the grid"),
         _schedule("promote_accumulators", accumulators,
                   "keeps the sum of `+=` on an array in a tile: one load before the loop, one "

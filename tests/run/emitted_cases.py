@@ -80,6 +80,62 @@ def _nn() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield "transpose", "x: bf16[16384, 16384]", ()
 
 
+def _layers() -> Iterator[tuple[str, str, str]]:
+    """The module, a kernel of it and a signature."""
+    steps = "sd: i32, sh: i32, pd: i32, ph: i32, pw: i32"
+    spread = f"{steps}, dd: i32, dh: i32, dw: i32"
+    for dtype in ("f32", "bf16"):
+        yield (
+            "conv",
+            "_convolve",
+            (
+                f"x: {dtype}[4, 32, 1, 58, 58], f: {dtype}[1, 64, 32, 1, 3, 3], "
+                f"bias: {dtype}[1, 64], "
+                f"y: {dtype}[4, 64, 1, 56, 56], {spread}, A=f32, SW=1"
+            ),
+        )
+        yield (
+            "conv",
+            "_transposed",
+            (
+                f"x: {dtype}[2, 32, 1, 20, 21], f: {dtype}[1, 32, 64, 1, 4, 4], "
+                f"bias: {dtype}[1, 64], "
+                f"y: {dtype}[2, 64, 1, 42, 22, 2], {spread}, A=f32, SW=2, "
+                f"CI={32 if dtype == 'f32' else 64}"
+            ),
+        )
+        x, y = f"x: {dtype}[8, 1, 57, 130]", f"y: mut {dtype}[8, 1, 28, 65]"
+        kernel = "kd: i32, kh: i32, kw: i32"
+        yield "pool", "_greatest", f"{x}, {y}, {kernel}, {spread}, SW=2"
+        yield "pool", "_mean", f"{x}, {y}, {kernel}, {steps}, divisor: i32, A=f32, SW=2"
+        rows = ", ".join(f"{n}: {{}}f32[24]" for n in ("mean", "rest", "variance"))
+        yield "norm", "_moments", f"x: {dtype}[8, 24, 1000], {rows.format(*['mut '] * 3)}, A=f32"
+        yield (
+            "norm",
+            "_normalized",
+            (
+                f"x: {dtype}[8, 24, 1000], {rows.format('', '', '')}, weight: f32[24], "
+                "bias: f32[24], "
+                "examples: i32, channels: i32, eps: f32, A=f32, W=f32"
+            ),
+        )
+        pair = f"x: {dtype}[100000], t: {dtype}[100000], p: f32"
+        yield "loss", "_elements", f'{pair}, A=f32, how="huber"'
+        yield "loss", "_summed", f'{pair}, divisor: f32, A=f32, how="mse"'
+        classes = f"x: {dtype}[300, 1000], target: i64[300], y: f32[300], ignored: i64"
+        yield "loss", "_picked", f"{classes}, A=f32"
+        yield "loss", "_entropies", f"{classes}, smoothing: f32, A=f32"
+        yield (
+            "topk",
+            "_taken",
+            (
+                f"x: {dtype}[30, 1000], columns: i64[1000], values: {dtype}[30, 5], "
+                "places: i64[30, 5], LARGEST=True, K=f32, MOST=5"
+            ),
+        )
+    yield "loss", "_over_classes", "y: f32[300], target: i64[300], ignored: i64, A=f32, MEAN=True"
+
+
 def _benchmarks() -> Iterator[TileCase]:
     for heads, length, size, (bm, bn) in attention.SHAPES:
         arrays = ", ".join(f"{x}: bf16[{heads}, {length}, {size}]" for x in "qkv")
@@ -122,6 +178,9 @@ def tile_cases() -> list[TileCase]:
     for module, cases in (("linalg", _linalg()), ("nn", _nn())):
         path = str(LIBRARY / f"{module}.tessera")
         found += [TileCase(f"std.{module}", k, s, path, "", t) for k, s, t in cases]
+    for module, kernel, signature in _layers():
+        path = str(LIBRARY / f"{module}.tessera")
+        found.append(TileCase(f"std.{module}", kernel, signature, path))
     for step, kernel, text in (
         ("2_tiles", "matmul", "A: f32[{m}, {k}], B: f32[{k}, {n}], C: f32[{m}, {n}]"),
         ("3_shared", "matmul", "A: f32[{m}, {k}], B: f32[{k}, {n}], C: f32[{m}, {n}]"),

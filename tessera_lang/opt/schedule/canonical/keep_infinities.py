@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.definitions import BOUNDED, CONTRACTS, IN_PLACE, MIXES, MOVES
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
@@ -23,7 +24,8 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import DType
 
 _SAME = {"tile.max", "tile.min", "tile.abs", "tile.neg"}
-_MOVES = {PREFIX + n for n in ("expand", "broadcast", "transpose", "extract", "prefetch", "full")}
+_REDUCTIONS = BOUNDED & (CONTRACTS | MIXES)
+_FULL, _INSERT = PREFIX + "full", PREFIX + "insert"
 _EXTREMES = ("max", "min")
 
 
@@ -33,9 +35,10 @@ def keep_infinities(program: Program) -> Program:
     if not any(_narrows(o) for o in kernel.nested("tile.cast")):
         return program
     picked = _Picked(definitions_of(kernel), _carried(kernel))
+    done = {o.operands[2] for o in kernel.nested("tile.select") if picked.is_far(o.operands[1])}
 
     def step(operation: Operation) -> Replacement | None:
-        if not _narrows(operation):
+        if not _narrows(operation) or operation.result in done:
             return None
         dtype = operation.result.element_dtype
         return _kept(operation, dtype) if picked.all_of(operation.operands[0], dtype) else None
@@ -85,6 +88,16 @@ class _Picked:
             waiting.extend(sources)
         return True
 
+    def is_far(self, value: Value) -> bool:
+        """Whether a value is an infinity everywhere."""
+        o = self.definitions.get(value)
+        if o is not None and o.name == _FULL:
+            o = self.definitions.get(o.operands[0])
+        if o is None or o.name != "tile.constant":
+            return False
+        number = o.attributes["value"]
+        return isinstance(number, float) and math.isinf(number)
+
     def _sources(self, value: Value, dtype: DType) -> tuple[Value, ...] | None:
         """The values whose elements a value has; None where it is computed."""
         if value.element_dtype == dtype:
@@ -103,11 +116,11 @@ class _Picked:
                 return o.operands[1:]
             case _ if o.name in _SAME:
                 return o.operands
-            case _ if o.name in _MOVES:
+            case _ if o.name in MOVES or o.name == _FULL:
                 return o.operands[:1]
-            case _ if o.name in (PREFIX + "mask", PREFIX + "insert"):
+            case _ if o.name == _INSERT or (o.name in IN_PLACE and o.name in BOUNDED):  # a mask
                 return o.operands[:2]
-            case _ if o.name in (PREFIX + "reduce", PREFIX + "scan"):
+            case _ if o.name in _REDUCTIONS:
                 return o.operands[:1] if o.attributes["kind"] in _EXTREMES else None
             case _:
                 return None

@@ -18,6 +18,8 @@ from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
 import tessera_lang as tessera
 from tessera_lang.driver.commands import group
 
+pytestmark = pytest.mark.optimized
+
 GROUPS = [(4, 8), (8, 16), (16, 16), (2, 32), (32, 8), (2, 4, 16), (16,), (32,)]
 
 SUM = """
