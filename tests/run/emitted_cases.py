@@ -104,6 +104,8 @@ def _layers() -> Iterator[tuple[str, str, str]]:
                 f"CI={32 if dtype == 'f32' else 64}"
             ),
         )
+        yield "conv", "_cut", f"x: {dtype}[3000, 44], y: {dtype}[3000, 43]"
+        yield "loss", "_rounded", f"y: f32[300], T={dtype}"
         x, y = f"x: {dtype}[8, 1, 57, 130]", f"y: mut {dtype}[8, 1, 28, 65]"
         kernel = "kd: i32, kh: i32, kw: i32"
         yield "pool", "_greatest", f"{x}, {y}, {kernel}, {spread}, SW=2"
