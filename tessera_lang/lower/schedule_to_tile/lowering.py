@@ -73,11 +73,12 @@ def check_length(kernel: Operation, lanes: int) -> None:
     total = 0
     longest: tuple[int, Operation] | None = None
     for operation in kernel.walk():
-        for value in operation.results:
+        # What has no result writes its tile, element by element.
+        for value in operation.results or operation.operands:
             if isinstance(value.type, TileType):
                 held = held_elements(value.type) // lanes
                 total += held
-                if longest is None or held > longest[0]:
+                if operation.results and (longest is None or held > longest[0]):
                     longest = held, operation
     if total <= MOST_INSTRUCTIONS or longest is None:
         return
