@@ -112,6 +112,7 @@ def _layers() -> Iterator[tuple[str, str, str]]:
         yield "pool", "_mean", f"{x}, {y}, {kernel}, {steps}, divisor: i32, A=f32, SW=2"
         rows = ", ".join(f"{n}: {{}}f32[24]" for n in ("mean", "rest", "variance"))
         yield "norm", "_moments", f"x: {dtype}[8, 24, 1000], {rows.format(*['mut '] * 3)}, A=f32"
+        yield "norm", "_widened", f"x: {dtype}[24], A=f32"
         yield (
             "norm",
             "_normalized",

@@ -46,10 +46,10 @@ def _of_environment() -> int:
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         number = min(processor_count(), MOST_THREADS)
-    elif not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_THREADS):
-        raise _refused(f"{VARIABLE} is {text[:40]!r}, no number of threads")
     else:
-        number = int(text)
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+        if not 1 <= number <= MOST_THREADS:
+            raise _refused(f"{VARIABLE} is {text[:40]!r}, no number of threads")
     _Number.chosen = number
     return number
 

@@ -125,6 +125,8 @@ class Where:
 
         chosen, why = decided_target("cpu" if self._as_cpu() else self.target)
         if self.threads is not None:
+            if self.target == "cuda" and chosen == "cuda":
+                raise click.UsageError("--threads is for kernels on the CPU, not --target cuda.")
             runtime().set_num_threads(self.threads)
         if self.checked:
             runtime().use_lane_order(self.lane_order, self.lane_seed)
@@ -132,6 +134,8 @@ class Where:
         if refused is not None:
             raise TesseraError((refused,))
         why = f"as {self.arch_as}" if self.arch_as else "checked" if self.checked else why
+        if self.threads is not None and chosen == "cuda":
+            why = "; ".join(filter(None, (why, "--threads is for kernels on the CPU")))
         sys.stderr.write(f"target: {chosen}{f' ({why})' if why else ''}\n")
         return chosen
 

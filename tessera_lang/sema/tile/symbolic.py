@@ -228,8 +228,8 @@ def _plain(c: TileContext, e: ast.Expr) -> Dim | None:
     """What a name, a number or an index is worth; None of other numbers that are computed, which
     may wrap."""
     value = c.try_value(e)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
+    if value is not None:  # another literal has its type from what it is compared with
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
     if not isinstance(e, ast.Name) and c.infer(e) == Scalar(INDEX):
         return dim_of(c, e)
     worth = _name(c, e) if isinstance(e, ast.Name) else None

@@ -56,7 +56,7 @@ def test_a_launch_has_the_threads_that_were_set(monkeypatch: pytest.MonkeyPatch)
         assert len(set(out.tolist())) == 1 and out[0] != 0
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "257", "two", "1.5", "1e2", "\u0662", "9" * 5000])
+@pytest.mark.parametrize("text", ["0", "-1", "257", "two", "1.5", "1e2", "\u0662", "9" * 5000, "000000256999"])
 def test_a_variable_that_is_no_number(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_NUM_THREADS", text)
     tessera.set_num_threads(None)
@@ -105,3 +105,16 @@ def test_the_option(
         assert "T0856" in said
     elif status == 0:
         assert tessera.get_num_threads() == 3
+
+
+def test_the_option_is_not_for_a_gpu(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "count.tessera"
+    path.write_text(SLOW, encoding="utf-8")
+    assert tesserac(["run", str(path), "--target", "cuda", "--threads", "2"]) == 2
+    assert "--threads is for kernels on the CPU" in capfd.readouterr().err
+    monkeypatch.setattr("tessera_lang.driver.commands.run.decided_target", lambda _: ("cuda", ""))
+    monkeypatch.setattr("tessera_lang.driver.commands.run.refusal", lambda _: None)
+    tesserac(["run", str(path), "--threads", "2"])
+    assert "target: cuda (--threads is for kernels on the CPU)" in capfd.readouterr().err

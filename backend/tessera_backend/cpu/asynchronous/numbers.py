@@ -78,10 +78,8 @@ def _lesser(a: Any, b: Any) -> Any:
     return _extreme(np.minimum, a, b, np.logical_or)
 
 
-_REDUCE: dict[str, Callable[..., Any]] = {
-    "add": np.add, "mul": np.multiply, "max": _greater, "min": _lesser,
-}  # fmt: skip
 _FOLD = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+_REDUCE: dict[str, Callable[..., Any]] = {**_FOLD, "max": _greater, "min": _lesser}
 
 
 def combined(kind: str, a: Any, b: Any) -> Any:
