@@ -113,6 +113,11 @@ def _folded(pair: Callable[[Array, Array], Array], x: Array, axes: Sequence[int]
     return x
 
 
+_PAIRS: dict[str, Callable[[Array, Array], Array]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "min": least, "max": largest,
+}  # fmt: skip
+
+
 # --- programs --------------------------------------------------------------------------------
 
 
@@ -246,22 +251,16 @@ class Maker:
         if met is None:
             return None
         a, b = met
-        functions: dict[str, Callable[[Array, Array], Array]] = {
-            "+": np.add, "-": np.subtract, "*": np.multiply, "min": least, "max": largest,
-        }  # fmt: skip
         with np.errstate(all="ignore"):
-            found = functions[name](a.array, b.array)
+            found = _PAIRS[name](a.array, b.array)
         text = f"{name}({a.text}, {b.text})" if len(name) > 1 else f"({a.text} {name} {b.text})"
         return self._joined(text, found, a, b)
 
     def _with_literal(self, name: str, a: Value) -> Value:
         number = 1.0 if is_float(a.dtype) else 1
         one = np.asarray(number, a.array.dtype)
-        functions: dict[str, Callable[[Array, Array], Array]] = {
-            "+": np.add, "-": np.subtract, "*": np.multiply, "min": least, "max": largest,
-        }  # fmt: skip
         with np.errstate(all="ignore"):
-            found = functions[name](a.array, one)
+            found = _PAIRS[name](a.array, one)
         text = f"{name}({a.text}, {number})" if len(name) > 1 else f"({a.text} {name} {number})"
         return replace(a, text=text, array=np.asarray(found))
 
