@@ -66,7 +66,10 @@ def allowed(dtype: str, terms: int, size: Array, exact: Array) -> Array:
 
 def drawn(r: np.random.Generator, rank: int, row: int) -> dict[str, Any]:
     """Arguments at random; some are a number for all axes."""
-    each = lambda low, high: tuple(int(v) for v in r.integers(low, high, rank))  # noqa: E731
+
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(int(v) for v in r.integers(low, high, rank))
+
     groups = int(r.choice([1, 1, 2, 3]))
     found = {
         "groups": groups, "batch": int(r.choice([0, 1, 2], p=[0.1, 0.5, 0.4])),

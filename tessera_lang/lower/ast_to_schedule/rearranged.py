@@ -162,7 +162,7 @@ class _Moved:
         """A held tile: of each line the greatest of what stands at the place, and nothing else."""
         s, b = self.s, self.s.b
         if any(a.capacity is None for a in node.axes):
-            raise Unsupported(self.span, "this of a scan, or of an axis without a capacity",
+            raise Unsupported(self.span, "this of a tile whose size is not known at compile time",
                               "store it into an array, and take that")  # fmt: skip
         held: Node = s.demand.held(node) if not isinstance(node, Held) else node
         narrow = node.dtype.is_float and node.dtype.bits < 32

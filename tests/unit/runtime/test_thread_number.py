@@ -56,7 +56,9 @@ def test_a_launch_has_the_threads_that_were_set(monkeypatch: pytest.MonkeyPatch)
         assert len(set(out.tolist())) == 1 and out[0] != 0
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "257", "two", "1.5", "1e2", "\u0662", "9" * 5000, "000000256999"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "257", "two", "1.5", "1e2", "\u0662", "9" * 5000, "000000256999"]
+)
 def test_a_variable_that_is_no_number(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSERA_NUM_THREADS", text)
     tessera.set_num_threads(None)
