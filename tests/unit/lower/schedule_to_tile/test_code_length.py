@@ -48,3 +48,19 @@ def test_too_long(shape: tuple[int, int], arch: str) -> None:
 @pytest.mark.sample(2)
 def test_short_enough(shape: tuple[int, int], arch: str) -> None:
     assert compiled(*shape, LONG, arch)[0] == []
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("part", ["x[:, 6:, :, :-1]", "x[:, :, 1:, :]", "x[1:, :, :, :-1]"])
+@pytest.mark.sample(3)
+def test_a_copy_is_as_long_as_what_it_stores(part: str, arch: str) -> None:
+    """Once it was one load and no more, and ptxas took minutes and gigabytes for the stores."""
+    text = f"@op.kernel\ndef k(x: i8[m, p, m, q]):\n    return {part}\n"
+    session = Session(overlay={"k.tessera": text})
+    signature = session.signature("k.tessera", "k", "x: i8[4, 16, 4, 17]")
+    begin = time.process_time()
+    made = session.compile_kernel(
+        "k.tessera", "k", signature, TargetOptions("cuda", arch), ("ptx",)
+    )
+    assert time.process_time() - begin < 10
+    assert len(made.texts["ptx"]) < 80 * MOST_INSTRUCTIONS
