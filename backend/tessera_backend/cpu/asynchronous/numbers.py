@@ -108,6 +108,8 @@ def reduced(data: Array, axis: int, kind: str) -> Array:
             return np.zeros(data.shape[:axis] + data.shape[axis + 1 :], np.int64)
         wide = data.astype(np.float64) if data.dtype.kind not in "iub" else data
         return np.asarray(getattr(np, kind)(wide, axis=axis)).astype(np.int64)
+    if data.shape[axis] == 1:
+        return data.take(0, axis)  # nothing is added to it, so -0.0 stays
     step: Any = _FOLD[kind]
     found = step.reduce(data, axis=axis, dtype=data.dtype, initial=identity(kind, data.dtype))
     found = np.asarray(found).astype(data.dtype)
