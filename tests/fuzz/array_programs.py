@@ -13,6 +13,7 @@ and the largest and least numbers of any dtype: those must come through bit for 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import sys
@@ -42,6 +43,7 @@ _EXACT = ("f32", "f32", "f64", "f16", "bf16", "i8", "u8", "i16", "u16", "i32", "
 _LARGEST = {"f16": 2**11, "bf16": 2**8, "f32": 2**24, "f64": 2**52}
 """Up to here a float has all integers."""
 _NAMES = "abcd"
+_MOST_ELEMENTS = 3_000  # of a parameter: the emulated GPU runs each thread block by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class Maker:
         for name in "xyz"[: r.choice([1, 2, 3])]:
             rank = r.choice([1, 2, 2, 2, 3, 3, 4, 5])
             shape = tuple(r.choice("mnpq") for _ in range(rank))
+            while math.prod(self.dims[d] for d in shape) > _MOST_ELEMENTS:
+                shape = shape[1:]
             self._parameter(name, shape)
         for name in _NAMES[: r.choice([0, 1, 2, 3])]:
             made = self.of(r.choice([1, 2, 3]))
