@@ -267,6 +267,7 @@ def _element_wise(
         rest = rest * ALONE // max(1, len(facts.loads))  # its loads are all there are
     if len(along) > 1:
         rest = max(rest, WIDEST_SQUARE ** len(along))
+    rest = max(1, rest // _fixed_elements(facts))
     for n in sizes.values():
         rest = max(1, rest // n)
     for name in (n for n in order if n not in sizes):
@@ -276,6 +277,19 @@ def _element_wise(
         sizes[name] = max(1, min(rest, most))
         rest = max(1, rest // sizes[name])
     return _spread(facts, sizes, said, order, machine)
+
+
+def _fixed_elements(facts: Facts) -> int:
+    """Elements along the axes whose sizes the program says, in the tile with an open size that
+    has most of them."""
+    most = 1
+    for operation in facts.kernel.walk():
+        for value in operation.results:
+            t = value.type
+            if isinstance(t, TileType) and not all(isinstance(n, int) for n in t.shape):
+                held = math.prod(1 << (n - 1).bit_length() for n in t.shape if isinstance(n, int))
+                most = max(most, held)
+    return most
 
 
 def _access_bytes(facts: Facts) -> int:

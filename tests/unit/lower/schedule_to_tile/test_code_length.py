@@ -64,3 +64,35 @@ def test_a_copy_is_as_long_as_what_it_stores(part: str, arch: str) -> None:
     )
     assert time.process_time() - begin < 10
     assert len(made.texts["ptx"]) < 80 * MOST_INSTRUCTIONS
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize(
+    ("x", "y", "axis"),
+    [((16, 5, 5), (34, 5), -2), ((70, 9, 9), (18, 9), 0), ((8, 100), (200,), 0),
+     ((3, 40, 7, 6), (6, 7, 6), 1)],
+)  # fmt: skip
+@pytest.mark.sample(3)
+def test_an_axis_that_is_not_the_last_has_its_reduction_in_short_blocks(
+    x: tuple[int, ...], y: tuple[int, ...], axis: int, arch: str
+) -> None:
+    """Once the sizes of the other axes were not counted: 2,048 elements a lane, and LLVM took
+    minutes where every second row of an array of known length was written."""
+    shape = [n for i, n in enumerate(x) if i != axis % len(x)]
+    names = ", ".join("mpqs"[: len(x)])
+    kept = ", ".join(n for i, n in enumerate(names.split(", ")) if i != axis % len(x))
+    rest = ", :" * (len(shape) - 1)
+    text = (
+        f"@op.kernel\ndef k(x: f32[{names}], y: f32[{kept}]):\n    r = op.zeros({y}, f32)\n"
+        f"    r[0:{2 * shape[0]}:2{rest}] = op.where(y < 1.0, op.min(x, axis={axis}), 2.0)\n"
+        "    return r\n"
+    )
+    session = Session(overlay={"k.tessera": text})
+    sizes = ", ".join(map(str, x)), ", ".join(map(str, shape))
+    signature = session.signature("k.tessera", "k", "x: f32[{}], y: f32[{}]".format(*sizes))
+    begin = time.process_time()
+    made = session.compile_kernel(
+        "k.tessera", "k", signature, TargetOptions("cuda", arch), ("ptx",)
+    )
+    assert time.process_time() - begin < 5
+    assert made.texts["ptx"].count("\n") < 3000
