@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from tessera_grammar.array_names import ARRAY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 
 BuiltinKind = Literal["dtype", "module", "constant", "function", "memory", "symbol"]
@@ -261,6 +262,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
     },
     "op": {
         **{name: one.doc for name, one in ELEMENTWISE.items()},
+        **{name: one.doc for name, one in ARRAY_NAMES.items()},
         "kernel": "The decorator of a tile kernel: the body runs once.",
         "autotunable": "The decorator of a function whose configuration is tuned.",
         "zeros": "An array of zeros.",
@@ -304,6 +306,16 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "tril": "Zeros right of a diagonal of the last two axes.",
         "triu": "Zeros left of a diagonal of the last two axes.",
         "transpose": "The axes in another order; without one the other way around.",
+        "expand_dims": "Axes of one element at some places.",
+        "squeeze": "Without axes of one element.",
+        "roll": "The elements of an axis moved on, the last ones to the front.",
+        "diff": "The differences of neighbours along an axis.",
+        "repeat": "Each element of an axis several times.",
+        "tile": "The whole of a tile several times along axes.",
+        "take": "The elements at some places of an axis.",
+        "moveaxis": "Axes moved to other places.",
+        "swapaxes": "Two axes in the place of each other.",
+        "array": "A few numbers: op.array([1.0, 2.0]).",
         "broadcast_to": "The same elements along new axes and along axes of one element.",
         "flip": "The elements of an axis in reverse order.",
         "concat": "Arrays one behind the other along an axis.",

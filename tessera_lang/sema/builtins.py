@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tessera_grammar.array_names import ARRAY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 
@@ -107,7 +108,18 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(n, "x") for n in FAST_MATH),
     *(_info(f"op.{n}", "x axis keepdims", 1) for n in (*_REDUCTIONS, *_DERIVED_REDUCTIONS)),
     *(_info(f"op.{n}", "x axis exclusive reverse", 1) for n in _SCANS),
+    *(_info(f"op.{n}", one.parameters, one.required) for n, one in ARRAY_NAMES.items()),
     _info("op.broadcast_to", "x shape", 2),
+    _info("op.expand_dims", "x axis", 2),
+    _info("op.squeeze", "x axis", 1),
+    _info("op.roll", "x shift axis", 2),
+    _info("op.diff", "x n axis", 1),
+    _info("op.repeat", "x repeats axis", 2),
+    _info("op.tile", "x repetitions", 2),
+    _info("op.take", "x indices axis", 2),
+    _info("op.moveaxis", "x source destination", 3),
+    _info("op.swapaxes", "x axis1 axis2", 3),
+    _info("op.array", "items dtype", 1),
     _info("op.flip", "x axis", 1),
     _info("op.concat", "arrays axis", 1),
     _info("op.stack", "arrays axis", 1),

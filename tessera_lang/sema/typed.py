@@ -241,5 +241,11 @@ class TypedFunction:
     nonempty: dict[ast.Call, tuple[Dim, bool]] = field(
         default_factory=dict[ast.Call, "tuple[Dim, bool]"]
     )
+    expanded: dict[ast.Call, ast.Expr] = field(
+        default_factory=dict[ast.Call, ast.Expr]
+    )  # calls of names that stand for an expression
+    stands: dict[ast.Name, ast.Expr] = field(
+        default_factory=dict[ast.Name, ast.Expr]
+    )  # names in these expressions, with the arguments that they are
     shared_bytes: int = 0  # what it allocates, with the functions it calls
     complete: bool = True  # False in the editor's tables of a function with faults

@@ -6,10 +6,16 @@ Owns what each builtin of tiles means. Plain functions of the program are inline
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import inline, node_operations, shape_calls, slices
+from tessera_lang.lower.ast_to_schedule import (
+    inline,
+    node_operations,
+    rearranging_calls,
+    shape_calls,
+    slices,
+)
 from tessera_lang.lower.ast_to_schedule.call_arguments import (
     argument,
     axis_of,
@@ -53,6 +59,8 @@ _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round"
 
 def call(s: State, e: ast.Call) -> Node | None:
     """The node of a call; None where it has no value."""
+    if e in s.typed.expanded:
+        return _expanded(s, e)
     symbol = s.typed.symbols.get(e.function)
     instance = s.typed.calls.get(e)
     if instance is not None and not isinstance(symbol, Builtin):
@@ -74,7 +82,7 @@ def call(s: State, e: ast.Call) -> Node | None:
     if name in DTYPES:
         return _cast(s, e, e.arguments[0])
     if name in ("min", "max"):
-        return _extreme(s, e, name)
+        return _extreme(s, e, name, e.arguments)
     if name == "math.fma":
         return _fma(s, e)
     if name == "ceil_div":
@@ -88,6 +96,15 @@ def call(s: State, e: ast.Call) -> Node | None:
     if name.startswith("schedule."):
         return None
     raise Unsupported(e.span, f"`{name}`")
+
+
+def _expanded(s: State, e: ast.Call) -> Node:
+    """The expression that a call stands for."""
+    outer, s.given = s.given, {}
+    try:
+        return s.node(s.typed.expanded[e])
+    finally:
+        s.given = outer
 
 
 def results(s: State, e: ast.Call) -> tuple[Node, ...] | None:
@@ -196,9 +213,17 @@ def _fast_exp(s: State, e: ast.Call) -> Node:
     return node_operations.cast(s, power, x.dtype)
 
 
-def _extreme(s: State, e: ast.Call, name: str) -> Node:
+def _greater(s: State, e: ast.Call) -> Node:
+    return _extreme(s, e, "max", (needed(s, e, "a"), needed(s, e, "b")))
+
+
+def _lesser(s: State, e: ast.Call) -> Node:
+    return _extreme(s, e, "min", (needed(s, e, "a"), needed(s, e, "b")))
+
+
+def _extreme(s: State, e: ast.Call, name: str, given: Sequence[ast.Expr]) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
-    operands = [s.node(a) for a in e.arguments]
+    operands = [s.node(a) for a in given]
     found = operands[0] if dtype is None else node_operations.cast(s, operands[0], dtype)
     for operand in operands[1:]:
         other = node_operations.cast(s, operand, found.dtype)
@@ -372,12 +397,13 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
        for end in ("", "_like")},
     "op.full": _full, "op.full_like": _full, "op.arange": _arange, "op.iota": _iota,
     "op.shared": _shared, "op.cast": _cast_call, "op.where": _where, "op.clamp": _clamp,
-    "op.relu": _relu, "op.cumsum": scan, "op.cumprod": scan,
-    "op.softmax": softmax, "op.causal": causal, "op.tril": triangle, "op.triu": triangle,
+    "op.relu": _relu, "op.maximum": _greater, "op.minimum": _lesser, "op.cumsum": scan,
+    "op.cumprod": scan, "op.softmax": softmax, "op.causal": causal,
+    "op.tril": triangle, "op.triu": triangle,
     "op.broadcast_to": shape_calls.broadcast_to, "op.flip": shape_calls.flip,
     "op.concat": shape_calls.joined, "op.stack": shape_calls.joined, "op.eye": shape_calls.eye,
     "op.linspace": shape_calls.linspace, "op.transpose": _transpose,
     **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
-    "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
+    **rearranging_calls.CALLS, "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
     "schedule.prefetch": _prefetch, "op.barrier": lambda s, e: None,
 }  # fmt: skip

@@ -35,6 +35,8 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
             if t.axes:
                 raise Unsupported(e.span, "a tile in a place of numbers")
             return node_operations.scalar_of(s, node_of(s, e))
+        if isinstance(e, ast.Name) and e in s.typed.stands:
+            return node_operations.scalar_of(s, _argument(s, e))
         if isinstance(t, Tensor) and not t.shape and e in s.typed.coercions:
             return node_operations.scalar_of(s, node_of(s, e))
         if isinstance(e, ast.Call) and is_tile_call(s, e):
@@ -61,6 +63,8 @@ def is_tile_call(s: State, e: ast.Call) -> bool:
     """Whether a call takes or gives tiles, or is one of a function of tiles."""
     symbol = s.typed.symbols.get(e.function)
     if isinstance(symbol, Builtin) and symbol.name.startswith(("op.", "tile.", "schedule.")):
+        return True
+    if e in s.typed.expanded:
         return True
     given = [*e.arguments, *(k.value for k in e.keywords)]
     if isinstance(e.function, ast.Attribute) and symbol == Builtin("to"):
@@ -120,7 +124,17 @@ def _node(s: State, e: ast.Expr) -> Node:
             raise Unsupported(e.span, "this kind of expression of tiles")
 
 
+def _argument(s: State, e: ast.Name) -> Node:
+    """What a name stands for in the expression of a call, evaluated once."""
+    given = s.typed.stands[e]
+    if given not in s.given:
+        s.given[given] = node_of(s, given)
+    return s.given[given]
+
+
 def _name(s: State, e: ast.Name) -> Node:
+    if e in s.typed.stands:
+        return _argument(s, e)
     symbol = s.typed.symbols.get(e)
     if isinstance(symbol, Local):
         if symbol in s.tiles:

@@ -59,6 +59,8 @@ class State:
     leaving: list[Leaving] = field(default_factory=list[Leaving])  # the innermost is the last
     made: Nests | None = None
     rooms: dict[Value, Axis] = field(default_factory=dict[Value, Axis])  # of sizes with a bound
+    given: dict[ast.Expr, Node] = field(default_factory=dict[ast.Expr, Node])
+    """Arguments that the expression a call stands for uses several times."""
 
     def node(self, e: ast.Expr) -> Node:
         """An expression as a node; a number has rank 0."""

@@ -16,8 +16,15 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.tile import elementwise_builtins, makers, reductions, shape_builtins
+from tessera_lang.sema.tile import (
+    elementwise_builtins,
+    makers,
+    rearranging,
+    reductions,
+    shape_builtins,
+)
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.derived import derived, expand, is_derived
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -118,6 +125,9 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
             return elementwise_builtins.elementwise(
                 c, e, f"op.{name.removeprefix('math.')}", e.arguments[0]
             )
+    if name == "len" and len(e.arguments) == 1 and _any_tiled(c, e):
+        _note(c, e, name)
+        return expand(c, e, "x.shape[0]", {"x": e.arguments[0]})
     if name in builtins.LANE_ONLY:
         _all(c, e)
         return failed(c)  # the structure check says so
@@ -142,8 +152,13 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
         bound = {"stop" if k == "start" else k: v for k, v in bound.items()}
     if c.final:
         c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
-    special = shape_builtins.TYPES.get(name)
+    if is_derived(name):
+        return derived(c, e, name, bound)
+    special = _SPECIAL.get(name)
     return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
+
+
+_SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES}
 
 
 def _any_tiled(c: TileContext, e: ast.Call) -> bool:
@@ -199,10 +214,6 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     match name:
         case "op.matmul" | "tile.mma_sync":
             return _matmul(c, e, bound)
-        case "op.where":
-            return elementwise_builtins.where(c, e, bound)
-        case "op.clamp":
-            return elementwise_builtins.clamp(c, e, bound)
         case "op.cast":
             return _op_cast(c, bound)
         case "op.cumsum" | "op.cumprod":

@@ -6,6 +6,8 @@ reductions or shapes beyond the meeting of operands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.builtins import FAST_MATH
@@ -193,6 +195,12 @@ def clamp(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return result_of(c, found) if isinstance(found, Mixed) else found
 
 
+def pair(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.maximum(a, b)`` and ``op.minimum``."""
+    found = mix(c, e.span, values(c, [bound["a"], bound["b"]]), "this")
+    return result_of(c, found) if isinstance(found, Mixed) else found
+
+
 def cast_tile(c: TileContext, x: ast.Expr, term: Tile | Tensor, dtype: DType) -> Term:
     """``bf16(x)``, ``x.to(bf16)`` of a tile: of a wide one the rounding."""
     o = value_of_operand(c, Operand(x, term))
@@ -205,3 +213,8 @@ def cast_tile(c: TileContext, x: ast.Expr, term: Tile | Tensor, dtype: DType) ->
 def widened(tile: Tile) -> Tile:
     """What a reduction of narrow floats gives."""
     return replace(tile, wide=tile.wide or is_narrow(tile.dtype))
+
+
+TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
+    "op.where": where, "op.clamp": clamp, "op.maximum": pair, "op.minimum": pair,
+}  # fmt: skip

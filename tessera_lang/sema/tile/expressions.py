@@ -20,6 +20,7 @@ from tessera_lang.sema.symbol_types import DTYPE, MODULE
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
+from tessera_lang.sema.tile.derived import argument_of
 from tessera_lang.sema.tile.operators import (
     Mixed,
     compare_tiles,
@@ -98,6 +99,9 @@ def _refused(c: TileContext, e: ast.Expr) -> Term:
 
 
 def _name(c: TileContext, e: ast.Name) -> Term:
+    given = argument_of(c, e)
+    if given is not None:
+        return given
     term = lanes.infer_once(c, e)
     symbol = c.name_symbol(e.id)
     if isinstance(symbol, Local) and isinstance(term, Tile):

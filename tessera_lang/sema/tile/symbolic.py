@@ -84,6 +84,8 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
         case ast.Unary(operator="-", operand=operand) if _exact(c, e):
             inner = _read(c, operand)
             return None if inner is None else normal(DimOp("-", 0, inner))
+        case ast.Call() if e in c.kernel.expanded:
+            return _read(c, c.kernel.expanded[e][1])
         case ast.Call():
             return _call(c, e)
         case ast.Subscript(value=ast.Attribute(name="shape", value=base), items=(item,)):
@@ -99,6 +101,8 @@ def _exact(c: TileContext, e: ast.Expr) -> bool:
 
 
 def _name(c: TileContext, e: ast.Name) -> Dim | None:
+    if e in c.kernel.stands:
+        return _read(c, c.kernel.stands[e])
     symbol = c.name_symbol(e.id)
     if not isinstance(symbol, Local):
         return None

@@ -1,0 +1,78 @@
+"""Names of array libraries that stand for a short expression, each with its parameters and a line.
+
+Owns the names only: what they stand for is in ``tessera_lang.evaluate.derived_names``. Must not
+know the compiler.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ArrayName(NamedTuple):
+    """``parameters`` in order, of which the first ``required`` must be given."""
+
+    parameters: str
+    required: int
+    doc: str
+
+
+_OF_ONE = {
+    "positive": "The elements as they are.",
+    "negative": "Each element with the other sign.",
+    "square": "Each element times itself.",
+    "reciprocal": "1 / x of each element.",
+    "sign": "-1, 0 or 1 of each element, as it is below, equal to or above 0; NaN of NaN.",
+    "signbit": "Whether the sign bit of each float is set, as that of -0.0 is.",
+    "isnan": "Whether each element is NaN.",
+    "isinf": "Whether each element is an infinity.",
+    "isfinite": "Whether each element is neither NaN nor an infinity.",
+    "logical_not": "Whether each bool is false.",
+    "bitwise_invert": "Each element with all bits changed.",
+}
+_OF_TWO = {
+    "add": "The sum of elements.",
+    "subtract": "The difference of elements.",
+    "multiply": "The product of elements.",
+    "divide": "The quotient of floats.",
+    "floor_divide": "The quotient of elements, rounded down.",
+    "remainder": "What a division that rounds down leaves, with the sign of the divisor.",
+    "power": "One element to the power of the other.",
+    "maximum": "The greater of two elements; NaN if one is.",
+    "minimum": "The lesser of two elements; NaN if one is.",
+    "copysign": "The magnitude of one float with the sign of the other.",
+    "logaddexp": "log(exp(a) + exp(b)), without overflow.",
+    "equal": "Whether elements are equal.",
+    "not_equal": "Whether elements differ.",
+    "less": "Whether the first element is less.",
+    "less_equal": "Whether the first element is less or equal.",
+    "greater": "Whether the first element is greater.",
+    "greater_equal": "Whether the first element is greater or equal.",
+    "logical_and": "Whether both bools are true.",
+    "logical_or": "Whether one of two bools is true.",
+    "logical_xor": "Whether one of two bools alone is true.",
+    "bitwise_and": "The bits that both elements have.",
+    "bitwise_or": "The bits that one of two elements has.",
+    "bitwise_xor": "The bits that one of two elements alone has.",
+    "bitwise_left_shift": "The bits of one element moved up by the other.",
+    "bitwise_right_shift": "The bits of one element moved down by the other.",
+}
+
+ARRAY_NAMES: dict[str, ArrayName] = {
+    **{name: ArrayName("x", 1, doc) for name, doc in _OF_ONE.items()},
+    **{name: ArrayName("a b", 2, doc) for name, doc in _OF_TWO.items()},
+    "clip": ArrayName("x min max", 1, "Each element, not below the one limit nor above the other."),
+    "astype": ArrayName("x dtype", 2, "The values in another dtype."),
+    "count_nonzero": ArrayName("x axis keepdims", 1, "How many elements are not 0, in i32."),
+    "cumulative_sum": ArrayName("x axis", 1, "`op.cumsum` by the name of the array API standard."),
+    "cumulative_prod": ArrayName(
+        "x axis", 1, "`op.cumprod` by the name of the array API standard."
+    ),
+    "concatenate": ArrayName("arrays axis", 1, "`op.concat` by NumPy's name."),
+    "permute_dims": ArrayName("x axes", 2, "`op.transpose` by the name of the array API standard."),
+    "matrix_transpose": ArrayName("x", 1, "The last two axes in the other order."),
+    "dot": ArrayName("a b", 2, "The product `a @ b`."),
+    "outer": ArrayName("a b", 2, "All products of the elements of two vectors."),
+    "vecdot": ArrayName("a b axis", 2, "The sum of the products of elements along an axis."),
+}
+"""Members of ``op`` that are other words for what the language has."""

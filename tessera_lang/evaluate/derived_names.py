@@ -1,0 +1,97 @@
+"""What names of array libraries stand for: one expression each, in the language's own words.
+
+Owns the expressions, as text over the parameters. Must not know how a call is typed or evaluated:
+tile kernels and the host program put their arguments into the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tessera_grammar.array_names import ARRAY_NAMES
+
+from tessera_lang.types.dtype import F32, DType
+
+Form = Callable[[Collection[str], DType], str]
+"""The text for the parameters that are given, and the dtype of the first."""
+
+_LOG_2 = 0.6931471805599453
+
+
+def _clip(given: Collection[str], dtype: DType) -> str:
+    bounds = {"min", "max"} & set(given)
+    if len(bounds) == 2:
+        return "op.clamp(x, min, max)"
+    return "op.maximum(x, min)" if "min" in bounds else "op.minimum(x, max)"
+
+
+def _sign(given: Collection[str], dtype: DType) -> str:
+    if dtype.is_float:
+        return "op.where(x > 0.0, 1.0, op.where(x < 0.0, -1.0, op.where(x == 0.0, 0.0, x)))"
+    low = "op.where(x < 0, -1, x)" if dtype.kind == "int" else "x"
+    return f"op.where(x > 0, 1, {low})"
+
+
+def _signbit(given: Collection[str], dtype: DType) -> str:
+    if not dtype.is_float:
+        return "x < 0"
+    bits = max(32, dtype.bits)
+    return f"bitcast(op.cast(x, f{bits}), i{bits}) < 0"
+
+
+def _isinf(given: Collection[str], dtype: DType) -> str:
+    return "op.abs(x) == op.inf" if dtype.is_float and dtype.infinite else "x < x"
+
+
+def _isfinite(given: Collection[str], dtype: DType) -> str:
+    return "op.abs(x) < op.inf" if dtype.is_float and dtype.infinite else "x == x"
+
+
+def _with(call: str, *optional: str) -> Form:
+    """A call with those of its optional arguments that are given."""
+
+    def form(given: Collection[str], dtype: DType) -> str:
+        more = "".join(f", {name}={name}" for name in optional if name in given)
+        return f"{call}{more})"
+
+    return form
+
+
+def _vecdot(given: Collection[str], dtype: DType) -> str:
+    return f"op.sum(a * b, axis={'axis' if 'axis' in given else '-1'})"
+
+
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
+    "remainder": "%", "power": "**", "equal": "==", "not_equal": "!=", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "logical_and": "&",
+    "logical_or": "|", "logical_xor": "^", "bitwise_and": "&", "bitwise_or": "|",
+    "bitwise_xor": "^", "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "dot": "@",
+}  # fmt: skip
+
+_TEXTS: dict[str, str] = {
+    **{name: f"a {operator} b" for name, operator in _OPERATORS.items()},
+    "positive": "x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
+    "isnan": "x != x", "logical_not": "~x", "bitwise_invert": "~x",
+    "copysign": "op.where(op.signbit(b), -op.abs(a), op.abs(a))",
+    "logaddexp": f"op.where(a == b, a + {_LOG_2},"
+                 " op.maximum(a, b) + op.softplus(-op.abs(a - b)))",
+    "astype": "op.cast(x, dtype)", "permute_dims": "op.transpose(x, axes)",
+    "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
+}  # fmt: skip
+_FORMS: dict[str, Form] = {
+    "clip": _clip, "sign": _sign, "signbit": _signbit, "isinf": _isinf, "isfinite": _isfinite,
+    "count_nonzero": _with("op.sum(x != 0", "axis", "keepdims"),
+    "cumulative_sum": _with("op.cumsum(x", "axis"),
+    "cumulative_prod": _with("op.cumprod(x", "axis"),
+    "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,
+}  # fmt: skip
+OF_BOOLS = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
+"""Those that take bools alone."""
+DERIVED = frozenset(name for name in ARRAY_NAMES if name in _TEXTS or name in _FORMS)
+
+
+def text_of(name: str, given: Collection[str], dtype: DType = F32) -> str:
+    """What ``op.name`` stands for."""
+    form = _FORMS.get(name)
+    return _TEXTS[name] if form is None else form(given, dtype)

@@ -1,0 +1,87 @@
+"""Calls that stand for an expression: ``op.square(x)`` is ``x * x``.
+
+Owns that the expression is one tree in every walk, and that an argument used several times is
+typed and computed once. Must not know what the names stand for (``evaluate/derived_names.py``).
+"""
+
+from __future__ import annotations
+
+from tessera_lang.evaluate.derived_names import DERIVED, OF_BOOLS, text_of
+from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.context import text_of as type_text
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.syntax import ast
+from tessera_lang.syntax.substitute import substituted
+from tessera_lang.types.dtype import BOOL, F32
+from tessera_lang.types.type import Scalar, Tensor, Tile
+
+
+def is_derived(name: str) -> bool:
+    return name.removeprefix("op.") in DERIVED
+
+
+def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
+    """A call of ``op.name``, typed as what it stands for."""
+    member = name.removeprefix("op.")
+    given: Bound = {n: a for n, a in bound.items() if not isinstance(a, ast.NoneLit)}
+    first = next(iter(given.values()))
+    dtype = F32
+    if not isinstance(first, (ast.TupleExpr, ast.ListExpr)):
+        term = c.infer(first)
+        if is_silent(term):
+            for argument in given.values():
+                c.infer(argument)
+            return term
+        if isinstance(term, (Tile, Tensor, Scalar)):
+            dtype = term.dtype
+    if member == "clip" and len(given) == 1:
+        return c.report("T0105", "`op.clip` needs `min=`, `max=` or both", e.span)
+    if member in OF_BOOLS:
+        for argument in given.values():
+            term = c.infer(argument)
+            if isinstance(term, (Tile, Tensor, Scalar)) and term.dtype != BOOL:
+                return c.report(
+                    "T0205", f"`{name}` takes bools, not `{type_text(term)}`", argument.span,
+                    helps=(f"write `{source_of(argument)} != 0`",),
+                )  # fmt: skip
+    return expand(c, e, text_of(member, given.keys(), dtype), given)
+
+
+def expand(c: TileContext, e: ast.Call, text: str, given: Bound) -> Term:
+    """The type of ``text`` with arguments in it, which from now on the call stands for."""
+    found = c.kernel.expanded.get(e)
+    if found is None or found[0] != text:
+
+        def several(name: str, argument: ast.Expr) -> ast.Expr:
+            copy = ast.Name(argument.span, source_of(argument))
+            c.kernel.stands[copy] = argument
+            return copy
+
+        found = c.kernel.expanded[e] = text, substituted(text, given, e.span, several)
+    made = found[1]
+    term = c.infer(made)
+    if c.final:
+        c.typed.expanded[e] = made
+    if c.is_known(made):
+        value = c.try_value(made)
+        if value is not None:
+            c.set_value(e, value)
+    return term
+
+
+def argument_of(c: TileContext, e: ast.Name) -> Term | None:
+    """The type of what a name made here stands for; None: it is a name of the program."""
+    given = c.kernel.stands.get(e)
+    if given is None:
+        return None
+    if c.final:
+        c.typed.stands[e] = given
+    term = c.infer(given)
+    if c.is_known(given):
+        value = c.try_value(given)
+        if value is not None:
+            c.set_value(e, value)
+    return term

@@ -1,0 +1,332 @@
+"""``op.expand_dims``, ``squeeze``, ``roll``, ``diff``, ``repeat``, ``tile``, ``take``,
+``moveaxis``, ``swapaxes``, ``array``.
+
+Owns their types. Must not know how elements are moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.record import replace
+from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term, Unknown
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.derived import expand
+from tessera_lang.sema.tile.makers import dtype_argument, shape_items
+from tessera_lang.sema.tile.operators import give_tile, value_of_operand
+from tessera_lang.sema.tile.reductions import axes_argument, axis_argument, index_argument
+from tessera_lang.sema.tile.shapes import agree
+from tessera_lang.sema.tile.size_normal_form import described, normal
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, I32, DType, common_dtype
+from tessera_lang.types.shape import Dim, DimOp
+from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
+
+MOST_ITEMS = 64
+"""Numbers of an ``op.array``: each is one comparison for each element."""
+
+
+def _nothing(c: TileContext) -> Term:
+    return ERROR if c.final else Unknown()
+
+
+def _tile(c: TileContext, bound: Bound, name: str) -> Tile | Term:
+    o = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"])))
+    if isinstance(o.term, Tile) or is_silent(o.term):
+        return o.term
+    return c.report("T0207", f"`{name}` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span)
+
+
+def _given(bound: Bound, name: str) -> ast.Expr | None:
+    e = bound.get(name)
+    return None if isinstance(e, ast.NoneLit) else e
+
+
+def _number(c: TileContext, e: ast.Expr, what: str, least: int) -> int | None:
+    """A number that is known at compile time; None where it is wrong (reported)."""
+    term, value = c.infer(e), None
+    if not is_silent(term):
+        index_argument(c, e)
+        value = c.try_value(e)
+        if not isinstance(value, int) or value < least:
+            c.report("T0311", f"{what} is a number of at least {least} that is known at compile"
+                     " time", e.span)  # fmt: skip
+            return None
+    return value if isinstance(value, int) else None
+
+
+def expand_dims(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.expand_dims(x, axis)``: axes of one element at these places of the result."""
+    del e
+    tile = _tile(c, bound, "op.expand_dims")
+    if not isinstance(tile, Tile):
+        return tile
+    count = len(shape_items(bound["axis"]))
+    new = axes_argument(c, bound["axis"], len(tile.axes) + count, "op.expand_dims")
+    if new is None:
+        return _nothing(c)
+    axes = list(tile.axes)
+    for axis in new:
+        axes.insert(axis, TileAxis(1, 1))
+    return replace(tile, axes=tuple(axes))
+
+
+def squeeze(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.squeeze(x, axis)``: without axes of one element."""
+    tile = _tile(c, bound, "op.squeeze")
+    if not isinstance(tile, Tile):
+        return tile
+    given, rank = _given(bound, "axis"), len(tile.axes)
+    facts = c.kernel.facts
+    if given is None:
+        values = [None if a.extent is None else facts.value(a.extent) for a in tile.axes]
+        gone = tuple(i for i, n in enumerate(values) if n == 1)
+        if not gone:
+            return c.report("T0105", "`op.squeeze` needs `axis=` where no size is known to be 1",
+                            e.span, helps=("write `op.squeeze(x, axis=0)`",))  # fmt: skip
+    else:
+        found = axes_argument(c, given, rank, "op.squeeze")
+        if found is None:
+            return _nothing(c)
+        gone = found
+    for axis in gone:
+        extent = tile.axes[axis].extent
+        if not agree(c, extent, 1, bound["x"].span):
+            shown = "?" if extent is None else described(facts.resolve(extent))
+            return c.report("T0601", f"`op.squeeze` takes axes of one element: axis {axis} of"
+                            f" `{source_of(bound['x'])}` has {shown}", bound["x"].span)  # fmt: skip
+    return _or_number(
+        replace(tile, axes=tuple(a for i, a in enumerate(tile.axes) if i not in gone))
+    )
+
+
+def _or_number(tile: Tile) -> Term:
+    return tile if tile.axes or tile.wide else Scalar(tile.dtype)
+
+
+def roll(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.roll(x, shift, axis)``: the last elements come first."""
+    tile = _tile(c, bound, "op.roll")
+    for shift in shape_items(bound["shift"]):
+        if not is_silent(c.infer(shift)):
+            index_argument(c, shift)
+    if isinstance(bound["shift"], ast.TupleExpr):
+        c.infer(bound["shift"])
+    if not isinstance(tile, Tile):
+        return tile
+    axes = _moved_axes(c, e, bound, tile, "op.roll")
+    if axes is None:
+        return _nothing(c)
+    shifts = shape_items(bound["shift"])
+    if len(shifts) not in (1, len(axes)):
+        return c.report("T0105", f"`op.roll` takes one shift, or one for each of {len(axes)} axes",
+                        bound["shift"].span)  # fmt: skip
+    return tile
+
+
+def _moved_axes(
+    c: TileContext, e: ast.Call, bound: Bound, tile: Tile, name: str
+) -> tuple[int, ...] | None:
+    """The axes that ``axis=`` names, in the order of their names; of one axis it may be left out.
+    NumPy takes all elements in a row where it is."""
+    given, rank = _given(bound, "axis"), len(tile.axes)
+    if given is None:
+        if rank == 1:
+            return (0,)
+        c.report("T0105", f"`{name}` of several axes needs `axis=`", e.span,
+                 helps=(f"write `{name}({source_of(bound['x'])}, ..., axis=0)`",))  # fmt: skip
+        return None
+    return axes_argument(c, given, rank, name)
+
+
+def diff(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.diff(x, n, axis)``: the difference of neighbours, ``n`` times over."""
+    tile = _tile(c, bound, "op.diff")
+    if not isinstance(tile, Tile):
+        return tile
+    rank, given = len(tile.axes), _given(bound, "axis")
+    axis = rank - 1 if given is None else axis_argument(c, given, rank, "op.diff")
+    times = _number(c, bound["n"], "`n` of `op.diff`", 0) if "n" in bound else 1
+    if axis is None or times is None or not rank:
+        return _nothing(c)
+    before, behind = ":, " * axis, ", :" * (rank - axis - 1)
+    text = "x"
+    for _ in range(times):
+        text = f"({text})" if text != "x" else text
+        text = f"{text}[{before}1:{behind}] - {text}[{before}:-1{behind}]"
+        if len(text) > 4000:
+            return c.report("T0311", f"`op.diff` of {times} differences", bound["n"].span,
+                            helps=("take the difference of a difference",))  # fmt: skip
+    return expand(c, e, text, {"x": bound["x"]})
+
+
+def _times(axis: TileAxis, count: int) -> TileAxis:
+    extent: Dim | None = None
+    if axis.extent is not None:
+        extent = normal(DimOp("*", axis.extent, count))
+    return TileAxis(None if axis.capacity is None else axis.capacity * count, extent)
+
+
+def repeat(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.repeat(x, repeats, axis)``: each element several times, one behind the other."""
+    tile = _tile(c, bound, "op.repeat")
+    count = _number(c, bound["repeats"], "`repeats` of `op.repeat`", 1)
+    if not isinstance(tile, Tile):
+        return tile
+    axes = _moved_axes(c, e, bound, tile, "op.repeat")
+    if axes is None or count is None or len(axes) != 1:
+        return _nothing(c)
+    return _with_axis(tile, axes[0], _times(tile.axes[axes[0]], count))
+
+
+def _with_axis(tile: Tile, axis: int, new: TileAxis) -> Tile:
+    return replace(tile, axes=(*tile.axes[:axis], new, *tile.axes[axis + 1 :]))
+
+
+def repetitions(count: int, rank: int) -> tuple[int, ...]:
+    """The axes that so many numbers of ``op.tile`` are for: the last ones."""
+    return tuple(range(rank - count, rank))
+
+
+def tiled(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.tile(x, repetitions)``: the whole of it several times, one behind the other."""
+    tile = _tile(c, bound, "op.tile")
+    items = shape_items(bound["repetitions"])
+    counts = [_number(c, item, "a number of repetitions", 1) for item in items]
+    if isinstance(bound["repetitions"], ast.TupleExpr):
+        c.infer(bound["repetitions"])
+    if not isinstance(tile, Tile):
+        return tile
+    if len(items) > len(tile.axes):
+        return c.report(
+            "T0604", f"`op.tile` of {len(tile.axes)} axes takes as many repetitions, not"
+            f" {len(items)}", e.span, helps=("put axes in front: `x[None, :]`",),
+        )  # fmt: skip
+    for axis, count in zip(repetitions(len(items), len(tile.axes)), counts, strict=True):
+        if count is None:
+            return _nothing(c)
+        tile = _with_axis(tile, axis, _times(tile.axes[axis], count))
+    return tile
+
+
+def take(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.take(x, indices, axis)``: the elements at these places of an axis."""
+    tile = _tile(c, bound, "op.take")
+    o = value_of_operand(c, Operand(bound["indices"], c.infer(bound["indices"])))
+    if not isinstance(tile, Tile) or is_silent(o.term):
+        return tile if not isinstance(tile, Tile) else o.term
+    axes = _moved_axes(c, e, bound, tile, "op.take")
+    if axes is None or len(axes) != 1:
+        return _nothing(c)
+    if not isinstance(o.term, Tile) or not o.term.dtype.is_integer or len(o.term.axes) != 1:
+        return c.report("T0215", f"`op.take` takes places as integers along one axis, not"
+                        f" `{text_of(o.term)}`", o.e.span,
+                        helps=("for one place write `x[i, :]`",)
+                        if isinstance(o.term, (Scalar, Weak)) else ())  # fmt: skip
+    return _with_axis(tile, axes[0], o.term.axes[0])
+
+
+def moved_order(rank: int, source: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+    """The order of axes in which each of ``source`` stands at its place of ``target``."""
+    order = [i for i in range(rank) if i not in source]
+    for place, axis in sorted(zip(target, source, strict=True)):
+        order.insert(place, axis)
+    return tuple(order)
+
+
+def moveaxis(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.moveaxis(x, source, destination)`` and ``op.swapaxes(x, axis1, axis2)``."""
+    swaps = "axis1" in bound
+    name = "op.swapaxes" if swaps else "op.moveaxis"
+    keys = ("axis1", "axis2") if swaps else ("source", "destination")
+    tile = _tile(c, bound, name)
+    if not isinstance(tile, Tile):
+        return tile
+    rank, found = len(tile.axes), list[tuple[int, ...]]()
+    for key in keys:
+        items = shape_items(bound[key])
+        axes = [axis_argument(c, item, rank, name) for item in items]
+        if isinstance(bound[key], ast.TupleExpr):
+            c.infer(bound[key])
+        known = tuple(axis for axis in axes if axis is not None)
+        if len(known) < len(items):
+            return _nothing(c)
+        found.append(known)
+    first, second = found
+    if len(first) != len(second) or len(set(first)) < len(first) or len(set(second)) < len(second):
+        return c.report("T0311", f"`{name}` names as many axes here as there, each once", e.span)
+    order = swapped_order(rank, first[0], second[0]) if swaps else moved_order(rank, first, second)
+    return replace(tile, axes=tuple(tile.axes[i] for i in order))
+
+
+def swapped_order(rank: int, a: int, b: int) -> tuple[int, ...]:
+    return tuple(b if i == a else a if i == b else i for i in range(rank))
+
+
+# --- literals ------------------------------------------------------------------------------
+
+
+def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:
+    """Shape and numbers, row by row, of nested lists; None where the rows are not alike."""
+    if not isinstance(e, (ast.ListExpr, ast.TupleExpr)):
+        return (), (e,)
+    parts = [items_of(item) for item in e.items]
+    if not parts or any(p is None or p[0] != (parts[0] or ((),))[0] for p in parts):
+        return None
+    known = [p for p in parts if p is not None]
+    return (len(known), *known[0][0]), tuple(x for p in known for x in p[1])
+
+
+def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.array([1.0, 2.0], dtype=)``: a few numbers, which may be computed."""
+    del e
+    dtype = dtype_argument(c, bound.get("dtype"))
+    found = items_of(bound["items"])
+    span = bound["items"].span
+    if found is None or not found[0]:
+        return c.report("T0207", "`op.array` takes numbers in a list, or lists of equal lengths",
+                        span, helps=("write `op.array([1.0, 2.0])`",))  # fmt: skip
+    shape, items = found
+    if len(items) > MOST_ITEMS:
+        return c.report("T0608", f"`op.array` of {len(items)} numbers", span,
+                        f"at most {MOST_ITEMS}", helps=("pass them as an array",))  # fmt: skip
+    terms = [c.infer(item) for item in items]
+    if any(is_silent(t) for t in terms):
+        return next(t for t in terms if is_silent(t))
+    kind = dtype or _common(terms)
+    if kind is None:
+        return c.report("T0206", "`op.array` takes numbers of one dtype", span,
+                        helps=("give it one: `dtype=f32`",))  # fmt: skip
+    for item, term in zip(items, terms, strict=True):
+        number = isinstance(term, (Weak, Open, Scalar))
+        if not number or not give_tile(c, item, term, kind, False):
+            return c.report("T0208", f"an array of `{kind}` does not hold `{text_of(term)}`",
+                            item.span, helps=(f"convert it: `{kind}({source_of(item)})`",)
+                            if number else ("join tiles with `op.stack`",))  # fmt: skip
+    return Tile(kind, tuple(TileAxis(n, n) for n in shape))
+
+
+def _common(terms: Sequence[Term]) -> DType | None:
+    """The dtype of numbers; of literals alone f32 or i32."""
+    found: DType | None = None
+    for term in terms:
+        if isinstance(term, Scalar):
+            found = term.dtype if found is None else common_dtype(found, term.dtype)
+            if found is None:
+                return None
+    if found is not None:
+        return found
+    kinds = {t.kind for t in terms if isinstance(t, Weak)}
+    return F32 if "float" in kinds or any(isinstance(t, Open) for t in terms) else I32
+
+
+TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
+    "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.diff": diff,
+    "op.repeat": repeat, "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis,
+    "op.swapaxes": moveaxis, "op.array": array,
+}  # fmt: skip
