@@ -17,7 +17,7 @@ from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.ir.core import Program, VerifyError
 from tessera_lang.ir.pass_type import Pass, Step, changed_operation
 from tessera_lang.ir.printer import print_program
-from tessera_lang.ir.verify import verify
+from tessera_lang.ir.verify import Sound, verify
 from tessera_lang.record import dataclass
 
 T = TypeVar("T")
@@ -51,6 +51,7 @@ class PassRunner:
     def __init__(self, verify_each: bool = False, print_after: Sequence[str] = ()) -> None:
         self.verify_each = verify_each
         self.print_after = frozenset(print_after)
+        self._sound: Sound = {}
         self.timings: list[Timing] = []
         self.printed: list[Printed] = []
 
@@ -109,7 +110,7 @@ class PassRunner:
         """The program after a step; one that came through as it was has been verified."""
         try:
             if one is None or after is not before or self.verify_each:
-                verify(after)
+                verify(after, None if self.verify_each else self._sound)
         except VerifyError as error:
             raise failed(name, str(error), before) from error
         if one is not None and after.level != one.gives:

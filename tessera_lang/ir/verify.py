@@ -9,6 +9,7 @@ beyond the exits of structured control flow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value, VerifyError
 from tessera_lang.ir.printer import print_operations
@@ -20,24 +21,42 @@ from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import check_types as check_types_by
 from tessera_lang.types.dtype import DType
 
+T = TypeVar("T")
 
-def verify(program: Program) -> Program:
+
+Sound = dict[int, Operation]
+"""Operations that keep the rules of their own, by identity. A pass makes anew what it changes, and
+what holds it; all else is the same operation before and after."""
+
+
+def verify(program: Program, sound: Sound | None = None) -> Program:
     """``program`` itself where it keeps every rule. Raises VerifyError, a fault of ours.
 
-    The message holds the faulty operation between its neighbours.
+    The message holds the faulty operation between its neighbours. ``sound``: operations that were
+    verified before, whose own rules are not looked at again; those of this program are added.
     """
     if program.level not in TABLES:
         raise VerifyError(f"no operations are defined for level '{program.level}' yet")
-    for check in CHECKS:
-        try:
-            check(program)
-        except VerifyError as error:
-            if error.operation is None:
-                raise
-            where = neighbourhood(program, error.operation)
-            message = f"{check.__name__}: {error}\n{where}"
-            raise VerifyError(message, error.operation) from None
+    known: Sound = sound if sound is not None else {}
+    _checked(check_names, program, program)
+    new = [o for o in program.walk() if id(o) not in known]
+    for check in OWN_CHECKS:
+        _checked(check, new, program)
+    for whole in WHOLE_CHECKS:
+        _checked(whole, program, program)
+    known.update((id(o), o) for o in new)
     return program
+
+
+def _checked(check: Callable[[T], None], what: T, program: Program) -> None:
+    try:
+        check(what)
+    except VerifyError as error:
+        if error.operation is None:
+            raise
+        where = neighbourhood(program, error.operation)
+        message = f"{check.__name__}: {error}\n{where}"
+        raise VerifyError(message, error.operation) from None
 
 
 def neighbourhood(program: Program, faulty: Operation, around: int = 3) -> str:
@@ -80,9 +99,9 @@ def definition_of(operation: Operation) -> OpDef:
     return TILE_OPS.get(operation.name) or SCHEDULE_OPS[operation.name]
 
 
-def check_types(program: Program) -> None:
+def check_types(operations: Sequence[Operation]) -> None:
     """Types of operands, results and region arguments."""
-    check_types_by(program, SCHEDULE_OPS, SCHEDULE_RULES)
+    check_types_by(operations, SCHEDULE_OPS, SCHEDULE_RULES)
 
 
 def check_names(program: Program) -> None:
@@ -104,9 +123,9 @@ def check_names(program: Program) -> None:
         seen.add(name)
 
 
-def check_counts(program: Program) -> None:
+def check_counts(operations: Sequence[Operation]) -> None:
     """Numbers of operands, results and regions."""
-    for operation in program.walk():
+    for operation in operations:
         definition = definition_of(operation)
         fixed = [n for n in definition.operands if not n.endswith("...")]
         found = len(operation.operands)
@@ -119,10 +138,10 @@ def check_counts(program: Program) -> None:
             raise VerifyError(f"has {definition.regions} regions", operation)
 
 
-def check_attributes(program: Program) -> None:
+def check_attributes(operations: Sequence[Operation]) -> None:
     """Every attribute of the table is there, of its kind and among its values; no other is."""
     by_name: dict[str, dict[str, AttributeDef]] = {}
-    for operation in program.walk():
+    for operation in operations:
         definitions = by_name.get(operation.name)
         if definitions is None:
             row = definition_of(operation)
@@ -162,9 +181,9 @@ def _check_attribute(operation: Operation, definition: AttributeDef, value: Attr
         raise VerifyError(f"attribute {definition.name} is not one of {allowed}", operation)
 
 
-def check_terminators(program: Program) -> None:
+def check_terminators(operations: Sequence[Operation]) -> None:
     """Every region ends in a terminator its operation allows; none stands elsewhere."""
-    for operation in program.walk():
+    for operation in operations:
         definition = definition_of(operation)
         for i, region in enumerate(operation.regions):
             _check_terminator(operation, definition, i, region)
@@ -215,14 +234,18 @@ def _define(
         visible.add(name)
 
 
-CHECKS: tuple[Callable[[Program], None], ...] = (
-    check_names,
+OWN_CHECKS: tuple[Callable[[Sequence[Operation]], None], ...] = (
     check_counts,
     check_attributes,
     check_terminators,
-    check_dominance,
     check_types,
+)
+"""What an operation says of itself, wherever it stands. In order: later ones rely on earlier ones,
+and all on ``check_names``."""
+
+WHOLE_CHECKS: tuple[Callable[[Program], None], ...] = (
+    check_dominance,
     check_exits,
     check_placement,
 )
-"""In order: later ones rely on what earlier ones checked."""
+"""What hangs on the place of an operation."""

@@ -6,14 +6,13 @@ Owns which types go together. Must not know where an operation stands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tessera_lang.ir.core import (
     BufferType,
     IRType,
     Operation,
     PointerType,
-    Program,
     TensorMapType,
     TileType,
     Value,
@@ -31,12 +30,12 @@ Rule = Callable[[Operation], None]
 
 
 def check_types(
-    program: Program,
+    operations: Iterable[Operation],
     further: Mapping[str, OpDef] | None = None,
     rules: Mapping[str, Rule] | None = None,
 ) -> None:
     """Types of operands, results and region arguments; ``further`` operations by ``rules``."""
-    for operation in program.walk():
+    for operation in operations:
         definition = TILE_OPS.get(operation.name)
         if definition is not None:
             RULES[definition.rule](operation)

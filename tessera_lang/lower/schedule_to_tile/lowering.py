@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import READS, WRITES
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
@@ -98,7 +99,7 @@ def check_length(kernel: Operation, lanes: int) -> None:
 
 def _instructions(operation: Operation, tile: TileType) -> int:
     """What one element of the tile that an operation makes or writes takes."""
-    if operation.name not in ("tile.load", "tile.store"):
+    if operation.name not in READS | WRITES:
         return 1
     assert tile.layout is not None
     along = next((m for m in tile.layout.registers if m.extent > 1), None)
