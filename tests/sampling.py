@@ -6,6 +6,9 @@ that are seeds or sizes of one kind. The others get the marker ``slow``. The cho
 parameters alone, so that it is the same in every run, on every machine and in every process; cases
 for a GPU are a sample of their own.
 
+A test that takes the argument ``whole`` and goes through many sizes in itself is two cases: with
+False, for which ``few`` leaves some of the sizes, and with True, which has the marker ``slow``.
+
 ``--part=K/N`` runs the K-th of N parts of what is chosen otherwise, by a sum over the names of the
 tests: so that who has no time for all slow tests runs some, and others the next time.
 """
@@ -15,10 +18,12 @@ from __future__ import annotations
 import argparse
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +50,18 @@ def spread(count: int, most: int) -> list[int]:
     if most == 1:
         return [0]
     return [round(i * (count - 1) / (most - 1)) for i in range(most)]
+
+
+def few(values: Iterable[T], most: int, whole: bool) -> list[T]:
+    """All values where the run is ``whole``, else ``most`` of them at equal steps."""
+    found = list(values)
+    return found if whole else [found[i] for i in spread(len(found), most)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "whole" in metafunc.fixturenames:
+        slow = pytest.param(True, marks=pytest.mark.slow, id="whole")
+        metafunc.parametrize("whole", [pytest.param(False, id="few"), slow])
 
 
 def covering(cases: Sequence[frozenset[Any]]) -> list[int]:

@@ -33,7 +33,7 @@ OPEN = {"_sort_by_byte": ("not proved",)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_no_false_alarm(path: Path) -> None:
     found, kernels = lowered_kernels(path)
     assert not [d for d in found if d.severity == "error"]
@@ -44,7 +44,7 @@ def test_no_false_alarm(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_every_pass_keeps_what_is_proved(path: Path) -> None:
     """The analyses audit our own passes: none may move a barrier or a place."""
     for _, program, plan in lowered_kernels(path)[1]:

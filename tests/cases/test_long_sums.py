@@ -62,6 +62,7 @@ def test_products(made: Any, sizes: tuple[int, int, int]) -> None:
         assert np.array_equal(np.asarray(made.layer(x, w, bias)), want)
 
 
+@pytest.mark.sample(2)
 def test_the_bits_are_the_same_each_time(made: Any) -> None:
     rng: Any = np.random.default_rng(4)
     x, w = (rng.standard_normal((64, 4096)).astype(BF16) for _ in range(2))

@@ -149,7 +149,7 @@ def without_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.sample
+@pytest.mark.sample(9)
 def test_what_was_told_otherwise(name: str, arch: str) -> None:
     text, signature = FAULTS[name]
     made, ptx = made_for(text, PATH, "kernel", signature, arch, True)

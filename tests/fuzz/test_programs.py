@@ -21,7 +21,7 @@ ON_DEVICE = [pytest.param("cuda", s, marks=pytest.mark.gpu) for s in range(0, 64
 
 
 @pytest.mark.parametrize(("target", "seed"), [*QUICK, *ON_DEVICE])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_programs(target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if "TESSERA_CACHE" not in os.environ:
         monkeypatch.setenv("TESSERA_CACHE", "off")

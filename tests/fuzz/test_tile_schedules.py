@@ -122,6 +122,7 @@ PLANTED: tuple[tuple[Plant, str], ...] = (
 
 
 @pytest.mark.parametrize(("plant", "said"), PLANTED, ids=[p.__name__[1:] for p, _ in PLANTED])
+@pytest.mark.sample(3)
 def test_a_wrong_decision_is_found(
     monkeypatch: pytest.MonkeyPatch, plant: Plant, said: str
 ) -> None:

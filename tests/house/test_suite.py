@@ -83,6 +83,7 @@ def ran(tmp_path: Path) -> str:
     return done.stdout + (tmp_path / "times").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_tells_failures_at_once_and_outlives_a_hang(ran: str) -> None:
     told = ran.index("FAILED AT ONCE test_file.py::test_fails")
     assert told < ran.index("the reason") < ran.index("= FAILURES =")

@@ -61,6 +61,7 @@ class Asker:
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[s.stem for s in SAMPLES])
+@pytest.mark.sample(2)
 def test_every_prefix(sample: Path) -> None:
     text, asker = sample.read_text(), Asker()
     for end in range(0, len(text) + 1, 1 + len(text) // 1000):

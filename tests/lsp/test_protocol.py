@@ -204,6 +204,7 @@ def test_ends_when_its_input_closes() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are watched by id on POSIX only")
 @pytest.mark.parametrize("who", ["parent", "editor"])
+@pytest.mark.sample(1)
 def test_ends_when_the_editor_dies(who: str, tmp_path: Path) -> None:
     """B154 lsp: also when the input stays open, since another process holds it."""
     note = tmp_path / "pid"

@@ -133,7 +133,7 @@ def check_transposed(std: Any, dtype: str, rank: int, a: dict[str, Any], seed: i
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("how", [check, check_transposed])
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_convolutions_at_random(std: Any, how: Any, rank: int, dtype: str) -> None:
     r = np.random.default_rng(rank)
     for seed in range(5):
@@ -163,7 +163,7 @@ KERNELS = {
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_ptxas_takes_it(kernel: str, dtype: str, arch: str) -> None:
     line = {"f32": 32, "f64": 32, "f8e4m3": 128}.get(dtype, 64)
     form = KERNELS[kernel].format(T=dtype, A="f64" if dtype == "f64" else "f32", CI=line)

@@ -122,6 +122,7 @@ def test_zeros_have_an_order(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.sample(2)
 def test_divide_axpy_clamp(std: Any, dtype: str) -> None:
     kind = DTYPES[dtype]
     for n in (0, 1, 300, 4099):
@@ -159,6 +160,7 @@ def test_integers_wrap(std: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "u8", "i64", "bf16", "f32", "f8e5m2"])
+@pytest.mark.sample(3)
 def test_fill_copy_where(std: Any, dtype: str) -> None:
     for n in (0, 1, 255, 2049):
         out = np.zeros(n, DTYPES[dtype])

@@ -66,7 +66,7 @@ def unit(dtype: str) -> float:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_losses_of_elements(std: Any, name: str, dtype: str) -> None:
     call, more, loss, size = LOSSES[name]
     for i, shape in enumerate(SHAPES):
@@ -108,7 +108,7 @@ def entropy(x: Array, t: Array, smoothing: float) -> Array:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.125])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_entropies(std: Any, smoothing: float, dtype: str) -> None:
     r = np.random.default_rng(0)
     for m, n in ((1, 1), (7, 3), (40, 129), (3, 5000), (2, 20000)):

@@ -130,6 +130,7 @@ def test_f32_is_within_its_bound(name: str, target: str) -> None:
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no wider float to compare with")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", WIDE)
+@pytest.mark.sample(4)
 def test_f64_is_within_its_bound(name: str, target: str) -> None:
     x = inputs("f64", RANDOM // 10)
     with np.errstate(all="ignore"):

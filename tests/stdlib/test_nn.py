@@ -88,7 +88,7 @@ def check_softmax(
 
 @pytest.mark.parametrize("name", SOFTMAX)
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_softmax_of_rows(std: Any, dtype: str, name: str) -> None:
     for n in ROWS:
         x = numbers(dtype, (3, n), seed=n) * DTYPES[dtype].type(3)
@@ -97,13 +97,14 @@ def test_softmax_of_rows(std: Any, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", SOFTMAX)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_softmax_of_long_rows(std: Any, dtype: str, name: str) -> None:
     for n in LONG:
         check_softmax(std, numbers(dtype, (2, n), seed=n), dtype, names=[name])
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+@pytest.mark.sample(3)
 def test_softmax_along_every_axis(std: Any, axis: int) -> None:
     for shape in ((2, 3, 5), (1, 1, 1), (4, 33, 31), (33, 5, 65), (1, 40, 1)):
         check_softmax(std, numbers("f32", shape), "f32", axis)
@@ -123,6 +124,7 @@ def test_softmax_of_nothing(std: Any) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.optimized)])
+@pytest.mark.sample(1)
 def test_rows_that_are_masked_out(std: Any, axis: int) -> None:
     """Nothing but -inf gives zeros, and NaN nowhere."""
     for n in (1, 5, 130, 9000):
@@ -165,6 +167,7 @@ def layernorm(x: Array, weight: Array, bias: Array, eps: float) -> tuple[Array, 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.sample(1)
 def test_layernorm(std: Any, dtype: str) -> None:
     for n in (*ROWS, 65536, 131072):
         x = numbers(dtype, (3, n), seed=n)
@@ -193,6 +196,7 @@ def test_layernorm_of_a_small_spread_far_from_zero(std: Any, n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.sample(1)
 def test_rmsnorm(std: Any, dtype: str) -> None:
     for n in (*ROWS, 65536, 131072):
         x, weight = numbers(dtype, (3, n), seed=n), numbers(dtype, n, seed=1)
@@ -218,6 +222,7 @@ def test_norms_of_more_axes_and_constant_rows(std: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm", "transpose"])
+@pytest.mark.sample(3)
 def test_layouts(placed: Any, request: pytest.FixtureRequest, name: str) -> None:
     """On a GPU sums of a strided row are grouped otherwise: there they agree to the rounding."""
     on_cpu = request.node.callspec.params["std"] == "cpu"
@@ -242,6 +247,7 @@ def test_odd_sizes(std: Any, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("bool", "bf16", "i64"))
+@pytest.mark.sample(1)
 def test_transpose(std: Any, dtype: str) -> None:
     for m in (0, 1, 2, 63, 64, 65, 131):
         for n in (0, 1, 3, 63, 64, 65, 197):

@@ -148,6 +148,7 @@ def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.sample(1)
 def test_arrays_are_filled_in_place(std: Any, dtype: str) -> None:
     """With what the functions give that allocate, whatever lies between the elements."""
     for n in (0, 1, 1027):

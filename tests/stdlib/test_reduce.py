@@ -117,7 +117,7 @@ def check(std: Any, name: str, x: Any, dtype: str, axis: int | None, depth: int)
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_whole_arrays_of_every_size(std: Any, dtype: str, name: str) -> None:
     for n in SIZES:
         for x in (numbers(dtype, n, seed=n), few(dtype, n, seed=n)):
@@ -126,7 +126,7 @@ def test_whole_arrays_of_every_size(std: Any, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_rows_and_columns_of_every_size(std: Any, dtype: str, name: str) -> None:
     shapes = [(3, n) for n in SIZES[:-1]] + [(n, 3) for n in SIZES[:-1]] + [(0, 0), (257, 300)]
     make = few if name.startswith("arg") else numbers
@@ -138,6 +138,7 @@ def test_rows_and_columns_of_every_size(std: Any, dtype: str, name: str) -> None
 
 @pytest.mark.parametrize("dtype", ["i32", "f32"])
 @pytest.mark.parametrize("rank", range(5))
+@pytest.mark.sample(5)
 def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
     for shape in ((3, 5, 2, 4)[:rank], (1, 1, 7, 1)[:rank], (2, 0, 3, 5)[:rank]):
         x = numbers(dtype, shape, seed=rank)
@@ -153,7 +154,7 @@ def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
 
 @pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_layouts(placed: Any, dtype: str, layout: str) -> None:
     for shape in ((6, 10, 4), (33, 17), (100,)):
         x = views(numbers(dtype, shape))[layout]
@@ -167,6 +168,7 @@ def test_layouts(placed: Any, dtype: str, layout: str) -> None:
 @pytest.mark.parametrize(
     "dtype", ["bf16", pytest.param("f32", marks=pytest.mark.optimized), *FEW[2:]]
 )
+@pytest.mark.sample(1)
 def test_nan_and_infinity(std: Any, dtype: str) -> None:
     kind = DTYPES[dtype]
     for n in (5, 300, 5000):

@@ -53,7 +53,7 @@ def check_sums(found: Any, x: Any, dtype: str, exclusive: bool) -> None:
 
 @pytest.mark.parametrize("name", ["inclusive", "exclusive", "running_max", "running_min"])
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_every_size(std: Any, dtype: str, name: str) -> None:
     for n in (*SIZES, 2048, 2048 * 33 + 5):
         x = numbers(dtype, n, seed=n)
@@ -151,6 +151,7 @@ def test_a_head_for_each_element(std: Any) -> None:
         std.segmented(np.zeros(3, np.float32), np.zeros(3, np.float32))
 
 
+@pytest.mark.slow
 def test_many_blocks_of_groups(std: Any) -> None:
     """More than 288 groups of up to 32768, so that what whole blocks come to is passed on."""
     n = 32768 * 300 + 17

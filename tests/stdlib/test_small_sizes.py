@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tests.sampling import few
 from tests.stdlib.arrays import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -74,7 +75,7 @@ ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.sample
+@pytest.mark.sample(4)
 def test_rows(name: str, place: str) -> None:
     std = loaded("std.nn", place)
     call, want = ROWS[name]
@@ -115,9 +116,9 @@ PRODUCTS: dict[str, Callable[..., tuple[Any, Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.sample
-def test_products(name: str, place: str) -> None:
+@pytest.mark.sample(3)
+def test_products(name: str, place: str, whole: bool) -> None:
     std = loaded("std.linalg", place)
-    for m, n, k in product(SIZES, SIZES, SIZES):
+    for m, n, k in few(product(SIZES, SIZES, SIZES), 24, whole):
         found, want = PRODUCTS[name](std, uniform(m, k), uniform(k, n), uniform(m, n))
         near(found, want, (name, m, n, k), 1e-2 if name in ("matmul_tf32", "matmul_f8") else 1e-4)

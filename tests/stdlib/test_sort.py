@@ -33,7 +33,7 @@ def std(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("name", ["argsort", "sort"])
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_every_size(std: Any, dtype: str, name: str) -> None:
     for n in SIZES:
         for make in (numbers, few):

@@ -129,6 +129,7 @@ def twice(x: f32[m, n]) -> f32[m, n]:
 _EMIT = ("emit", "case.tessera", "--stage=schedule", "--arch=sm_90", *_SIGNATURE)
 
 
+@pytest.mark.sample(1)
 def test_a_directive(copy: Copy) -> None:
     """Its row, and the pass that honours it."""
     copy.add("tessera_grammar/directives.py", _LINES, before='    "swizzle": Directive(')
@@ -167,6 +168,7 @@ _RULE = '''def _cube(e: LaneEmitter, op: Operation) -> None:
 '''
 
 
+@pytest.mark.sample(1)
 def test_an_operation(copy: Copy) -> None:
     """A row, a rule that both targets share, and something that says it: lanes and register tiles
     have it."""
@@ -330,6 +332,7 @@ assert np.array_equal(wide, codes.astype(np.float32) * 2, equal_nan=True), (wide
 """
 
 
+@pytest.mark.sample(1)
 def test_a_dtype(copy: Copy) -> None:
     """Stored, converted with the rounding of a package, reduced, and in PTX."""
     table = "tessera_lang/types/dtype.py"

@@ -94,7 +94,7 @@ def interrupt(process: subprocess.Popen[str], wait: float = 3.0) -> float:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ENDLESS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_run(tmp_path: Path, name: str) -> None:
     path = tmp_path / "endless.tessera"
     path.write_text(ENDLESS[name] + RUN, encoding="utf-8")

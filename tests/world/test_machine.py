@@ -163,7 +163,7 @@ def test_a_second_process_finds_the_kernel(tesserac: Command, double: Path, home
 
 @posix
 @pytest.mark.parametrize("home", ["file", "below a file", "missing", "none", "relative", "proc"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_homes(tesserac: Command, double: Path, tmp_path: Path, home: str) -> None:
     (tmp_path / "file").write_text("")
     values: dict[str, str | None] = {

@@ -58,7 +58,7 @@ def growth(make: Maker, n: int, work: Callable[[str], object]) -> float:
 
 
 @pytest.mark.parametrize("kind", LANE)
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 def test_lane_kernels(kind: str) -> None:
     assert growth(LANE[kind], 8, lambda text: lowered(checked(text))) < MOST
 

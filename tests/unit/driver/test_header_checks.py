@@ -154,7 +154,7 @@ def random_plan(random: np.random.Generator) -> LaunchPlan:
 def test_the_check_in_c_is_that_of_every_launch(tmp_path: Path) -> None:
     """Random facts and random arrays: `refuses` says what the shared list of premises says."""
     random = np.random.default_rng(11)
-    plans = [random_plan(random) for _ in range(60)]
+    plans = [random_plan(random) for _ in range(24)]
     (tmp_path / "tessera.h").write_bytes(included("tessera.h"))
     lines = ['#include "tessera.h"']
     for at, plan in enumerate(plans):
@@ -189,7 +189,7 @@ def test_the_check_in_c_is_that_of_every_launch(tmp_path: Path) -> None:
             said = "" if got is None else got.decode()
             assert said == want, (plan, view)
             texts[said] = texts.get(said, 0) + 1
-    assert texts[""] > 500 and len(texts) > 25, texts
+    assert texts[""] > 200 and len(texts) > 15, texts
 
 
 def test_an_axis_has_neighbours_where_its_stride_says_so(shim: Any) -> None:

@@ -63,6 +63,7 @@ def llvm(text: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("lanes", GROUPS, ids=str)
+@pytest.mark.sample(4)
 def test_a_sum_over_taps_is_of_vectors(
     lanes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

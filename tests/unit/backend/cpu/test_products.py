@@ -119,6 +119,7 @@ def test_rows_that_are_no_whole_vectors(turn: tuple[bool, bool]) -> None:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.skipif(host_machine() != "x86_64", reason="names of another machine's processors")
+@pytest.mark.sample(2)
 def test_narrower_vectors(turn: tuple[bool, bool]) -> None:
     run(F32, shapes_of(16, 64, 16, turn), turn, SIZES, "haswell")
     run(F64, shapes_of(13, 53, 17, turn), turn, [(13, 53, 17)], "haswell")

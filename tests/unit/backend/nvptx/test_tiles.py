@@ -176,6 +176,7 @@ def test_f32_multiplies_exactly_by_multiply_adds(arch: str) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.sample(2)
 def test_a_wide_block_by_multiply_adds_from_a_ring(arch: str) -> None:
     made = simt_async()
     text = ptx_of(made, arch).ptx

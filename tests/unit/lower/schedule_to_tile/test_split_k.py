@@ -137,7 +137,7 @@ def sizes_of(kernel: Kernel) -> dict[str, int]:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("form", SUMS, ids=lambda f: f.__name__)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_any_sums(form: Callable[[], Kernel], arch: str) -> None:
     kernel = form()
     assert sums_of(facts_of(kernel_of(kernel.program))).loop is not None

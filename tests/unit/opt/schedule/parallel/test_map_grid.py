@@ -201,7 +201,7 @@ def conflicts(program: Program, grid: list[str]) -> bool:
     return False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_no_two_groups_meet(case: Case) -> None:
     program = program_of(case)
@@ -211,7 +211,7 @@ def test_no_two_groups_meet(case: Case) -> None:
         assert not conflicts(made, grid)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 9))
 def test_the_passes_keep_the_values(case: Case, seed: int) -> None:
     program = program_of(case)
