@@ -73,6 +73,8 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "matrix_transpose": ArrayName("x", 1, "The last two axes in the other order."),
     "dot": ArrayName("a b", 2, "The product `a @ b`."),
     "outer": ArrayName("a b", 2, "All products of the elements of two vectors."),
+    "trace": ArrayName("x", 1, "The sum of the diagonal of a matrix."),
+    "diagonal": ArrayName("x", 1, "The diagonal of a square matrix."),
     "vecdot": ArrayName("a b axis", 2, "The sum of the products of elements along an axis."),
 }
 """Members of ``op`` that are other words for what the language has."""

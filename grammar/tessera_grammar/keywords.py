@@ -316,6 +316,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "moveaxis": "Axes moved to other places.",
         "swapaxes": "Two axes in the place of each other.",
         "array": "A few numbers: op.array([1.0, 2.0]).",
+        "einsum": 'Sums of products over letters: op.einsum("ij,jk->ik", a, b).',
         "broadcast_to": "The same elements along new axes and along axes of one element.",
         "flip": "The elements of an axis in reverse order.",
         "concat": "Arrays one behind the other along an axis.",

@@ -77,6 +77,7 @@ _TEXTS: dict[str, str] = {
     "logaddexp": f"op.where(a == b, a + {_LOG_2},"
                  " op.maximum(a, b) + op.softplus(-op.abs(a - b)))",
     "astype": "op.cast(x, dtype)", "permute_dims": "op.transpose(x, axes)",
+    "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
     "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
 }  # fmt: skip
 _FORMS: dict[str, Form] = {

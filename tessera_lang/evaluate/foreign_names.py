@@ -104,6 +104,7 @@ _LIBRARY_MODULES = {
     "std.random": "uniform normal integers",
     "std.stencil": "convolve1d laplace2d",
     "std.topk": "topk",
+    "std.einsum": "einsum",
     "std.transpose": "transpose",
     "std.elementwise": "add subtract multiply divide minimum maximum negate absolute relu square",
     "std.reduce": "mean argmax argmin",
@@ -126,8 +127,6 @@ IN_LIBRARY: dict[str, str] = {
 
 TILE_FORMS: dict[str, str] = {
     "reshape": "the host program can, without a copy: `op.reshape(x, (m, n))` in front of the call",
-    "einsum": "write the product: `a @ b`, `op.sum(a * b, axis=1)`, `op.transpose(x, axes)`",
-    "inner": "write `a @ b`",
     "permute": "write `op.transpose(x, (2, 0, 1))`",
     "pow": "write `x ** y`",
     "mod": "write `x % y`",
@@ -153,7 +152,9 @@ TILE_FORMS: dict[str, str] = {
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
     "meshgrid": "axes of one element stretch: write `a[:, None]` and `b[None, :]`",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
-    "tensordot": "write `op.sum(a[:, :, None] * b[None, :, :], axis=1)`, or `a @ b`",
+    "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
+    "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
+    "kron": 'write `op.einsum("ij,kl->ikjl", a, b)`',
     "nonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "argwhere": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "isin": "write `op.any(x[:, None] == v[None, :], axis=1)`",

@@ -120,6 +120,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.moveaxis", "x source destination", 3),
     _info("op.swapaxes", "x axis1 axis2", 3),
     _info("op.array", "items dtype", 1),
+    _info("op.einsum", "subscripts a b c precision", 2),
     _info("op.flip", "x axis", 1),
     _info("op.concat", "arrays axis", 1),
     _info("op.stack", "arrays axis", 1),

@@ -456,6 +456,19 @@ def topk(m: Any, target: str) -> dict[str, Call]:
     return {"topk": call}
 
 
+def einsum(m: Any, target: str) -> dict[str, Call]:
+    def call() -> None:
+        for dtype, error in ((np.float32, 1e-4), (BF16, 0.2)):
+            a, b = normal(70, 90, dtype=dtype), normal(40, 90, dtype=dtype, seed=1)
+            near(m.einsum("ij,kj->ik", on(target, a), on(target, b)), f64(a) @ f64(b).T, error)
+            near(m.einsum("ij->ji", on(target, a)), f64(a).T, 0.0)
+        a, b, c = normal(70, 9), normal(40, 9, seed=1), normal(40, 70, seed=2)
+        found = m.einsum("ij,kj,ki->", on(target, a), on(target, b), on(target, c))
+        near(found, np.einsum("ij,kj,ki->", f64(a), f64(b), f64(c)), 1e-2)
+
+    return {"einsum": call}
+
+
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
@@ -506,7 +519,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, pool, norm, loss, topk, math, fast, group,
+    conv, pool, norm, loss, topk, einsum, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

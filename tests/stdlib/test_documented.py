@@ -16,6 +16,7 @@ FILES = sorted((ROOT / "stdlib" / "tessera_stdlib").glob("*.tessera"))
 PUBLIC = {
     "reduce",
     "conv",
+    "einsum",
     "elementwise",
     "group",
     "math",

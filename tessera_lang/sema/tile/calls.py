@@ -25,6 +25,7 @@ from tessera_lang.sema.tile import (
 )
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.derived import derived, expand, is_derived
+from tessera_lang.sema.tile.einsum import einsum
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -158,7 +159,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
 
 
-_SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES}
+_SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES,
+            "op.einsum": einsum}  # fmt: skip
 
 
 def _any_tiled(c: TileContext, e: ast.Call) -> bool:
@@ -276,6 +278,8 @@ def _op_cast(c: TileContext, bound: Bound) -> Term:
         return failed(c)
     if isinstance(term, (Tile, Tensor)):
         return cast_tile(c, bound["x"], term, dtype)
+    if isinstance(term, Scalar):
+        return Scalar(dtype)
     return c.report("T0207", f"`op.cast` takes a tile, not `{text_of(term)}`", bound["x"].span,
                     helps=(f"write `{dtype}({source_of(bound['x'])})`",))  # fmt: skip
 
