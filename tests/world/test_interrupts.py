@@ -121,3 +121,42 @@ def test_python_goes_on(tmp_path: Path) -> None:
         assert time.perf_counter() - begin < 3.0
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+OFTEN = """
+import sys
+import numpy as np
+import tessera_lang as tessera
+m = tessera.load(sys.argv[1], target="cpu")
+x = np.zeros(4, np.float32)
+for _ in range(40):
+    m.k(x)
+x[0] = 1
+print("begins", flush=True)
+for _ in range(2):
+    try:
+        m.k(x)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+x[0] = 0
+m.k(x)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_a_launch_that_was_short_before(tmp_path: Path) -> None:
+    """Machine code has begun it."""
+    path = tmp_path / "endless.tessera"
+    path.write_text("""
+@kernel tile[(1,)] grid[(1,)]
+def k(x: mut f32[n]):
+    while x[0] > 0.0: x[1] = x[1] + 1.0
+""")
+    process = started([sys.executable, "-c", OFTEN, str(path)])
+    assert process.stdout is not None
+    for _ in range(2):
+        begin = interrupt(process, 0.5)
+        assert process.stdout.readline() == "interrupted\n"
+        assert time.perf_counter() - begin < 3.0
+    process.communicate(timeout=20)
+    assert process.returncode == 0

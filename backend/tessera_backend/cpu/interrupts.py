@@ -13,6 +13,7 @@ import ctypes
 import os
 import signal
 import threading
+from typing import Any
 
 STOP = 1 << 62
 """Beyond every number of groups. The code of a ``while`` compares the counter with it."""
@@ -25,6 +26,21 @@ class Interrupts:
         self.counter: ctypes.c_int64 | None = None
         self._main = threading.main_thread().ident
         self._tried = False
+        self._words: Any = None
+        self._places = (0, 0, 0)
+
+    def share(self, words: Any, main: int, watching: int, counter: int) -> None:
+        """Words that machine code launches by: at ``main`` the identity of the main thread, at
+        ``watching`` 1 once launches are watched, at ``counter`` the address of the counter of a
+        launch that it begins in the main thread, 0 when it has ended."""
+        self._words, self._places = words, (main, watching, counter)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._words is not None:
+            main, watching, counter = self._places
+            self._words[main], self._words[watching] = self._main or 0, int(self._tried)
+            self._words[counter] = 0
 
     def watch(self, counter: ctypes.c_int64) -> bool:
         """Called before the code of a launch; whether ``done`` is to be called behind it. Only the
@@ -34,6 +50,7 @@ class Interrupts:
         if not self._tried:
             self._tried = True
             self._begin()
+            self._tell()
         self.counter = counter
         return True
 
@@ -48,7 +65,10 @@ class Interrupts:
         if self._tried:
             with contextlib.suppress(ValueError, OSError):
                 signal.set_wakeup_fd(-1)
+        words, places = self._words, self._places
         self.__init__()
+        self._words, self._places = words, places
+        self._tell()
 
     def _begin(self) -> None:
         """Somebody else who is woken already (an event loop) stays so; then Ctrl-C waits for the
@@ -70,12 +90,17 @@ class Interrupts:
 
     def _wait(self, reading: int) -> None:
         while numbers := os.read(reading, 64):
-            counter = self.counter
+            counter = self.counter or self._in_machine_code()
             if counter is None or signal.SIGINT not in numbers:
                 continue
             # Who handles the signal another way goes on with what it does.
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 counter.value = STOP
+
+    def _in_machine_code(self) -> ctypes.c_int64 | None:
+        """The counter of a launch that machine code began; its memory stays."""
+        address = 0 if self._words is None else self._words[self._places[2]]
+        return ctypes.c_int64.from_address(address) if address else None
 
 
 interrupts = Interrupts()

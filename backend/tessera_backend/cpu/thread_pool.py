@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import perf_counter
 
+from tessera_backend.cpu.call_stub import WORTH_WAKING
 from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import load_object
 from tessera_backend.cpu.thread_number import thread_count
@@ -22,7 +23,6 @@ Slots = ctypes.Array[ctypes.c_int64] | ctypes.Array[ctypes.c_uint64] | bytes | b
 
 # Without argument types: what is passed has the right ctypes type, and conversions take time.
 _ENTRY = ctypes.CFUNCTYPE(None)
-_WORTH_WAKING = 40e-6  # seconds
 
 
 class _Local(threading.local):
@@ -46,13 +46,14 @@ _LOCAL = _Local()
 class _Job:
     """One launch: ``tickets`` hold a place for each worker that may still join."""
 
-    __slots__ = ("done", "failure", "tickets", "work")
+    __slots__ = ("done", "failure", "tickets", "times", "work")
 
     def __init__(self, work: Callable[[], None], helpers: int) -> None:
         self.work = work
         self.tickets = [None] * helpers
         self.done = threading.Semaphore(0)
         self.failure: BaseException | None = None
+        self.times: list[float] = []  # seconds that each worker worked
 
     def join_in(self) -> None:
         """What a worker does with a job it was woken for."""
@@ -60,8 +61,10 @@ class _Job:
             self.tickets.pop()
         except IndexError:
             return  # the groups are gone
+        begin = perf_counter()
         try:
             self.work()
+            self.times.append(perf_counter() - begin)
         except BaseException as error:
             self.failure = error
         finally:
@@ -88,16 +91,19 @@ class _Pool:
         while True:
             jobs.get().join_in()
 
-    def run(self, work: Callable[[], None], threads: int) -> None:
-        """Runs ``work`` in this thread and in up to ``threads - 1`` others."""
+    def run(self, work: Callable[[], None], threads: int) -> float:
+        """Runs ``work`` in this thread and in up to ``threads - 1`` others. Seconds that all of
+        them worked, without the time to wake and to wait."""
         helpers = threads - 1
         if self._threads < helpers:
             self._grow(helpers)
         job = _Job(work, helpers)
         for _ in range(helpers):
             self._jobs.put(job)
+        begin, worked = perf_counter(), 0.0
         try:
             work()
+            worked = perf_counter() - begin
         finally:
             late = 0
             while job.tickets:
@@ -110,6 +116,7 @@ class _Pool:
                 job.done.acquire()
         if job.failure is not None:
             raise job.failure
+        return worked + sum(job.times)
 
 
 _pool = _Pool()
@@ -135,12 +142,18 @@ class CpuKernel:
         self._call = _ENTRY(self._loaded.address)
         self._scratch = max(0, artifact.resources.local_bytes)
         self._slots = len(artifact.plan.slots)
-        self._group_time = _WORTH_WAKING  # seconds a group took in the last launch
+        # Seconds a group took in the last launch; machine code reads and writes it too.
+        self.group_time = ctypes.c_double(WORTH_WAKING)
 
     @property
     def address(self) -> int:
         """Address of the entry (see ``entry.py`` for its signature)."""
         return self._loaded.address
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory that a thread in the entry needs for itself."""
+        return self._scratch
 
     def launch(self, slots: Slots, groups: tuple[int, ...], threads: int = 0) -> None:
         """Runs all groups; ``slots`` holds the plan's 64-bit arguments in order.
@@ -169,7 +182,7 @@ class CpuKernel:
                      *map(ctypes.c_int64, (total, gx, gy, gz)))  # fmt: skip
         everything = ctypes.c_int64(total)
         chunk, chunk_of = ctypes.c_int64(0), 0
-        scratch = _LOCAL.scratch
+        scratch, group_time = _LOCAL.scratch, self.group_time
 
         def work() -> None:
             call(*arguments, chunk, scratch(size))
@@ -184,14 +197,14 @@ class CpuKernel:
             watched = interrupts.watch(counter)
             begin = perf_counter()
             # Waking a thread takes longer than a small launch, judged by the one before.
-            small = total * self._group_time < _WORTH_WAKING
+            small = total * group_time.value < WORTH_WAKING
             if most <= 1 or total == 1 or (not threads and small):
                 call(*arguments, everything if small else chunk, scratch(size))
-                self._group_time = (perf_counter() - begin) / total
+                group_time.value = (perf_counter() - begin) / total
             else:
                 most = min(most, total)
-                _pool.run(work, most)
-                self._group_time = (perf_counter() - begin) * most / total
+                worked = _pool.run(work, most)
+                group_time.value = worked / total
             if watched:
                 interrupts.done(counter)
 

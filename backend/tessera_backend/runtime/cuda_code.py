@@ -63,3 +63,6 @@ class CudaCode:
             words = pinned.view().cast("q")
             fire = printing(self.plan, words, fire, self._device.synchronize)
         return buffer.block, fire
+
+    def launches(self, bound: Bound, block: Block) -> None:
+        """Launches on a device go through its driver."""

@@ -75,6 +75,9 @@ class AsynchronousCode:
 
         return values, fire
 
+    def launches(self, bound: Bound, block: Block) -> None:
+        """There is no machine code."""
+
     def report(self) -> None:
         """Faults are raised by the launch that has them."""
 

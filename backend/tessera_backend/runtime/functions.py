@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from tessera_backend.device.driver import device
@@ -30,7 +30,8 @@ from tessera_backend.runtime.function_fast_path import (
     host_key,
 )
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.launch_fast_path import direct_stream
+from tessera_backend.runtime.launch_fast_path import OFTEN, direct_stream
+from tessera_backend.runtime.native_calls import NativeCall, new_call
 from tessera_backend.runtime.recorded_calls import (
     Allocation,
     Handle,
@@ -43,7 +44,7 @@ from tessera_backend.runtime.recorded_calls import (
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.driver.modules import standard_library
-from tessera_lang.locks import COMPILER
+from tessera_lang.locks import COMPILER, free_lock
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import Filling, Index, KernelReference, WorldFault
 from tessera_lang.types.dtype import DType, dtype_named
@@ -243,6 +244,13 @@ def _step(prepared: Any, arguments: tuple[Any, ...], values: list[Any]) -> Any:
     )
 
 
+def new_function(
+    interface: FunctionInterface, provider: Any, target: str, module: ModuleType
+) -> Function:
+    """A function of a class of its own, so that machine code can be its call."""
+    return cast("Function", type("Function", (Function,), {})(interface, provider, target, module))
+
+
 class Function:
     """A plain function of a module, to be called from Python."""
 
@@ -259,6 +267,8 @@ class Function:
         self._tapes: dict[Any, Tape] = {}
         self._host_tapes: dict[Any, HostTape | None] = {}
         self._modules: Modules | None = None
+        self._native: NativeCall | None = None
+        self._native_lock = free_lock()
         self._quick: Quick[tuple[Tape, int, Callable[[int], Any]]] = Quick()
 
     def __repr__(self) -> str:
@@ -291,6 +301,9 @@ class Function:
             if self._host_tapes:
                 known = self._host_tapes.get(host_key(arguments, named))
                 if known is not None:
+                    known.hits += 1
+                    if known.hits >= OFTEN and not known.hits & known.hits - 1:
+                        self._answer_natively(known, arguments, named)
                     with suppress(SharedMemory):
                         return known.play([*arguments, *named.values()] if named else arguments)
             quick = None if named else self._quick.find(arguments)
@@ -303,6 +316,21 @@ class Function:
         except TesseraError as failure:
             show_to_caller(failure)
             raise
+
+    def _answer_natively(
+        self, tape: HostTape, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        """Have machine code answer calls like this one, where they are short."""
+        plan = tape.plan([*arguments, *named.values()], tuple(named))
+        if plan is None:
+            return
+        with self._native_lock:
+            if self._native is None:
+                made = new_call(self.__name__, MethodType(Function.__call__, self))
+                if made is None:
+                    return
+                type(self).__call__, self._native = made
+            self._native.add(plan)
 
     def _general(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         values = [*arguments, *named.values()]

@@ -12,17 +12,19 @@ from typing import Any
 from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.features import baseline, missing
 from tessera_backend.cpu.host_cpu import host_machine
+from tessera_backend.cpu.interrupts import STOP
 from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
+from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame
+from tessera_backend.runtime.native_calls import Counter, Launch, aligned_memory
 from tessera_backend.runtime.printing import printing
+from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.launch_plan import PRINT_WORDS, LaunchPlan
-
-_ALIGNMENT = 64
 
 C_PROTOTYPE = """\
 /* Called by each thread of a launch. `slots`: the arguments above, 8 bytes each; `counter`: a
@@ -76,16 +78,7 @@ class HostCode:
     def frame(self, bound: Bound, block: Block | None = None) -> Frame:
         count, plan = self._count, self.plan
         block = (ctypes.c_int64 * self.words)() if block is None else block
-        for at, value in enumerate(bound.slots.values):
-            block[at] = value
-        if bound.slots.fault >= 0:
-            block[bound.slots.fault] = ctypes.addressof(block) + 8 * count
-        workspace: Any = None
-        if bound.memory.workspace is not None:
-            slot, size = bound.memory.workspace
-            workspace = (ctypes.c_char * (size + _ALIGNMENT))()
-            block[slot] = -(-ctypes.addressof(workspace) // _ALIGNMENT) * _ALIGNMENT
-
+        workspace = self._fill(block, bound)
         run = self.prepare(block, bound)
 
         def fire(_: int, keep: Any = workspace) -> None:
@@ -100,6 +93,45 @@ class HostCode:
         words = (ctypes.c_int64 * PRINT_WORDS)()
         block[bound.slots.print] = ctypes.addressof(words)
         return block, printing(plan, memoryview(words).cast("B").cast("q"), fire, _no_wait)
+
+    def _fill(self, block: Block, bound: Bound) -> Any:
+        """What the layout decides; the memory that the block shows to."""
+        for at, value in enumerate(bound.slots.values):
+            block[at] = value
+        if bound.slots.fault >= 0:
+            block[bound.slots.fault] = ctypes.addressof(block) + 8 * self._count
+        if bound.memory.workspace is None:
+            return None
+        slot, size = bound.memory.workspace
+        workspace, block[slot] = aligned_memory(size)
+        return workspace
+
+    def launches(self, bound: Bound, block: Block) -> list[Launch] | None:
+        """For machine code that launches itself; None where a launch prints, or is no plain
+        call."""
+        if bound.slots.print >= 0 or type(self) is not HostCode:
+            return None
+        kernel, workspace, counter = self._kernel, self._fill(block, bound), Counter()
+        scratch, begin = aligned_memory(kernel.scratch_bytes)
+        x, y, z = (*bound.axes, 1, 1)[:3]
+        start = ctypes.addressof(block)
+
+        def complain() -> None:
+            words = block[self._count : self._count + WORDS]
+            block[self._count : self._count + WORDS] = [0] * WORDS
+            if counter.word.value >= STOP:
+                raise KeyboardInterrupt
+            try:
+                raise error(fault_diagnostic(self.plan, words))
+            except TesseraError as failure:
+                show_to_caller(failure)
+                raise
+
+        return [Launch(
+            self._kernel.address, start, counter.address, (x, y, z), begin,
+            start + 8 * self._count, ctypes.addressof(kernel.group_time), complain,
+            keep=(block, workspace, scratch, counter, self),
+        )]  # fmt: skip
 
     def report(self) -> None:
         """Faults are raised by the launch that has them."""

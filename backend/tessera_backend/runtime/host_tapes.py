@@ -14,10 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from tessera_backend.runtime.arrays import describe
-from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dtypes import Array
 from tessera_backend.runtime.function_fast_path import SharedMemory
 from tessera_backend.runtime.launch import Prepared
+from tessera_backend.runtime.native_calls import Plan
+from tessera_backend.runtime.native_tapes import Launched, Recording, tape_plan, unclean_workspace
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.world import HostWorld
@@ -61,12 +62,21 @@ class HostTape:
     """The steps of a call, and what it gives."""
 
     def __init__(
-        self, steps: list[Step], result: Any, workspaces: list[int], apart: list[Apart]
-    ) -> None:
+        self, steps: list[Step], result: Any, workspaces: list[int], apart: list[Apart],
+        recording: Recording,
+    ) -> None:  # fmt: skip
+        self.hits = 0
+        self._recording = recording
         self._steps = steps
         self._apart = apart
         self._result = result
         self._workspaces = workspaces
+
+    def plan(self, raw: Sequence[Any], names: Sequence[str]) -> Plan | None:
+        """For machine code, calls with arguments like these, the last of them by ``names``."""
+        if self._result.__class__ is not Place:
+            return None
+        return tape_plan(self._recording, self._result.number, raw, names)
 
     def play(self, arguments: Sequence[Any]) -> Any:
         """The result for other arrays of the same layout. Raises TesseraError, SharedMemory before
@@ -79,10 +89,7 @@ class HostTape:
             step(arrays, pointers)
             for number in self._workspaces:
                 if number < len(arrays) and arrays[number].any():
-                    raise error(diagnostic(
-                        "T0854", "a kernel left other bits than zeros in an array of "
-                        "`op.workspace`", helps=("take `op.zeros`, which is filled anew",),
-                    ))  # fmt: skip
+                    raise unclean_workspace()
         return _found(self._result, arrays)
 
 
@@ -107,13 +114,14 @@ class RecordingWorld(HostWorld):
         self._workspace_numbers: list[int] = []
         self._apart: list[Apart] = []
         self._inputs = 0
+        self._recording = Recording()
 
     def tape(self, result: object) -> HostTape | None:
         """What was noted; None where a later call may differ."""
         placed = self._placed(result)
         if self.elements:
             return None
-        return HostTape(self._steps, placed, self._workspace_numbers, self._apart)
+        return HostTape(self._steps, placed, self._workspace_numbers, self._apart, self._recording)
 
     def _placed(self, result: object) -> Any:
         if isinstance(result, (tuple, list)):
@@ -127,13 +135,16 @@ class RecordingWorld(HostWorld):
             return Place(0)
         return Place(number)
 
-    def _new(self, array: object) -> Any:
-        """An array of the call gets the next number."""
+    def _new(self, array: object, kind: str = "", base: Any = None) -> Any:
+        """An array of the call gets the next number; see ``Recording.see``."""
+        self._recording.see(array, kind, base, -1 if base is None else self._at(base).number)
         self._numbers[id(array)] = len(self._seen)
         self._seen.append(array)  # so that its id stays its own
         return array
 
-    def _made(self, array: object, make: Callable[[list[Any]], Any]) -> object:
+    def _made(
+        self, array: object, make: Callable[[list[Any]], Any], kind: str = "other", base: Any = None
+    ) -> object:
         """An array that a step makes."""
 
         def step(arrays: list[Any], pointers: list[int]) -> None:
@@ -142,7 +153,7 @@ class RecordingWorld(HostWorld):
             pointers.append(address_of(made))
 
         self._steps.append(step)
-        return self._new(array)
+        return self._new(array, kind, base)
 
     # --- what is noted --------------------------------------------------------------------
 
@@ -152,7 +163,7 @@ class RecordingWorld(HostWorld):
             if own is not value:
                 self.elements = True
             self._new(own)
-            self._inputs = len(self._seen)
+            self._inputs = self._recording.inputs = len(self._seen)
         return own
 
     def fill(
@@ -171,7 +182,7 @@ class RecordingWorld(HostWorld):
 
         if kind == "workspace":
             self._workspace_numbers.append(len(self._seen))
-        return self._made(array, make)
+        return self._made(array, make, kind)
 
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
         array = cast("Array", super().arange(start, stop, step, dtype))
@@ -190,7 +201,7 @@ class RecordingWorld(HostWorld):
         if found is array:
             return found
         plain = super().view
-        return self._made(found, lambda arrays: plain(kind, arrays[at], shape))
+        return self._made(found, lambda arrays: plain(kind, arrays[at], shape), "view", array)
 
     def convert(self, array: object, dtype: DType) -> object:
         plain, at = super().convert, self._at(array).number
@@ -226,7 +237,7 @@ class RecordingWorld(HostWorld):
             size, numpy = made.shape, made.dtype
             results.append(made)
             self._steps.append(functools.partial(_append_empty, size, numpy))
-            self._new(made)
+            self._new(made, "launch")
         prepared.run([*values, *(describe(r, "result") for r in results)], 0)
         self._check_workspaces(kernel)
         self._steps.append(self._step(prepared, [*arguments, *results], values))
@@ -240,6 +251,7 @@ class RecordingWorld(HostWorld):
         apart = [(places[i], places[j], a, b, c, d) for i, j, a, b, c, d in prepared.pairs]
         later = [pair for pair in apart if max(pair[:2]) >= self._inputs]
         self._apart += [pair for pair in apart if max(pair[:2]) < self._inputs]
+        self._recording.events.append(Launched(prepared, slots, numbers, apart))
         pool, code, frame_of = prepared.pool, prepared.code, prepared.frame
 
         def step(arrays: list[Any], pointers: list[int]) -> None:

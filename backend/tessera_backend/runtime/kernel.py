@@ -7,9 +7,10 @@ gives artifacts.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tessera_backend.runtime import launch_fast_path
@@ -21,6 +22,8 @@ from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_ca
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.loaded_code import Code, Fire
 from tessera_backend.runtime.module_interface import KernelInterface
+from tessera_backend.runtime.native_calls import NativeCall, new_call
+from tessera_backend.runtime.native_launches import bound_plan, kernel_plan
 from tessera_backend.runtime.premise_checks import UnmetPremise
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
@@ -171,6 +174,8 @@ class Launcher:
         self._memo: dict[Any, Prepared] = {}
         self._fast_memo: dict[Any, Any] = {}
         self._pattern: launch_fast_path.Pattern | None = None
+        self._answer: Callable[..., Any] = Launcher.__call__
+        self._native: NativeCall | None = None
         self._views: dict[tuple[Any, Any], Launcher] = {}
 
     @property
@@ -327,10 +332,22 @@ class Launcher:
                 self._pattern = pattern
                 self._fast_memo = {}
                 call = launch_fast_path.make_call(pattern, self._fast_memo, entry, self._general)
-                type(self).__call__ = call
+                type(self).__call__ = self._answer = call
+                self._native = None
             if len(self._fast_memo) >= _LAYOUTS:
                 self._fast_memo.clear()
             self._fast_memo[launch_fast_path.key_of(pattern.kinds, raw)] = entry
+
+    def _answer_natively(self, raw: tuple[Any, ...], prepared: Prepared) -> None:
+        """Have machine code answer calls like this one, where they are short."""
+        plan = kernel_plan(raw, prepared)
+        with self._family.lock:
+            if plan is not None and self._native is None:
+                made = new_call(self._family.name, MethodType(self._answer, self))
+                if made is not None:
+                    type(self).__call__, self._native = made
+            if plan is not None and self._native is not None:
+                self._native.add(plan)
 
     @ends_at_the_caller
     def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:
@@ -414,7 +431,13 @@ def _bound_call(
 
     call.__name__, call.__qualname__ = prepared.plan.kernel, f"{prepared.plan.kernel}.bind"
     call.__doc__ = f"A launch of `{prepared.plan.kernel}` on the arrays that it was bound to."
-    return call
+    plan = bound_plan(placed.values, prepared)
+    made = None if plan is None else new_call(f"{prepared.plan.kernel}.bind", call)
+    if plan is None or made is None:
+        return call
+    native, tables = made
+    tables.add(plan)
+    return cast("Callable[[], Any]", functools.update_wrapper(functools.partial(native), call))
 
 
 def _is_count(value: object) -> bool:

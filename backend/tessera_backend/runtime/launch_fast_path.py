@@ -29,6 +29,8 @@ from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass
 
 ARRAYS = "tn"
+OFTEN = 8
+"""Calls of a layout after which machine code is asked for: it has to be loaded once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +142,29 @@ def _crossed(pattern: Pattern) -> str:
     return " or ".join(f"n{n} < p{j} - p{i} < m{n}" for n, (i, j) in enumerate(_pairs(pattern)))
 
 
+def _misplaced(kinds: str) -> str:
+    """Whether an address is no multiple of its elements' size."""
+    return " or ".join(f"p{i} & w{i}" for i, kind in enumerate(kinds) if kind in ARRAYS)
+
+
+def _counting(pattern: Pattern) -> list[str]:
+    """Statements that have a layout which comes again and again answered by machine code."""
+    if "t" in pattern.kinds:
+        return []
+    given = ", ".join(f"a{i}" for i in range(len(pattern.kinds)))
+    return [
+        "hits[0] += 1",
+        "if not hits[0] & hits[0] - 1 and hits[0] >= OFTEN:",
+        f" self._answer_natively(({given},), hits[1])",
+    ]
+
+
 def _fields(pattern: Pattern) -> list[str]:
     """Names of what an entry holds behind its guard, in the order of ``entry_of``."""
     kinds, pairs = pattern.kinds, range(len(_pairs(pattern)))
     return [
-        "aligned", "device", "stream_of", "flags", "quiet", "pool", "new",
+        "aligned", "device", "stream_of", "flags", "quiet", "pool", "new", "hits",
+        *(f"w{i}" for i, kind in enumerate(kinds) if kind in ARRAYS),
         *(name for i in range(len(pattern.slots)) for name in _places(pattern, i)),
         *(f"{c}{n}" for n in pairs for c in "nm"),
         *(f"e{i}" for i, kind in enumerate(kinds) if kind == "s"),
@@ -216,7 +236,8 @@ def _source(pattern: Pattern) -> str:
         "    pass",  # what general() raises must not carry this one along
         "   else:",
         f"    _, {', '.join(_fields(pattern))} = entry",
-        f"    if not ({crossed + ' or ' if crossed else ''}flags != quiet):",
+        f"    if not ({crossed + ' or ' if crossed else ''}flags != quiet or {_misplaced(kinds)}):",
+        *(f"     {line}" for line in _counting(pattern)),
         *(f"     a{i} = make{i}()" for i in _results(pattern)),
         "     frame = pool.pop() if pool else new()",
         "     block, fire = frame",
@@ -239,6 +260,7 @@ def _maker(pattern: Pattern) -> Callable[..., Callable[..., Any]]:
         "data_of": address_function(),
         "TesseraError": TesseraError,
         "show_to_caller": show_to_caller,
+        "OFTEN": OFTEN,
     }
     exec(compile(_source(pattern), "<tessera launch>", "exec"), names)
     maker: Callable[..., Callable[..., Any]] = names["make"]
@@ -291,7 +313,8 @@ def entry_of(
     device = prepared.code.device
     return (
         (guard, *classes), not pointers & 15, device, stream_function(device, stream),
-        prepared.flags, prepared.quiet, prepared.pool, prepared.frame,
+        prepared.flags, prepared.quiet, prepared.pool, prepared.frame, [0, prepared],
+        *(v.dtype.bytes - 1 for v in values if isinstance(v, ArrayView)),
         *(at for places in slots for at in places),
         *_distances(pattern, values),
         *(encoders[i] for i, kind in enumerate(kinds) if kind == "s"),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.native_calls import Launch
 from tessera_lang.target.launch_plan import LaunchPlan
 
 Block = ctypes.Array[ctypes.c_int64]
@@ -40,6 +41,11 @@ class Code(Protocol):
         A slot that holds a map of an array takes the array's address, as one of data does. On
         a device ``fire`` returns before the groups have run.
         """
+        ...
+
+    def launches(self, bound: Bound, block: Block) -> list[Launch] | None:
+        """The launches of a frame in ``block``, for machine code that begins them itself; None
+        where there is no such way."""
         ...
 
     @property

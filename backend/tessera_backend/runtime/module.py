@@ -65,9 +65,9 @@ class Module(ModuleType):
             found.belongs_to(self)
             return found
         if name in known.functions:
-            from tessera_backend.runtime.functions import Function
+            from tessera_backend.runtime.functions import new_function
 
-            return Function(known.functions[name], self.__provider, self.__target, self)
+            return new_function(known.functions[name], self.__provider, self.__target, self)
         if name in known.constants:
             return known.constants[name]
         there = ", ".join(f"`{n}`" for n in known.public) or "none"

@@ -18,6 +18,7 @@ from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.dtypes import TO_NUMPY, TORCH_NAMES, Array
+from tessera_backend.runtime.numpy_address import address_function
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tessera_backend.runtime.launch import Prepared
 
 _ALIGNMENT = 64
+_SMALL = 4096  # bytes: a few lines of the cache, whose borders do not matter
 _TORCH_DTYPES = {ours: name.removeprefix("torch.") for name, ours in TORCH_NAMES.items()}
 
 Maker = Callable[[tuple[int, ...]], Any]
@@ -98,10 +100,30 @@ def torch_maker(dtype: str, device: int) -> Maker:
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Host memory at a multiple of 64 bytes, so that kernels may assume alignment."""
-    size = math.prod(shape) * dtype.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
+    raw = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, raw, -address_function()(raw) % _ALIGNMENT)
+
+
+def small_maker(
+    shape: tuple[int, ...], dtype: np.dtype[Any], *, zeros: bool = False
+) -> Callable[[], Array]:
+    """What makes a small array: NumPy's own memory is a multiple of 16 as a rule, which is all
+    that kernels assume."""
+
+    new = np.zeros if zeros else np.empty
+    address_of = address_function()
+
+    def make() -> Array:
+        made = new(shape, dtype)
+        return made if not address_of(made) & 15 else aligned()
+
+    def aligned() -> Array:
+        made = aligned_empty(shape, dtype)
+        if zeros:
+            made[...] = 0
+        return made
+
+    return make if math.prod(shape) * dtype.itemsize <= _SMALL else aligned
 
 
 def _own(dtype: DType, shape: tuple[int, ...], device: int, stream: int) -> Any:

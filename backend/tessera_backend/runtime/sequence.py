@@ -14,9 +14,10 @@ from typing import Any
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.loaded_code import Block, Code, Fire, Frame
+from tessera_backend.runtime.native_calls import Launch, aligned_memory
 from tessera_lang.locks import free_reentrant_lock
+from tessera_lang.record import replace
 
-_ALIGNMENT = 128
 _LOCK = free_reentrant_lock()
 """Held from the first launch of a call that keeps values to its last: the memory is one for all
 work of a stream."""
@@ -67,6 +68,22 @@ class CodeSequence:
             return whole, _with_own_memory(fires, places, bound.memory.kept_bytes)
         return whole, _with_memory_of_stream(fires, places, bound.memory.kept_bytes, self.device)
 
+    def launches(self, bound: Bound, block: Block) -> list[Launch] | None:
+        """For machine code on the CPU that launches itself; None where one of them cannot."""
+        found: list[Launch] = []
+        memory, base = aligned_memory(bound.memory.kept_bytes)
+        for code, first, part in zip(self._codes, self.offsets, (bound, *bound.then), strict=True):
+            if part.empty:
+                continue
+            own = (ctypes.c_int64 * code.words).from_buffer(block, 8 * first)
+            launches = code.launches(part, own)
+            if launches is None:
+                return None
+            for at, byte in part.memory.kept:
+                own[at] = base + byte
+            found += [replace(launch, keep=(*launch.keep, memory)) for launch in launches]
+        return found
+
 
 def _in_order(fires: Sequence[Fire]) -> Fire:
     def fire(stream: int) -> None:
@@ -78,8 +95,7 @@ def _in_order(fires: Sequence[Fire]) -> Fire:
 
 def _with_own_memory(fires: Sequence[Fire], places: Sequence[Place], size: int) -> Fire:
     """On the CPU a call has ended when it returns, and a block is for one thread at a time."""
-    memory = (ctypes.c_char * (size + _ALIGNMENT))()
-    base = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+    memory, base = aligned_memory(size)
     for block, at, byte in places:
         block[at] = base + byte
 

@@ -33,9 +33,9 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     asked: list[int] = []
     run = thread_pool._Pool.run
 
-    def noted(self: thread_pool._Pool, work: object, threads: int) -> None:
+    def noted(self: thread_pool._Pool, work: object, threads: int) -> float:
         asked.append(threads)
-        run(self, work, threads)  # type: ignore[arg-type]
+        return run(self, work, threads)  # type: ignore[arg-type]
 
     monkeypatch.setattr(thread_pool._Pool, "run", noted)
     return asked
