@@ -179,8 +179,10 @@ class _Lowering:
             at = next(i for i, o in enumerate(region.operations) if o is self.threaded.grid)
             self._check_top(region, at)
             before = region.operations[:at]
-            top.lower([o for o in before if not _has_tiles(o)])
-            self._roles(top, [o for o in before if _has_tiles(o)])
+            tiles = _of_tiles(before)
+            self._check_producer(tiles)
+            top.lower([o for o in before if o not in tiles])
+            self._roles(top, tiles)
             if self.cluster.size > 1:
                 b.emit("tile.cluster_barrier")
             b.return_()
@@ -194,6 +196,22 @@ class _Lowering:
         for operation in region.operations[at + 1 : -1]:
             if operation.regions or _has_tiles(operation) or operation.name in _KEPT_IN_ORDER:
                 raise NotTiled("it works behind the loop whose iterations are groups")
+
+    def _check_producer(self, tiles: Sequence[Operation]) -> None:
+        """The role that copies has no number that the other one computes, nor has the grid."""
+        made = {v for o in tiles for v in o.results}
+        asked = [*self.threaded.grid.operands]
+        loads = (load.operation for use in self.threaded.uses for load in use.ring.loads)
+        asked += [v for o in loads for v in o.operands]
+        seen = set[Value]()
+        while asked:
+            value = asked.pop()
+            if value in made:
+                raise NotTiled("it copies by a number that is computed from tiles")
+            definition = self.schedule.definitions.get(value)
+            if definition is not None and value not in seen:
+                seen.add(value)
+                asked += definition.operands
 
     # --- roles --------------------------------------------------------------------------------
 
@@ -369,6 +387,17 @@ class _Lowering:
             scratch=dim_op("*", self.plan.scratch, self.scratch.of_a_part),
             persistent=bool(self.threaded.kernel.attributes.get("persistent")),
         )  # fmt: skip
+
+
+def _of_tiles(operations: Sequence[Operation]) -> list[Operation]:
+    """Those that tiles go in or come out of, and those that read what these make."""
+    found: list[Operation] = []
+    made = set[Value]()
+    for operation in operations:
+        if _has_tiles(operation) or any(v in made for o in operation.walk() for v in o.operands):
+            found.append(operation)
+            made.update(operation.results)
+    return found
 
 
 def _has_tiles(operation: Operation) -> bool:
