@@ -374,6 +374,12 @@ PIECE_REGISTERS = _chosen(
 )  # fmt: skip
 ELEMENT_LANES = _chosen(128, "lanes", "of a group that works element by element")
 ELEMENT_VECTORS = _chosen(4, "vectors of 16 bytes", "that each of them reads")
+ELEMENT_ALONE = _chosen(
+    1024, "elements", "of a store that one group makes alone, where no loop divides it",
+)  # fmt: skip
+ELEMENT_HELD = _chosen(
+    8192, "elements", "of a store in a loop that a group holds at once, element by element",
+)  # fmt: skip
 WIDEST_ARRAY = _chosen(4096, "elements", "of a tile of an array of one axis, at most")
 WIDEST_ROW = _chosen(
     1024, "elements",

@@ -8,6 +8,7 @@ Must not know syntax.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from tessera_lang.ir.core import Attribute, Value
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
@@ -18,6 +19,7 @@ from tessera_lang.lower.ast_to_schedule.evaluate_windows import (
     whole_scan,
 )
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
+    Axis,
     Filled,
     Held,
     Iota,
@@ -34,6 +36,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     operands_of,
     walk,
 )
+from tessera_lang.target.tuning import ELEMENT_ALONE
 from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
 
 Body = Callable[[Windows], None]
@@ -122,16 +125,28 @@ class Nests:
 
     # --- results --------------------------------------------------------------------------------
 
-    def over(self, root: Node, axes: Sequence[Window | None], body: Body) -> None:
-        """``body`` for windows that cover a result; None stands for an axis to be cut."""
+    def over(
+        self, root: Node, axes: Sequence[Window | None], body: Body, *, element_wise: bool = False
+    ) -> None:
+        """``body`` for windows that cover a result; None stands for an axis to be cut. Axes before
+        the last two are cut into single elements, unless the result is made ``element_wise`` and
+        there may be few elements along the last two."""
         rank = len(axes)
-        labels = [f"${i - max(rank - 2, 0)}" if i >= rank - 2 else 1 for i in range(rank)]
+        labels: list[str | int] = [
+            f"${i - max(rank - 2, 0)}" if i >= rank - 2 else 1 for i in range(rank)
+        ]
+        if element_wise and not self._fill_a_group(root.axes[-2:]):
+            labels[: rank - 2] = [f"$b{i}" for i in range(rank - 2)]
         self.name(root, [x if axes[i] is None else "" for i, x in enumerate(labels)])
         self.names.count = max(self.names.count, min(rank, 2))
         windows: list[AnyWindow] = [
             OpenWindow(str(i)) if w is None else w for i, w in enumerate(axes)
         ]
         self._nest(root, windows, labels, body)
+
+    def _fill_a_group(self, axes: Sequence[Axis]) -> bool:
+        sizes = [self.b.known(a.extent) for a in axes]
+        return None not in sizes and prod(n or 0 for n in sizes) >= ELEMENT_ALONE
 
     def _nest(
         self, root: Node, windows: list[AnyWindow], labels: Sequence[str | int], body: Body
@@ -156,8 +171,7 @@ class Nests:
         sizes: list[int | str] = [labels[i] for i in first]
         steps = [b.size(s) for s in sizes]
         extents = [root.axes[i].extent for i in first]
-        hints = [_HINTS.get(str(s), "b") + ("" if isinstance(s, str) else str(i))
-                 for i, s in zip(first, sizes, strict=True)]  # fmt: skip
+        hints = [_HINTS.get(str(s), f"b{i}") for i, s in zip(first, sizes, strict=True)]
         with b.region(*((h, INDEX) for h in hints)) as inside:
             for i, at, size, extent in zip(first, inside.arguments, sizes, extents, strict=True):
                 windows[i] = Window(at, size, b.room(extent, at, b.size(size)))

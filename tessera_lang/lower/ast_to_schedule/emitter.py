@@ -39,6 +39,11 @@ class Emitter(ScheduleBuilder):
         """How many regions are open around what is built now."""
         return len(self._stack) - 1
 
+    @property
+    def in_kernel_body(self) -> bool:
+        """Whether no loop and no condition is around what is built now."""
+        return self.depth == _FLOOR
+
     @contextmanager
     def region(self, *arguments: tuple[str, IRType]) -> Generator[RegionBuilder]:
         self._known.append({})
@@ -56,6 +61,10 @@ class Emitter(ScheduleBuilder):
 
     def depth_of(self, value: Value) -> int:
         return min(self._depth.get(value, self.depth), self.depth)
+
+    def is_of_kernel(self, value: Value) -> bool:
+        """Whether a number is the same in all iterations of all loops."""
+        return self._depth.get(value, self.depth) <= _FLOOR
 
     def _placed(self, key: Key, operands: tuple[Value, ...]) -> Value | None:
         for depth in range(self.depth, _FLOOR - 1, -1):

@@ -198,6 +198,7 @@ class Demand:
         return value
 
     def _held(self, node: Held, windows: Windows) -> Value:
+        node.used = True
         if all(
             self.b.known(w.start) == 0 and w.size == a.capacity
             for w, a in zip(windows, node.axes, strict=True)

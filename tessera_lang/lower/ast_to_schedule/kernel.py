@@ -58,6 +58,8 @@ def lower_tile_kernel(
     frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info))
     with builder.region() as body:
         frame.open()
+        for argument in frame.arguments:
+            builder.defined_here(argument)
         state.rooms = _rooms(typed, frame, builder)
         _open_results(state, frame, info)
         state.leaving.append(leaving_of_function(typed, typed.declaration.body))

@@ -33,6 +33,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Window,
     is_whole,
     operands_of,
+    with_operands,
 )
 from tessera_lang.lower.ast_to_tile import operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, named
@@ -242,14 +243,22 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     if isinstance(t, Tensor):
         s.tiles[symbol] = value
         return
-    value = settle(s, value)
+    bound, value = value, settle(s, value)
     if isinstance(t, Scalar):
         scalar = node_operations.scalar_of(s, value)
         s.low.frame.variables[symbol] = named(s.b, scalar, symbol.name)
         return
     if isinstance(value, Held):
-        value = Held(named(s.b, value.value, symbol.name), value.dtype, value.axes)
+        held = named(s.b, value.value, symbol.name)
+        value = Held(held, value.dtype, value.axes, _made_of(s, bound), s.b.current)
     s.tiles[symbol] = value
+
+
+def _made_of(s: State, bound: Node) -> Node | None:
+    """What a variable of a tile stands for in this region, where that is known."""
+    if not isinstance(bound, Held):
+        return bound
+    return bound.made_of if bound.region is s.b.current else None
 
 
 def settle(s: State, node: Node) -> Node:
@@ -285,21 +294,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
             part = _settled(s, operand, known)
         changed = changed or part is not operand
         parts.append(part)
-    return _with_operands(node, parts) if changed else node
-
-
-def _with_operands(node: Node, parts: list[Node]) -> Node:
-    match node:
-        case Mapped():
-            return replace(node, operands=tuple(parts))
-        case Product():
-            return replace(node, a=parts[0], b=parts[1])
-        case Held() | Filled() | Read():
-            return node
-        case _ if hasattr(node, "operand"):
-            return replace(node, operand=parts[0])
-        case _:
-            return node
+    return with_operands(node, parts) if changed else node
 
 
 def _augmented(s: State, node: ast.AugmentedAssign) -> None:

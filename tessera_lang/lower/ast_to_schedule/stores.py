@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, slices
+from tessera_lang.lower.ast_to_schedule.open_axes import is_element_wise, opened
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
@@ -135,7 +136,15 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
     if all(b.known(a.extent) == 1 for a in axes) and not _has_products(value):
         # One element: a step of its own would also be that of the axes which a sum goes along.
         axes = tuple(replace(a, capacity=1) for a in axes)
-    root = Mapped(lambda v, w: v[0], (value,), dtype, axes, span)
+
+    def root_of(found: Node) -> Node:
+        return Mapped(lambda v, w: v[0], (found,), dtype, axes, span)
+
+    if not any(n is not None for n in place.numbers):
+        axes, value = opened(
+            s, axes, value, lambda found: _other_read(root_of(found), place) is not None
+        )
+    root = root_of(value)
     if any(n is not None for n in place.numbers):
         if any(a.capacity is None for a in axes):
             _check_own_reads(s, root, place, span)
@@ -161,7 +170,7 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         dims = [place.dims[i] for i in order]
         emit(tile, starts, extents, dims, [place.steps[i] for i in order])
 
-    s.nests.over(root, windows, body)
+    s.nests.over(root, windows, body, element_wise=is_element_wise(value))
 
 
 def _has_products(value: Node) -> bool:
@@ -203,6 +212,22 @@ def _axis(place: Read, value: Node, i: int) -> Axis:
 
 def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
     """Inside the loops over a result only the element that is written may be read of it."""
+    found = _other_read(root, place)
+    if found is not None:
+        name = place.view.name
+        raise Refused(
+            Diagnostic(
+                "T0701",
+                f"`{name}` is read at other places than those that are written",
+                found.span or span,
+                f"this needs all of `{name}` as it was before the store",
+                helps=(f"store the result into another array, then copy it into `{name}`",),
+            )
+        )
+
+
+def _other_read(root: Node, place: Read) -> Read | None:
+    """A read of the array that is written, of another element than the one that is written."""
     for node, aligned in _reads(root, True, set()):
         if node.view is not place.view:
             continue
@@ -214,16 +239,8 @@ def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
             and not any(n is not None for n in node.numbers)
         )
         if not same:
-            name = place.view.name
-            raise Refused(
-                Diagnostic(
-                    "T0701",
-                    f"`{name}` is read at other places than those that are written",
-                    node.span or span,
-                    f"this needs all of `{name}` as it was before the store",
-                    helps=(f"store the result into another array, then copy it into `{name}`",),
-                )
-            )
+            return node
+    return None
 
 
 def _reads(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from tessera_lang.ir.core import Value
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
 
@@ -53,11 +53,18 @@ Windows = tuple[Window, ...]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A tile (rank 0: a scalar) that was computed."""
+    """A tile (rank 0: a scalar) that was computed.
+
+    ``made_of``: what a variable was bound to, in which ``region``. ``used``: whether the tile was
+    needed since.
+    """
 
     value: Value
     dtype: DType
     axes: tuple[Axis, ...]
+    made_of: Node | None = None
+    region: object = None
+    used: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -189,6 +196,19 @@ def operands_of(node: Node) -> tuple[Node, ...]:
             return tuple(n for n in node.numbers if n is not None)
         case Held() | Filled() | Iota():
             return ()
+
+
+def with_operands(node: Node, parts: list[Node]) -> Node:
+    """The node with other operands, in the order of ``operands_of``; those of a gather stay."""
+    match node:
+        case Mapped():
+            return replace(node, operands=tuple(parts))
+        case Product():
+            return replace(node, a=parts[0], b=parts[1])
+        case Reduced() | Scanned() | Permuted() | Part():
+            return replace(node, operand=parts[0])
+        case Held() | Filled() | Iota() | Read():
+            return node
 
 
 def walk(node: Node) -> Iterator[Node]:

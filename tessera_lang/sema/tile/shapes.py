@@ -275,6 +275,8 @@ def _fills(c: TileContext, rest: Form, room: list[Form], span: Span) -> bool:
         return False
     sizes = Form(tuple(t for t in rest.terms if _is_size(c, t[0])), rest.constant)
     others = add(rest, sizes, -1)
+    if not others.terms and not others.constant:
+        return False  # sizes alone: the launch can look whether there are as many
     if not facts.not_negative(dim_of_form(add(rest, Form((), -1)))):
         # The loop walks over an axis of another array: the two are one size.
         stop = _stop_of(c, others)

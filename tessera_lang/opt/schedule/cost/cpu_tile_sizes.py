@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.ir.core import Operation, TileType
-from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts
-from tessera_lang.opt.schedule.query.scalar_facts import axes_of
+from tessera_lang.ir.core import TileType
+from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, covers
 from tessera_lang.target.tuning import CPU_BLOCK, CPU_ELEMENTS, CPU_GROUPS, CPU_LEAST, CPU_RUN
 
 
@@ -48,22 +47,11 @@ def _axis(facts: Facts, name: str) -> int:
     """A power of two that covers the axis of the grid whose step is ``name``, if it is known, and
     that of every other loop with this step: a sum over all of an array has it, and one result."""
     grid = facts.grid
-    if grid is None or not _covers(facts, grid, name):
+    if grid is None or not covers(facts, grid, name):
         return CPU_RUN
     loops = [o for o in facts.kernel.walk() if o.name == grid.name]
-    return max(size for loop in loops for size in _covers(facts, loop, name))
-
-
-def _covers(facts: Facts, loop: Operation, name: str) -> list[int]:
-    """For each axis of a loop whose step is ``name`` a power of two that covers it."""
-    n, estimate = axes_of(loop), Estimate(facts, {})
-    found: list[int] = []
-    for upper, step in zip(loop.operands[n : 2 * n], loop.operands[2 * n : 3 * n], strict=True):
-        definition = facts.definitions.get(step)
-        if definition is not None and definition.attributes.get("name") == name:
-            known = estimate.value(upper)
-            found.append(1 << (known - 1).bit_length() if known else CPU_RUN)
-    return found
+    found = [size for loop in loops for size in covers(facts, loop, name)]
+    return max(CPU_RUN if size is None else size for size in found)
 
 
 def _along(facts: Facts, sizes: Mapping[str, int]) -> int:

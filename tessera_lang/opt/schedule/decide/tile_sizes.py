@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.definitions import BOUNDED
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
 from tessera_lang.opt.schedule.cost.cpu_tile_sizes import cpu_tile_sizes
 from tessera_lang.opt.schedule.cost.resource_estimate import (
@@ -36,6 +37,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     PARAMETER,
     Estimate,
     Facts,
+    covers,
     facts_of,
     kernel_of,
     open_names,
@@ -258,7 +260,8 @@ def _element_wise(
 ) -> dict[str, int]:
     """Vectors of 16 bytes along the axis that lies next to each other, several for each lane, so
     that enough loads are in flight; groups enough for every multiprocessor. Where one access
-    runs along one axis and another along another, squares: both touch whole lines."""
+    runs along one axis and another along another, squares: both touch whole lines. Where nothing
+    is reduced, an axis that is short leaves room for elements along others."""
     order = list(_innermost_first(facts, names))
     along = _contiguous_names(facts)
     sizes = dict(said)
@@ -270,13 +273,26 @@ def _element_wise(
     rest = max(1, rest // _fixed_elements(facts))
     for n in sizes.values():
         rest = max(1, rest // n)
+    several = len(order) > 1 and not _has_reductions(facts)
+    lengths = {n: _length(facts, n) for n in order} if several else {}
     for name in (n for n in order if n not in sizes):
         wide = WIDEST_ROW if len(order) > 1 else WIDEST_ARRAY
         wide *= ALONE if facts.grid is None else 1
         most = WIDEST_SQUARE if len(along) > 1 and name in along else wide
-        sizes[name] = max(1, min(rest, most))
+        sizes[name] = max(1, min(rest, most, lengths.get(name) or most))
         rest = max(1, rest // sizes[name])
     return _spread(facts, sizes, said, order, machine)
+
+
+def _has_reductions(facts: Facts) -> bool:
+    return any(o.name in BOUNDED for o in facts.kernel.walk())
+
+
+def _length(facts: Facts, name: str) -> int | None:
+    """A power of two that covers the longest axis cut by ``name``; None where it is not known."""
+    found = [size for loop, _ in facts.loops for size in covers(facts, loop, name)]
+    known = [size for size in found if size is not None]
+    return max(known) if found and len(known) == len(found) else None
 
 
 def _fixed_elements(facts: Facts) -> int:

@@ -45,17 +45,28 @@ def join_loops(program: Program) -> Program:
     """The program whose perfect nests at the top are loops of several axes."""
     (kernel,) = program.operations
     region = kernel.regions[0]
-    return with_region(program, Region(region.arguments, tuple(map(joined, region.operations))))
+    made = [x for o in region.operations for x in _joined_behind(o)]
+    return with_region(program, Region(region.arguments, tuple(made)))
+
+
+def _joined_behind(o: Operation) -> list[Operation]:
+    """``joined``, behind the numbers that no iteration changes."""
+    front: list[Operation] = []
+    while o.name == FOR and (found := _join_once(o)) is not None:
+        numbers, o = found
+        front += numbers
+    return [*front, o]
 
 
 def joined(o: Operation) -> Operation:
     """A loop whose body is one loop, and numbers it needs, as one loop of more axes."""
-    while o.name == FOR and (made := _join_once(o)) is not None:
-        o = made
+    while o.name == FOR and (found := _join_once(o)) is not None and not found[0]:
+        o = found[1]
     return o
 
 
-def _join_once(outer: Operation) -> Operation | None:
+def _join_once(outer: Operation) -> tuple[list[Operation], Operation] | None:
+    """The numbers that are to stand in front, and the two loops as one."""
     found = _loop_and_rest(outer)
     if found is None:
         return None
@@ -68,9 +79,9 @@ def _join_once(outer: Operation) -> Operation | None:
         v in variables or v in moved for v in inner.operands
     ):
         return None  # its bounds depend on the outer loop
-    if any(x for x in numbers if not (set(x.results) <= moved)):
-        return None  # numbers that belong in front of both loops: the builder puts them there
-    return _one_loop(outer, inner, numbers)
+    front = [x for x in numbers if not moved.intersection(x.results)]
+    rest = [x for x in numbers if moved.intersection(x.results)]
+    return front, _one_loop(outer, inner, rest)
 
 
 def _loop_and_rest(outer: Operation) -> tuple[Operation, list[Operation]] | None:

@@ -314,6 +314,21 @@ class Estimate:
         return found
 
 
+def covers(facts: Facts, loop: Operation, name: str) -> list[int | None]:
+    """For each axis of a loop whose step is the open size ``name`` a power of two that covers it;
+    None where its length is not known."""
+    if loop.name != FOR:
+        return []
+    n, estimate = len(loop.strings("axes")), Estimate(facts, {})
+    found: list[int | None] = []
+    for upper, step in zip(loop.operands[n : 2 * n], loop.operands[2 * n : 3 * n], strict=True):
+        definition = facts.definitions.get(step)
+        if definition is not None and definition.attributes.get("name") == name:
+            known = estimate.value(upper)
+            found.append(1 << (known - 1).bit_length() if known else None)
+    return found
+
+
 _ARITHMETIC = ("tile.add", "tile.sub", "tile.mul", "tile.floordiv", "tile.min", "tile.max")
 
 

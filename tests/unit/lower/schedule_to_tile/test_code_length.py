@@ -12,6 +12,7 @@ from tessera_lang.target.backend import TargetOptions
 
 pytest.importorskip("llvmlite")
 LONG = "op.sin(op.cos(op.sin(t))) + op.exp(t)"
+WHOLE = f"{LONG} + op.max(t)"  # needs all of the tile before any of it is stored
 
 
 def compiled(rows: int, columns: int, expression: str, arch: str) -> tuple[list[str], float, int]:
@@ -36,11 +37,18 @@ def compiled(rows: int, columns: int, expression: str, arch: str) -> tuple[list[
 @pytest.mark.parametrize("shape", [(4, 16384), (4, 65536), (1, 131072), (64, 8192), (2048, 64)])
 @pytest.mark.sample(2)
 def test_too_long(shape: tuple[int, int], arch: str) -> None:
-    told, seconds, size = compiled(*shape, LONG, arch)
+    told, seconds, size = compiled(*shape, WHOLE, arch)
     assert size < 80 * MOST_INSTRUCTIONS
     assert seconds < 10
     if shape != (4, 16384):  # so little work is a remark
-        assert f"elements of a tile of {' x '.join(str(n) for n in shape if n > 1)} in" in told[0]
+        assert f" {' x '.join(str(n) for n in shape if n > 1)} in" in told[0]
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("shape", [(4, 65536), (1, 131072), (64, 8192), (2048, 64)])
+@pytest.mark.sample(4)
+def test_what_needs_no_whole_tile_is_cut(shape: tuple[int, int], arch: str) -> None:
+    assert compiled(*shape, LONG, arch)[0] == []
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
