@@ -269,7 +269,8 @@ def _element_wise(
     if facts.grid is None:
         rest = rest * ALONE // max(1, len(facts.loads))  # its loads are all there are
     if len(along) > 1:
-        rest = max(rest, WIDEST_SQUARE ** len(along))
+        rest = max(rest, WIDEST_SQUARE**2)
+        order.sort(key=lambda n: n not in along)
     rest = max(1, rest // _fixed_elements(facts))
     for n in sizes.values():
         rest = max(1, rest // n)
