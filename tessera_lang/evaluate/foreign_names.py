@@ -138,6 +138,7 @@ TILE_FORMS: dict[str, str] = {
     "fabs": "write `abs(x)`",
     "amax": "write `op.max(x, axis=0)`",
     "amin": "write `op.min(x, axis=0)`",
+    "median": "write `s = op.sort(x, axis=1)`, then `0.5 * (s[:, (n - 1) // 2] + s[:, n // 2])`",
     "average": "write `op.mean(x)`",
     "hypot": "write `op.sqrt(a * a + b * b)`",
     "tan": "write `op.sin(x) / op.cos(x)`",

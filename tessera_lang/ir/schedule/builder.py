@@ -209,6 +209,11 @@ class ScheduleBuilder(Builder):
             **more,
         )  # fmt: skip
 
+    def sort(self, tile: Value, extent: Value, axis: int) -> Value:
+        """The first ``extent`` integers of each line of an axis in ascending order; those behind
+        stay where they are."""
+        return self._one(f"{PREFIX}sort", (tile, extent), tile.type, "", axis=axis)
+
     def dot(
         self, a: Value, b: Value, accumulator: Value, precision: str = "exact", hint: str = ""
     ) -> Value:

@@ -124,6 +124,10 @@ _OPS = [
         traits=("mixes", "bounded"),
     ),
     OpDef(
+        "sort", ("tile", "extent"), "schedule_sort", attributes=(AttributeDef("axis", "int"),),
+        traits=("mixes", "bounded"),
+    ),
+    OpDef(
         "expand", ("tile",), "schedule_expand", attributes=(AttributeDef("axis", "int"),),
         traits=("moves",),
     ),

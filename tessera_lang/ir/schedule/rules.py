@@ -178,6 +178,15 @@ def _same(operation: Operation) -> None:
         _axis(operation, len(t.shape))
 
 
+def _sort(operation: Operation) -> None:
+    tile, extent = operation.operands
+    t = _tile(tile, operation)
+    _axis(operation, len(t.shape))
+    _numbers((extent,), operation)
+    _require(t.dtype.is_integer, "sorts integers", operation)
+    _require(operation.result.type == t, "gives a tile like its operand", operation)
+
+
 def _full(operation: Operation) -> None:
     holds = operation.operands[0].type == _tile(operation.result, operation).dtype
     _require(holds, "repeats an element", operation)
@@ -292,7 +301,8 @@ def _combine(operation: Operation) -> None:
 SCHEDULE_RULES: dict[str, Rule] = {
     "schedule_kernel": _kernel, "schedule_for": _for, "index": RULES["index"],
     "schedule_load": _load, "schedule_store": _store, "schedule_same": _same,
-    "schedule_full": _full, "schedule_iota": _iota, "schedule_reduce": _reduce,
+    "schedule_sort": _sort, "schedule_full": _full, "schedule_iota": _iota,
+    "schedule_reduce": _reduce,
     "schedule_expand": _expand, "schedule_broadcast": _broadcast,
     "schedule_transpose": _transpose, "schedule_mask": _mask, "schedule_extract": _extract,
     "schedule_insert": _insert, "schedule_gather": _gather,

@@ -31,6 +31,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
     Window,
     Windows,
     operands_of,
@@ -239,7 +240,7 @@ class Nests:
         if isinstance(node, Held | Filled | Iota):
             return frozenset()
         found: frozenset[str] = frozenset()
-        if isinstance(node, Reduced | Product | Scanned):
+        if isinstance(node, Reduced | Product | Scanned | Sorted):
             needs = frozenset(w.name for w in windows if isinstance(w, OpenWindow)) & opened
             if needs and needs != opened:
                 found = needs
@@ -408,7 +409,7 @@ def _labels(windows: Sequence[AnyWindow]) -> list[str | int]:
 
 
 def _has_sums(node: Node) -> bool:
-    return any(isinstance(x, Product | Reduced | Scanned) for x in walk(node))
+    return any(isinstance(x, Product | Reduced | Scanned | Sorted) for x in walk(node))
 
 
 __all__ = ["Mapped", "Nests", "identity"]

@@ -15,6 +15,7 @@ from tessera_lang.lower.ast_to_schedule import (
     rearranging_calls,
     shape_calls,
     slices,
+    sort_calls,
 )
 from tessera_lang.lower.ast_to_schedule.call_arguments import (
     argument,
@@ -109,6 +110,9 @@ def _expanded(s: State, e: ast.Call) -> Node:
 
 def results(s: State, e: ast.Call) -> tuple[Node, ...] | None:
     """What a function of tiles gives that returns several values; None for other calls."""
+    made = sort_calls.several(s, e)
+    if made is not None:
+        return made
     instance = s.typed.calls.get(e)
     if instance is None or not isinstance(instance.returns, TupleType):
         return None
@@ -404,6 +408,7 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
     "op.concat": shape_calls.joined, "op.stack": shape_calls.joined, "op.eye": shape_calls.eye,
     "op.linspace": shape_calls.linspace, "op.transpose": _transpose,
     **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
-    **rearranging_calls.CALLS, "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
+    **rearranging_calls.CALLS, "op.sort": sort_calls.sort, "op.argsort": sort_calls.sort,
+     "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
     "schedule.prefetch": _prefetch, "op.barrier": lambda s, e: None,
 }  # fmt: skip

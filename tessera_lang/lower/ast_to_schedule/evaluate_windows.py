@@ -25,6 +25,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
     Window,
     Windows,
     walk,
@@ -98,7 +99,7 @@ class Demand:
             case Reduced():
                 inner = self.along(node.operand, node.along)
                 return [(*windows[: node.along], inner, *windows[node.along :])]
-            case Scanned():
+            case Scanned() | Sorted():
                 inner = self.along(node.operand, node.along)
                 return [(*windows[: node.along], inner, *windows[node.along + 1 :])]
             case Product():
@@ -186,6 +187,8 @@ class Demand:
                 return self._reduced(node, windows)
             case Scanned():
                 return self._scanned(node, windows)
+            case Sorted():
+                return self._sorted(node, windows)
             case Permuted():
                 (inner,) = self.below(node, windows)
                 return self.permute(self(node.operand, _windows(inner)), node.order)
@@ -405,6 +408,24 @@ class Demand:
         value = self(node.operand, windows)
         total = self.b.reduce(node.kind, value, windows[node.along].extent, node.along)
         return self.b.binary(node.kind, before, total)
+
+    def _sorted(self, node: Sorted, windows: Windows) -> Value:
+        """Whole lines; of a part of them, that part."""
+        (inner,) = self.below(node, windows)
+        lines, asked = _windows(inner), windows[node.along]
+        whole = lines[node.along]
+        if self.b.known(asked.start) == 0 and asked.size == whole.size:
+            value = self(node.operand, lines)
+            return self.b.sort(value, whole.extent, node.along)
+        if isinstance(asked.size, str):
+            assert node.span is not None
+            raise Unsupported(node.span, "a part of a sorted axis",
+                              "store what is sorted into an array first")  # fmt: skip
+        value = self(node, lines)
+        zero = self.b.number(0)
+        starts = [asked.start if i == node.along else zero for i in range(len(windows))]
+        sizes = [asked.size if i == node.along else w.size for i, w in enumerate(windows)]
+        return self.b.extract(value, starts, sizes)
 
     def _part(self, node: Part, windows: Windows) -> Value:
         (inner,) = self.below(node, windows)

@@ -23,6 +23,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import dataclass, field, replace
@@ -106,7 +107,7 @@ class _Moved:
             case Reduced():
                 inner = self.moved(node.operand, axis + (axis >= node.along), places)
                 return replace(node, operand=inner, axes=axes)
-            case Scanned() if node.along != axis:
+            case Scanned() | Sorted() if node.along != axis:
                 return replace(node, operand=self.moved(node.operand, axis, places), axes=axes)
             case Product():
                 return self._product(node, axis, places, axes)

@@ -29,6 +29,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
     Staging,
     Window,
     is_whole,
@@ -287,7 +288,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     parts: list[Node] = []
     for operand in operands_of(node):
         part = operand
-        if isinstance(operand, Reduced | Scanned | Product) and is_whole(operand):
+        if isinstance(operand, Reduced | Scanned | Sorted | Product) and is_whole(operand):
             s.nests.name_alone(operand)
             part = s.demand.held(operand)
         elif not isinstance(operand, Held | Filled | Read):

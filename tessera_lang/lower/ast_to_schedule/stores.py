@@ -24,6 +24,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
     Window,
     Windows,
     operands_of,
@@ -254,7 +255,7 @@ def _reads(
     if isinstance(node, Read):
         inner = [r for n in node.numbers if n is not None for r in _reads(n, False, seen)]
         return [(node, aligned), *inner]
-    keeps = aligned and not isinstance(node, Product | Reduced | Scanned | Part)
+    keeps = aligned and not isinstance(node, Product | Reduced | Scanned | Sorted | Part)
     if isinstance(node, Mapped):
         rank = len(node.axes)
         return [
@@ -262,6 +263,6 @@ def _reads(
             for operand in node.operands
             for r in _reads(operand, keeps and len(operand.axes) == rank, seen)
         ]
-    if not isinstance(node, Product | Reduced | Scanned | Part):
+    if not isinstance(node, Product | Reduced | Scanned | Sorted | Part):
         keeps = False if operands_of(node) else keeps
     return [r for operand in operands_of(node) for r in _reads(operand, keeps, seen)]

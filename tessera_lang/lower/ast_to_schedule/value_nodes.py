@@ -160,6 +160,17 @@ class Scanned:
 
 
 @dataclass(slots=True, eq=False)
+class Sorted:
+    """The integers of each line of an axis in ascending order; the axis has a capacity."""
+
+    operand: Node
+    along: int
+    dtype: DType
+    axes: tuple[Axis, ...]
+    span: Span | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Permuted:
     """Axis i is axis ``order[i]`` of the operand."""
 
@@ -181,7 +192,7 @@ class Part:
     axes: tuple[Axis, ...]
 
 
-Node = Held | Read | Filled | Iota | Mapped | Product | Reduced | Scanned | Permuted | Part
+Node = Held | Read | Filled | Iota | Mapped | Product | Reduced | Scanned | Sorted | Permuted | Part
 
 
 def operands_of(node: Node) -> tuple[Node, ...]:
@@ -190,7 +201,7 @@ def operands_of(node: Node) -> tuple[Node, ...]:
             return node.operands
         case Product():
             return node.a, node.b
-        case Reduced() | Scanned() | Permuted() | Part():
+        case Reduced() | Scanned() | Sorted() | Permuted() | Part():
             return (node.operand,)
         case Read():
             return tuple(n for n in node.numbers if n is not None)

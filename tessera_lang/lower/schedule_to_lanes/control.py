@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.lower.schedule_to_lanes import array_stores, products, reduction_dispatch, scans
+from tessera_lang.lower.schedule_to_lanes import (
+    array_stores,
+    products,
+    reduction_dispatch,
+    scans,
+    sorts,
+)
 from tessera_lang.lower.schedule_to_lanes.carried_values import (
     begin,
     bind_scalars,
@@ -294,5 +300,5 @@ _RULES: dict[str, Callable[[Lowering, Operation], None]] = {
     f"{PREFIX}store": array_stores.store, f"{PREFIX}scatter": array_stores.scatter,
     f"{PREFIX}accumulate": array_stores.accumulate,
     f"{PREFIX}insert": array_stores.insert, f"{PREFIX}reduce": reduction_dispatch.reduce,
-    f"{PREFIX}scan": scans.scan, f"{PREFIX}dot": products.dot,
+    f"{PREFIX}scan": scans.scan, f"{PREFIX}sort": sorts.sort, f"{PREFIX}dot": products.dot,
 }  # fmt: skip

@@ -22,6 +22,7 @@ from tessera_lang.sema.tile import (
     rearranging,
     reductions,
     shape_builtins,
+    sorting,
 )
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.derived import derived, expand, is_derived
@@ -160,7 +161,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
 
 
 _SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES,
-            "op.einsum": einsum}  # fmt: skip
+            **sorting.TYPES, "op.einsum": einsum}  # fmt: skip
 
 
 def _any_tiled(c: TileContext, e: ast.Call) -> bool:

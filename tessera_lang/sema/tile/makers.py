@@ -66,7 +66,7 @@ def _as_large(
         found = [c.kernel.facts.value(dim) for dim in base.shape]
         for dim, value in zip(base.shape, found, strict=True):
             if value is None:
-                _ask(c, shape, dim, what)
+                ask(c, shape, dim, what)
     else:
         found = [a.capacity for a in base.axes]
         if None in found and not is_waiting(base):
@@ -85,7 +85,7 @@ def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
     dim = dim_of(c, e)
     value = c.kernel.facts.value(dim)
     if value is None:
-        _ask(c, e, dim, what)
+        ask(c, e, dim, what)
         return None
     if not 0 < value <= MOST_CAPACITY:
         c.report("T0608", f"{what} of {value} elements along an axis", e.span)
@@ -93,7 +93,7 @@ def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
     return value
 
 
-def _ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
+def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
     """A size that fixes a capacity: the call is compiled for its value."""
     origins = [c.kernel.origins.get(n) for n in sorted(symbols_of(dim))]
     known = [o for o in origins if o is not None]
@@ -206,7 +206,7 @@ def _array_axes(
     for size in like.shape:
         value = c.kernel.facts.value(size)
         if value is None:
-            _ask(c, e, size, f"`{name}`")
+            ask(c, e, size, f"`{name}`")
         else:
             axes.append(TileAxis(max(1, value), value))
     return tuple(axes) if len(axes) == len(like.shape) else None
@@ -241,7 +241,7 @@ def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] |
             continue
         found = c.kernel.facts.value(dim_of(c, bound[key])) if _whole(c, bound[key]) else None
         if found is None:
-            _ask(c, bound[key], dim_of(c, bound[key]), "`op.arange`")
+            ask(c, bound[key], dim_of(c, bound[key]), "`op.arange`")
             return None
         numbers.append(found)
     start, stop = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]

@@ -240,6 +240,11 @@ def _scan(body: Lowered, operation: Operation) -> None:
     body.bind(operation.result, made.result)
 
 
+def _sort(body: Lowered, operation: Operation) -> None:
+    del body
+    raise NotTiled("lines are sorted in shared memory, by all lanes of a group", operation.span)
+
+
 # --- shapes -----------------------------------------------------------------------------------
 
 
@@ -428,7 +433,8 @@ def _accumulate(body: Lowered, operation: Operation) -> None:
 
 _BY_NAME = {
     "full": _full, "iota": _iota, "prefetch": _pass, "mask": _mask, "reduce": _reduce,
-    "scan": _scan, "expand": _expand, "broadcast": _broadcast, "transpose": _transpose,
+    "scan": _scan, "sort": _sort, "expand": _expand, "broadcast": _broadcast,
+    "transpose": _transpose,
     "extract": _extract, "insert": _insert, "gather": _gather, "scatter": _scatter,
     "parameter": _parameter, "accumulate": _accumulate,
 }  # fmt: skip

@@ -150,7 +150,7 @@ class _Growing(Axes):
                 for axis, value in enumerate(rest[: len(view.view_type.shape)]):
                     if isinstance(value.type, TileType):
                         self.unite((value, 0), (tile, dims.index(axis)))
-            case "scan":  # what is beyond comes last, or is the identity
+            case "scan" | "sort":  # what is beyond comes last, or is the identity
                 self._same(operation.operands[0], operation.result)
             case "extract" | "insert":
                 for value in (*operation.operands, *operation.results):

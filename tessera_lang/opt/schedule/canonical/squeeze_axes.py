@@ -132,10 +132,10 @@ class Axes:
                 pass
             case "gather":
                 self._kept.update((operation.result, i) for i in range(_rank(operation.result)))
-            case "scan" if self._all:
+            case "scan" | "sort" if self._all:
                 self._same(operation.operands[0], operation.result)
                 self._kept.add((operation.result, _axis(operation)))
-            case "extract" | "insert" | "scan" | "scatter":
+            case "extract" | "insert" | "scan" | "sort" | "scatter":
                 self._keep(operation)
             case "reduce":
                 tile, axis = operation.operands[0], _axis(operation)

@@ -12,6 +12,7 @@ from typing import cast
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, TileType
+from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.cost_model import cycles
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.kernel_facts import (
@@ -40,14 +41,17 @@ def by_elements(
     )
     slow = cycles(loops, machine) + _of_elements(facts, machine)
     factor = cycles(loops, machine) / cycles(tiles, machine)
-    counts = slow > LAUNCH_CYCLES
+    sorts = any(o.name == f"{PREFIX}sort" for o in kernel.walk()) and not tiles.products
+    counts = slow > LAUNCH_CYCLES and not sorts
     notes = ["it becomes loops over elements, which are right and slower"]
     if tiles.products and factor >= SLOWER_FORM:
         notes = [
             "it becomes loops over elements: the products are done one multiply-add at a time, at"
             f" least about {_rounded(factor)} times slower than by matrix units (an estimate)"
         ]
-    if not counts:
+    if sorts:
+        notes = ["that is how lines are sorted: it has no other form"]
+    elif not counts:
         notes.append("the work is so little here that a launch takes as long")
     return Diagnostic(
         "T0747", f"not lowered to register tiles: {reason}", span or kernel.span,

@@ -27,7 +27,7 @@ from tessera_lang.types.dtype import INDEX
 
 _WEIGHTS = {
     PREFIX + name: weight
-    for weight, names in ((100, ("dot",)), (30, ("reduce", "scan", "gather")),
+    for weight, names in ((100, ("dot",)), (30, ("reduce", "scan", "sort", "gather")),
                           (15, ("load", "store", "prefetch")))
     for name in names
 }  # fmt: skip

@@ -1,0 +1,181 @@
+"""``op.sort``, ``argsort``, ``topk`` as nodes: integers in the order of the elements are sorted.
+
+A key is an integer that is less where the element is; of places it has the upper half of an i64,
+and the place the lower one, so that no two are equal and equal elements stay in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.ast_to_schedule import node_operations
+from tessera_lang.lower.ast_to_schedule.call_arguments import argument, axis_of, known, needed
+from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
+    Axis,
+    Iota,
+    Mapped,
+    Node,
+    Part,
+    Sorted,
+)
+from tessera_lang.sema.typed import Builtin
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, U32, U64, DType
+
+_HALF = 32
+_PLACES = (1 << _HALF) - 1
+
+
+def _function(s: State, x: Node, dtype: DType, function: Callable[[Value], Value]) -> Node:
+    return Mapped(lambda v, w: function(v[0]), (x,), dtype, x.axes, s.b.span)
+
+
+def _bits(s: State, x: Node, dtype: DType) -> Node:
+    return _function(s, x, dtype, lambda v: s.b.bitcast(v, dtype))
+
+
+def _greatest(dtype: DType) -> int:
+    return (1 << (dtype.bits - 1)) - 1
+
+
+def _turned(s: State, bits: Node) -> Node:
+    """Of negative numbers the bits but the sign changed: those of floats become integers in their
+    order, and these the bits again."""
+    zero = node_operations.constant(s, 0, bits.dtype)
+    most = node_operations.constant(s, _greatest(bits.dtype), bits.dtype)
+    other = node_operations.mapped(s, "xor", (bits, most), bits.dtype)
+    below = node_operations.compared(s, "lt", bits, zero)
+    return node_operations.select(s, below, other, bits)
+
+
+def _of_sign(s: State, bits: Node) -> Node:
+    """The sign bit changed: unsigned numbers as signed ones, and back."""
+    sign = node_operations.constant(s, -_greatest(bits.dtype) - 1, bits.dtype)
+    return node_operations.mapped(s, "xor", (bits, sign), bits.dtype)
+
+
+def _keys(s: State, x: Node, zeros: bool) -> Node:
+    """i32 or i64; a NaN is above all, and with ``zeros`` -0.0 is 0.0."""
+    dtype = x.dtype
+    if dtype in (U32, U64):
+        return _of_sign(s, _bits(s, x, I32 if dtype == U32 else I64))
+    if not dtype.is_float:
+        return node_operations.cast(s, x, I64 if dtype.bits == 64 or dtype == INDEX else I32)
+    wide, whole = (F64, I64) if dtype == F64 else (F32, I32)
+    x = node_operations.cast(s, x, wide)
+    nan = node_operations.compared(s, "ne", x, x)
+    x = node_operations.select(s, nan, node_operations.constant(s, float("nan"), wide), x)
+    if zeros:
+        x = node_operations.mapped(s, "add", (x, node_operations.constant(s, 0, wide)), wide)
+    key = _turned(s, _bits(s, x, whole))
+    most = node_operations.constant(s, _greatest(whole), whole)
+    return node_operations.select(s, nan, most, key)
+
+
+def _elements(s: State, key: Node, dtype: DType) -> Node:
+    """The elements that keys stand for; what is above infinity is NaN."""
+    if dtype in (U32, U64):
+        return _bits(s, _of_sign(s, key), dtype)
+    if dtype == BOOL:
+        return node_operations.compared(s, "ne", key, node_operations.constant(s, 0, key.dtype))
+    if not dtype.is_float:
+        return node_operations.cast(s, key, dtype)
+    wide = F64 if dtype == F64 else F32
+    most = node_operations.constant(s, _greatest(key.dtype), key.dtype)
+    is_nan = node_operations.compared(s, "eq", key, most)
+    found = _bits(s, _turned(s, key), wide)
+    nan = node_operations.constant(s, float("nan"), wide)
+    return node_operations.cast(s, node_operations.select(s, is_nan, nan, found), dtype)
+
+
+def _reversed(s: State, key: Node) -> Node:
+    """Keys in the other order."""
+    ones = node_operations.constant(s, -1, key.dtype)
+    return node_operations.mapped(s, "xor", (key, ones), key.dtype)
+
+
+def _lines(s: State, x: Node, axis: int) -> Node:
+    """The node with room for whole lines along an axis, whose size is known."""
+    own = x.axes[axis]
+    size = s.b.known(own.extent)
+    if own.capacity is not None or size is None:
+        return x
+    axes = (*x.axes[:axis], Axis(own.extent, max(1, size)), *x.axes[axis + 1 :])
+    return Mapped(lambda v, w: v[0], (x,), x.dtype, axes, s.b.span)
+
+
+def _sorted(s: State, key: Node, axis: int, e: ast.Call) -> Node:
+    return Sorted(key, axis, key.dtype, key.axes, e.span)
+
+
+def _packed(s: State, key: Node, axis: int) -> Node:
+    """Keys of 32 bits, and behind them the place."""
+    wide = node_operations.cast(s, key, I64)
+    by = node_operations.constant(s, _HALF, I64)
+    high = node_operations.mapped(s, "shl", (wide, by), I64)
+    place = node_operations.cast(s, Iota(axis, INDEX, key.axes), I64)
+    return node_operations.mapped(s, "or", (high, place), I64)
+
+
+def _places(s: State, packed: Node) -> Node:
+    low = node_operations.constant(s, _PLACES, I64)
+    return node_operations.cast(s, node_operations.mapped(s, "and", (packed, low), I64), INDEX)
+
+
+def sort(s: State, e: ast.Call) -> Node:
+    """``op.sort`` and ``op.argsort``, along an axis."""
+    x, places, axis = _operand(s, e)
+    symbol = s.typed.symbols.get(e.function)
+    if isinstance(symbol, Builtin) and symbol.name == "op.argsort":
+        return _places(s, places())
+    down = _is_down(s, e, "descending")
+    key = _keys(s, x, False)
+    key = _sorted(s, _reversed(s, key) if down else key, axis, e)
+    return _elements(s, _reversed(s, key) if down else key, x.dtype)
+
+
+def _is_down(s: State, e: ast.Call, name: str) -> bool:
+    given = argument(s, e, name)
+    return (known(s, given) is True) if given is not None else name == "largest"
+
+
+def _operand(s: State, e: ast.Call) -> tuple[Node, Callable[[], Node], int]:
+    """The lines to be sorted, keys and places in order, and the axis."""
+    x = s.node(needed(s, e, "x"))
+    axis = axis_of(s, e, len(x.axes), -1) or 0
+    x = _lines(s, x, axis)
+    symbol = s.typed.symbols.get(e.function)
+    name = "largest" if symbol == Builtin("op.topk") else "descending"
+
+    def places() -> Node:
+        key = _keys(s, x, True)
+        key = _reversed(s, key) if _is_down(s, e, name) else key
+        return _sorted(s, _packed(s, key, axis), axis, e)
+
+    return x, places, axis
+
+
+def topk(s: State, e: ast.Call) -> tuple[Node, Node]:
+    """The first elements in order, and their places."""
+    x, places, axis = _operand(s, e)
+    found = places()
+    count = known(s, needed(s, e, "k"))
+    assert isinstance(count, int)
+    here = found.axes[axis]
+    room = min(count, here.capacity or count)
+    extent = s.b.arithmetic("min", here.extent, s.b.number(count))
+    axes = (*found.axes[:axis], Axis(extent, room), *found.axes[axis + 1 :])
+    zeros = (s.b.number(0),) * len(axes)
+    found = Part(found, zeros, tuple(range(len(axes))), I64, axes)
+    by = node_operations.constant(s, _HALF, I64)
+    key = node_operations.cast(s, node_operations.mapped(s, "shr", (found, by), I64), I32)
+    key = _reversed(s, key) if _is_down(s, e, "largest") else key
+    return _elements(s, key, x.dtype), _places(s, found)
+
+
+def several(s: State, e: ast.Call) -> tuple[Node, ...] | None:
+    """What a builtin gives that has several results; None for others."""
+    symbol = s.typed.symbols.get(e.function)
+    return topk(s, e) if symbol == Builtin("op.topk") else None
