@@ -72,6 +72,7 @@ def test_the_bits_are_the_same_each_time(made: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 1000, 4100])
+@pytest.mark.sample(5)
 def test_what_is_there_is_added_to(made: Any, rows: int) -> None:
     x, s = integers(rows, 200, dtype=np.float32), integers(200, dtype=np.float32, seed=1)
     want = s + x.sum(0)

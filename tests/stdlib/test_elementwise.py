@@ -88,6 +88,7 @@ def special(dtype: str, n: int) -> Any:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(BINARY))
+@pytest.mark.sample(7)
 def test_two_arrays(std: Any, name: str, dtype: str) -> None:
     for n in SIZES if dtype == "f32" else FEW:
         a, b = special(dtype, n), special(dtype, n)[::-1].copy()
@@ -105,6 +106,7 @@ def same_up_to_zeros(found: Any, expected: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(UNARY))
+@pytest.mark.sample(7)
 def test_one_array(std: Any, name: str, dtype: str) -> None:
     for n in SIZES if dtype == "f32" else FEW:
         x, out = special(dtype, n), np.zeros(n, DTYPES[dtype])

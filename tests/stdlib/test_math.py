@@ -119,6 +119,7 @@ def inputs(dtype: str, count: int) -> Any:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(5)
 def test_f32_is_within_its_bound(name: str, target: str) -> None:
     x = inputs("f32", RANDOM // 4)
     assert len(x) >= RANDOM

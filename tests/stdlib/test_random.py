@@ -84,6 +84,7 @@ def test_uniform(std: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.sample(4)
 def test_integers(std: Any, dtype: str) -> None:
     limits = np.iinfo(DTYPES[dtype])
     most = min(int(limits.max), 2**63 - 1)

@@ -62,7 +62,7 @@ def check(found: Any, x: Any, weights: Any, mode: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", MOST)
 @pytest.mark.parametrize("mode", ["same", "valid"])
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_convolution_of_every_size(std: Any, dtype: str, mode: str) -> None:
     for n in SIZES:
         for w in WEIGHTS:

@@ -99,6 +99,7 @@ def test_formats(tesserac: Command) -> None:
         ({"NO_COLOR": "1"}, "always", True), ({"FORCE_COLOR": "1"}, "never", False),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_colors(tesserac: Command, env: dict[str, str], flag: str, colors: bool) -> None:
     clean = {"NO_COLOR": None, "FORCE_COLOR": None, "CLICOLOR_FORCE": None, **env}
     done = tesserac("check", "-", f"--color={flag}", stdin=WRONG, env=clean)

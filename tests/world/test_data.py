@@ -73,6 +73,7 @@ def test_right_data(tesserac: Command, add: Path) -> None:
         ("a='text'", ("array",)),
     ],
 )
+@pytest.mark.sample(3)
 def test_data_that_does_not_fit(
     tesserac: Command, add: Path, setting: str, words: tuple[str, ...]
 ) -> None:
@@ -89,7 +90,7 @@ def test_data_that_does_not_fit(
         "empty.csv", "none/a.npy",
     ],
 )  # fmt: skip
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_files_that_cannot_be_read(tesserac: Command, add: Path, file: str) -> None:
     status, codes, text = run(tesserac, f"a={file}")
     assert (status, codes) == (3, ["T0813"]), text
@@ -103,6 +104,7 @@ def test_files_that_cannot_be_read(tesserac: Command, add: Path, file: str) -> N
         ("aa=3", 1, "aa"), ("a=@", 3, "`@`"), ("a=", 3, ""), ("a=f(1)", 3, "f(1)"),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_settings(tesserac: Command, add: Path, setting: str, status: int, word: str) -> None:
     found, codes, text = run(tesserac, setting)
     assert found == status and word in text

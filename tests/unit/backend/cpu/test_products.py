@@ -107,7 +107,7 @@ def shapes_of(m: int, n: int, k: int, turn: tuple[bool, bool]) -> list[Shape]:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("dtype", [F32, F64, I32, I64])
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_dtypes_and_transpositions(dtype: DType, turn: tuple[bool, bool]) -> None:
     run(dtype, shapes_of(16, 64, 16, turn), turn, SIZES, "native")
 

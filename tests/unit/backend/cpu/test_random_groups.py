@@ -61,5 +61,6 @@ def test_many_random_groups(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150, 165))
+@pytest.mark.sample(5)
 def test_random_group_unoptimized(seed: int) -> None:
     check(seed, 0)

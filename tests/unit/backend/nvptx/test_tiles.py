@@ -251,6 +251,7 @@ def test_truth_is_reduced_too(kind: str) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("dtype", [F32, I32, F64])
+@pytest.mark.sample(3)
 def test_every_scan_is_code(dtype: DType, inclusive: bool) -> None:
     shape = (16, 128)
     for axis, layout in ((0, blocked(shape, 4, 4)), (1, across(shape))):

@@ -111,7 +111,7 @@ ORDERS = [(1, 0), (1, 1), (0, 0)]  # of a and b: the axis each is contiguous alo
 
 @pytest.mark.parametrize("orders", ORDERS, ids=["tn", "nn", "tt"])
 @pytest.mark.parametrize("dtype", DTYPES_OF_PRODUCTS)
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_operands_in_any_order_keep_the_asynchronous_unit(
     dtype: str, orders: tuple[int, int]
 ) -> None:
