@@ -188,7 +188,8 @@ class GroupEmitter(LaneLoops):
         version = self._versions.of_piece(piece.operations) if self.mask is None else None
         rolled = not ordered and self._costs.stays_a_loop(piece)
         if version is None or self.lanes_count < 4:
-            self.lanes(body, independent=not ordered, rolled=rolled)
+            straight = self.mask is None
+            self.lanes(body, independent=not ordered, rolled=rolled, straight=straight)
         else:
             self._two_versions(version, body, not ordered, rolled)
 
@@ -200,11 +201,11 @@ class GroupEmitter(LaneLoops):
         f.branch_if(self._corners.all_hold(version.tests), fast, slow)
         f.place(fast)
         self._sides, self.dialect.inside = version.sides, frozenset(version.inside)
-        self.lanes(body, independent=independent, rolled=rolled)
+        self.lanes(body, independent=independent, rolled=rolled, straight=True)
         self._sides, self.dialect.inside = {}, frozenset()
         f.branch(join)
         f.place(slow)
-        self.lanes(body, independent=independent)
+        self.lanes(body, independent=independent, straight=True)
         f.place(join)
 
     def _control(self, node: Control) -> None:
@@ -400,4 +401,4 @@ class GroupEmitter(LaneLoops):
         del self.masks[depth:]
         f.place(latch)
         f.line(f"store {kind} {f.value(f'add nuw {kind} {step}, 1')}, ptr {count}")
-        f.branch(head)
+        f.branch(head, "" if self._costs.unrolls(node) else self.stays_a_loop())

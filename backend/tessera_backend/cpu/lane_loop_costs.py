@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tessera_backend.cpu.group_plan import GroupPlan, Piece
+from tessera_backend.cpu.group_plan import Control, GroupPlan, Piece
 from tessera_backend.cpu.interchange import ARRAY_OPERAND, FEWEST_LANES, LaneStrides, inner_axis
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import LOOPS
@@ -27,6 +27,7 @@ class LaneLoopCosts:
     def __init__(self, plan: GroupPlan) -> None:
         group = plan.kernel.integers("group")
         self._lanes = group[inner_axis(group)]
+        self._scalar = plan.scalars.is_scalar
         self._strides = LaneStrides(plan.kernel, plan.uniform)
 
     def stays_a_loop(self, piece: Piece) -> bool:
@@ -47,6 +48,16 @@ class LaneLoopCosts:
             elif op.operands and any(_is_data(r) for r in op.results):
                 together += 1
         return together > apart and self._lanes * (together + apart) <= _UNROLLED_AT_MOST
+
+    def unrolls(self, node: Control) -> bool:
+        """Whether LLVM may unroll a loop of the group, which has lane loops inside.
+
+        The copies gain where lanes carry values from step to step: few enough stay in registers
+        then. Else a step is a lane loop as long as one alone, and copies only take time to compile:
+        the vectors of each become straight code.
+        """
+        carried = [a for a in node.operation.regions[0].arguments[1:] if not self._scalar(a)]
+        return bool(carried)
 
     def _lies_apart(self, op: Operation) -> bool:
         """Whether a vector does an access element by element."""

@@ -163,12 +163,15 @@ class LaneLoops:
     # --- lane loops -------------------------------------------------------------------------
 
     def lanes(
-        self, body: Callable[[], None], *, independent: bool = True, rolled: bool = False
-    ) -> None:
+        self, body: Callable[[], None], *, independent: bool = True, rolled: bool = False,
+        straight: bool = False,
+    ) -> None:  # fmt: skip
         """Runs what ``body`` writes for every lane, in order.
 
         Values bound inside are forgotten. ``independent``: no lane needs another's effects.
         ``rolled``: LLVM is not to unroll the innermost loop before it looks for vectors.
+        ``straight``: it may make straight code of the loop, also of its vectors, which is worth its
+        time for the work of the kernel and not for masks and copies of values.
         """
         f, dialect, known = self.e.f, self.dialect, dict(self.e.values)
         if independent:
@@ -186,12 +189,13 @@ class LaneLoops:
         self.next_lane = f.label("lane.next")
         body()
         f.place(self.next_lane)
+        metadata = self._loop_metadata(rolled, straight)
         for number, (variable, head, current, size) in enumerate(reversed(opened)):
             following = f.value(f"add nuw nsw i64 {current}, 1")
             f.line(f"store i64 {following}, ptr {variable}")
             more = f.value(f"icmp ult i64 {following}, {size}")
             done = f.label("lane.done")
-            f.branch_if(more, head, done, self._loop_metadata(rolled) if number == 0 else "")
+            f.branch_if(more, head, done, metadata if number == 0 else "")
             f.place(done)
         dialect.access_group = ""
         dialect.lane, dialect.lane_ids = "0", tuple("0" for _ in dialect.group)
@@ -208,7 +212,7 @@ class LaneLoops:
                 )
         self.dialect.lane, self.dialect.lane_ids = linear, tuple(ids)
 
-    def _loop_metadata(self, rolled: bool) -> str:
+    def _loop_metadata(self, rolled: bool, straight: bool) -> str:
         if not self.dialect.access_group:
             return ""
         module = self.e.module
@@ -217,15 +221,21 @@ class LaneLoops:
         )
         # No "vectorize.enable": LLVM prints a warning wherever it cannot honour it.
         hints = ["{self}", parallel]
-        if rolled:
+        if rolled or not straight:
             done = module.metadata('!{!"llvm.loop.isvectorized", i32 1}')
-            hints += [
-                module.metadata('!{!"llvm.loop.unroll.disable"}'),
-                # A loop of vectors may be unrolled again.
-                module.metadata(f'!{{!"llvm.loop.vectorize.followup_all", {done}}}'),
-            ]
+            disabled = module.metadata('!{!"llvm.loop.unroll.disable"}')
+            # A loop of vectors may be unrolled again.
+            after = done if straight else f"{done}, {disabled}"
+            followup = module.metadata(f'!{{!"llvm.loop.vectorize.followup_all", {after}}}')
+            hints += [disabled, followup]
         text = ", ".join(hints)
         return f", !llvm.loop {module.distinct('!{' + text + '}')}"
+
+    def stays_a_loop(self) -> str:
+        """What says at the end of a loop that LLVM is not to unroll it."""
+        module = self.e.module
+        disabled = module.metadata('!{!"llvm.loop.unroll.disable"}')
+        return f", !llvm.loop {module.distinct('!{{self}, ' + disabled + '}')}"
 
     # --- masks ------------------------------------------------------------------------------
 
