@@ -450,7 +450,7 @@ class Expressions(Operators):
         elif is_unknown(items) or isinstance(owner, Unknown):
             return
         elif isinstance(owner, dict):
-            cast("dict[object, object]", owner)[items[0]] = value
+            cast("dict[object, object]", owner)[items[0] if items else ()] = value
         elif isinstance(owner, list) and len(items) == 1 and isinstance(items[0], int):
             sequence = cast("list[object]", owner)
             try:

@@ -21,7 +21,8 @@ def source_of(e: ast.Expr) -> str:
         case ast.Attribute():
             return f"{source_of(e.value)}.{e.name}"
         case ast.Subscript():
-            return f"{source_of(e.value)}[{', '.join(item_source(i) for i in e.items)}]"
+            items = ", ".join(item_source(i) for i in e.items) or "()"
+            return f"{source_of(e.value)}[{items}]"
         case ast.Call() if not e.keywords:
             return f"{source_of(e.function)}({', '.join(source_of(a) for a in e.arguments)})"
         case ast.Binary() | ast.Unary() | ast.Compare() | ast.BoolOp() | ast.Conditional():

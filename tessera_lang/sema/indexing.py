@@ -31,6 +31,7 @@ def element(c: Context, e: ast.Subscript, base: Tensor | Buffer) -> Term:
             index(c, item)
         given = len(e.items)
         helps = ("give all indices in one bracket: `x[i, j]`",) if given < rank else ()
+        helps = helps if rank else (f"the element of rank 0 is `{source_of(e.value)}[()]`",)
         return c.report(
             "T0301", f"`{source_of(e.value)}` has {_count(rank, 'axis', 'axes')} and is indexed"
             f" with {_count(given, 'index', 'indices')}", e.span, f"this is `{base}`",

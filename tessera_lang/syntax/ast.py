@@ -176,7 +176,8 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subscript:
-    """``value[i, j:k]``; ``items`` has one entry an axis; an entry may be a ``SliceExpr``."""
+    """``value[i, j:k]``; ``items`` has one entry an axis (none: ``value[()]``); an entry may be a
+    ``SliceExpr``."""
 
     span: Span
     value: Expr

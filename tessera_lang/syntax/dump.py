@@ -190,7 +190,7 @@ def _pieces(e: ast.Expr) -> list[_Piece]:
         case ast.Attribute():
             return [e.value, f".{e.name}"]
         case ast.Subscript():
-            return [e.value, "[", *_joined(e.items), "]"]
+            return [e.value, "[", *(_joined(e.items) if e.items else ["()"]), "]"]
         case ast.SliceExpr():
             pieces = [e.lower or "", ":", e.upper or ""]
             return [*pieces, ":", e.step] if e.step else pieces

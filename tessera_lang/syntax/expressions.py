@@ -252,7 +252,13 @@ class ExpressionActions:
         return ast.Call(span, c[0], tuple(positional), tuple(keywords.values()))
 
     def subscript(self, c: Values, start: int, end: int) -> ast.Expr:
-        return ast.Subscript(self.span(start, end), c[0], flat(c[2]))
+        items = flat(c[2])
+        match items:
+            case (ast.TupleExpr(items=()),):  # `x[()]`: no axis has an index
+                items = ()
+            case _:
+                pass
+        return ast.Subscript(self.span(start, end), c[0], items)
 
     def slice_item(self, c: Values, start: int, end: int) -> ast.Expr:
         step = c[4] if len(c) == 5 else None

@@ -173,7 +173,9 @@ def _dots(at: _Place) -> Diagnostic | None:
     if at.index == 1 and at.tokens[0].kind in ("from", "import"):
         return at.fault(token, token, "a relative import is", "give the module's full name")
     if after.kind == "." and after.start == token.end:
-        instead = "write 'pass' for an empty block, and ':' for each axis of an index"
+        instead = (
+            "write 'pass' for an empty block, ':' for each axis of an index, and '()' for none"
+        )
         return at.fault(token, after, "'...' is", instead)
     return None
 

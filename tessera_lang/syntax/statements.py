@@ -171,6 +171,12 @@ class Actions(ExpressionActions):
     def type_shaped(self, c: Values, start: int, end: int) -> ast.TypeExpr:
         return ast.TypeExpr(self.span(start, end), "", c[0], flat(c[2]))
 
+    def type_rank_zero(self, c: Values, start: int, end: int) -> ast.TypeExpr:
+        return ast.TypeExpr(self.span(start, end), "", c[0], ())
+
+    def type_qualified_rank_zero(self, c: Values, start: int, end: int) -> ast.TypeExpr:
+        return self._qualified(c[0], c[1], (), start, end)
+
     def type_qualified(self, c: Values, start: int, end: int) -> ast.TypeExpr:
         return self._qualified(c[0], c[1], None, start, end)
 

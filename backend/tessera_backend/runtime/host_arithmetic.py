@@ -98,7 +98,7 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
 
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     fits = len(a) == len(b) and all(m == n or 1 in (m, n) for m, n in zip(a, b, strict=True))
-    if not fits:
+    if a and b and not fits:
         helps = ("add an axis where one is missing: v[:, None]",) if len(a) != len(b) else ()
         raise WorldFault(f"arrays of shapes {a} and {b} do not fit together", code="T0834",
                          helps=helps)  # fmt: skip

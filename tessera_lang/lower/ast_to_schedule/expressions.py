@@ -46,7 +46,8 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
             return node_operations.scalar_of(s, _binary(s, e))
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
-            if isinstance(base, Tile) or (isinstance(base, Tensor) and s.view(e.value) is None):
+            alone = not e.items or s.view(e.value) is None
+            if isinstance(base, Tile) or (isinstance(base, Tensor) and alone):
                 return node_operations.scalar_of(s, slices.subscript(s, e))
             if isinstance(e.value, ast.Attribute) and e.value.name == "shape":
                 return slices.size(s, e.value.value, e.items[0])

@@ -108,7 +108,7 @@ def _open_results(state: State, frame: KernelFrame, info: TileInfo) -> None:
         if variable is not None and variable not in state.result_of:
             name = variable.name
         view = builder.view(pointer, sizes, shape=shape, mut=True, aligned=True, name=name)
-        state.low.sizes[view] = tuple(sizes)
+        state.low.sizes[view] = tuple(sizes) if dims else ()
         state.results.append(view)
         if variable is not None:
             state.result_of.setdefault(variable, view)

@@ -41,7 +41,7 @@ def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -
         axes = tuple(Axis(n, None) for n in sizes)
     if room_of(axes) > MOST_ELEMENTS:
         axes = tuple(Axis(n, None) for n in sizes)
-    zeros = (s.b.number(0),) * rank
+    zeros = (s.b.number(0),) * len(view.view_type.shape)  # of rank 0 it has one all the same
     return Read(
         view, zeros, tuple(range(rank)), (1,) * rank, view.view_type.dtype, axes, s.version(view),
         span=span,
@@ -230,7 +230,7 @@ def part_of_array(
     A part of one element has no axes: the caller takes it as it needs it.
     """
     t = s.typed.types.get(e)
-    if _rank(s, e.items[-1]) > 1:
+    if e.items and _rank(s, e.items[-1]) > 1:
         return _looked_up(s, e, _row(s, e, base)), None
     shown = list(t.axes) if isinstance(t, Tile) else []
     work = _Slice(s, base, list(base.starts), shown, write, e.span)

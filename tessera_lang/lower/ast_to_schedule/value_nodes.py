@@ -216,7 +216,7 @@ def with_operands(node: Node, parts: list[Node]) -> Node:
             return replace(node, operands=tuple(parts))
         case Product():
             return replace(node, a=parts[0], b=parts[1])
-        case Reduced() | Scanned() | Permuted() | Part():
+        case Reduced() | Scanned() | Sorted() | Permuted() | Part():
             return replace(node, operand=parts[0])
         case Held() | Filled() | Iota() | Read():
             return node

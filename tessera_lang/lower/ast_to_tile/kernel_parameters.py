@@ -142,14 +142,16 @@ class KernelFrame:
                 name = f"{local.name}_size{axis}"
                 self.lowering.symbols[dim.name] = same or self.slot(slot, INDEX, name)
             sizes.append(size_value(self.lowering, dim))
+        shape = [
+            dim if isinstance(dim, int) else fact.sizes[axis] if fact.sizes else None
+            for axis, dim in enumerate(t.shape)
+        ]
+        alone = self.typed.tile is not None and not t.shape  # one element, with an index
         view = self.lowering.builder.view(
             pointer,
-            sizes,
+            [self.lowering.builder.index(1)] if alone else sizes,
             strides,
-            shape=[
-                dim if isinstance(dim, int) else fact.sizes[axis] if fact.sizes else None
-                for axis, dim in enumerate(t.shape)
-            ],
+            shape=[1] if alone else shape,
             mut=t.mut,
             aligned=fact.aligned,
             name=local.name,

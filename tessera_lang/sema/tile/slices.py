@@ -106,9 +106,10 @@ def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: 
         for item in e.items:
             _item_term(c, item)
         what = f"`{source_of(e.value)}` has {_count(rank, 'axis', 'axes')}"
+        helps = () if rank else (f"the element of rank 0 is `{source_of(e.value)}[()]`",)
         return c.report(
             "T0301", f"{what} and is indexed with {_count(given, 'index', 'indices')}", e.span,
-            f"this is `{base}`",
+            f"this is `{base}`", helps=helps,
         )  # fmt: skip
     terms = [_item_term(c, item) for item in e.items]
     if any(is_silent(t) for t in terms):
@@ -252,6 +253,8 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
 def _looked_up(c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]) -> Tile | None:
     """``table[places]``, where the places are a tile of two axes or more: an element of a small
     table for each of them. ``tables[i, places]`` is of the table with a number."""
+    if not terms:  # `x[()]`
+        return None
     *numbers, term = terms
     if len(terms) != len(base.shape) or not isinstance(term, Tile):
         return None

@@ -158,9 +158,10 @@ def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
     a, b = Operand(s.target, old), Operand(s.value, value)
     if isinstance(old, Tensor) or (isinstance(old, Tile) and old.buffer):
         name, what = s.target.id, "an array" if isinstance(old, Tensor) else "a buffer"
+        where = "()" if isinstance(old, Tensor) and not old.shape else ":"
         c.report(
             "T0609", f"`{name}` names {what}", s.target.span,
-            helps=(f"store into it: `{name}[:] {s.operator}= ...`",),
+            helps=(f"store into it: `{name}[{where}] {s.operator}= ...`",),
         )  # fmt: skip
     elif is_tiled(value) or is_tiled(old):
         _augmented_tile(c, s, s.target, a, b)
