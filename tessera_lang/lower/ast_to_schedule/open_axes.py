@@ -22,6 +22,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Read,
     Reduced,
     Scanned,
+    Sorted,
     operands_of,
     walk,
     with_operands,
@@ -34,7 +35,7 @@ Axes = tuple[Axis, ...]
 
 def is_element_wise(node: Node) -> bool:
     """Whether each element of a node is made of single elements of what it reads."""
-    return not any(isinstance(n, Product | Reduced | Scanned) for n in walk(node))
+    return not any(isinstance(n, Product | Reduced | Scanned | Sorted) for n in walk(node))
 
 
 def opened(s: State, axes: Axes, value: Node, refused: Callable[[Node], bool]) -> tuple[Axes, Node]:
