@@ -14,12 +14,19 @@ from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_backend.cpu.uniform_values import AGAIN, Scalars
 from tessera_lang.ir.core import BufferType, Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
+from tessera_lang.ir.pass_type import Pass
+from tessera_lang.opt.tile.wrap_remainders import wrap_remainders
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL, INDEX
 
 FAR = 1 << 40  # strides below this cannot wrap within a group
 _MOST_TESTS = 24
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+WRAP_REMAINDERS = Pass(
+    "wrap_remainders", "tile", "tile", wrap_remainders,
+    does="makes the remainder of a neighbour's index a comparison",
+)  # fmt: skip
 
 # Coefficient of each axis of the group; None: known at run time only.
 Form = tuple[int | None, ...]
@@ -204,7 +211,9 @@ class Versions:
         if not any(works):
             return
         side = works[0]
-        if all(works):  # a loop stands on the side of what is left over
+        if _moves_an_index(op):
+            side = False  # a neighbour is where it is but at the border
+        elif all(works):  # a loop stands on the side of what is left over
             side = not self._has_loop(op.regions[0]) or self._has_loop(op.regions[1])
         tests = self.condition(op.operands[0], side)
         if tests is None:
@@ -231,3 +240,11 @@ class Versions:
         version.inside.add(op)
         for axis, index in enumerate(indices):
             version.tests.setdefault(Inside(index, array, axis))
+
+
+def _moves_an_index(op: Operation) -> bool:
+    """Whether an ``if`` gives an index, on one side as it was before."""
+    if not op.results or any(r.type != INDEX for r in op.results):
+        return False
+    then, other = op.regions
+    return len(other.operations) == 1 and all(o.name in AGAIN for o in then.operations[:-1])

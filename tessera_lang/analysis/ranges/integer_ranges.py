@@ -25,6 +25,7 @@ from tessera_lang.analysis.ranges.accesses import (
 from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
+from tessera_lang.analysis.ranges.remainders import see_remainder
 from tessera_lang.analysis.ranges.state import BoundsVerdict, Ranges, State, is_integer
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
@@ -109,6 +110,8 @@ class _Walk(State):
             low, high = self.range(value)
             if low > 0 or high < 0 or divides_something(self, self.form(value)):
                 self.result.nonzero.add(operation)
+                if operation.name == "tile.mod":
+                    see_remainder(self, operation)
 
 
 # --- control ------------------------------------------------------------------------------

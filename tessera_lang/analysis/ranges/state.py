@@ -27,18 +27,29 @@ class BoundsVerdict:
     open: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Wrap:
+    """A remainder of a number that is less than the divisor outside, with ``multiple`` times the
+    divisor (-1, 0 or 1) taken off; ``below`` 0 and ``above`` the divisor: whether it may be."""
+
+    multiple: int
+    below: bool
+    above: bool
+
+
 @dataclass(slots=True)
 class Ranges:
     """The result for one kernel.
 
-    Bounds of integer values, a verdict per access, cells touched per buffer, and divisions
-    and loops whose divisor or step is shown not to be 0.
+    Bounds of integer values, a verdict per access, cells touched per buffer, divisions and loops
+    whose divisor or step is shown not to be 0, and remainders that need no division.
     """
 
     values: dict[Value, Interval] = field(default_factory=dict[Value, Interval])
     accesses: dict[Operation, BoundsVerdict] = field(default_factory=dict[Operation, BoundsVerdict])
     touched: dict[Value, int] = field(default_factory=dict[Value, int])
     nonzero: set[Operation] = field(default_factory=set[Operation])
+    wraps: dict[Value, Wrap] = field(default_factory=dict[Value, Wrap])
 
     def interval(self, value: Value) -> Interval:
         """Bounds of an integer value, over all places it is used in."""
