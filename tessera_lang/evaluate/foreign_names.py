@@ -126,6 +126,10 @@ IN_LIBRARY: dict[str, str] = {
 
 
 TILE_FORMS: dict[str, str] = {
+    "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
+    "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
+    "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
+    "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
     "reshape": "the host program can, without a copy: `op.reshape(x, (m, n))` in front of the call",
     "permute": "write `op.transpose(x, (2, 0, 1))`",
     "pow": "write `x ** y`",

@@ -198,6 +198,10 @@ def random(m: Any, target: str) -> dict[str, Call]:
         "fill_uniform": filled("uniform"), "fill_normal": filled("normal"),
         "uniform": drawn("uniform", "f32", "f64"), "normal": drawn("normal", "f32", "f64"),
         "integers": drawn("integers", "i32", "u8", "i64"),
+        **in_kernels(target, {
+            "uniform_at": "std.random.uniform_at(i, 3)", "normal_at": "std.random.normal_at(i, 3)",
+            "integers_at": "f32(std.random.integers_at(i, 3, 0, 9))",
+        }),
     }  # fmt: skip
 
 
@@ -472,6 +476,7 @@ def einsum(m: Any, target: str) -> dict[str, Call]:
 # --- functions for kernels -----------------------------------------------------------------------
 
 TEXT = """
+import std.random
 @kernel tile[(96,)] grid[(ceil_div(n, 96),)]
 def k(x: f32[n], out: mut f32[n]):
     i = grid_tile_linear_id()

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tessera_lang.driver.session import Session
 from tests.stdlib.arrays import DTYPES, INTEGERS, TARGETS, module, one_thread, same
+from tests.stdlib.assembled import needs_ptxas
+from tests.unit.lower.ast_to_schedule.test_early_exits import loaded
+from tests.unit.lower.ast_to_schedule.test_numpy_names_assembled import assembled
 
 MASK = np.uint64(0xFFFFFFFF)
 SIZES = (0, 1, 2, 3, 4, 5, 1023, 1024, 1025, 10007)
@@ -166,3 +170,61 @@ def test_what_is_not_filled(std: Any) -> None:
             std.fill_uniform(wrong)
         with pytest.raises(tessera.TesseraError):
             std.fill_normal(wrong)
+
+
+AT = """
+from std.random import integers_at, normal_at, uniform_at
+
+@op.kernel
+def made(x: f32[n], seed: i64):
+    place = op.arange(1003)
+    return uniform_at(place, seed), normal_at(place, seed), integers_at(place, seed, -5, 100)
+
+@op.kernel
+def dropout(x: f32[m, n], y: mut f32[m, n], seed: i64):
+    for i, j in op.tile_range(m, n, step=(16, 32)):
+        at = (i + op.arange(16))[:, None] * n + (j + op.arange(32))[None, :]
+        y[i:i+16, j:j+32] = op.where(uniform_at(at, seed) >= 0.25, x[i:i+16, j:j+32], 0.0)
+
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def lanes(out: mut f32[n], seed: i64):
+    i = grid_tile_linear_id()
+    if i < n: out[i] = normal_at(i, seed) + uniform_at(i, seed)
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_kernels_have_the_same_numbers(target: str) -> None:
+    """In tiles and in lanes, bit for bit those that the host program has."""
+    made, host = loaded(AT, target), tessera.load("std.random")
+    for seed in (0, 2**40 + 3):
+        u, z, k = made.made(np.zeros(3, np.float32), seed)
+        np.testing.assert_array_equal(u, host.uniform((1003,), seed=seed))
+        np.testing.assert_array_equal(z, host.normal((1003,), seed=seed))
+        np.testing.assert_array_equal(k, host.integers((1003,), seed=seed, low=-5, high=100))
+        x = np.arange(1, 40 * 70 + 1, dtype=np.float32).reshape(40, 70)
+        y = np.zeros_like(x)
+        made.dropout(x, y, seed)
+        kept = np.asarray(host.uniform(x.shape, seed=seed)) >= 0.25
+        np.testing.assert_array_equal(y, np.where(kept, x, 0))
+        out = np.zeros(999, np.float32)
+        made.lanes(out, seed)
+        z, u = host.normal((999,), seed=seed), host.uniform((999,), seed=seed)
+        np.testing.assert_array_equal(out, np.asarray(z) + np.asarray(u))
+
+
+@needs_ptxas
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_ptxas_takes_kernels_with_them(arch: str) -> None:
+    assembled(AT, ("made", "dropout"), arch)
+
+
+@pytest.mark.parametrize(("call", "code"), [
+    ("uniform_at(op.arange(4))", "T0105"), ("uniform_at(x, 1)", "T0208"),
+    ("uniform_at(op.arange(4), 1.5)", "T0202"), ("op.random((4,))", "T0114"),
+])  # fmt: skip
+def test_wrong_calls_in_tile_kernels(call: str, code: str) -> None:
+    text = "from std.random import uniform_at\n@op.kernel\ndef k(x: f32[n]):\n"
+    found = Session(overlay={"k.tessera": f"{text}    return {call}\n"}).check("k.tessera", ())
+    assert code in [d.code for d in found], found

@@ -30,10 +30,12 @@ from tessera_lang.sema.tile.einsum import einsum
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.operators import (
     Mixed,
+    give_tile,
     is_tiled,
     is_waiting,
     mix,
     result_of,
+    shape_of,
     value_of_operand,
 )
 from tessera_lang.sema.tile.products import product
@@ -316,6 +318,8 @@ def _function(
     for module in ("math", "fast"):
         if _is_of(c, symbol, module):
             return _mapped(c, e, symbol, module, terms)
+    if _is_of(c, symbol, "random") and not brackets:
+        return _of_each(c, e, symbol, "random", terms)
     c.kernel.callers.append(c)
     term = call_function(c, e, symbol, brackets)
     c.kernel.callers.pop()
@@ -400,6 +404,35 @@ def _lane_only(instance: TypedFunction) -> str | None:
 def _is_of(c: TileContext, symbol: FunctionSymbol, module: str) -> bool:
     scope = c.scope.scope_named(f"std.{module}")
     return scope is not None and symbol.module == scope.path
+
+
+def _of_each(
+    c: TileContext, e: ast.Call, symbol: FunctionSymbol, module: str, terms: list[Term]
+) -> Term:
+    """A function whose parameters are numbers of stated dtypes, given tiles: of each element."""
+    name, declaration = f"{module}.{symbol.declaration.name}", symbol.declaration
+    bases = [p.annotation.base for p in declaration.parameters if p.annotation is not None]
+    dtypes = [DTYPES[b.id] for b in bases if isinstance(b, ast.Name) and b.id in DTYPES]
+    if e.keywords or len(e.arguments) != len(dtypes) or len(dtypes) < len(declaration.parameters):
+        return c.report("T0105", f"`{name}` of tiles takes {len(dtypes)} values, in order", e.span)
+    operands = [Operand(a, t) for a, t in zip(e.arguments, terms, strict=True)]
+    operands = [value_of_operand(c, o) for o in operands]
+    if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands):
+        return Unknown()
+    for o, dtype in zip(operands, dtypes, strict=True):
+        if not give_tile(c, o.e, o.term, dtype, False):
+            return c.report(
+                "T0208", f"`{name}` takes `{dtype}` here, not `{text_of(o.term)}`", o.e.span,
+                helps=(f"convert it: `{dtype}({source_of(o.e)})`",),
+            )  # fmt: skip
+    axes = shape_of(c, e.span, operands, f"`{name}`")
+    if axes is None:
+        return failed(c)
+    _note_symbol(c, e, symbol)
+    made = attach_instance(c, e, name, [Scalar(d) for d in dtypes])
+    if made is None or not isinstance(made.returns, Scalar):
+        return failed(c)
+    return Tile(made.returns.dtype, axes) if axes else made.returns
 
 
 def _mapped(

@@ -79,6 +79,8 @@ ANY: dict[str, Reference] = {
     "op.array([v[1], v[0]])": lambda x, v: v[[1, 0]],
     "op.cumulative_sum(x, axis=1)": lambda x, v: np.cumsum(x, 1, dtype=summed(x)),
     "op.cumulative_prod(x[:, 0:2], axis=1)": lambda x, v: np.cumprod(x[:, :2], 1, dtype=summed(x)),
+    "op.trace(op.outer(v, v))": lambda x, v: np.sum(v * v, dtype=summed(x)),
+    "op.diagonal(op.outer(v, v))": lambda x, v: (v * v).astype(summed(x)),
     "op.vecdot(x, x)": lambda x, v: np.sum(x * x, -1, dtype=summed(x)),
     "op.vecdot(x, x, axis=0)": lambda x, v: np.sum(x * x, 0, dtype=summed(x)),
 }  # fmt: skip
