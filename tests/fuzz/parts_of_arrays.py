@@ -99,12 +99,13 @@ class _Source:
     sizes: list[int] = field(default_factory=list[int])
 
 
-def _text(s: _Source) -> str:
-    """The part of an array; axes marked with ``::-1`` are reversed."""
+def _text(s: _Source, calls: bool) -> str:
+    """The part of an array; axes are reversed by ``::-1`` or by ``calls``."""
+    if not calls:
+        return f"{s.name}[{', '.join(s.items)}]"
     slices = [item for item in s.items if ":" in item]
-    turned = [i for i, item in enumerate(slices) if item == "::-1"]
     part = f"{s.name}[{', '.join(':' if item == '::-1' else item for item in s.items)}]"
-    for axis in turned:
+    for axis in (i for i, item in enumerate(slices) if item == "::-1"):
         part = f"op.flip({part}, {axis})"
     return part
 
@@ -198,7 +199,7 @@ class Maker:
         r = self.r
         dtype = r.choice(["f32", "f32", "i32", "f16"])
         place = f"y[{', '.join(y.items)}]"
-        parts = [_text(s) for s in sources]
+        parts = [_text(s, r.random() < 0.5) for s in sources]
         before = ""
         if r.random() < 0.3:
             before, parts[0] = f"t = {parts[0]}\n", "t"

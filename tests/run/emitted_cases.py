@@ -136,7 +136,11 @@ def _layers() -> Iterator[tuple[str, str, str]]:
                 "places: i64[30, 5], LARGEST=True, K=f32, MOST=5"
             ),
         )
-    yield "loss", "_over_classes", "y: f32[300], target: i64[300], ignored: i64, A=f32, MEAN=True"
+    yield (
+        "loss",
+        "_over_classes",
+        ("y: f32[300], target: i64[300], ignored: i64, A=f32, T=f32, MEAN=True"),
+    )
 
 
 def _benchmarks() -> Iterator[TileCase]:

@@ -176,10 +176,12 @@ class ScheduleBuilder(Builder):
         return self._one(f"{PREFIX}mask", (tile, fill, *extents), tile.type, hint)
 
     def extract(
-        self, tile: Value, starts: Sequence[Value], shape: Sequence[Size], hint: str = ""
+        self, tile: Value, starts: Sequence[Value], shape: Sequence[Size], *, past: bool = False
     ) -> Value:
+        """``past``: it may run past the end of the tile, where its elements are not defined."""
         t = TileType(tile_type(tile).dtype, tuple(shape))
-        return self._one(f"{PREFIX}extract", (tile, *starts), t, hint)
+        attributes: dict[str, Attribute] = {"past": True} if past else {}
+        return self.emit(f"{PREFIX}extract", (tile, *starts), (t,), attributes).result
 
     def insert(
         self, tile: Value, part: Value, starts: Sequence[Value], extents: Sequence[Value],

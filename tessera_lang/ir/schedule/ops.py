@@ -139,7 +139,11 @@ _OPS = [
     OpDef(
         "mask", ("tile", "fill", "extents..."), "schedule_mask", traits=("in place", "bounded"),
     ),
-    OpDef("extract", ("tile", "starts..."), "schedule_extract", traits=("moves",)),
+    OpDef(
+        "extract", ("tile", "starts..."), "schedule_extract",
+        attributes=(_optional("past", "bool"),),  # it may run past the end of the tile
+        traits=("moves",),
+    ),
     OpDef("insert", ("tile", "part", "numbers..."), "schedule_insert", traits=("mixes",)),
     OpDef(
         "gather", ("view", "numbers..."), "schedule_gather",

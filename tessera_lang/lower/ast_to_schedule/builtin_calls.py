@@ -50,7 +50,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, I32, INDEX
-from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType
 
 _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round": "round",
            "op.trunc": "trunc", "op.abs": "abs", "abs": "abs", "math.sqrt": "sqrt",
@@ -314,7 +314,9 @@ def _window(s: State, e: ast.Call) -> Node:
     items = given.items if isinstance(given, ast.TupleExpr) else (given,)
     t = s.typed.types.get(e)
     assert isinstance(t, Tile)
-    axes = tuple(s.axis(a) for a in t.axes)
+    lengths = needed(s, e, "length")
+    wanted = lengths.items if isinstance(lengths, ast.TupleExpr) else (lengths,) * len(items)
+    axes = tuple(_window_axis(s, a, n) for a, n in zip(t.axes, wanted, strict=True))
     numbers: list[Node | None] = [*(base.numbers or (None,) * len(base.starts))]
     rooms: list[Value | None] = [*(base.rooms or (None,) * len(axes))]
     inside: Node | None = None
@@ -350,6 +352,16 @@ def _window(s: State, e: ast.Call) -> Node:
         return read
     value = node_operations.cast(s, s.node(fill), base.dtype)
     return node_operations.select(s, inside, read, value)
+
+
+def _window_axis(s: State, axis: TileAxis, length: ast.Expr) -> Axis:
+    """``length`` is asked where the run alone knows it: none is negative, or more than fits."""
+    found = s.dim(axis.extent)
+    if found is not None or axis.capacity is None:
+        return s.axis(axis)
+    b = s.b
+    most = b.arithmetic("min", slices.number(s, length), b.number(axis.capacity))
+    return Axis(b.arithmetic("max", b.number(0), most), axis.capacity)
 
 
 def _places(s: State, base: Read, axis: int, places: Node, here: Node) -> Node:

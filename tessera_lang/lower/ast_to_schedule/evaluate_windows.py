@@ -211,7 +211,8 @@ class Demand:
             if not isinstance(w.size, int) or a.capacity is None or w.size > a.capacity:
                 raise ValueError("a tile is asked for more than it has room for")
         starts = [w.start for w in windows]
-        return self.b.extract(node.value, starts, sizes_of(windows))
+        past = any(self.b.known(w.start) is None and w.size != 1 for w in windows)
+        return self.b.extract(node.value, starts, sizes_of(windows), past=past)
 
     def _read(self, node: Read, windows: Windows) -> Value:
         self.stale(node)

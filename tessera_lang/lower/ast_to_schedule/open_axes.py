@@ -47,7 +47,7 @@ def opened(s: State, axes: Axes, value: Node, refused: Callable[[Node], bool]) -
     most = _most(s, axes, bool(same))
     if most is None or not is_element_wise(value):
         return axes, value
-    found = _unheld(s, value)
+    found = as_bound(s, value)
     if refused(found):
         return axes, value
     kept = _held_axes(s, found, len(axes))
@@ -80,9 +80,9 @@ def _largest_first(axes: Axes) -> Sequence[int]:
     return sorted((i for i, n in enumerate(sizes) if n > 1), key=lambda i: -sizes[i])
 
 
-def _unheld(s: State, node: Node) -> Node:
+def as_bound(s: State, node: Node) -> Node:
     """The value with what variables stand for, where that may be read now as well as before: it
-    is element-wise, its arrays are as they were, and nobody needs the tile."""
+    is element-wise, its arrays are as they were, and nobody needs the tile so far."""
     made: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:

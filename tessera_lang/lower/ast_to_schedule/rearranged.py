@@ -6,6 +6,8 @@ held is looked up in. Must not know syntax.
 
 from __future__ import annotations
 
+from math import prod
+
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations
 from tessera_lang.lower.ast_to_schedule.axis_loops import identity
@@ -31,10 +33,28 @@ from tessera_lang.source import Span
 from tessera_lang.types.dtype import BOOL, F32, INDEX
 
 
-def at_places(s: State, node: Node, axis: int, places: Node, new: Axis, span: Span) -> Node:
+def at_places(
+    s: State, node: Node, axis: int, places: Node, new: Axis, span: Span, most: int | None = None
+) -> Node:
     """The node with axis ``axis`` as long as ``new``: its element i is the one at ``places[i]``,
-    which is there wherever i is less than the extent of ``new``."""
-    return _Moved(s, new, span).moved(node, axis, places)
+    which is there wherever i is less than the extent of ``new``. ``most``: pairs of an element and
+    a place that are compared to look up in what was computed, at most."""
+    return _Moved(s, new, span, most).moved(node, axis, places)
+
+
+def stepped_along(
+    s: State, node: Node, axis: int, start: Value, step: int, new: Axis, span: Span
+) -> Node:
+    """Every ``step``-th element along an axis, from ``start`` on."""
+    iota = Iota(0, INDEX, (new,))
+    by = node_operations.constant(s, step, INDEX)
+    places = node_operations.mapped(s, "mul", (iota, by), INDEX)
+    places = node_operations.mapped(s, "add", (places, Filled(start, INDEX, ())), INDEX)
+    return at_places(s, node, axis, places, new, span, MOST_COMPARED)
+
+
+MOST_COMPARED = 1 << 16
+"""Pairs of an element of a tile and a place in it that a slice with a step compares."""
 
 
 def reversed_along(s: State, node: Node, axis: int, span: Span) -> Node:
@@ -75,6 +95,7 @@ class _Moved:
     s: State
     new: Axis
     span: Span
+    most: int | None = None
     made: dict[tuple[int, int, int], Node] = field(
         default_factory=dict[tuple[int, int, int], Node]
     )  # what is read twice stays one node
@@ -165,6 +186,13 @@ class _Moved:
         if any(a.capacity is None for a in node.axes):
             raise Unsupported(self.span, "this of a tile whose size is not known at compile time",
                               "store it into an array, and take that")  # fmt: skip
+        pairs = prod(a.capacity or 1 for a in (*node.axes, self.new))
+        if self.most is not None and pairs > self.most:
+            raise Unsupported(
+                self.span, f"steps in a slice of a tile that is computed as a whole, of {pairs}"
+                f" pairs of an element and a place ({self.most} are the most)",
+                "store it into an array, and take the slice of that",
+            )  # fmt: skip
         held: Node = s.demand.held(node) if not isinstance(node, Held) else node
         narrow = node.dtype.is_float and node.dtype.bits < 32
         held = node_operations.cast(s, held, F32) if narrow else held

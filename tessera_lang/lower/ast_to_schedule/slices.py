@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations
+from tessera_lang.lower.ast_to_schedule.open_axes import as_bound
+from tessera_lang.lower.ast_to_schedule.rearranged import reversed_along, stepped_along
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Node, Part, Read
 from tessera_lang.lower.ast_to_tile.context import Unsupported
@@ -152,7 +154,7 @@ class _Slice:
     def _range(self, position: int, item: ast.SliceExpr, extent: Value) -> None:
         s, base = self.s, self.base
         dim = base.dims[position]
-        step = 1 if item.step is None else _literal(s, item.step) or 1
+        step = abs(_step(s, item))  # of all backwards the axis is turned afterwards
         start = bound(s, item.lower, extent, s.b.number(0))
         end = bound(s, item.upper, extent, extent)
         if item in s.typed.wrapping:
@@ -373,8 +375,17 @@ def subscript(s: State, e: ast.Subscript) -> Node:
         part, _ = part_of_array(s, e, base, write=False)
         if isinstance(part, Read) and not part.axes:
             return _element(s, e, part)
-        return part
+        return _backwards(s, e, part)
     return part_of_tile(s, e, base)
+
+
+def _backwards(s: State, e: ast.Subscript, part: Node) -> Node:
+    """The part with the axes reversed that are taken with ``::-1``."""
+    kept = [i for i in e.items if _gives_axis(i) or _rank(s, i)]
+    for axis, item in enumerate(kept):
+        if isinstance(item, ast.SliceExpr) and _step(s, item) == -1:
+            part = reversed_along(s, part, axis, item.span)
+    return part
 
 
 def _element(s: State, e: ast.Subscript, place: Read) -> Node:
@@ -395,6 +406,9 @@ def part_of_tile(s: State, e: ast.Subscript, base: Node) -> Node:
     axes: list[Axis] = []
     for item in e.items:
         sema = shown.pop(0) if shown and _gives_axis(item) else None
+        if isinstance(item, ast.SliceExpr) and _step(s, item) != 1:
+            base = _stepped(s, item, base, len(starts), sema)
+            item = ast.SliceExpr(item.span, None, None, None)
         if isinstance(item, ast.NoneLit):
             axes.append(Axis(s.b.number(1), 1))
             continue
@@ -436,17 +450,38 @@ def _slice_of_axis(
     s: State, item: ast.SliceExpr, axis: Axis, sema: TileAxis | None
 ) -> tuple[Value, Axis]:
     b = s.b
-    if item.lower is None and item.upper is None and item.step is None:
+    if item.lower is None and item.upper is None:
         return b.number(0), axis
-    if item.step is not None and _literal(s, item.step) != 1:
-        raise Unsupported(item.span, "steps in a slice of a tile")
     start = bound(s, item.lower, axis.extent, b.number(0))
     stop = b.arithmetic("min", bound(s, item.upper, axis.extent, axis.extent), axis.extent)
     capacity = sema.capacity if sema is not None else None
     first = b.known(start)
     if axis.capacity is not None:
-        if first is None or capacity is None or first + capacity > axis.capacity:
-            if first is None:
-                raise Unsupported(item.span, "a slice of a tile that starts at a run-time place")
+        if first is None:  # what is behind the tile is behind the extent
+            start = b.arithmetic("min", start, b.number(axis.capacity))
+            capacity = min(capacity or axis.capacity, axis.capacity)
+        elif capacity is None or first + capacity > axis.capacity:
             capacity = max(1, axis.capacity - first)
     return start, Axis(b.clip(start, stop), capacity)
+
+
+def _step(s: State, item: ast.SliceExpr) -> int:
+    return 1 if item.step is None else _literal(s, item.step) or 1
+
+
+def _stepped(
+    s: State, item: ast.SliceExpr, base: Node, position: int, sema: TileAxis | None
+) -> Node:
+    """The tile with only the elements of a slice in steps along an axis."""
+    b, axis, step = s.b, base.axes[position], _step(s, item)
+    base = as_bound(s, base)
+    if step == -1:
+        return reversed_along(s, base, position, item.span)
+    start = bound(s, item.lower, axis.extent, b.number(0))
+    stop = b.arithmetic("min", bound(s, item.upper, axis.extent, axis.extent), axis.extent)
+    capacity = sema.capacity if sema is not None else None
+    if axis.capacity is not None:
+        most = max(1, -(-(axis.capacity - (b.known(start) or 0)) // step))
+        capacity = most if capacity is None else min(capacity, most)
+    new = Axis(b.clip(start, stop, step), capacity)
+    return stepped_along(s, base, position, start, step, new, item.span)

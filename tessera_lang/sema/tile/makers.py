@@ -14,11 +14,12 @@ from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle
 from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting
+from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named
-from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.shape import Dim, DimOp, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 MOST_CAPACITY = 1 << 24
@@ -93,6 +94,40 @@ def _capacity(c: TileContext, e: ast.Expr, what: str) -> int | None:
     return value
 
 
+def window_axes(c: TileContext, lengths: ast.Expr) -> tuple[TileAxis, ...] | None:
+    """The axes of a window: as long as its lengths, with room for the most that they may be; None
+    where nothing says how much that is (reported, or asked of the caller)."""
+    if isinstance(lengths, ast.Attribute) and lengths.name == "shape":
+        room = capacities(c, lengths, "`op.window`")
+        return None if room is None else tuple(TileAxis(n, n) for n in room)
+    found = [_window_axis(c, e) for e in shape_items(lengths)]
+    if isinstance(lengths, ast.TupleExpr):
+        c.infer(lengths)
+    known = tuple(f for f in found if f is not None)
+    return known if len(known) == len(found) else None
+
+
+def _window_axis(c: TileContext, e: ast.Expr) -> TileAxis | None:
+    if is_silent(c.infer(e)):
+        return None
+    index(c, e)
+    dim, facts = dim_of(c, e), c.kernel.facts
+    most = facts.most(dim)
+    if facts.value(dim) is not None or most is None or not _runs(c, dim):
+        n = _capacity(c, e, "`op.window`")
+        return None if n is None else TileAxis(n, n)
+    if not 0 < most <= MOST_CAPACITY:
+        c.report("T0608", f"`op.window` of {most} elements along an axis", e.span)
+        return None
+    extent = dim if facts.not_negative(dim) else normal(DimOp("max", 0, dim))
+    return TileAxis(most, extent)
+
+
+def _runs(c: TileContext, dim: Dim) -> bool:
+    """Whether something in a length is known to the run only."""
+    return any(n not in c.kernel.origins for n in symbols_of(dim))
+
+
 def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
     """A size that fixes a capacity: the call is compiled for its value."""
     origins = [c.kernel.origins.get(n) for n in sorted(symbols_of(dim))]
@@ -101,10 +136,12 @@ def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
         for origin in known:
             c.kernel.needed.setdefault(origin, e.span)
         return
+    helps = ("make it a compile-time parameter, as in `block: int = 64`",)
+    if what == "`op.window`":
+        helps = (f"say the most that it may be, as in `min({source_of(e)}, 64)`", *helps)
     c.report(
         "T0608", f"the shape of {what} must be known when it is compiled", e.span,
-        f"`{source_of(e)}` is known only while the kernel runs",
-        helps=("make it a compile-time parameter, as in `block: int = 64`",),
+        f"`{source_of(e)}` is known only while the kernel runs", helps=helps,
     )  # fmt: skip
 
 

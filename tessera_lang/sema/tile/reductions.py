@@ -17,7 +17,7 @@ from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.slice_reductions import result_dtype
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
-from tessera_lang.sema.tile.makers import capacities, shape_items
+from tessera_lang.sema.tile.makers import shape_items, window_axes
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -290,7 +290,7 @@ def window(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     for s in starts:
         if not is_silent(c.infer(s)):
             index_argument(c, s)
-    room = capacities(c, bound["length"], "`op.window`")
+    axes = window_axes(c, bound["length"])
     if is_silent(base):
         return base
     if not isinstance(base, (Tensor, Tile)):
@@ -300,14 +300,14 @@ def window(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     rank = len(base.shape) if isinstance(base, Tensor) else len(base.axes)
     if isinstance(base, Tensor):
         read(c, bound["x"])
-    if room is None:
+    if axes is None:
         return ERROR if c.final else Unknown()
-    if len(starts) != rank or len(room) != rank:
+    if len(starts) != rank or len(axes) != rank:
         return c.report(
             "T0604", f"`op.window` of {rank} {'axis' if rank == 1 else 'axes'} takes as many starts"
-            " and lengths", e.span, f"{len(starts)} starts and {len(room)} lengths",
+            " and lengths", e.span, f"{len(starts)} starts and {len(axes)} lengths",
         )  # fmt: skip
     fill = bound.get("fill")
     if fill is not None and not give_tile(c, fill, c.infer(fill), base.dtype, False):
         c.report("T0208", f"a window of `{base.dtype}` is not filled with this", fill.span)
-    return Tile(base.dtype, tuple(TileAxis(n, n) for n in room))
+    return Tile(base.dtype, axes)

@@ -178,7 +178,7 @@ def _of_array(
         if is_whole(item):
             axes.append(whole_axis(c, size, room=room))
         elif isinstance(item, ast.SliceExpr):
-            axis = slice_axis(c, item, size, position, e)
+            axis = slice_axis(c, item, size, position, e, target=target)
             if axis is None or axis.capacity != 1:  # of one place it is what an index is
                 takes_parts(c)
             good = good and axis is not None
@@ -275,18 +275,17 @@ def _is_number(item: ast.Expr, term: Term) -> bool:
 
 
 def slice_axis(
-    c: TileContext, item: ast.SliceExpr, size: Dim, axis: int, e: ast.Subscript
+    c: TileContext, item: ast.SliceExpr, size: Dim, axis: int, e: ast.Subscript, *, target: bool
 ) -> TileAxis | None:
     """``start:stop:step`` of an axis with ``size`` elements."""
     facts = c.kernel.facts
     step = 1
     if item.step is not None:
         found = c.try_value(item.step)
+        if found == -1 and not (item.lower or item.upper or target):
+            return whole_axis(c, size)  # all of it, from the end
         if not isinstance(found, int) or found <= 0:
-            c.report(
-                "T0606", "the step of a slice is a positive number known at compile time",
-                item.step.span,
-            )  # fmt: skip
+            _bad_step(c, item, e, target)
             return None
         step = found
     if item.lower is None and item.upper is None and step == 1:
@@ -312,6 +311,24 @@ def slice_axis(
     if room is None and facts.equals(extent, size):
         return whole_axis(c, size)
     return TileAxis(None if room is None else max(1, room), extent)
+
+
+def _bad_step(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, target: bool) -> None:
+    assert item.step is not None
+    step, name = c.try_value(item.step), source_of(e.value)
+    first = item_source(item.lower) if item.lower is not None else "0"
+    if target:
+        helps = ("reverse the value instead: `op.flip(value, axis)`",) if step else ()
+    elif isinstance(step, int):
+        whole = f"all of an axis backwards is `{name}[::-1]`; turn a part of it with `op.flip`"
+        helps = (whole,) if step else ()
+    else:
+        places = f"{first} + {source_of(item.step)} * op.arange(32)"
+        helps = (f"take places, of which those that are not there give zeros: `{name}[{places}]`",)
+    c.report(
+        "T0606", "the step of a slice is a positive number known at compile time", item.step.span,
+        helps=helps,
+    )  # fmt: skip
 
 
 def _bound(c: TileContext, e: ast.Expr, size: Dim) -> Dim:
@@ -348,7 +365,7 @@ def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], ta
             continue
         axis = base.axes[position]
         if isinstance(item, ast.SliceExpr):
-            part = _part(c, item, axis, position, e)
+            part = _part(c, item, axis, position, e, target=target)
             if part is None:
                 return ERROR if c.final else base
             axes.append(part)
@@ -368,8 +385,9 @@ def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], ta
 
 
 def _part(
-    c: TileContext, item: ast.SliceExpr, axis: TileAxis, position: int, e: ast.Subscript
-) -> TileAxis | None:
+    c: TileContext, item: ast.SliceExpr, axis: TileAxis, position: int, e: ast.Subscript, *,
+    target: bool,
+) -> TileAxis | None:  # fmt: skip
     """A slice of an axis of a tile."""
     if item.lower is None and item.upper is None and item.step is None:
         return axis
@@ -378,4 +396,4 @@ def _part(
         extent = axis.capacity
     if extent is None:
         return axis
-    return slice_axis(c, item, extent, position, e)
+    return slice_axis(c, item, extent, position, e, target=target)

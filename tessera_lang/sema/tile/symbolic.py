@@ -94,6 +94,11 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
             return None
 
 
+def _is_integer(c: TileContext, e: ast.Expr) -> bool:
+    term = c.terms.get(e)
+    return isinstance(term, Scalar) and term.dtype.is_integer
+
+
 def _exact(c: TileContext, e: ast.Expr) -> bool:
     """Whether arithmetic does not wrap: on ``index``."""
     term = c.terms.get(e)
@@ -116,7 +121,13 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
     symbol = c.name_symbol(e.function.id) if isinstance(e.function, ast.Name) else None
     if not isinstance(symbol, Builtin) or e.keywords:
         return None
-    if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
+    if (
+        symbol.name in _CALLS
+        and len(e.arguments) == 2
+        and (
+            _exact(c, e) or (symbol.name != "ceil_div" and _is_integer(c, e))  # which never wraps
+        )
+    ):
         left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
         if symbol.name != "ceil_div" and (left is None) != (right is None):
             # The side that is known still bounds the result.
@@ -126,9 +137,7 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
             return None
         return normal(DimOp(_CALLS[symbol.name], left, right))
     if symbol.name in ("index", "i64") and len(e.arguments) == 1:
-        term = c.terms.get(e.arguments[0])
-        integer = isinstance(term, Scalar) and term.dtype.is_integer
-        return _read(c, e.arguments[0]) if integer else None
+        return _read(c, e.arguments[0]) if _is_integer(c, e.arguments[0]) else None
     return None
 
 

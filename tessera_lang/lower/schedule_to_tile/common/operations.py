@@ -342,6 +342,8 @@ def _extract(body: Lowered, operation: Operation) -> None:
     assert t.layout is not None
     small, big = operation.result.tile_type, value.tile_type
     room = _room(whole, big.sizes, t.sizes, small.sizes)
+    if operation.attributes.get("past"):  # it begins at the end of the tile at most
+        room = tuple(max(r, c + q) for r, c, q in zip(room, big.sizes, t.sizes, strict=True))
     buffer = body.scratch.shared(t.dtype, room, "parts", "parts of tiles taken at run-time places")
     body.through(buffer, body.tile(value))
     made = body.builder.emit("tile.read_tile", (buffer, *body.scalars(starts)), (t,))
