@@ -24,25 +24,31 @@ CALL, TICKS = "tessera_call", "tessera_ticks"
 FIRST_ENTRY, GENERAL, INTERFACE, TABLE_WORDS = range(4)
 
 # Words of the table of addresses in Python; the last two are written by both sides.
-(VECTORCALL, SAVE_THREAD, RESTORE_THREAD, THREAD_IDENT, AS_WORD, CLEAR_ERROR, INCREF, DECREF, NONE,
- ARRAY_TYPE, LIMIT, MAIN_THREAD, WATCHING, COUNTER, INTERFACE_WORDS) = range(15)  # fmt: skip
+(VECTORCALL, SAVE_THREAD, RESTORE_THREAD, THREAD_IDENT, AS_WORD, ERROR_IS, CLEAR_ERROR, INCREF,
+ DECREF, NONE, REFUSAL, LIMIT, MAIN_THREAD, WATCHING, COUNTER, INTERFACE_WORDS) = range(
+    16)  # fmt: skip
 
-# Words of an entry: one layout of calls.
+# Words of an entry: one layout of calls. An entry of RETIRED arguments is for no call: a launch of
+# it failed, and what its memory holds is not known.
 (NEXT, BUSY, POSITIONAL, NAMED, NAMES, ARGUMENTS, PAIRS, PAIR_LIST, STEPS, STEP_LIST, ALIGNED,
- RESULT, PLACES, OBJECTS, CLEAN_WORDS, CLEAN, COMPLAIN, ENTRY_WORDS) = range(18)  # fmt: skip
+ RESULT, PLACES, OBJECTS, ENTRY_WORDS) = range(15)  # fmt: skip
+RETIRED = -1
 
-# An argument. Of an array all words but the last are used, of a number TYPE and ENCODER.
+# An argument. Of an array all words but ENCODER are used, of a number TYPE and ENCODER. LOW: bits
+# that the address does not have.
 ARRAY, NUMBER, SAME = range(3)
-KIND, TYPE, DTYPE, RANK, SIZES, STRIDES, FLAGS, ENCODER = range(8)
-ARGUMENT_WORDS = 8
-FLAG_MASK = 0x500  # NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE
+KIND, TYPE, DTYPE, RANK, SIZES, STRIDES, FLAGS, LOW, ENCODER = range(9)
+ARGUMENT_WORDS = 9
+# NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE and NPY_ARRAY_WARN_ON_WRITE, of 32 bits.
+FLAG_MASK = 0x80000500
 
 # A pair of arrays whose memory may not meet: their places, and the distances of the addresses.
 PAIR_WORDS = 4
 
 # A step. MAKE: a callable, and the place of the array it gives. ZERO: an address, words. HELD: an
-# array that must be where it was, with as many bytes: its object, address, rank, sizes.
-LAUNCH, MAKE, ZERO, HELD = range(4)
+# array that must be where it was, with as many bytes: its object, address, rank, sizes. CLEAN:
+# an address, words that must be zeros, else what raises.
+LAUNCH, MAKE, ZERO, HELD, CLEAN = range(5)
 (STEP_KIND, ENTRY, SLOTS, COUNT, TOTAL, AXES, SCRATCH, FILLED, FILLS, ENCODED, ENCODES, FAULT,
  COMPLAINT, GROUP_TIME, ZEROED, ZEROS, STEP_WORDS) = range(17)  # fmt: skip
 FILL_WORDS, ENCODE_WORDS, ZERO_WORDS = 3, 2, 2
@@ -140,16 +146,28 @@ class _Stub:
         f.branch("try")
         f.place("fail")
         self._drop_made()
+        self.put(self.e, POSITIONAL, str(RETIRED))
         self.put(self.e, BUSY, "0")
         f.terminate("ret ptr null")
-        f.place("unfit")
-        self.f.line(f"call {self._cc}void {self.word(self.api, CLEAR_ERROR, 'ptr')}()")
-        self.put(self.e, BUSY, "0")
-        f.branch("general")
+        self._unfit()
         f.place("general")
         answer = self._vectorcall(self.word(own, GENERAL, "ptr"), "%args, i64 %n, ptr %kw")
         f.terminate(f"ret ptr {answer}")
         return self._module(f.body())
+
+    def _unfit(self) -> None:
+        """A number that its parameter does not take is told by the other way; what else its encoder
+        raised (Ctrl-C came) is the answer."""
+        f = self.f
+        f.place("unfit")
+        refusal = self.word(self.api, REFUSAL, "ptr")
+        refused = self.call(self.word(self.api, ERROR_IS, "ptr"), "i32", f"ptr {refusal}")
+        with self.when(f.value(f"icmp eq i32 {refused}, 0")):
+            self.put(self.e, BUSY, "0")
+            f.terminate("ret ptr null")
+        f.line(f"call {self._cc}void {self.word(self.api, CLEAR_ERROR, 'ptr')}()")
+        self.put(self.e, BUSY, "0")
+        f.branch("general")
 
     def _module(self, body: str) -> str:
         target = self._target
@@ -213,13 +231,14 @@ class _Stub:
         self.same(self.field(obj, 40), self.word(a, DTYPE), no)
         rank = f.value(f"sext i32 {self.field(obj, 8, 'i32')} to i64")
         self.same(rank, self.word(a, RANK), no)
-        flags = f.value(f"and i32 {self.field(obj, 48, 'i32')}, {FLAG_MASK}")
+        flags = f.value(f"and i32 {self.field(obj, 48, 'i32')}, {FLAG_MASK - (1 << 32)}")
         self.same(f.value(f"zext i32 {flags} to i64"), self.word(a, FLAGS), no)
         sizes, strides = self.field(obj, 16, "ptr"), self.field(obj, 24, "ptr")
         with self.loop(rank) as k:
             self.same(self.word(sizes, k), self.word(self.word(a, SIZES, "ptr"), k), no)
             self.same(self.word(strides, k), self.word(self.word(a, STRIDES, "ptr"), k), no)
         data = self.field(obj, 0)
+        self.same(f.value(f"and i64 {data}, {self.word(a, LOW)}"), "0", no)
         self.put(self.places, i, data)
         both = f.value(f"or i64 {f.value(f'load i64, ptr {every}')}, {data}")
         f.line(f"store i64 {both}, ptr {every}")
@@ -247,10 +266,17 @@ class _Stub:
                 small = f.value(f"fcmp olt double {time}, {_double(WORTH_WAKING)}")
                 single = f.value(f"icmp sle i64 {total}, 1")
                 self.need(f.value(f"or i1 {small}, {single}"), no)
-        ident = self.call(self.word(self.api, THREAD_IDENT, "ptr"), "i64", "")
+        ident = self._thread()
         self.is_main = f.value(f"icmp eq i64 {ident}, {self.word(self.api, MAIN_THREAD)}")
         with self.when(self.is_main):
             self.same(self.word(self.api, WATCHING), "1", no)
+
+    def _thread(self) -> str:
+        """An ``unsigned long``, which has 32 bits on Windows."""
+        ident = self.word(self.api, THREAD_IDENT, "ptr")
+        if not self._cc:
+            return self.call(ident, "i64", "")
+        return self.f.value(f"zext i32 {self.call(ident, 'i32', '')} to i64")
 
     def _held(self, step: str, no: str) -> None:
         obj = self.word(step, ENTRY, "ptr")
@@ -305,6 +331,14 @@ class _Stub:
                 self.put(self.places, place, self.field(made, 0))
             with self.when(f.value(f"icmp eq i64 {kind}, {LAUNCH}")):
                 self._launch(step)
+            with self.when(f.value(f"icmp eq i64 {kind}, {CLEAN}")):
+                self._look_at(step)
+
+    def _look_at(self, step: str) -> None:
+        f, clean = self.f, self.word(step, ENTRY, "ptr")
+        with self.loop(self.word(step, SLOTS)) as i:
+            with self.when(f.value(f"icmp ne i64 {self.word(clean, i)}, 0")):
+                self._complain(self.word(step, COMPLAINT, "ptr"))
 
     def _zero(self, base: str, words: str) -> None:
         with self.loop(words) as i:
@@ -320,7 +354,10 @@ class _Stub:
         with self.loop(self.word(step, ZEROED)) as k:
             zero = self.row(self.word(step, ZEROS, "ptr"), k, ZERO_WORDS)
             self._zero_bytes(self.word(slots, self.word(zero, 0), "ptr"), self.word(zero, 1))
-        counter, total = self.word(step, COUNT, "ptr"), self.word(step, TOTAL)
+        total = self.word(step, TOTAL)
+        # Nobody may stop another thread, and what stopped this one late must not reach it.
+        shared = self.word(step, COUNT, "ptr")
+        counter = f.value(f"select i1 {self.is_main}, ptr {shared}, ptr {f.slot('i64', 8)}")
         f.line(f"store atomic i64 0, ptr {counter} monotonic, align 8")
         with self.when(self.is_main):
             self.put(api, COUNTER, counter, "ptr")
@@ -361,11 +398,6 @@ class _Stub:
 
     def _hand_over(self) -> None:
         f, e = self.f, self.e
-        clean = self.word(e, CLEAN, "ptr")
-        with self.loop(self.word(e, CLEAN_WORDS)) as i:
-            full = f.value(f"icmp ne i64 {self.word(clean, i)}, 0")
-            with self.when(full):
-                self._complain(self.word(e, COMPLAIN, "ptr"))
         self.put(e, BUSY, "0")
         objects = self.word(e, OBJECTS, "ptr")
         with self.when(f.value(f"icmp ne i64 {self.word(e, RESULT)}, 0")):

@@ -31,7 +31,7 @@ from tessera_backend.runtime.function_fast_path import (
 )
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.launch_fast_path import OFTEN, direct_stream
-from tessera_backend.runtime.native_calls import NativeCall, new_call
+from tessera_backend.runtime.native_calls import NativeCall, interface, new_call
 from tessera_backend.runtime.recorded_calls import (
     Allocation,
     Handle,
@@ -322,15 +322,17 @@ class Function:
     ) -> None:
         """Have machine code answer calls like this one, where they are short."""
         plan = tape.plan([*arguments, *named.values()], tuple(named))
-        if plan is None:
-            return
-        with self._native_lock:
+        if plan is None or interface() is None or not self._native_lock.acquire(blocking=False):
+            return  # the next call will do; who holds the lock may be further up in this thread
+        try:
             if self._native is None:
                 made = new_call(self.__name__, MethodType(Function.__call__, self))
-                if made is None:
-                    return
-                type(self).__call__, self._native = made
-            self._native.add(plan)
+                if made is not None:
+                    type(self).__call__, self._native = made
+            if self._native is not None:
+                self._native.add(plan)
+        finally:
+            self._native_lock.release()
 
     def _general(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         values = [*arguments, *named.values()]

@@ -79,8 +79,8 @@ class HostTape:
         return tape_plan(self._recording, self._result.number, raw, names)
 
     def play(self, arguments: Sequence[Any]) -> Any:
-        """The result for other arrays of the same layout. Raises TesseraError, SharedMemory before
-        anything is launched with arrays that share memory."""
+        """The result for other arrays of the same layout. Raises TesseraError, and SharedMemory
+        before anything is launched."""
         arrays = [a for a in arguments if a.__class__ is np.ndarray]
         pointers = [address_of(a) for a in arrays]
         for pair in self._apart:
@@ -113,6 +113,7 @@ class RecordingWorld(HostWorld):
         self._numbers: dict[int, int] = {}
         self._workspace_numbers: list[int] = []
         self._apart: list[Apart] = []
+        self._again: dict[int, Any] = {}
         self._inputs = 0
         self._recording = Recording()
 
@@ -155,6 +156,9 @@ class RecordingWorld(HostWorld):
         self._steps.append(step)
         return self._new(array, kind, base)
 
+    def handed_back(self, result: object) -> object:
+        return super().handed_back(self._again.get(id(result), result))
+
     # --- what is noted --------------------------------------------------------------------
 
     def adopt(self, value: object) -> object:
@@ -162,6 +166,10 @@ class RecordingWorld(HostWorld):
         if self.is_array(own):
             if own is not value:
                 self.elements = True
+            if id(own) in self._numbers:
+                # One array given twice: a later call of the layout may give two.
+                first, own = own, cast("Array", own).view()
+                self._again[id(own)] = first
             self._new(own)
             self._inputs = self._recording.inputs = len(self._seen)
         return own
@@ -249,14 +257,11 @@ class RecordingWorld(HostWorld):
         slots = [(at, places[i]) for i, at in prepared.slots]
         numbers = [(at, encode(values[i])) for at, i, encode in prepared.encoders]
         apart = [(places[i], places[j], a, b, c, d) for i, j, a, b, c, d in prepared.pairs]
-        later = [pair for pair in apart if max(pair[:2]) >= self._inputs]
-        self._apart += [pair for pair in apart if max(pair[:2]) < self._inputs]
+        self._apart += self._of_inputs(apart)
         self._recording.events.append(Launched(prepared, slots, numbers, apart))
         pool, code, frame_of = prepared.pool, prepared.code, prepared.frame
 
         def step(arrays: list[Any], pointers: list[int]) -> None:
-            for pair in later:
-                _check_apart(pair, pointers)
             if prepared.flags != prepared.quiet:
                 code.report()
             try:
@@ -272,6 +277,17 @@ class RecordingWorld(HostWorld):
             pool.append(frame)
 
         return step
+
+    def _of_inputs(self, apart: list[Apart]) -> list[Apart]:
+        """What has to be looked at in each call, before anything is launched: where views of two
+        arguments lie. Two views of one array lie as they did; what a call makes lies alone."""
+        found: list[Apart] = []
+        for i, j, i_low, i_high, j_low, j_high in apart:
+            a, b = self._recording.arrays[i], self._recording.arrays[j]
+            if a.root != b.root and 0 <= min(a.root, b.root) <= max(a.root, b.root) < self._inputs:
+                found.append((a.root, b.root, i_low + a.offset, i_high + a.offset,
+                              j_low + b.offset, j_high + b.offset))  # fmt: skip
+        return found
 
     # --- what may differ from call to call ------------------------------------------------
 

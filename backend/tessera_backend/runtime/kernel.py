@@ -22,13 +22,13 @@ from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_ca
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.loaded_code import Code, Fire
 from tessera_backend.runtime.module_interface import KernelInterface
-from tessera_backend.runtime.native_calls import NativeCall, new_call
+from tessera_backend.runtime.native_calls import NativeCall, interface, new_call
 from tessera_backend.runtime.native_launches import bound_plan, kernel_plan
 from tessera_backend.runtime.premise_checks import UnmetPremise
 from tessera_backend.runtime.results import handed_over, make_results
 from tessera_backend.runtime.signature import Asked, Signature, with_facts
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.locks import free_lock
+from tessera_lang.locks import free_lock, free_reentrant_lock
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact
 
@@ -93,7 +93,7 @@ class _Family:
         self.target = target
         self.load = load
         self.codes: dict[tuple[Signature, int, int], Code] = {}
-        self.lock = free_lock()
+        self.lock = free_reentrant_lock()
         self.locks: dict[tuple[Signature, int, int], threading.Lock] = {}
         self.known: KernelInterface | None = None
         self.module: ModuleType | None = None
@@ -176,6 +176,9 @@ class Launcher:
         self._pattern: launch_fast_path.Pattern | None = None
         self._answer: Callable[..., Any] = Launcher.__call__
         self._native: NativeCall | None = None
+        # Held for what a call is answered by. Nobody waits for it: who holds it may be further up
+        # in the same thread, when a finalizer or a handler of a signal calls the kernel.
+        self._answering = free_lock()
         self._views: dict[tuple[Any, Any], Launcher] = {}
 
     @property
@@ -326,8 +329,10 @@ class Launcher:
         if pattern is None:
             return
         entry = launch_fast_path.entry_of(pattern, prepared, raw, placed.values, self._stream)
-        # A call unpacks entries of its own pattern: both are put in place together.
-        with self._family.lock:
+        if not self._answering.acquire(blocking=False):
+            return  # the next call will do
+        try:
+            # A call unpacks entries of its own pattern: both are put in place together.
             if self._pattern != pattern:
                 self._pattern = pattern
                 self._fast_memo = {}
@@ -337,17 +342,23 @@ class Launcher:
             if len(self._fast_memo) >= _LAYOUTS:
                 self._fast_memo.clear()
             self._fast_memo[launch_fast_path.key_of(pattern.kinds, raw)] = entry
+        finally:
+            self._answering.release()
 
     def _answer_natively(self, raw: tuple[Any, ...], prepared: Prepared) -> None:
         """Have machine code answer calls like this one, where they are short."""
         plan = kernel_plan(raw, prepared)
-        with self._family.lock:
-            if plan is not None and self._native is None:
+        if plan is None or interface() is None or not self._answering.acquire(blocking=False):
+            return
+        try:
+            if self._native is None:
                 made = new_call(self._family.name, MethodType(self._answer, self))
                 if made is not None:
                     type(self).__call__, self._native = made
-            if plan is not None and self._native is not None:
+            if self._native is not None:
                 self._native.add(plan)
+        finally:
+            self._answering.release()
 
     @ends_at_the_caller
     def bind(self, *arguments: Any, stream: object = None, **named: Any) -> Callable[[], Any]:

@@ -18,16 +18,20 @@ from typing import Any
 import numpy as np
 
 from tessera_backend.cpu import call_stub as stub
+from tessera_backend.cpu.elf import ElfError
+from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import LoadedCode, load_object
 from tessera_backend.runtime.numpy_address import address_function
-from tessera_lang.locks import COMPILER, free_lock, once
+from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.locks import COMPILER, free_lock, free_reentrant_lock, once
 from tessera_lang.record import dataclass, field
 
 _ENTRIES = 8
 _HEADER = object.__basicsize__
-_TUPLE_ITEMS = _HEADER + 8
+_TUPLE_ITEMS = tuple.__basicsize__
 _FASTCALL_WITH_NAMES = 0x82
+_MACHINES = ("x86_64", "aarch64")  # whose clocks the code reads
 
 Words = Any  # an array of ctypes.c_int64
 Make = Callable[[], Any]
@@ -54,8 +58,9 @@ class Launch:
 @dataclass(slots=True)
 class Step:
     """A launch with what is filled in: (slot, place, bytes) and (slot, argument); or an array that
-    ``make`` gives and ``place`` takes; or ``words`` words that become zeros at an ``address``; or
-    an array that is ``held`` and must have stayed where it is."""
+    ``make`` gives and ``place`` takes; or ``words`` words that become zeros at an ``address``, or
+    must be zeros there, else ``complain`` raises; or an array that is ``held`` and must have stayed
+    where it is."""
 
     launch: Launch | None = None
     fills: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
@@ -64,6 +69,7 @@ class Step:
     place: int = 0
     address: int = 0
     words: int = 0
+    complain: Make | None = None
     held: Any = None
 
 
@@ -72,7 +78,7 @@ class Plan:
     """One layout of calls. ``raw``: the arguments, those of ``names`` last; ``encoders``: of the
     numbers among them, by argument, None where the number itself is part of the layout. ``pairs``:
     (argument, argument, distances of their addresses between which they meet). ``places``: of
-    arguments and made arrays; ``clean``: words that must be zeros at the end, else ``complain``."""
+    arguments and made arrays."""
 
     raw: Sequence[Any]
     names: Sequence[str]
@@ -80,8 +86,6 @@ class Plan:
     pairs: Sequence[tuple[int, int, int, int]]
     steps: Sequence[Step]
     places: int
-    clean: tuple[int, int] = (0, 0)
-    complain: Make | None = None
     keep: tuple[Any, ...] = ()
 
 
@@ -98,6 +102,12 @@ class _Method(ctypes.Structure):
     )  # fmt: skip
 
 
+# A prototype of our own: what ``pythonapi`` gives is everybody's.
+_new_function = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+)(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
 def new_call(
     name: str, general: Callable[..., Any]
 ) -> tuple[Callable[..., Any], NativeCall] | None:
@@ -109,15 +119,23 @@ def new_call(
     table = _Table()
     table[stub.GENERAL] = id(general)
     table[stub.INTERFACE] = ctypes.addressof(found.words)
-    method = _Method(name.encode(), found.entry, _FASTCALL_WITH_NAMES, None)
     call = NativeCall(table)
-    table.keep = (general, method, found, call)
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = (
-        ctypes.py_object,
-        [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p],
-    )
-    return new(ctypes.addressof(method), table, None), call
+    table.keep = (general, found, call)
+    return _new_function(_method(name), table, None), call
+
+
+def _method(name: str) -> int:
+    """Where Python finds what it calls. It looks there when it lets the callable go, perhaps after
+    all that the callable holds: these words stay."""
+    made = _methods.get(name)
+    if made is None:
+        entry = _known[0].entry
+        made = _Method(name.encode("utf-8", "replace"), entry, _FASTCALL_WITH_NAMES, None)
+        made = _methods.setdefault(name, made)
+    return ctypes.addressof(made)
+
+
+_methods: dict[str, _Method] = {}
 
 
 class NativeCall:
@@ -126,22 +144,21 @@ class NativeCall:
     def __init__(self, table: _Table) -> None:
         self._address = ctypes.addressof(table)
         self._entries: list[_Entry] = []
-        self._busy: list[_Entry] = []
+        self._forgotten: list[_Entry] = []
 
     def add(self, plan: Plan) -> None:
-        """From the next call on. A layout that is in use while it is forgotten stays in memory."""
+        """From the next call on; for one thread at a time. A layout that is in use while it is
+        forgotten stays in memory, and the code sees whole lists only."""
         entry = _Entry(plan)
+        known = [e for e in self._entries if e.words[stub.POSITIONAL] != stub.RETIRED]
+        kept = [entry, *known[: _ENTRIES - 1]]
+        gone = [e for e in (*self._entries, *self._forgotten) if e not in kept]
+        for before, behind in zip(kept, kept[1:], strict=False):
+            before.words[stub.NEXT] = ctypes.addressof(behind.words)
+        kept[-1].words[stub.NEXT] = 0
         words = ctypes.c_int64 * stub.TABLE_WORDS
-        table = words.from_address(self._address)
-        entry.words[stub.NEXT] = table[stub.FIRST_ENTRY]
-        table[stub.FIRST_ENTRY] = ctypes.addressof(entry.words)
-        self._entries.insert(0, entry)
-        self._busy = [e for e in self._busy if e.words[stub.BUSY]]
-        if len(self._entries) > _ENTRIES:
-            self._entries[-2].words[stub.NEXT] = 0
-            last = self._entries.pop()
-            if last.words[stub.BUSY]:
-                self._busy.append(last)
+        words.from_address(self._address)[stub.FIRST_ENTRY] = ctypes.addressof(entry.words)
+        self._entries, self._forgotten = kept, [e for e in gone if e.words[stub.BUSY]]
 
 
 class _Entry:
@@ -170,8 +187,6 @@ class _Entry:
         words[stub.RESULT] = int(any(step.make for step in plan.steps))
         words[stub.PLACES] = self._list([0] * plan.places)
         words[stub.OBJECTS] = self._list([0])
-        words[stub.CLEAN], words[stub.CLEAN_WORDS] = plan.clean
-        words[stub.COMPLAIN] = self._object(plan.complain)
         self.words = words
 
     def _words(self, count: int) -> Words:
@@ -200,6 +215,8 @@ class _Entry:
                 self._list(value.strides),
             )
             words[stub.FLAGS] = 0x100 * value.flags.aligned + 0x400 * value.flags.writeable
+            # Code may rely on 16 bytes, of each array that had them, and on whole elements.
+            words[stub.LOW] = 15 if not address_function()(value) & 15 else value.itemsize - 1
         elif number and encode is not None:
             words[stub.KIND], words[stub.TYPE] = stub.NUMBER, self._object(kind)
             words[stub.ENCODER] = self._object(encode)
@@ -218,8 +235,9 @@ class _Entry:
             words[stub.SLOTS], words[stub.COUNT] = address_function()(step.held), step.held.ndim
             words[stub.TOTAL] = self._list(step.held.shape)
         elif launch is None:
-            words[stub.STEP_KIND], words[stub.ENTRY] = stub.ZERO, step.address
-            words[stub.SLOTS] = step.words
+            words[stub.STEP_KIND] = stub.ZERO if step.complain is None else stub.CLEAN
+            words[stub.ENTRY], words[stub.SLOTS] = step.address, step.words
+            words[stub.COMPLAINT] = self._object(step.complain)
         else:
             x, y, z = launch.axes
             words[stub.STEP_KIND], words[stub.ENTRY] = stub.LAUNCH, launch.entry
@@ -253,46 +271,65 @@ _FUNCTIONS = {
     stub.VECTORCALL: "PyObject_Vectorcall", stub.SAVE_THREAD: "PyEval_SaveThread",
     stub.RESTORE_THREAD: "PyEval_RestoreThread", stub.THREAD_IDENT: "PyThread_get_thread_ident",
     stub.AS_WORD: "PyLong_AsUnsignedLongLongMask", stub.CLEAR_ERROR: "PyErr_Clear",
+    stub.ERROR_IS: "PyErr_ExceptionMatches",
     stub.INCREF: "Py_IncRef", stub.DECREF: "Py_DecRef",
 }  # fmt: skip
 _known: list[Interface] = []
 _refused: list[bool] = []
+_making = free_reentrant_lock()
 
 
 def interface() -> Interface | None:
-    """The code in memory; None while it would have to be compiled by a process without LLVM."""
+    """The code in memory; None while it would have to be compiled by a process without LLVM, and
+    where there cannot be any. Not to be asked while a lock is held: it may compile."""
     if _known:
         return _known[0]
     if _refused:
         return None
-    if not _as_expected():
+    # One for all: the words are shared with what waits for Ctrl-C.
+    with _making:
+        made = None if _known else _loaded()
+        if made is not None and not _known:
+            words = made.words
+            interrupts.share(words, stub.MAIN_THREAD, stub.WATCHING, stub.COUNTER)
+            _known.append(made)
+    return _known[0] if _known else None
+
+
+def _loaded() -> Interface | None:
+    """What cannot be made here is not tried again: the Python functions do the same."""
+    if _refused or host_machine() not in _MACHINES or not _as_expected():
         _refused.append(True)
         return None
-    code = _code("llvmlite.binding" in sys.modules)
-    if code is None:
+    try:
+        code = _code("llvmlite.binding" in sys.modules)
+        if code is None:
+            return None
+        return _made(load_object(code, stub.CALL), load_object(code, stub.TICKS).address)
+    except (ElfError, OSError, ValueError, KeyError, TypeError, TesseraError, RuntimeError):
+        _refused.append(True)
         return None
-    made = _made(load_object(code, stub.CALL), load_object(code, stub.TICKS).address)
-    _known[:] = [made]
-    return made
 
 
 def _made(code: LoadedCode, ticks: int) -> Interface:
     words = (ctypes.c_int64 * stub.INTERFACE_WORDS)()
     for at, name in _FUNCTIONS.items():
         words[at] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-    words[stub.NONE], words[stub.ARRAY_TYPE] = id(None), id(np.ndarray)
+    words[stub.NONE], words[stub.REFUSAL] = id(None), id(TesseraError)
     words[stub.LIMIT] = int(_ticks_a_second(ticks) * stub.WORTH_WAKING)
-    interrupts.share(words, stub.MAIN_THREAD, stub.WATCHING, stub.COUNTER)
     return Interface(code.address, words, code)
 
 
 def _ticks_a_second(address: int) -> float:
+    """The largest of three: a pause between two of these lines makes it less."""
     ticks = ctypes.CFUNCTYPE(ctypes.c_uint64)(address)
-    begin, first = perf_counter(), ticks()
-    while perf_counter() - begin < 1e-4:
-        pass
-    last = ticks()
-    return (last - first) / (perf_counter() - begin)
+    found: list[float] = []
+    for _ in range(3):
+        begin, first = perf_counter(), ticks()
+        while perf_counter() - begin < 1e-4:
+            pass
+        found.append((ticks() - first) / (perf_counter() - begin))
+    return max(found)
 
 
 @once
@@ -301,8 +338,8 @@ def _code(compiles: bool) -> bytes | None:
     from tessera_backend.runtime.cache import key_of, shared_cache
     from tessera_lang.target.installed import version_of
 
-    parts = ("call stub", _source(), cpu_identity(), version_of("llvmlite") or "", str(_HEADER))
-    key = key_of(parts)
+    places = f"{_HEADER} {_TUPLE_ITEMS}"
+    key = key_of(("call stub", _source(), cpu_identity(), version_of("llvmlite") or "", places))
     cache = shared_cache()
     found = cache.get(key)
     if found is not None:
@@ -333,6 +370,7 @@ def _as_expected() -> bool:
     fields = [
         (id(table), _HEADER, ctypes.addressof(table)),
         (id(two), _HEADER, 2),
+        (id(two), _TUPLE_ITEMS, id(two[0])),
         (id(two), _TUPLE_ITEMS + 8, id(two[1])),
         (id(array), _HEADER - 8, id(np.ndarray)),
         (id(array), _HEADER, array.__array_interface__["data"][0]),
@@ -366,6 +404,10 @@ def _word(address: int) -> int:
 # --- memory of launches ---------------------------------------------------------------------
 
 
+_free_counters: list[Any] = []
+_counters_lock = free_lock()
+
+
 class Counter:
     """The word that a launch counts its groups in. Its memory is never given back, only used
     again: the thread that waits for Ctrl-C may write into it when the launch has just ended."""
@@ -375,12 +417,9 @@ class Counter:
             self.word = _free_counters.pop() if _free_counters else ctypes.c_int64()
         self.address = ctypes.addressof(self.word)
 
-    def __del__(self) -> None:
-        _free_counters.append(self.word)
-
-
-_free_counters: list[Any] = []
-_counters_lock = free_lock()
+    def __del__(self, give_back: Callable[[Any], None] = _free_counters.append) -> None:
+        # Names of a module are gone when the last ones go at the end of the process.
+        give_back(self.word)
 
 
 def aligned_memory(size: int) -> tuple[Any, int]:

@@ -62,12 +62,17 @@ def launch_steps(
     return steps
 
 
+def is_known(kind: type) -> bool:
+    """Arrays and numbers whose methods are Python's and NumPy's own: nobody's code runs, and
+    changes arrays, while the machine code has their addresses."""
+    if kind in (np.ndarray, int, float, bool):
+        return True
+    return kind.__module__ in ("numpy", "ml_dtypes") and issubclass(kind, np.generic)
+
+
 def kernel_plan(raw: Sequence[Any], prepared: Prepared) -> Plan | None:
     """A call of a kernel with arguments like these; None where it is not for machine code."""
-    kinds = {a.__class__ for a in raw if hasattr(a, "__array_interface__")}
-    if any(k is not np.ndarray and issubclass(k, np.ndarray) for k in kinds):
-        return None
-    if len(prepared.results) > 1:
+    if not all(is_known(a.__class__) for a in raw) or len(prepared.results) > 1:
         return None
     steps = launch_steps(
         prepared,

@@ -6,7 +6,6 @@ not get are parts of one block of memory, made once. Must not know the evaluator
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -94,6 +93,8 @@ def tape_plan(
     if not known or root < recording.inputs or given.offset or not given.contiguous:
         return None
     whole = arrays[root]
+    if whole.kind == "workspace":
+        return None  # it has to be looked at like one inside
     if (
         math.prod(whole.shape) * whole.dtype.itemsize
         != math.prod(given.shape) * given.dtype.itemsize
@@ -124,10 +125,12 @@ class _Planner:
             if found is None:
                 return None
             steps += found
+            if found and self._clean[1] and not isinstance(event, int):
+                address, words = self._clean
+                steps.append(Step(address=address, words=words, complain=_complain))
         return Plan(
-            self._raw, self._names, {}, self._pairs(), steps, self._made + 1, self._clean,
-            self._complain if self._clean[1] else None, (self, memory),
-        )  # fmt: skip
+            self._raw, self._names, {}, self._pairs(), steps, self._made + 1, (self, memory)
+        )
 
     def _lay_out(self) -> Any:
         """Memory for the arrays that stay inside, those that must be left clean first."""
@@ -187,14 +190,13 @@ class _Planner:
                     ))  # fmt: skip
         return found
 
-    def _complain(self) -> None:
-        address, words = self._clean
-        ctypes.memset(address, 0, 8 * words)
-        try:
-            raise unclean_workspace()
-        except TesseraError as failure:
-            show_to_caller(failure)
-            raise
+
+def _complain() -> None:
+    try:
+        raise unclean_workspace()
+    except TesseraError as failure:
+        show_to_caller(failure)
+        raise
 
 
 def unclean_workspace() -> TesseraError:

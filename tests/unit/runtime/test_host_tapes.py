@@ -58,6 +58,25 @@ def by_elements(x): return doubled(x) + op.ones_like(x)
 def shared(x, y):
     add_to(x, y, 1.0)
     return x
+
+def difference(x, y):
+    b = op.zeros_like(x)
+    add_to(b, x, 1.0)
+    add_to(b, y, -1.0)
+    return b
+
+def second(x, y):
+    add_to(x, op.ones_like(x), 1.0)
+    return y
+
+@kernel tile[(1,)] grid[(1,)]
+def add_rows(x: f32[m, n], y: mut f32[m, n]):
+    for i in range(m):
+        for j in range(n): y[i, j] = y[i, j] + x[i, j]
+
+def in_steps(x, y):
+    add_to(x, op.ones_like(x), 1.0)
+    add_rows(op.reshape(x, (2, len(x) // 2)), y)
 """
 
 
@@ -145,6 +164,34 @@ def test_shared_memory_is_refused_each_time(m: Any) -> None:
         with pytest.raises(tessera.TesseraError, match="T0836"):
             m.shared(memory[:100], memory[50:150])
         np.testing.assert_array_equal(memory, before)
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_an_array_given_twice(first: int) -> None:
+    """Later calls of the layout give two arrays, and the other way round."""
+    m = loaded(SOURCE)
+    x, y = numbers(100, 0), numbers(100, 1)
+    for _ in range(first):
+        np.testing.assert_array_equal(m.difference(x, y), x - y)
+    for _ in range(20):
+        np.testing.assert_array_equal(m.difference(x, x), x - x)
+    for _ in range(20):
+        np.testing.assert_array_equal(m.difference(x, y), x - y)
+    for a, b in ((x, x), (x, y), (x, x)):
+        assert m.second(a, b) is b
+
+
+def test_nothing_is_done_twice() -> None:
+    """Where views of arguments may share memory, before anything was launched."""
+    m = loaded(SOURCE)
+    for _ in range(20):
+        x, y = np.zeros(16, np.float32)[::2], np.zeros(16, np.float32)[::2].reshape(2, 4)
+        m.in_steps(x, y)
+        assert x.tolist() == [1.0] * 8 and y.tolist() == [[1.0] * 4] * 2
+        memory = np.zeros(16, np.float32)
+        x, y = memory[::2], memory[1::2].reshape(2, 4)
+        m.in_steps(x, y)
+        assert memory.tolist() == [1.0] * 16
 
 
 def test_a_dirty_workspace_is_told_each_time() -> None:

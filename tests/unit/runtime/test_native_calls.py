@@ -40,10 +40,45 @@ def leaves(x: f32[n], w: mut u32[4], out: mut f32[n]):
     for i in range(n): out[i] = x[i]
     if x[0] > 5.0: w[2] = 7
 
+@kernel tile[(1,)] grid[(1,)]
+def cleans(w: mut u32[4]):
+    for i in range(4): w[i] = 0
+
+@kernel tile[(1,)] grid[(1,)]
+def counts(x: f32[n], at: i32[1], w: mut u32[4], out: mut u32[1]):
+    w[0] = w[0] + 1
+    out[0] = w[0]
+    if x[index(at[0])] > 0.0: w[0] = 0
+
 def worked(x):
     w = op.workspace((4,), dtype=u32)
     out = op.empty((len(x),), dtype=f32)
     leaves(x, w, out)
+    return out
+
+def cleaned(x):
+    w = op.workspace((4,), dtype=u32)
+    out = op.empty((len(x),), dtype=f32)
+    leaves(x, w, out)
+    cleans(w)
+    return out
+
+def counted(x, at):
+    w = op.workspace((4,), dtype=u32)
+    out = op.empty((1,), dtype=u32)
+    counts(x, at, w, out)
+    return out
+
+def given_back(x):
+    w = op.workspace((4,), dtype=u32)
+    leaves(x, w, op.empty((len(x),), dtype=f32))
+    return w
+
+def two(x, y):
+    first = op.empty((len(x),), dtype=f32)
+    axpy(1.0, x, x, first, 0)
+    out = op.empty((len(x),), dtype=f32)
+    axpy(1.0, y, first, out, 0)
     return out
 
 def chained(x, by=1):
@@ -250,6 +285,113 @@ def test_a_workspace_that_is_left_full() -> None:
         with pytest.raises(tessera.TesseraError, match="T0854"):
             m.worked(np.full(N, 9, np.float32))
         assert np.array_equal(m.worked(x), x)
+
+
+def test_a_workspace_is_looked_at_behind_each_launch() -> None:
+    """Also where the next one would clean it, and where the call gives it back."""
+    m = module()
+    x = numbers(N)
+    warmed(m.cleaned, x)
+    for function in (m.cleaned, m.given_back):
+        for _ in range(20):
+            function(x)
+        with pytest.raises(tessera.TesseraError, match="T0854"):
+            function(np.full(N, 9, np.float32))
+
+
+def test_a_workspace_of_a_call_that_failed() -> None:
+    """The next call begins with zeros again."""
+    m = module()
+    x, at = np.ones(N, np.float32), np.zeros(1, np.int32)
+    warmed(m.counted, x, at)
+    for _ in range(3):
+        at[0] = N + 5
+        with pytest.raises(tessera.TesseraError, match="T0845"):
+            m.counted(x, at)
+        at[0] = 0
+        for _ in range(20):
+            assert m.counted(x, at).tolist() == [1]
+
+
+def test_what_an_encoder_raises_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come while a number becomes bits."""
+    from tessera_backend.runtime import scalars
+
+    m = module()
+    warmed(m.axpy, *given())
+
+    plain, left = scalars.encode, [1]
+
+    def interrupted(*rest: Any) -> int:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        return plain(*rest)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(scalars, "encode", interrupted)
+        m.axpy(*given())
+    fresh, changed = module(), given()
+    assert outcome(m.axpy, changed) == outcome(fresh.axpy, given())
+
+
+class Number(float):
+    """Runs code of its own when it is read."""
+
+    called = None
+
+    def __float__(self) -> float:
+        if Number.called is not None:
+            Number.called()
+        return 2.0
+
+
+def test_numbers_with_code_of_their_own() -> None:
+    """It may call the kernel, or raise."""
+    m, fresh = module(), module()
+    for _ in range(40):
+        m.axpy(Number(1.0), *given()[1:])
+    again = given()
+    Number.called = lambda: m.axpy(*again)
+    try:
+        changed, same = [Number(1.0), *given()[1:]], [Number(1.0), *given()[1:]]
+        assert outcome(m.axpy, changed)[0] == outcome(fresh.axpy, same)[0] == ""
+        assert changed[3].tobytes() == same[3].tobytes()
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        Number.called = fail
+        with pytest.raises(ZeroDivisionError):
+            m.axpy(*changed)
+    finally:
+        Number.called = None
+
+
+def test_each_array_is_as_aligned_as_it_was() -> None:
+    """Code of one launch relies on its own arrays, whatever those of others are."""
+    m = module()
+    x, y = numbers(N), numbers(N + 1, 1)[1:]
+    assert x.ctypes.data % 16 == 0 and y.ctypes.data % 16
+    warmed(m.two, x, y)
+    layouts = len(m.two._host_tapes)
+    assert np.array_equal(m.two(y, x), y + y + x)
+    assert len(m.two._host_tapes) == layouts + 1
+
+
+def test_a_finalizer_or_handler_that_calls() -> None:
+    """While the tables of the same kernel are being changed: nobody waits for himself."""
+    m = module()
+    warmed(m.axpy, *given())
+    for lock in (m.axpy._answering, m.axpy._family.lock):
+        with lock:
+            for n in (9, 10, 11):
+                for _ in range(20):
+                    m.axpy(2.0, numbers(n), numbers(n), np.zeros(n, np.float32), 3)
+    warmed(m.chained, numbers(N))
+    with m.chained._native_lock:
+        for _ in range(20):
+            m.chained(numbers(9))
 
 
 def test_threads_that_call_at_once() -> None:
