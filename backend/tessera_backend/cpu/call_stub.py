@@ -337,7 +337,8 @@ class _Stub:
     def _look_at(self, step: str) -> None:
         f, clean = self.f, self.word(step, ENTRY, "ptr")
         with self.loop(self.word(step, SLOTS)) as i:
-            with self.when(f.value(f"icmp ne i64 {self.word(clean, i)}, 0")):
+            full = f.value(f"icmp ne i64 {self.word(clean, i)}, 0")
+            with self.when(full):
                 self._complain(self.word(step, COMPLAINT, "ptr"))
 
     def _zero(self, base: str, words: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -153,7 +154,7 @@ class NativeCall:
         known = [e for e in self._entries if e.words[stub.POSITIONAL] != stub.RETIRED]
         kept = [entry, *known[: _ENTRIES - 1]]
         gone = [e for e in (*self._entries, *self._forgotten) if e not in kept]
-        for before, behind in zip(kept, kept[1:], strict=False):
+        for before, behind in pairwise(kept):
             before.words[stub.NEXT] = ctypes.addressof(behind.words)
         kept[-1].words[stub.NEXT] = 0
         words = ctypes.c_int64 * stub.TABLE_WORDS
