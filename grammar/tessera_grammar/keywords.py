@@ -319,6 +319,7 @@ _MODULE_MEMBERS: dict[str, dict[str, str]] = {
         "sort": "The elements of each line of an axis in order, NaN last.",
         "argsort": "The places of the elements of each line of an axis in order.",
         "topk": "The greatest elements of each line of an axis, and their places.",
+        "ravel": "All elements of an array along one axis.",
         "einsum": 'Sums of products over letters: op.einsum("ij,jk->ik", a, b).',
         "broadcast_to": "The same elements along new axes and along axes of one element.",
         "flip": "The elements of an axis in reverse order.",

@@ -130,7 +130,6 @@ TILE_FORMS: dict[str, str] = {
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
-    "reshape": "the host program can, without a copy: `op.reshape(x, (m, n))` in front of the call",
     "permute": "write `op.transpose(x, (2, 0, 1))`",
     "pow": "write `x ** y`",
     "mod": "write `x % y`",
@@ -177,8 +176,7 @@ TILE_FORMS: dict[str, str] = {
     "linalg": "write `op.norm(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
     "nan_to_num": "write `op.where(x == x, x, 0.0)`",
-    "ravel": "the host program can, without a copy: `op.reshape(x, -1)` in front of the call",
-    "flatten": "the host program can, without a copy: `op.reshape(x, -1)` in front of the call",
+    "flatten": "write `op.ravel(x)`",
 }
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""
 

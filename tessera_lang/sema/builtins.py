@@ -123,6 +123,8 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.sort", "x axis descending", 1),
     _info("op.argsort", "x axis descending", 1),
     _info("op.topk", "x k axis largest", 2),
+    _info("op.reshape", "x shape", 2),
+    _info("op.ravel", "x"),
     _info("op.einsum", "subscripts a b c precision", 2),
     _info("op.flip", "x axis", 1),
     _info("op.concat", "arrays axis", 1),

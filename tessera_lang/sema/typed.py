@@ -244,6 +244,9 @@ class TypedFunction:
     expanded: dict[ast.Call, ast.Expr] = field(
         default_factory=dict[ast.Call, ast.Expr]
     )  # calls of names that stand for an expression
+    reshaped: dict[ast.Call, tuple[Dim, ...]] = field(
+        default_factory=dict[ast.Call, "tuple[Dim, ...]"]
+    )  # the sizes of arrays that are seen with others
     stands: dict[ast.Name, ast.Expr] = field(
         default_factory=dict[ast.Name, ast.Expr]
     )  # names in these expressions, with the arguments that they are

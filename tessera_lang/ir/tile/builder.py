@@ -209,8 +209,10 @@ class Builder:
         mut: bool = False,
         aligned: bool = False,
         name: str = "",
+        reshaped: bool = False,
     ) -> Value:
-        """The array at ``pointer``; contiguous where no strides are given.
+        """The array at ``pointer``; contiguous where no strides are given. ``reshaped``: its sizes
+        are not those that the call gives it.
 
         ``shape`` holds the sizes known now; without it none is.
         """
@@ -219,7 +221,8 @@ class Builder:
         known = tuple(shape) or (None,) * len(sizes)
         contiguous = not strides
         t = ViewType(pointer.type.dtype, known, pointer.type.space, mut, contiguous, aligned)
-        return self._one("tile.view", (pointer, *sizes, *strides), t, name)
+        more: dict[str, Attribute] = {"reshaped": True} if reshaped else {}
+        return self._one("tile.view", (pointer, *sizes, *strides), t, name, **more)
 
     def shared_alloc(self, dtype: DType, shape: Sequence[int], name: str) -> Value:
         t = BufferType(dtype, tuple(shape))

@@ -59,7 +59,10 @@ _GEOMETRY = [
 ]  # fmt: skip
 
 _MEMORY = [
-    OpDef("tile.view", ("pointer", "sizes..."), "view"),
+    OpDef(
+        "tile.view", ("pointer", "sizes..."), "view",
+        attributes=(AttributeDef("reshaped", "bool", (), True),),  # with other sizes than the array
+    ),
     OpDef(
         "tile.table", (), "table",
         attributes=(AttributeDef("name", "str"), AttributeDef("values", "str")),

@@ -6,7 +6,7 @@ value, so that a tile carried through a loop need not carry its extents. Must no
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from tessera_lang.ir.core import IRType, Value
@@ -113,6 +113,23 @@ class Emitter(ScheduleBuilder):
             inner, self._stack = self._stack, self._stack[: _FLOOR + 1]
             try:
                 found = self.parameter(size)
+            finally:
+                self._stack = inner
+            self._known[_FLOOR][key] = found
+            self._depth[found] = _FLOOR
+        return found
+
+    def reshaped(self, view: Value, pointer: Value, sizes: Sequence[Value]) -> Value:
+        """The memory of an array with other sizes, row by row; made once, where arrays are."""
+        key: Key = ("reshaped", view, *sizes)
+        found = self._placed(key, ())
+        if found is None:
+            inner, self._stack = self._stack, self._stack[: _FLOOR + 1]
+            try:
+                found = self.view(
+                    pointer, sizes, shape=[self.known(n) for n in sizes], name=view.name,
+                    aligned=view.view_type.aligned, reshaped=True,
+                )  # fmt: skip
             finally:
                 self._stack = inner
             self._known[_FLOOR][key] = found

@@ -171,8 +171,20 @@ def array(s: State, e: ast.Call) -> Node:
     return made
 
 
+def reshape(s: State, e: ast.Call) -> Node:
+    """The memory of a parameter with other sizes."""
+    view = s.array(needed(s, e, "x"))
+    sizes = [s.dim(dim) for dim in s.typed.reshaped[e]]
+    known_sizes = [n for n in sizes if n is not None]
+    if view is None or view not in s.low.pointers or len(known_sizes) < len(sizes):
+        raise Unsupported(e.span, "this array with another shape")
+    made = s.b.reshaped(view, s.low.pointers[view], known_sizes)
+    s.low.sizes[made] = tuple(known_sizes)
+    return slices.array(s, made, e.span, s.typed.coercions.get(e))
+
+
 CALLS: dict[str, Callable[[State, ast.Call], Node]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.repeat": repeat,
     "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis, "op.swapaxes": moveaxis,
-    "op.array": array,
+    "op.array": array, "op.reshape": reshape, "op.ravel": reshape,
 }  # fmt: skip

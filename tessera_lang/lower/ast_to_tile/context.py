@@ -88,6 +88,7 @@ class Lowering:
     conditions: list[Condition] = field(default_factory=list[Condition])
     element_loops: list[ElementLoop] = field(default_factory=list[ElementLoop])
     sizes: dict[Value, tuple[Value, ...]] = field(default_factory=dict[Value, tuple[Value, ...]])
+    pointers: dict[Value, Value] = field(default_factory=dict[Value, Value])  # of parameters' views
     tables: dict[tuple[tuple[int | float, ...], DType], Value] = field(
         default_factory=dict[tuple[tuple[int | float, ...], DType], Value]
     )

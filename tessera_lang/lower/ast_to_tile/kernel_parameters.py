@@ -157,6 +157,7 @@ class KernelFrame:
             name=local.name,
         )
         self.lowering.sizes[view] = tuple(sizes)
+        self.lowering.pointers[view] = pointer
         self.lowering.frame.variables[local] = view
 
     def parameters(self) -> tuple[ParameterPlan, ...]:

@@ -39,6 +39,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.products import product
+from tessera_lang.sema.tile.reshape import reshape
 from tessera_lang.sema.tile.slices import read, written
 from tessera_lang.sema.typed import (
     Builtin,
@@ -163,7 +164,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
 
 
 _SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES,
-            **sorting.TYPES, "op.einsum": einsum}  # fmt: skip
+            **sorting.TYPES, "op.einsum": einsum, "op.reshape": reshape,
+            "op.ravel": reshape}  # fmt: skip
 
 
 def _any_tiled(c: TileContext, e: ast.Call) -> bool:

@@ -138,6 +138,7 @@ class TileContext(Context):
     directives: list[Directive] = field(default_factory=list[Directive])
     reads: list[ArrayReference] = field(default_factory=list[ArrayReference])
     writes: list[ArrayReference] = field(default_factory=list[ArrayReference])
+    reshaped: list[tuple[str, Span]] = field(default_factory=list["tuple[str, Span]"])
     sums: list[Accumulation] = field(default_factory=list[Accumulation])
     products: int = 0
     ranks: list[int] = field(default_factory=list[int])

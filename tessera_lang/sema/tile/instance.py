@@ -27,6 +27,7 @@ from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.sema.tile.live_ranges import beginnings
+from tessera_lang.sema.tile.reshape import check_reshaped
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
 from tessera_lang.sema.tile.stores import check_sums
@@ -92,6 +93,7 @@ def examine_kernel(
     _walks(c)
     conditions = check_conditions(c)
     check_sums(c)
+    check_reshaped(c)
     check_tile(c)
     if not any(d.severity == "error" for d in c.reports):
         unused_variables(c)

@@ -109,6 +109,9 @@ class Maps:
         slots = self.plan.slots
         if pointer < 0 or slots[pointer].kind != "data":
             raise NotTiled("a staged tile is of an array that is no parameter")
+        definition = self.facts.definitions.get(view)
+        if definition is not None and definition.attributes.get("reshaped"):
+            raise NotTiled("a staged tile is of an array that is seen with other sizes")
         number = slots[pointer].parameter
         t = view.view_type
         rank = self._rank(number)

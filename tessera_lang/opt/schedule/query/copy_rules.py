@@ -78,6 +78,8 @@ def tma_reason(access: TileAccess, facts: Facts, what: str, repacked: bool = Fal
     axis = line_axis(access, facts) if repacked else contiguous_axis(access, facts)
     if rank > 5:
         return f"`{what}` has {rank} axes, a tensor map at most 5"
+    if facts.definitions[access.view].attributes.get("reshaped"):
+        return f"`{what}` is seen with other sizes than its own"
     if any(isinstance(v.type, TileType) for v in access.starts):
         return f"the rows of `{what}` are taken one by one"
     if any(s != 1 for s in access.steps):

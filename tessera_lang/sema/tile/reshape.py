@@ -1,0 +1,154 @@
+"""``op.reshape(x, shape)`` and ``op.ravel(x)`` of arrays: the same memory with other sizes.
+
+Owns what is refused: what is no array of the call, or is written, or has gaps. Must not know how
+the memory is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tessera_lang.record import replace
+from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.makers import shape_items
+from tessera_lang.sema.tile.reductions import index_argument
+from tessera_lang.sema.tile.shapes import agree
+from tessera_lang.sema.tile.size_normal_form import described, normal
+from tessera_lang.sema.tile.slices import read
+from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.sema.typed import Local, TensorArgument
+from tessera_lang.syntax import ast
+from tessera_lang.types.shape import Dim, DimOp, symbols_of
+from tessera_lang.types.type import ERROR, Tensor, Tile
+
+_IN_FRONT = "the host program can: `op.reshape(x, (m, n))` in front of the call, or of its result"
+
+
+def _nothing(c: TileContext) -> Term:
+    return ERROR if c.final else Unknown()
+
+
+def _product(dims: Sequence[Dim]) -> Dim:
+    known = prod(d for d in dims if isinstance(d, int))
+    found: Dim = known
+    for dim in dims:
+        if not isinstance(dim, int):
+            found = dim if found == 1 else normal(DimOp("*", found, dim))
+    return found
+
+
+def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """The array with other sizes: ``op.reshape(x, (m, -1))``."""
+    base = c.infer(bound["x"])
+    shape = bound.get("shape")
+    dims: list[Dim] | None = [-1] if shape is None else _sizes(c, shape)
+    if is_silent(base):
+        return base
+    if not isinstance(base, Tensor):
+        return c.report(
+            "T0207", f"`op.reshape` in a tile kernel takes an array of the call, not"
+            f" `{text_of(base)}`", bound["x"].span, "this is computed" * isinstance(base, Tile),
+            helps=("reshape the arrays that it is computed of, or store it into an array",
+                   _IN_FRONT),
+        )  # fmt: skip
+    if dims is None or not _is_row_major(c, bound["x"]):
+        return _nothing(c)
+    total = _product([c.kernel.facts.resolve(d) for d in base.shape])
+    found = _inferred(c, e, bound, dims, total)
+    if found is None:
+        return _nothing(c)
+    read(c, bound["x"])
+    if c.final:
+        c.typed.reshaped[e] = tuple(found)
+        c.reshaped.append((_root(c, bound["x"]), e.span))
+    return replace(base, shape=tuple(found), mut=False)
+
+
+def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
+    """Sizes of the launch, of which one may be -1."""
+    dims: list[Dim] = []
+    for item in shape_items(shape):
+        if is_silent(c.infer(item)):
+            return None
+        index_argument(c, item)
+        value = c.try_value(item)
+        dim: Dim = value if isinstance(value, int) else c.kernel.facts.simplify(dim_of(c, item))
+        names = symbols_of(dim)
+        if not all(n in c.kernel.origins for n in names) or (isinstance(dim, int) and dim < -1):
+            c.report("T0608", "a size of `op.reshape` is known at the launch", item.span,
+                     helps=("make it of sizes of arrays and of numbers",))  # fmt: skip
+            return None
+        dims.append(dim)
+    if isinstance(shape, ast.TupleExpr):
+        c.infer(shape)
+    return dims
+
+
+def _inferred(
+    c: TileContext, e: ast.Call, bound: Bound, dims: list[Dim], total: Dim
+) -> list[Dim] | None:
+    """The sizes with that in the place of -1; as many elements as before, or the launch says no."""
+    left = [i for i, d in enumerate(dims) if d == -1]
+    if len(left) > 1:
+        c.report("T0311", "`op.reshape` infers one size, not several", e.span)
+        return None
+    rest = _product([d for d in dims if d != -1])
+    if left and rest == 1:
+        return [total if d == -1 else d for d in dims]
+    if left and isinstance(total, int) and isinstance(rest, int):
+        good = rest > 0 and total % rest == 0
+        made: Dim = total // max(rest, 1)
+    elif left:
+        made = normal(DimOp("//", total, rest))
+        good = agree(c, normal(DimOp("*", made, rest)), total, e.span)
+    else:
+        made, good = rest, agree(c, rest, total, e.span)
+    if not good:
+        c.report(
+            "T0601", f"`op.reshape` keeps all elements: `{source_of(bound['x'])}` has"
+            f" {described(total)}, not {described(rest)}", e.span,
+        )  # fmt: skip
+        return None
+    return [made if d == -1 else d for d in dims]
+
+
+def _root(c: TileContext, x: ast.Expr) -> str:
+    return c.aliases.get(x.id, x.id) if isinstance(x, ast.Name) else ""
+
+
+def _is_row_major(c: TileContext, x: ast.Expr) -> bool:
+    """Whether an array is one of the call without gaps, which a signature says; else reported."""
+    symbol = c.name_symbol(x.id) if isinstance(x, ast.Name) else None
+    names = [p.name for p in c.declaration.parameters]
+    if c.inlined or not isinstance(symbol, Local) or symbol.name not in names:
+        c.report("T0207", "`op.reshape` takes a parameter of the kernel, by its name", x.span,
+                 helps=(_IN_FRONT,))  # fmt: skip
+        return False
+    at = names.index(symbol.name) - len(names)
+    fact = c.typed.signature[at]
+    if isinstance(fact, TensorArgument) and not fact.contiguous:
+        c.report(
+            "T0207", f"`op.reshape` takes an array whose elements stand row by row, without gaps:"
+            f" `{symbol.name}` has others between", x.span,
+            helps=(f"give the kernel a copy: `op.contiguous({symbol.name})`",),
+        )  # fmt: skip
+        return False
+    return True
+
+
+def check_reshaped(c: TileContext) -> None:
+    """An array that is seen with other sizes is not written, under either name."""
+    for name, _ in c.reshaped:
+        for found in (*c.writes, *c.sums):
+            if found.array == name:
+                c.report(
+                    "T0621", f"`{name}` is written, and read with another shape", found.span,
+                    "written here", helps=("reshape it in front of the call: `op.reshape(...)`",),
+                )  # fmt: skip
+                break
