@@ -10,6 +10,7 @@ Must not know how a loop is made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from tessera_lang.ir.core import TileType
 from tessera_lang.opt.schedule.query.kernel_facts import Estimate, Facts, covers
@@ -25,6 +26,10 @@ def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) 
             if part:
                 sizes[name] = part
     rest = CPU_ELEMENTS if not facts.dots else CPU_LEAST
+    for name in () if facts.dots else _reduced(facts, names):
+        if name not in sizes:
+            sizes[name] = min(CPU_RUN, _length(facts, name))
+        rest = max(1, rest // sizes[name])
     for name in _innermost_first(facts, names):
         if name not in sizes:
             used = _along(facts, sizes)
@@ -41,6 +46,26 @@ def _part(facts: Facts, name: str) -> int:
         if side == name
     ]
     return min(wanted, default=0)
+
+
+def _reduced(facts: Facts, names: Sequence[str]) -> list[str]:
+    """The names of last axes that are reduced, and nothing else: their elements lie side by side,
+    and one lane takes in many of them at once where there are many."""
+    found: dict[str, None] = {}
+    for op in facts.kernel.walk():
+        if op.name == "tessera.schedule.reduce":
+            shape = cast("TileType", op.operands[0].type).shape
+            if op.integer("axis") == len(shape) - 1 and isinstance(shape[-1], str):
+                found[shape[-1]] = None
+    kept = {n for store, _ in facts.stores for n in getattr(store.operands[0].type, "shape", ())}
+    return [n for n in found if n in names and n not in kept]
+
+
+def _length(facts: Facts, name: str) -> int:
+    """A power of two that covers what loops with the step ``name`` go over, if it is known."""
+    loops = [o for o in facts.kernel.walk() if facts.grid is None or o.name == facts.grid.name]
+    found = [size for loop in loops for size in covers(facts, loop, name)]
+    return max((CPU_RUN if size is None else size for size in found), default=CPU_RUN)
 
 
 def _axis(facts: Facts, name: str) -> int:
