@@ -244,6 +244,8 @@ class TypedFunction:
     expanded: dict[ast.Call, ast.Expr] = field(
         default_factory=dict[ast.Call, ast.Expr]
     )  # calls of names that stand for an expression
+    lines: dict[ast.Call, int] = field(default_factory=dict[ast.Call, int])
+    # of calls that sort, the room for a line
     reshaped: dict[ast.Call, tuple[Dim, ...]] = field(
         default_factory=dict[ast.Call, "tuple[Dim, ...]"]
     )  # the sizes of arrays that are seen with others

@@ -199,9 +199,9 @@ class Maker:
         if depth <= 0:
             return self._leaf()
         kinds = {"pair": 30, "one": 12, "reduce": 22, "where": 14, "shape": 14, "part": 12,
-                 "triangle": 5, "gather": 7}  # fmt: skip
+                 "triangle": 5, "gather": 7, "moved": 12, "sorted": 5, "reshaped": 4}  # fmt: skip
         if not self.kept:
-            kinds |= {"product": 14, "scan": 7, "cast": 5, "place": 5}
+            kinds |= {"product": 14, "scan": 7, "cast": 5, "place": 5, "einsum": 8, "named": 8}
         kind = self.r.choices(list(kinds), list(kinds.values()))[0]
         for _ in range(4):
             made = getattr(self, "_" + kind)(depth)
@@ -410,6 +410,104 @@ class Maker:
         if found.size and np.abs(a.array).max() * np.abs(b.array).max() > 2**14:
             return None
         return Value(f"({a.text} @ {b.text})", np.asarray(found), a.dtype)
+
+    def _moved(self, depth: int) -> Value | None:
+        """Elements along an axis at other places, or some of them several times."""
+        v = self.of(depth - 1)
+        if not v.rank or not v.array.size or v.ones:
+            return None
+        axis, r = self.r.randrange(v.rank), self.r
+        n, name = v.array.shape[axis], r.choice(["roll", "repeat", "tile", "take", "flip"])
+        if name == "flip":
+            return replace(v, text=f"op.flip({v.text}, {axis})", array=np.flip(v.array, axis))
+        if name == "roll":
+            by = r.randrange(-3, 4)
+            text = f"op.roll({v.text}, {by}, axis={axis})"
+            return replace(v, text=text, array=np.roll(v.array, by, axis))
+        if name == "take":
+            at = [r.randrange(n) for _ in range(r.choice([1, 3, 4]))]
+            text = f"op.take({v.text}, op.array({at}), axis={axis})"
+            return replace(v, text=text, array=np.take(v.array, at, axis))
+        count = r.choice([1, 2, 3])
+        if v.array.size * count > _MOST_ELEMENTS:
+            return None
+        if name == "repeat":
+            text = f"op.repeat({v.text}, {count}, axis={axis})"
+            return replace(v, text=text, array=np.repeat(v.array, count, axis))
+        counts = tuple(count if i == axis else 1 for i in range(v.rank))
+        text = f"op.tile({v.text}, ({', '.join(map(str, counts))}{',' * (v.rank == 1)}))"
+        return replace(v, text=text, array=np.tile(v.array, counts))
+
+    def _sorted(self, depth: int) -> Value | None:
+        """Lines in order: NaN last, and -0.0 before 0.0."""
+        v = self.of(depth - 1)
+        if not v.rank or not v.array.size or v.ones or v.dtype.startswith("f8"):
+            return None
+        axis, down = self.r.randrange(v.rank), self.r.random() < 0.3
+        keys = v.array
+        if keys.dtype.kind == "f":
+            keys = np.where(np.isnan(keys), np.inf, keys).astype(np.float64)
+            order = np.lexsort((~np.signbit(v.array), keys, np.isnan(v.array)), axis=axis)
+        else:
+            order = np.argsort(keys, axis=axis, kind="stable")
+        found = np.take_along_axis(v.array, np.flip(order, axis) if down else order, axis)
+        said = f", axis={axis}" + ", descending=True" * down
+        return replace(v, text=f"op.sort({v.text}{said})", array=found)
+
+    def _reshaped(self, depth: int) -> Value | None:
+        """A parameter with its last axes in one, or with an axis more."""
+        name = self.r.choice([n for n in self.parameters if n in "xyz"])
+        v = next(x for x in self.values if x.text == name)
+        shapes = [(-1,), (*v.array.shape[::-1],), (1, *v.array.shape[:-1], -1)]
+        if v.rank > 1:
+            shapes.append((*v.array.shape[:-2], -1))
+        shape = self.r.choice(shapes)
+        said = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+        ones = frozenset(i for i, n in enumerate(shape) if n == 1)
+        return Value(f"op.reshape({name}, ({said}))", v.array.reshape(shape), v.dtype, ones)
+
+    def _named(self, depth: int) -> Value | None:
+        """A name that stands for a short expression."""
+        v = self.of(depth - 1)
+        if v.dtype == "bool":
+            return None
+        name, a = self.r.choice(["square", "clip", "sign", "maximum", "count_nonzero"]), v.array
+        low, high = (0.0, 2.0) if is_float(v.dtype) else (0, 2)
+        if name == "clip":
+            return replace(v, text=f"op.clip({v.text}, {low}, {high})", array=np.clip(a, low, high))
+        if name == "maximum":
+            found = np.maximum(a, np.asarray(high, a.dtype))
+            return replace(v, text=f"op.maximum({v.text}, {high})", array=found)
+        if name == "count_nonzero":
+            if not v.rank:
+                return None
+            found = np.asarray(np.count_nonzero(a), np.int32)
+            return Value(f"op.count_nonzero({v.text})", found, "i32")
+        with np.errstate(all="ignore"):
+            return replace(v, text=f"op.{name}({v.text})", array=np.asarray(getattr(np, name)(a)))
+
+    def _einsum(self, depth: int) -> Value | None:
+        a, b = self.of(depth - 1), self.of(depth - 1)
+        good = all(1 <= v.rank <= 3 and not v.ones and v.array.size for v in (a, b))
+        if not good or a.dtype != b.dtype or a.dtype == "bool" or a.dtype.startswith("f8"):
+            return None
+        r, left = self.r, "ijk"[: a.rank]
+        sizes = dict(zip(left, a.array.shape, strict=True))
+        right = ""
+        for n in b.array.shape:
+            same = [x for x in sizes if sizes[x] == n and x not in right]
+            letter = r.choice(same) if same and r.random() < 0.8 else "lmn"[len(right)]
+            sizes[letter] = n
+            right += letter
+        out = "".join(r.sample(sorted(sizes), r.randrange(len(sizes) + 1)))
+        if math.prod(sizes.values()) > 20_000 or len(sizes) > 5:
+            return None
+        if np.abs(a.array).max() * np.abs(b.array).max() > 2**14:
+            return None
+        dtype = summed(a.dtype)
+        letters = f"{left},{right}->{out}"
+        found = np.einsum(letters, *(x.array.astype(_working(dtype)) for x in (a, b)))
+        return Value(f'op.einsum("{letters}", {a.text}, {b.text})', np.asarray(found), dtype)
 
     def _scan(self, depth: int) -> Value | None:
         v = self.of(depth - 1)

@@ -44,7 +44,9 @@ def test_most_programs_are_not_refused() -> None:
 def test_programs_have_what_they_are_for() -> None:
     text = "".join(program(seed).source for seed in range(300))
     for part in ("op.sum(", "op.max(", "keepdims=True", "axis=(", "op.transpose(", "op.triu(", "@",
-                 "op.cumsum(", "op.argmax(", "op.where(", "f8e5m2[", "bf16[", "i8[",
+                 "op.cumsum(", "op.argmax(",
+                 "op.roll(", "op.take(", "op.tile(", "op.sort(", "op.reshape(", "op.einsum(",
+                 "op.clip(", "op.sign(", "op.where(", "f8e5m2[", "bf16[", "i8[",
                  "+= "):  # fmt: skip
         assert part in text, part
 

@@ -96,13 +96,12 @@ def _reversed(s: State, key: Node) -> Node:
     return node_operations.mapped(s, "xor", (key, ones), key.dtype)
 
 
-def _lines(s: State, x: Node, axis: int) -> Node:
-    """The node with room for whole lines along an axis, whose size is known."""
-    own = x.axes[axis]
-    size = s.b.known(own.extent)
-    if own.capacity is not None or size is None:
+def _lines(s: State, e: ast.Call, x: Node, axis: int) -> Node:
+    """The node with room for whole lines along an axis."""
+    own, room = x.axes[axis], s.typed.lines.get(e)
+    if own.capacity is not None or room is None:
         return x
-    axes = (*x.axes[:axis], Axis(own.extent, max(1, size)), *x.axes[axis + 1 :])
+    axes = (*x.axes[:axis], Axis(own.extent, room), *x.axes[axis + 1 :])
     return Mapped(lambda v, w: v[0], (x,), x.dtype, axes, s.b.span)
 
 
@@ -145,7 +144,7 @@ def _operand(s: State, e: ast.Call) -> tuple[Node, Callable[[], Node], int]:
     """The lines to be sorted, keys and places in order, and the axis."""
     x = s.node(needed(s, e, "x"))
     axis = axis_of(s, e, len(x.axes), -1) or 0
-    x = _lines(s, x, axis)
+    x = _lines(s, e, x, axis)
     symbol = s.typed.symbols.get(e.function)
     name = "largest" if symbol == Builtin("op.topk") else "descending"
 

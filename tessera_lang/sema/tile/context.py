@@ -106,6 +106,9 @@ class Kernel:
         default_factory=dict[ast.Call, "tuple[str, ast.Expr]"]
     )
     stands: dict[ast.Name, ast.Expr] = field(default_factory=dict[ast.Name, ast.Expr])
+    shapes: dict[ast.Call, tuple[Dim, ...]] = field(
+        default_factory=dict[ast.Call, "tuple[Dim, ...]"]
+    )  # of arrays seen with other sizes, as they were named first
 
 
 def _none() -> Kernel:

@@ -64,10 +64,11 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if found is None:
         return _nothing(c)
     read(c, bound["x"])
+    sizes = c.kernel.shapes.setdefault(e, tuple(found))
     if c.final:
-        c.typed.reshaped[e] = tuple(found)
+        c.typed.reshaped[e] = sizes
         c.reshaped.append((_root(c, bound["x"]), e.span))
-    return replace(base, shape=tuple(found), mut=False)
+    return replace(base, shape=sizes, mut=False)
 
 
 def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:

@@ -64,6 +64,8 @@ def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, 
             f"at most {MOST_SORTED}: a group holds a line",
             helps=("the host program can: it imports `std.sort`",),
         )  # fmt: skip
+    if c.final and own.capacity is not None:
+        c.typed.lines[e] = own.capacity
     return tile, axis
 
 
