@@ -127,7 +127,7 @@ class Instances(Scopes):
         if kernel_level(function) != "tile":
             return bare
         needed, whole = self.asked(path, function.name, without_facts(signature))
-        return with_facts(function, signature, needed, whole, self.target)
+        return with_facts(function, signature, needed, whole)
 
     def short(
         self, path: str, function: ast.FunctionDef, signature: Signature

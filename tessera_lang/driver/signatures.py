@@ -31,7 +31,7 @@ from tessera_lang.sema.typed import (
 )  # fmt: skip
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
-from tessera_lang.target.array_facts import HOST_ROW, all_small, array_facts, bucket, row_major
+from tessera_lang.target.array_facts import all_small, array_facts, bucket, row_major
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DType, dtype_named
 
@@ -157,9 +157,9 @@ def without_facts(signature: Signature, target: str = "cpu") -> Signature:
 
 
 def with_facts(
-    function: ast.FunctionDef, signature: Signature, needed: Axes, whole: Axes, target: str
+    function: ast.FunctionDef, signature: Signature, needed: Axes, whole: Axes
 ) -> Signature | None:
-    """The signature of a tile kernel for a target, of arrays with these sizes (None: not known)
+    """The signature of a tile kernel, of arrays with these sizes (None: not known)
     that have no gaps and begin at a multiple of 16 bytes. None where a size that it needs is not
     known."""
     arguments: list[Argument] = []
@@ -169,7 +169,7 @@ def with_facts(
             mine, bounds = ([x for n, x in axes if n == p.name] for axes in (needed, whole))
             if any(sizes[axis] is None for axis in mine):
                 return None
-            f = array_facts(sizes, None, a.dtype.bytes, mine, bounds, target)
+            f = array_facts(sizes, None, a.dtype.bytes, mine, bounds)
             a = replace(
                 a, aligned=True, sizes=f.sizes, hints=f.hints, divisors=f.divisors, unit=f.unit,
                 pitches=f.pitches, buckets=f.buckets,
@@ -186,7 +186,7 @@ def with_rooms(function: ast.FunctionDef, signature: Signature, whole: Axes) -> 
         if isinstance(a, TensorArgument):
             buckets = a.buckets or (None,) * a.rank
             mine = [axis for n, axis in whole if n == p.name]
-            short = bucket(1, HOST_ROW)
+            short = bucket(1)
             a = replace(a, buckets=tuple(
                 [short if b is None and i in mine else b for i, b in enumerate(buckets)]
             ))  # fmt: skip

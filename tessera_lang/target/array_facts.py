@@ -18,15 +18,12 @@ _DIVISORS = (128, 64, 16, 8, 4, 2)
 _FEW_DIVISORS = (16, 8, 4)
 _COARSE = (16, 4)
 _BUCKET = 128
-HOST_ROW, DEVICE_ROW = 8192, 131072
+WHOLE_AXIS = 131072
 """The longest axis that is a tile as a whole. A row of a device lies in the registers of a group,
-or of a cluster of them."""
+or of a cluster of them; a row of a host in the caches of a core."""
+CUT_AXIS = 8192
+"""The same in a kernel that takes parts of arrays, or multiplies."""
 Target = Literal["cpu", "cuda"]
-
-
-def longest_row(target: str) -> int:
-    """Elements of the longest axis that is a tile as a whole on a target."""
-    return DEVICE_ROW if target == "cuda" else HOST_ROW
 
 
 _PARAMETER_BYTES = 4096
@@ -65,14 +62,13 @@ class ArrayFacts:
 
 def array_facts(
     shape: Sequence[int | None], strides: Sequence[int] | None, element_bytes: int,
-    needed: Sequence[int], whole: Sequence[int], target: str,
+    needed: Sequence[int], whole: Sequence[int],
 ) -> ArrayFacts:  # fmt: skip
-    """The facts of an array for a target, whoever asks: a call, or a signature that was written.
+    """The facts of an array, whoever asks: a call, or a signature that was written.
 
     Strides are in elements; None for those of an array without gaps, of which some sizes may not
     be known (None). ``needed`` are the axes whose size is given, ``whole`` those of which a bound
     is, where a tile takes them as a whole."""
-    longest = longest_row(target)
     known = [n for n in shape if n is not None]
     if strides is None and len(known) == len(shape):
         strides = row_major(known)
@@ -88,8 +84,7 @@ def array_facts(
         unit,
         pitches,
         tuple(
-            bucket(n, longest) if axis in whole and n is not None else None
-            for axis, n in enumerate(shape)
+            bucket(n) if axis in whole and n is not None else None for axis, n in enumerate(shape)
         ),
     )
 
@@ -135,9 +130,9 @@ def coarser(hints: Sequence[int], divisors: Sequence[int], level: int) -> ArrayC
     return octaves, tuple([next((d for d in _COARSE if n % d == 0), 1) for n in divisors])
 
 
-def bucket(n: int, longest: int) -> int | None:
+def bucket(n: int) -> int | None:
     """The capacity for a whole axis of this size; None for one that is too long for a tile."""
-    if n > longest:
+    if n > WHOLE_AXIS:
         return None
     return max(1, -(-n // _BUCKET)) * _BUCKET
 

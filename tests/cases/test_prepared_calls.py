@@ -20,7 +20,7 @@ from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.variant_match import unmet
 
 from tessera_lang.target.arch import runs_on
-from tessera_lang.target.array_facts import DEVICE_ROW, array_facts
+from tessera_lang.target.array_facts import array_facts
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES
@@ -177,5 +177,5 @@ def one_call(
 def facts(view: ArrayView) -> tuple[Any, ...]:
     """All that a call of these sizes may be asked for."""
     every = range(len(view.shape))
-    f = array_facts(view.shape, view.strides, view.dtype.bytes, every, every, DEVICE_ROW)
+    f = array_facts(view.shape, view.strides, view.dtype.bytes, every, every)
     return f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets

@@ -107,8 +107,7 @@ def signature_of_a_launch(session: Session, path: str, case: TileCase, arch: str
             sizes = [n or 0 for n in a.sizes]
             strides = _strides(sizes, name in case.turned)
             mine = ([x for n, x in axes if n == name] for axes in (needed, whole))
-            target = "cpu" if arch == "cpu" else "cuda"
-            f = array_facts(sizes, strides, a.dtype.bytes, *mine, target)
+            f = array_facts(sizes, strides, a.dtype.bytes, *mine)
             a = TensorArgument(
                 a.dtype, a.rank, name not in case.turned, True, f.sizes, f.hints, f.divisors,
                 f.unit, f.pitches, f.buckets,

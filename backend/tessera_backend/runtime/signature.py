@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tessera_backend.runtime.arrays import HOST, ArrayView
+from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.module_interface import ConstantValue
 from tessera_lang.record import dataclass
 from tessera_lang.target.array_facts import array_facts, coarser
@@ -63,8 +63,7 @@ def with_facts(
                 tuple([axis for owner, axis in axes if owner == name])
                 for axes in (asked.needed, asked.whole)
             )
-            target = "cpu" if value.device == HOST else "cuda"
-            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole, target)
+            f = array_facts(value.shape, value.strides, value.dtype.bytes, needed, whole)
             facts = (f.sizes, f.hints, f.divisors, f.unit, f.pitches, f.buckets)
             entry = (*entry[:6], facts)
         entries.append(entry)

@@ -25,6 +25,7 @@ from tessera_lang.record import dataclass
 from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.target.array_facts import WHOLE_AXIS
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 from tessera_lang.types.type import Scalar, Tile, Type
 
@@ -83,7 +84,10 @@ def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
         node = s.tiles[local]
         if any(a.capacity is None for a in node.axes):
             what = f"`{local.name}`, a whole-tensor value, changed in a loop or condition"
-            raise Unsupported(span, what, "store it into an array")
+            raise Unsupported(
+                span, what, "store it into an array; a loop hands on tiles of at most"
+                f" {WHOLE_AXIS} elements along an axis",
+            )  # fmt: skip
         s.tiles[local] = s.demand.held(node)
         return True
     return all(isinstance(v.type, DType) for v in flatten(s.low.frame.variables[local]))

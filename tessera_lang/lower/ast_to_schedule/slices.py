@@ -19,11 +19,11 @@ from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.array_facts import DEVICE_ROW, HOST_ROW
+from tessera_lang.target.array_facts import WHOLE_AXIS
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Type
 
-MOST_ELEMENTS = DEVICE_ROW
+MOST_ELEMENTS = WHOLE_AXIS
 """More than this is cut into tiles by the schedule, even where every size is known."""
 
 
@@ -53,7 +53,7 @@ def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -
 def _room(s: State, size: Value) -> int | None:
     """A size that is known is room; a large one is an iteration space all the same."""
     known = s.b.known(size)
-    return max(1, known) if known is not None and known <= HOST_ROW else None
+    return max(1, known) if known is not None and known <= WHOLE_AXIS else None
 
 
 def number(s: State, e: ast.Expr) -> Value:

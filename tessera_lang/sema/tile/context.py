@@ -93,6 +93,7 @@ class Kernel:
     reduced: set[str] = field(default_factory=set[str])
     stretched: set[str] = field(default_factory=set[str])
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
+    carried: bool = False  # a loop changes a tile that has a long axis, which it then must hold
     changed: bool = False
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
     # Of an inlined function: the parameters that it reads, and those that it writes.

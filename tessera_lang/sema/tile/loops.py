@@ -18,6 +18,7 @@ from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.size_normal_form import normal, substitute
+from tessera_lang.sema.tile.slices import holds_whole
 from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import bind_variable
@@ -187,6 +188,7 @@ def _enter(c: TileContext, s: ast.For | ast.While) -> list[str]:
     for name in changed:
         value = c.env[name]
         if isinstance(value, tuple):
+            holds_whole(c, value)
             c.env[name] = c.heads.get((s, name), value)
         else:
             c.env[name] = head_value(c, s, name, _names(c, s))

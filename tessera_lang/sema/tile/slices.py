@@ -18,17 +18,14 @@ from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
-from tessera_lang.target.array_facts import HOST_ROW
+from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
-MOST_BUCKET = HOST_ROW
-"""An axis of at most so many elements is a tile as a whole on every target; the bound that a
-signature gives says what is on its own."""
 MOST_LOOKED_UP = 64
 """Elements of a table that each element of a tile may choose from."""
-_SMALL_WHOLE = 128 * 128
+MOST_NAMED = 128 * 128
 """Elements of an array of known sizes that is one tile where a loop takes it whole."""
 
 
@@ -46,17 +43,22 @@ def whole_axis(c: TileContext, size: Dim, *, room: bool = True) -> TileAxis:
         if name in c.kernel.origins:
             c.kernel.whole.setdefault(c.kernel.origins[name])
     bound = next((facts.bound[name] for name in names if name in facts.bound), None)
-    if bound is not None and bound > MOST_BUCKET and c.kernel.parts:
-        bound = None
+    most = CUT_AXIS if c.kernel.parts and not c.kernel.carried else WHOLE_AXIS
     if isinstance(now, int):
-        return TileAxis(max(1, now) if now <= max(MOST_BUCKET, bound or 0) else None, now)
-    return TileAxis(bound, now)
+        return TileAxis(max(1, now) if now <= most else None, now)
+    return TileAxis(None if bound is not None and bound > most else bound, now)
 
 
 def takes_parts(c: TileContext) -> None:
     """From now on an axis that is longer than most is no tile as a whole."""
     if not c.kernel.parts:
         c.kernel.parts = c.kernel.changed = True
+
+
+def holds_whole(c: TileContext, axes: Sequence[TileAxis]) -> None:
+    """A loop changes a tile of these axes: from now on a long axis that is taken whole has room."""
+    if c.kernel.parts and not c.kernel.carried and any(a.capacity is None for a in axes):
+        c.kernel.carried = c.kernel.changed = True
 
 
 def as_tile(c: TileContext, e: ast.Expr, term: Tensor) -> Tile:
@@ -74,7 +76,7 @@ def has_room(c: TileContext, shape: Sequence[Dim]) -> bool:
         return bool(c.loops)
     sizes = [c.kernel.facts.value(size) for size in shape]
     known = [n for n in sizes if n is not None]
-    return len(known) == len(sizes) and prod(known) <= _SMALL_WHOLE
+    return len(known) == len(sizes) and prod(known) <= MOST_NAMED
 
 
 def root_name(c: TileContext, e: ast.Expr) -> str | None:

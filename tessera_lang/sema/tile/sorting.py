@@ -20,12 +20,11 @@ from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
-from tessera_lang.target.array_facts import HOST_ROW
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 from tessera_lang.types.shape import DimOp
 from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
 
-MOST_SORTED = HOST_ROW
+MOST_SORTED = 8192
 """Elements of a line: a group holds it whole, on every target."""
 
 

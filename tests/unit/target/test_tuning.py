@@ -68,6 +68,7 @@ STRUCTURE = {
     "opt/schedule/query/warp_grids.py:_MMA": "rows and columns of an instruction",
     "opt/tile/shared_budget.py:SWIZZLE_ALIGNMENT": "bytes after which a swizzle repeats",
     "lower/ast_to_schedule/evaluate_windows.py:MOST_PARTS": "beyond it a kernel is refused",
+    "lower/ast_to_schedule/rearranged.py:MOST_COMPARED": "beyond it a slice is refused",
     "lower/ast_to_schedule/reduction_calls.py:_FAR": "no place is there",
     "lower/schedule_to_tile/lowering.py:MOST_INSTRUCTIONS": "beyond it other loops are taken",
     "lower/ast_to_tile/slice_reductions.py:_LONGEST": "no axis has more elements",

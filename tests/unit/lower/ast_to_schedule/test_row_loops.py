@@ -12,7 +12,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import replace
 from tessera_lang.sema.instance import needed_sizes
 from tessera_lang.sema.typed import FunctionSymbol, Signature, TensorArgument
-from tessera_lang.target.array_facts import HOST_ROW, bucket, divisor
+from tessera_lang.target.array_facts import bucket, divisor
 from tests.unit.lower.ast_to_schedule.lowering import Lowered, argument, lower_source, opened
 from tests.unit.lower.ast_to_schedule.programs import softmax
 from tests.unit.lower.ast_to_schedule.reference import Run, launch
@@ -30,9 +30,7 @@ def signature(text: str, arrays: tuple[Any, ...]) -> Signature:
     made: list[Any] = []
     for p, a, array in zip(declaration.parameters, given, arrays, strict=True):
         assert isinstance(a, TensorArgument)
-        bounds = [
-            bucket(n, HOST_ROW) if (p.name, i) in whole else None for i, n in enumerate(array.shape)
-        ]
+        bounds = [bucket(n) if (p.name, i) in whole else None for i, n in enumerate(array.shape)]
         divisors = tuple(map(divisor, array.shape))
         made.append(replace(a, buckets=tuple(bounds), divisors=divisors))
     return tuple(made)
@@ -178,7 +176,7 @@ def test_short_rows_are_cut() -> None:
 
 def test_rows_that_have_no_room_are_cut() -> None:
     parameters, body, _ = ROWS["softmax"]
-    program = lowered(parameters, body, *arrays_of(parameters, 1, 8193))[0]
+    program = lowered(parameters, body, *arrays_of(parameters, 1, 131073))[0]
     assert shapes(program, STORE) == [("$0", "$1")]
 
 
