@@ -246,3 +246,20 @@ def test_the_argument_is_not_changed(std: Any) -> None:
     x.flags.writeable = False
     std.sum(x), std.argmax(x, axis=0), std.max(x.T, axis=1)
     assert np.array_equal(x, before)
+
+
+@pytest.mark.parametrize("how", ["max", "min"])
+def test_arg_reductions_of_a_gpu_run_on_the_cpu_too(how: str) -> None:
+    """There the library takes another way; the kernels give the same places."""
+    k = tessera.load("std.reduce_kernels", target="cpu")
+    for m, n in ((1, 1), (3, 40), (2, 1000), (1, 9000), (2, 4100)):
+        x = np.random.default_rng(n).integers(-50, 50, (m, n)).astype(np.float32)
+        want = getattr(np, f"arg{how}")(x, 1)
+        out = np.zeros(m, np.int64)
+        k.arg_short_rows(x, out, how=how, L=8, V="f32", S="f32")
+        assert np.array_equal(out, want)
+        for parts, unit in ((1, 1), (2, 1), (3, 4 if n % 4 == 0 else 1)):
+            values, places = np.zeros((parts, m), np.float32), np.zeros((parts, m), np.int64)
+            done, split = np.zeros(m, np.uint32), x.reshape(m, n // unit, unit)
+            k.arg_rows(split, values, places, done, out, how=how, V="f32", U=unit)
+            assert np.array_equal(out, want)

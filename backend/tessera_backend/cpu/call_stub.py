@@ -45,10 +45,10 @@ FLAG_MASK = 0x80000500
 # A pair of arrays whose memory may not meet: their places, and the distances of the addresses.
 PAIR_WORDS = 4
 
-# A step. MAKE: a callable, and the place of the array it gives. ZERO: an address, words. HELD: an
-# array that must be where it was, with as many bytes: its object, address, rank, sizes. CLEAN:
-# an address, words that must be zeros, else what raises.
-LAUNCH, MAKE, ZERO, HELD, CLEAN = range(5)
+# A step. MAKE: a callable, and the place of the array it gives. FILL: an address, words, what each
+# becomes. HELD: an array that must be where it was, with as many bytes: its object, address, rank,
+# sizes. CLEAN: an address, words that must be zeros, else what raises.
+LAUNCH, MAKE, FILL, HELD, CLEAN = range(5)
 (STEP_KIND, ENTRY, SLOTS, COUNT, TOTAL, AXES, SCRATCH, FILLED, FILLS, ENCODED, ENCODES, FAULT,
  COMPLAINT, GROUP_TIME, ZEROED, ZEROS, STEP_WORDS) = range(17)  # fmt: skip
 FILL_WORDS, ENCODE_WORDS, ZERO_WORDS = 3, 2, 2
@@ -321,8 +321,9 @@ class _Stub:
         with self.loop(self.word(e, STEPS)) as k:
             step = self.row(self.word(e, STEP_LIST, "ptr"), k, STEP_WORDS)
             kind = self.word(step, STEP_KIND)
-            with self.when(f.value(f"icmp eq i64 {kind}, {ZERO}")):
-                self._zero(self.word(step, ENTRY, "ptr"), self.word(step, SLOTS))
+            with self.when(f.value(f"icmp eq i64 {kind}, {FILL}")):
+                words, each = self.word(step, SLOTS), self.word(step, COUNT)
+                self._fill(self.word(step, ENTRY, "ptr"), words, each)
             with self.when(f.value(f"icmp eq i64 {kind}, {MAKE}")):
                 place = self.word(step, SLOTS)
                 made = self._vectorcall(self.word(step, ENTRY, "ptr"), "null, i64 0, ptr null")
@@ -341,9 +342,9 @@ class _Stub:
             with self.when(full):
                 self._complain(self.word(step, COMPLAINT, "ptr"))
 
-    def _zero(self, base: str, words: str) -> None:
+    def _fill(self, base: str, words: str, each: str) -> None:
         with self.loop(words) as i:
-            self.put(base, i, "0")
+            self.put(base, i, each)
 
     def _launch(self, step: str) -> None:
         f, api = self.f, self.api

@@ -136,16 +136,18 @@ class RecordingWorld(HostWorld):
             return Place(0)
         return Place(number)
 
-    def _new(self, array: object, kind: str = "", base: Any = None) -> Any:
+    def _new(self, array: object, kind: str = "", base: Any = None, first: bytes = b"") -> Any:
         """An array of the call gets the next number; see ``Recording.see``."""
-        self._recording.see(array, kind, base, -1 if base is None else self._at(base).number)
+        number = -1 if base is None else self._at(base).number
+        self._recording.see(array, kind, base, number, first)
         self._numbers[id(array)] = len(self._seen)
         self._seen.append(array)  # so that its id stays its own
         return array
 
     def _made(
-        self, array: object, make: Callable[[list[Any]], Any], kind: str = "other", base: Any = None
-    ) -> object:
+        self, array: object, make: Callable[[list[Any]], Any], kind: str = "other",
+        base: Any = None, first: bytes = b"",
+    ) -> object:  # fmt: skip
         """An array that a step makes."""
 
         def step(arrays: list[Any], pointers: list[int]) -> None:
@@ -154,7 +156,7 @@ class RecordingWorld(HostWorld):
             pointers.append(address_of(made))
 
         self._steps.append(step)
-        return self._new(array, kind, base)
+        return self._new(array, kind, base, first)
 
     def handed_back(self, result: object) -> object:
         return super().handed_back(self._again.get(id(result), result))
@@ -190,7 +192,7 @@ class RecordingWorld(HostWorld):
 
         if kind == "workspace":
             self._workspace_numbers.append(len(self._seen))
-        return self._made(array, make, kind)
+        return self._made(array, make, kind, None, np.asarray(first, numpy).tobytes())
 
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
         array = cast("Array", super().arange(start, stop, step, dtype))

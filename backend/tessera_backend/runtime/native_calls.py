@@ -59,8 +59,8 @@ class Launch:
 @dataclass(slots=True)
 class Step:
     """A launch with what is filled in: (slot, place, bytes) and (slot, argument); or an array that
-    ``make`` gives and ``place`` takes; or ``words`` words that become zeros at an ``address``, or
-    must be zeros there, else ``complain`` raises; or an array that is ``held`` and must have stayed
+    ``make`` gives and ``place`` takes; or ``words`` words at an ``address`` that become ``each`` or
+    must be zeros, else ``complain`` raises; or an array that is ``held`` and must have stayed
     where it is."""
 
     launch: Launch | None = None
@@ -70,6 +70,7 @@ class Step:
     place: int = 0
     address: int = 0
     words: int = 0
+    each: int = 0
     complain: Make | None = None
     held: Any = None
 
@@ -236,8 +237,9 @@ class _Entry:
             words[stub.SLOTS], words[stub.COUNT] = address_function()(step.held), step.held.ndim
             words[stub.TOTAL] = self._list(step.held.shape)
         elif launch is None:
-            words[stub.STEP_KIND] = stub.ZERO if step.complain is None else stub.CLEAN
+            words[stub.STEP_KIND] = stub.FILL if step.complain is None else stub.CLEAN
             words[stub.ENTRY], words[stub.SLOTS] = step.address, step.words
+            words[stub.COUNT] = step.each
             words[stub.COMPLAINT] = self._object(step.complain)
         else:
             x, y, z = launch.axes

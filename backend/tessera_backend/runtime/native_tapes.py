@@ -30,7 +30,8 @@ address_of = address_function()
 @dataclass(slots=True)
 class Seen:
     """An array of a recorded call. ``root``: the number of the array in whose memory it lies, -1
-    where it is a copy that machine code does not make; ``kind``: how a root was made."""
+    where it is a copy that machine code does not make; ``kind``: how a root was made; ``first``:
+    what is in all elements of one that was filled."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -38,6 +39,12 @@ class Seen:
     root: int
     offset: int = 0
     kind: str = ""
+    first: bytes = b""
+
+    @property
+    def each(self) -> int:
+        """A word of equal elements."""
+        return int.from_bytes(self.first * (8 // len(self.first)), "little", signed=True)
 
     @property
     def bytes(self) -> int:
@@ -64,10 +71,12 @@ class Recording:
     inputs: int = 0
     events: list[int | Launched] = field(default_factory=list[Any])
 
-    def see(self, array: Any, kind: str = "", base: Any = None, number: int = -1) -> None:
+    def see(
+        self, array: Any, kind: str = "", base: Any = None, number: int = -1, first: bytes = b""
+    ) -> None:
         """The next array; ``base`` and its number: what it may be a view of."""
         here = len(self.arrays)
-        seen = Seen(array.shape, array.dtype, array.flags.c_contiguous, here, 0, kind)
+        seen = Seen(array.shape, array.dtype, array.flags.c_contiguous, here, 0, kind, first)
         if base is not None:
             seen.root = -1
             if array.size and np.may_share_memory(array, base):
@@ -153,14 +162,12 @@ class _Planner:
 
     def _root(self, number: int) -> list[Step] | None:
         seen = self._recording.arrays[number]
-        if seen.kind not in ("empty", "zeros", "workspace", "launch"):
-            return None
         if number == self._result.root:
-            make = small_maker(self._result.shape, self._result.dtype, zeros=seen.kind != "launch")
+            make = small_maker(self._result.shape, self._result.dtype, fill=seen.first)
             return [Step(make=make, place=self._made)]
-        if seen.kind in ("workspace", "launch"):
+        if seen.kind == "workspace" or not seen.first:
             return []
-        return [Step(address=self._addresses[number], words=-(-seen.bytes // 8))]
+        return [Step(address=self._addresses[number], words=-(-seen.bytes // 8), each=seen.each)]
 
     def _launch(self, launched: Launched) -> list[Step] | None:
         fills: list[tuple[int, int, int]] = []

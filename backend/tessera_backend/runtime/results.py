@@ -105,22 +105,26 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def small_maker(
-    shape: tuple[int, ...], dtype: np.dtype[Any], *, zeros: bool = False
+    shape: tuple[int, ...], dtype: np.dtype[Any], *, fill: bytes = b""
 ) -> Callable[[], Array]:
     """What makes a small array: NumPy's own memory is a multiple of 16 as a rule, which is all
-    that kernels assume."""
-
-    new = np.zeros if zeros else np.empty
+    that kernels assume. ``fill``: the bytes of an element, in all of them."""
     address_of = address_function()
+    new = np.zeros if fill and not any(fill) else np.empty
+    value = np.frombuffer(fill, dtype)[0] if any(fill) else None
 
     def make() -> Array:
         made = new(shape, dtype)
-        return made if not address_of(made) & 15 else aligned()
+        if address_of(made) & 15:
+            return aligned()
+        if value is not None:
+            made.fill(value)
+        return made
 
     def aligned() -> Array:
         made = aligned_empty(shape, dtype)
-        if zeros:
-            made[...] = 0
+        if fill:
+            made.fill(0 if value is None else value)
         return made
 
     return make if math.prod(shape) * dtype.itemsize <= _SMALL else aligned

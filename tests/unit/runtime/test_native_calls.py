@@ -81,6 +81,20 @@ def two(x, y):
     axpy(1.0, y, first, out, 0)
     return out
 
+def filled(x):
+    out = op.full((len(x), 2), 7, dtype=i16)
+    half = op.full((len(x),), -0.5, dtype=f32)
+    ones = op.ones((len(x),), dtype=f32)
+    sums = op.full((len(x),), 0.25, dtype=f32)
+    axpy(2.0, half, ones, sums, 0)
+    add_ones(sums, x, out)
+    return out
+
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def add_ones(a: f32[n], x: f32[n], out: mut i16[n, 2]):
+    i = group_linear_id() * 64 + tile_id(0)
+    if i < n and a[i] == 0.0 and x[i] > 0.0: out[i, 1] = 9
+
 def chained(x, by=1):
     zeros = op.zeros((len(x),), dtype=f32)
     out = op.empty((len(x),), dtype=f32)
@@ -257,6 +271,18 @@ def test_results_are_new_each_time() -> None:
         assert len({a.__array_interface__["data"][0] for a in made}) == 100
         assert sys.getrefcount(x) == before and {sys.getrefcount(a) for a in made} == {3}
         assert len({a.tobytes() for a in made}) == 1
+
+
+def test_arrays_that_are_filled_anew() -> None:
+    """With any number, of any width."""
+    m = module()
+    for n in (1, 3, N, 70):
+        want = np.full((n, 2), 7, np.int16)
+        for seed in range(20):
+            x = numbers(n, seed)
+            want[:, 1] = np.where(x > 0, 9, 7)
+            assert np.array_equal(m.filled(x), want)
+    warmed(m.filled, numbers(N))
 
 
 def test_functions_of_several_launches() -> None:
