@@ -421,6 +421,9 @@ class Function:
             if len(self._host_tapes) >= _TAPES:
                 self._host_tapes.clear()
             self._host_tapes[key] = world.tape(result)
+            result = world.handed_back(result)
+            world.forget()
+            return result
         return world.handed_back(result)
 
     def _evaluate(self, world: Any, positional: list[Any], keyword: dict[str, Any]) -> Any:

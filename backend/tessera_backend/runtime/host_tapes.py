@@ -161,6 +161,12 @@ class RecordingWorld(HostWorld):
     def handed_back(self, result: object) -> object:
         return super().handed_back(self._again.get(id(result), result))
 
+    def forget(self) -> None:
+        """The arrays of the call: what was noted holds on to this world."""
+        self._seen.clear()
+        self._numbers.clear()
+        self._again.clear()
+
     # --- what is noted --------------------------------------------------------------------
 
     def adopt(self, value: object) -> object:

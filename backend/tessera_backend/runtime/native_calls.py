@@ -167,7 +167,8 @@ class _Entry:
     """The words of a plan, and what they show to."""
 
     def __init__(self, plan: Plan) -> None:
-        self._keep: list[Any] = [plan]
+        # Not the arguments: their layout is all that is known of arrays.
+        self._keep: list[Any] = [plan.steps, plan.keep]
         named = len(plan.names)
         words = self._words(stub.ENTRY_WORDS)
         names = [sys.intern(name) for name in plan.names]

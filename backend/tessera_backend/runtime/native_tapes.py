@@ -138,7 +138,7 @@ class _Planner:
                 address, words = self._clean
                 steps.append(Step(address=address, words=words, complain=_complain))
         return Plan(
-            self._raw, self._names, {}, self._pairs(), steps, self._made + 1, (self, memory)
+            self._raw, self._names, {}, self._pairs(), steps, self._made + 1, (memory,)
         )
 
     def _lay_out(self) -> Any:
