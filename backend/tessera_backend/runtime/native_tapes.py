@@ -137,9 +137,7 @@ class _Planner:
             if found and self._clean[1] and not isinstance(event, int):
                 address, words = self._clean
                 steps.append(Step(address=address, words=words, complain=_complain))
-        return Plan(
-            self._raw, self._names, {}, self._pairs(), steps, self._made + 1, (memory,)
-        )
+        return Plan(self._raw, self._names, {}, self._pairs(), steps, self._made + 1, (memory,))
 
     def _lay_out(self) -> Any:
         """Memory for the arrays that stay inside, those that must be left clean first."""
