@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tessera_lang.evaluate.arguments import Arguments
+from tessera_lang.evaluate.value import Scope
 from tessera_lang.source import Span
+from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import World
 
 
@@ -20,6 +22,7 @@ class Host(Protocol):
 
     def text(self, value: object, span: Span, format: str = "") -> str: ...
     def truth(self, value: object, span: Span) -> bool: ...
+    def value(self, e: ast.Expr, scope: Scope) -> object: ...
     def file(self, name: str, path: str) -> str: ...
 
 

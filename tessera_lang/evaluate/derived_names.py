@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from tessera_grammar.array_names import ARRAY_NAMES
 
-from tessera_lang.types.dtype import F32, DType
+from tessera_lang.types.dtype import BOOL, F32, DType
 
 Form = Callable[[Collection[str], DType], str]
 """The text for the parameters that are given, and the dtype of the first."""
@@ -57,6 +57,12 @@ def _with(call: str, *optional: str) -> Form:
     return form
 
 
+def _count(given: Collection[str], dtype: DType) -> str:
+    """Bools are counted as they are."""
+    what = "x" if dtype == BOOL else "x != 0"
+    return _with(f"op.sum({what}", "axis", "keepdims")(given, dtype)
+
+
 def _vecdot(given: Collection[str], dtype: DType) -> str:
     return f"op.sum(a * b, axis={'axis' if 'axis' in given else '-1'})"
 
@@ -82,7 +88,7 @@ _TEXTS: dict[str, str] = {
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
     "clip": _clip, "sign": _sign, "signbit": _signbit, "isinf": _isinf, "isfinite": _isfinite,
-    "count_nonzero": _with("op.sum(x != 0", "axis", "keepdims"),
+    "count_nonzero": _count,
     "cumulative_sum": _with("op.cumsum(x", "axis"),
     "cumulative_prod": _with("op.cumprod(x", "axis"),
     "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,

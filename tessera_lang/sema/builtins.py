@@ -12,6 +12,7 @@ from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 
 from tessera_lang.evaluate.builtin import OP_LATER
+from tessera_lang.evaluate.host_names import HOST_NAMES
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES
 
@@ -190,6 +191,7 @@ OP_BUILT = (
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
     "workspace", "arange", "random", "load", "save", "reshape", "contiguous", "cast", "sum", "min",
     "max", "mean", "all", "any", "argmin", "argmax", "abs",
+    *(n.removeprefix("op.") for n in HOST_NAMES),
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 

@@ -449,9 +449,11 @@ class Demand:
 
 def whole_scan(node: Scanned) -> Unsupported:
     assert node.span is not None
+    places = ", ".join(":" * len(node.axes))
     return Unsupported(
         node.span, "this use of a scan along an axis without a capacity",
-        "store it into an array first: `y[:, :] = op.cumsum(x, axis=1)`",
+        f"store it into an array of the call first: `y[{places}] = op.cumsum(x, axis={node.along})`"
+        " with a parameter `y: mut ...`",
     )  # fmt: skip
 
 

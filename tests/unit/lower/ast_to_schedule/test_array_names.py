@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tessera_grammar.array_names import ARRAY_NAMES
 
+import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.sema.tile import rearranging
 from tests.unit.backend.nvptx.kernels import needs_ptxas
@@ -51,6 +52,8 @@ ANY: dict[str, Reference] = {
     "op.logical_xor(x > 1, x < 5)": lambda x, v: (x > 1) ^ (x < 5),
     "op.logical_not(x > 1)": lambda x, v: ~(x > 1),
     "op.count_nonzero(x, axis=1)": lambda x, v: np.count_nonzero(x, axis=1).astype(np.int32),
+    "op.count_nonzero(x > 1, axis=0)":
+        lambda x, v: np.count_nonzero(x > 1, axis=0).astype(np.int32),
     "op.astype(x, f64)": lambda x, v: x.astype(np.float64),
     "op.permute_dims(x, (1, 0))": lambda x, v: x.T,
     "op.matrix_transpose(x)": lambda x, v: x.T,
@@ -147,7 +150,9 @@ def test_names(dtype: str, number: int, target: str) -> None:
         if x.dtype.kind == "f":
             x -= 1
             x[0, 0] = -0.0
-        for (text, reference), found in zip(part, module.k(x, v), strict=True):
+        results = module.k(x, v)
+        results = results if isinstance(results, tuple) else (results,)
+        for (text, reference), found in zip(part, results, strict=True):
             wanted = np.asarray(reference(x, v))
             assert np.asarray(found).dtype == wanted.dtype, text
             np.testing.assert_array_equal(np.asarray(found), wanted, err_msg=text)
@@ -260,3 +265,41 @@ def test_bad_calls(body: str, code: str) -> None:
     text = f"@op.kernel\ndef k(x: f32[m, n]):\n    return {body}\n"
     found = Session(overlay={"k.tessera": text}).check("k.tessera", ())
     assert code in [d.code for d in found], found
+
+
+HOST = """
+def named(x, y):
+    return (
+        op.square(x), op.clip(x, 0.0, 1.0), op.clip(x, min=0.0), op.maximum(x, y),
+        op.minimum(x, 0.5), op.isnan(x), op.isfinite(x), op.isinf(x), op.add(x, y),
+        op.greater(x, y), op.logical_and(x > 0.0, y > 0.0), op.logical_not(x > 0.0),
+        op.astype(x, f64), op.negative(x), op.clamp(x, -1.0, 1.0), op.remainder(x, 2.0),
+        op.reciprocal(x)
+    )
+
+def numbers(a):
+    return op.square(a), op.maximum(a, 3), op.clip(a, 0, 2), op.equal(a, 7)
+
+def wrong(x):
+    return op.clip(x)
+"""
+
+
+def test_names_in_host_code() -> None:
+    """Those that stand for operators."""
+    m = loaded(HOST)
+    r = np.random.default_rng(5)
+    x, y = (r.standard_normal((3, 4)).astype(np.float32) for _ in range(2))
+    x[0, :3] = np.nan, np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        right = (
+            x * x, np.clip(x, 0, 1), np.maximum(x, 0), np.maximum(x, y), np.minimum(x, 0.5),
+            np.isnan(x), np.isfinite(x), np.isinf(x), x + y, x > y, (x > 0) & (y > 0), ~(x > 0),
+            x.astype(np.float64), -x, np.clip(x, -1, 1), x % 2, 1 / x,
+        )  # fmt: skip
+    for found, wanted in zip(m.named(x, y), right, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert m.numbers(7) == (49, 7, 2, True) and m.numbers(2.5) == (6.25, 3, 2, False)
+    with pytest.raises(tessera.TesseraError) as caught:
+        m.wrong(x)
+    assert "`min=`, `max=` or both" in str(caught.value)
