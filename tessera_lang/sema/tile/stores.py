@@ -132,7 +132,8 @@ def into_buffer(
     """A store into a buffer: whole, or a part of it."""
     if not base.buffer:
         helps = ("make a buffer: `op.shared(shape, dtype=...)`",
-                 f"or give the name a new value: `{source_of(target.value)} = ...`")  # fmt: skip
+                 f"or give the name a new value: `{source_of(target.value)} = ...`",
+                 "or make it a parameter, an array of the call: `y: mut f32[n]`")  # fmt: skip
         if isinstance(target.value, ast.Name) and is_returned_somewhere(c, target.value.id):
             name = target.value.id
             helps = (f"return `{name}`, at the same place, on all ways: then it is an array",)

@@ -90,7 +90,9 @@ def test_what_is_no_number_stays_along_the_rest() -> None:
 def test_what_needs_all_of_a_scan_says_so(text: str) -> None:
     session = Session(overlay={"k.tessera": f"@op.kernel\ndef k(x: f32[n, n]): return {text}\n"})
     (found,) = session.check("k.tessera", ())
-    assert found.code == "T0700" and "store it into an array of the call first" in " ".join(found.helps)
+    assert found.code == "T0700" and "store it into an array of the call first" in " ".join(
+        found.helps
+    )
 
 
 FOLLOWED = """
