@@ -16,7 +16,7 @@ from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.slices import as_tile
-from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.sema.tile.symbolic import dim_of, length_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
@@ -111,7 +111,7 @@ def _window_axis(c: TileContext, e: ast.Expr) -> TileAxis | None:
     if is_silent(c.infer(e)):
         return None
     index(c, e)
-    dim, facts = dim_of(c, e), c.kernel.facts
+    dim, facts = length_of(c, e), c.kernel.facts
     most = facts.most(dim)
     if facts.value(dim) is not None or most is None or not _runs(c, dim):
         n = _capacity(c, e, "`op.window`")

@@ -94,6 +94,21 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
             return None
 
 
+def length_of(c: TileContext, e: ast.Expr) -> Dim:
+    """As ``dim_of``; of a minimum of integers whose arithmetic may wrap, which itself does not, the
+    parts are read, too: one of them may say the most that it is."""
+    found = dim_of(c, e)
+    match e:
+        case ast.Call(function=ast.Name(id=name), arguments=(left, right)) if not e.keywords:
+            if c.name_symbol(name) == Builtin("min") and _is_integer(c, e) and not _exact(c, e):
+                return c.kernel.facts.resolve(
+                    normal(DimOp("min", dim_of(c, left), dim_of(c, right)))
+                )
+        case _:
+            pass
+    return found
+
+
 def _is_integer(c: TileContext, e: ast.Expr) -> bool:
     term = c.terms.get(e)
     return isinstance(term, Scalar) and term.dtype.is_integer
@@ -121,13 +136,7 @@ def _call(c: TileContext, e: ast.Call) -> Dim | None:
     symbol = c.name_symbol(e.function.id) if isinstance(e.function, ast.Name) else None
     if not isinstance(symbol, Builtin) or e.keywords:
         return None
-    if (
-        symbol.name in _CALLS
-        and len(e.arguments) == 2
-        and (
-            _exact(c, e) or (symbol.name != "ceil_div" and _is_integer(c, e))  # which never wraps
-        )
-    ):
+    if symbol.name in _CALLS and len(e.arguments) == 2 and _exact(c, e):
         left, right = _read(c, e.arguments[0]), _read(c, e.arguments[1])
         if symbol.name != "ceil_div" and (left is None) != (right is None):
             # The side that is known still bounds the result.

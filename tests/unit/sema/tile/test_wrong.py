@@ -33,7 +33,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
                           ["T0605"]),
     "data start": ("x: i32[n], y: mut i32[n]", ("i32 n", "i32 n"), "a = x[0]\ny[a:a+8] = 0",
                    ["T0605"]),
-    "step of a slice": (V, VECTORS, "y[:] = x[::-1]", ["T0606"]),
+    "step of a slice": (V, VECTORS, "y[:] = x[::-2]", ["T0606"]),
     "step of a loop": (V + ", t: i32", (*VECTORS, "i32"),
                        "for i in op.tile_range(n, step=t):\n    y[i:i+8] = 0.0", ["T0606"]),
     "steps of a loop": (M, MATRICES, "for i, j in op.tile_range(m, n, step=(8, 8, 8)):\n"
