@@ -28,7 +28,7 @@ def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) 
     rest = CPU_ELEMENTS if not facts.dots else CPU_LEAST
     for name in () if facts.dots else _reduced(facts, names):
         if name not in sizes:
-            sizes[name] = min(CPU_RUN, _length(facts, name))
+            sizes[name] = max(1, min(CPU_RUN, rest, _length(facts, name)))
         rest = max(1, rest // sizes[name])
     for name in _innermost_first(facts, names):
         if name not in sizes:
