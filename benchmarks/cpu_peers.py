@@ -1,6 +1,9 @@
-"""The CPU target beside NumPy, Numba and torch: about 35 workloads, ratios to the best of them.
+"""The CPU target beside NumPy, Numba and torch: about 45 workloads, ratios to the best of them.
 
-Run: python -m benchmarks.cpu_peers [--only WORD] [--runs N]
+Run: python -m benchmarks.cpu_peers [--only WORD] [--runs N] [--threads N]
+
+With one thread each the shortest of many runs says what the code takes also where the machine does
+other work; with several the contenders wait for each other's cores, and a quiet machine is needed.
 """
 
 # ruff: noqa: B023 - each workload is measured before the next one is made
@@ -9,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,14 +33,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="workloads whose name has this word")
     parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=0, help="of each contender; 0: all")
     options = parser.parse_args()
-    report = Report("CPU target and its peers, two cores")
+    if options.threads:
+        with_threads(options.threads)
+    threads = f"{options.threads or os.cpu_count()} threads each".replace("1 threads", "1 thread")
+    report = Report(f"CPU target and its peers, {threads}")
     ratios: list[float] = []
     for make in (elementwise, reductions, products, stencils, irregular, library, small):
         for name, contenders, check in make():
             if options.only not in name:
                 continue
-            ratios.append(measure(report, name, contenders, check, options.runs))
+            ratios.append(measure(report, name, contenders, check, options.runs, threads))
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"{len(ratios)} workloads: geometric mean {mean:.2f}, least {min(ratios):.2f}")
@@ -44,24 +52,37 @@ def main() -> None:
         report.save("cpu_peers")
 
 
+LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMBA", "TESSERA")
+
+
+def with_threads(count: int) -> None:
+    """Begins again where the libraries were loaded with another number of threads."""
+    wanted = {f"{library}_NUM_THREADS": str(count) for library in LIBRARIES}
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        command = [sys.executable, "-m", "benchmarks.cpu_peers", *sys.argv[1:]]
+        os.execve(sys.executable, command, {**os.environ, **wanted})
+
+
 def measure(
     report: Report, name: str, contenders: dict[str, Callable[[], object]],
-    check: Callable[[], tuple[Any, Any]], runs: int,
+    check: Callable[[], tuple[Any, Any]], runs: int, threads: str,
 ) -> float:  # fmt: skip
     """One row; our speed over that of the fastest peer."""
+    for run in contenders.values():
+        run()
     start = time.perf_counter()
     for run in contenders.values():
         run()
     got, want = (np.asarray(x) for x in check())
     assert np.allclose(got, want, rtol=2e-3, atol=2e-3 * float(np.abs(want).max() or 1)), name
-    if time.perf_counter() - start > 5:
+    if time.perf_counter() - start > 2:
         runs = min(runs, 7)
     batched = {n: batch(f) for n, f in contenders.items()}
     seconds, _ = best_seconds({n: f for n, (f, _) in batched.items()}, runs, 0.002)
     seconds = {n: s / batched[n][1] for n, s in seconds.items()}
     ratio = min(s for n, s in seconds.items() if n != "tessera") / seconds["tessera"]
-    load = f"load {os.getloadavg()[0]:.1f}"
-    report.add(Row(name, seconds, 0, "", f"{ratio:.2f} of the best; {load}"))
+    how = f"{threads}, best of {runs} runs in turn, load {os.getloadavg()[0]:.1f}"
+    report.add(Row(name, seconds, 0, "", f"{how}; {ratio:.2f} beside the best"))
     return ratio
 
 
