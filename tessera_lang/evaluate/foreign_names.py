@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, isfinite
 
-_NUMPY = "NumPy has no place in a program: write `f32(x)`, `math.sqrt(x)`, `op.zeros(shape)`"
+_NUMPY = (
+    "NumPy has no place in a program: write `f32(x)`, `math.sqrt(x)` of a number, `op.exp(x)`,"
+    " `op.sum(x, axis=0)` of a tile, `op.zeros(shape)`"
+)
 _BARRIER = "write `tbarrier()`"
 
 FOREIGN_NAMES: dict[str, str] = {
@@ -141,6 +144,9 @@ TILE_FORMS: dict[str, str] = {
     "fabs": "write `abs(x)`",
     "amax": "write `op.max(x, axis=0)`",
     "amin": "write `op.min(x, axis=0)`",
+    "percentile": "write `op.sort(x, axis=1)`, and take a column of it",
+    "quantile": "write `op.sort(x, axis=1)`, and take a column of it",
+    "unique": "how many there are is known to the run alone: the host program can sort and compare",
     "median": "write `s = op.sort(x, axis=1)`, then `0.5 * (s[:, (n - 1) // 2] + s[:, n // 2])`",
     "average": "write `op.mean(x)`",
     "hypot": "write `op.sqrt(a * a + b * b)`",

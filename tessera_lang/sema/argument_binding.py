@@ -17,6 +17,11 @@ Report = Callable[[Diagnostic], None]
 Bound = dict[str, ast.Expr]
 
 
+_UNBIASED = ("the squares are divided by their number n: multiply by `f32(n) / f32(n - 1)`",)
+_INSTEAD: dict[str, tuple[str, ...]] = {"ddof": _UNBIASED, "correction": _UNBIASED}
+"""What to write for a keyword that others have."""
+
+
 def _plural(n: int) -> str:
     return f"{n} argument{'' if n == 1 else 's'}"
 
@@ -48,7 +53,7 @@ def bind(
             close = nearest(k.name, tuple(names))
             report(Diagnostic(
                 "T0106", f"{what} has no parameter `{k.name}`", k.name_span, labels=labels,
-                helps=(f"did you mean `{close}`?",) if close else (),
+                helps=(f"did you mean `{close}`?",) if close else _INSTEAD.get(k.name, ()),
             ))  # fmt: skip
             good = False
         elif k.name in bound:

@@ -274,6 +274,12 @@ def counted(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
 def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] | None:
     numbers: list[int] = []
     for key in ("start", "stop", "step"):
+        if key in bound and isinstance(bound[key], ast.FloatLit):
+            c.report("T0215", "`op.arange` counts in integers", bound[key].span,
+                     helps=("compute from them: `0.25 * f32(op.arange(4))`, or write"
+                            " `op.linspace(0.0, 1.0, 5)`",))  # fmt: skip
+            return None
+    for key in ("start", "stop", "step"):
         if key not in bound:
             continue
         found = c.kernel.facts.value(dim_of(c, bound[key])) if _whole(c, bound[key]) else None

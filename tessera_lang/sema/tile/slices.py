@@ -19,7 +19,7 @@ from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import BOOL, INDEX
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
@@ -246,7 +246,9 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
             item.span,
             helps=(f"only a last axis of at most {MOST_LOOKED_UP} elements, a number that is known,"
                    " takes places of more axes, behind one index for each axis before it",)
-            if term.dtype.is_integer else (),
+            if term.dtype.is_integer else
+            ("how many are true only the run knows: write `op.where(condition, x, 0.0)`",)
+            if term.dtype == BOOL else (),
         )  # fmt: skip
         return None
     return term.axes[0]
