@@ -20,7 +20,7 @@ from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame
-from tessera_backend.runtime.native_calls import Counter, Launch, aligned_memory
+from tessera_backend.runtime.native_calls import MOST_BYTES, Counter, Launch, aligned_memory
 from tessera_backend.runtime.printing import printing
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.backend import Artifact
@@ -107,9 +107,11 @@ class HostCode:
         return workspace
 
     def launches(self, bound: Bound, block: Block) -> list[Launch] | None:
-        """For machine code that launches itself; None where a launch prints, or is no plain
-        call."""
+        """For machine code that launches itself; None where a launch prints, is no plain call, or
+        needs much memory."""
         if bound.slots.print >= 0 or type(self) is not HostCode:
+            return None
+        if (bound.memory.workspace or (0, 0))[1] + self._kernel.scratch_bytes > MOST_BYTES:
             return None
         kernel, workspace, counter = self._kernel, self._fill(block, bound), Counter()
         scratch, begin = aligned_memory(kernel.scratch_bytes)

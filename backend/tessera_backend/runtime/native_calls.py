@@ -32,6 +32,7 @@ _ENTRIES = 8
 _HEADER = object.__basicsize__
 _TUPLE_ITEMS = tuple.__basicsize__
 _FASTCALL_WITH_NAMES = 0x82
+MOST_BYTES = 1 << 20  # that a layout keeps for its launches; the Python functions share theirs
 _MACHINES = ("x86_64", "aarch64")  # whose clocks the code reads
 
 Words = Any  # an array of ctypes.c_int64

@@ -15,14 +15,13 @@ import numpy as np
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.launch import Prepared
-from tessera_backend.runtime.native_calls import Plan, Step, aligned_memory
+from tessera_backend.runtime.native_calls import MOST_BYTES, Plan, Step, aligned_memory
 from tessera_backend.runtime.native_launches import launch_steps
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import small_maker
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass, field
 
-_MOST_BYTES = 1 << 20
 _LINE = 64
 address_of = address_function()
 
@@ -151,7 +150,7 @@ class _Planner:
             offsets.append(size)
             size += -(-seen.bytes // _LINE) * _LINE
             clean = size if seen.kind == "workspace" else clean
-        if size > _MOST_BYTES:
+        if size > MOST_BYTES:
             return None
         memory, base = aligned_memory(size)
         self._addresses = {n: base + at for n, at in zip(inner, offsets, strict=True)}

@@ -14,7 +14,7 @@ from typing import Any
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.loaded_code import Block, Code, Fire, Frame
-from tessera_backend.runtime.native_calls import Launch, aligned_memory
+from tessera_backend.runtime.native_calls import MOST_BYTES, Launch, aligned_memory
 from tessera_lang.locks import free_reentrant_lock
 from tessera_lang.record import replace
 
@@ -70,6 +70,8 @@ class CodeSequence:
 
     def launches(self, bound: Bound, block: Block) -> list[Launch] | None:
         """For machine code on the CPU that launches itself; None where one of them cannot."""
+        if bound.memory.kept_bytes > MOST_BYTES:
+            return None
         found: list[Launch] = []
         memory, base = aligned_memory(bound.memory.kept_bytes)
         for code, first, part in zip(self._codes, self.offsets, (bound, *bound.then), strict=True):
