@@ -279,7 +279,7 @@ def divided(made: Program, arch: str) -> Divided:
     first = session.compile_kernel("given.tessera", "f", signature, options, ("ptx",))
     told = [
         f"{d.code}: {d.message}" for a in (first, *first.then) for d in a.diagnostics
-        if d.code in ("T0747", "T0881")
+        if d.code in ("T0706", "T0747", "T0881")
     ]  # fmt: skip
     return Divided(tuple(told), tuple(launches))
 

@@ -36,7 +36,8 @@ def test_statements_on_a_gpu(block: int) -> None:
 @pytest.mark.parametrize("block", range(40))
 @pytest.mark.sample(6)
 def test_large_ones_are_cut(block: int) -> None:
-    """A million elements: no loops over elements (T0747), nothing spilled (T0881), and groups that
+    """A million elements: no loops over elements (T0747) or in order (T0706), nothing spilled
+    (T0881), and groups that
     are neither few nor of single elements, unless the program says how wide they are."""
     pytest.importorskip("llvmlite")
     for seed in range(10 * block, 10 * block + 10):

@@ -51,6 +51,7 @@ class Nests:
     def __init__(self, b: Emitter, stale: Callable[[Read], None]) -> None:
         self.b = b
         self.names = Names()
+        self.plain = False
         self.demand = Demand(b, self._stream, self._contract, stale)
 
     # --- names ----------------------------------------------------------------------------------
@@ -127,11 +128,13 @@ class Nests:
     # --- results --------------------------------------------------------------------------------
 
     def over(
-        self, root: Node, axes: Sequence[Window | None], body: Body, *, element_wise: bool = False
-    ) -> None:
+        self, root: Node, axes: Sequence[Window | None], body: Body, *, element_wise: bool = False,
+        plain: bool = False,
+    ) -> None:  # fmt: skip
         """``body`` for windows that cover a result; None stands for an axis to be cut. Axes before
         the last two are cut into single elements, unless the result is made ``element_wise`` and
-        there may be few elements along the last two."""
+        there may be few elements along the last two. ``plain``: nobody expects these loops to be
+        spread over groups."""
         rank = len(axes)
         labels: list[str | int] = [
             f"${i - max(rank - 2, 0)}" if i >= rank - 2 else 1 for i in range(rank)
@@ -143,6 +146,7 @@ class Nests:
         windows: list[AnyWindow] = [
             OpenWindow(str(i)) if w is None else w for i, w in enumerate(axes)
         ]
+        self.plain = plain
         self._nest(root, windows, labels, body)
 
     def _fill_a_group(self, axes: Sequence[Axis]) -> bool:
@@ -178,7 +182,11 @@ class Nests:
                 windows[i] = Window(at, size, b.room(extent, at, b.size(size)))
             self._nest(root, windows, labels, body)
             b.yield_()
-        b.loops([b.number(0)] * len(first), extents, steps, (), inside.region, hints)
+        attributes: dict[str, Attribute] = {"plain": True} if self.plain else {}
+        b.loops(
+            [b.number(0)] * len(first), extents, steps, (), inside.region, hints,
+            attributes=attributes,
+        )  # fmt: skip
 
     def _along_scan(
         self, root: Node, windows: list[AnyWindow], axis: int, size: str | int, body: Body

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.evaluate_windows import AnyWindow
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
@@ -38,12 +39,18 @@ def is_element_wise(node: Node) -> bool:
     return not any(isinstance(n, Product | Reduced | Scanned | Sorted) for n in walk(node))
 
 
-def opened(s: State, axes: Axes, value: Node, refused: Callable[[Node], bool]) -> tuple[Axes, Node]:
-    """The axes of a place, some without their capacity, and the value for them.
+def opened(
+    s: State, axes: Axes, starts: Sequence[Value], value: Node, refused: Callable[[Node], bool]
+) -> tuple[Axes, Node]:
+    """The axes of a place, some without their capacity, and the value for them. ``starts``: where
+    the place begins along each.
 
     ``refused``: whether a value must be there before any of it is stored, as it reads the place.
     """
-    same = [i for i in _largest_first(axes) if s.b.is_of_kernel(axes[i].extent)]
+    same = [
+        i for i in _largest_first(axes)
+        if s.b.is_of_kernel(axes[i].extent) and s.b.is_of_kernel(starts[i])
+    ]  # fmt: skip
     most = _most(s, axes, bool(same))
     if most is None or not is_element_wise(value):
         return axes, value
@@ -52,7 +59,7 @@ def opened(s: State, axes: Axes, value: Node, refused: Callable[[Node], bool]) -
         return axes, value
     kept = _held_axes(s, found, len(axes))
     made = list(axes)
-    # First those of one extent in all iterations: their loop is one with the loops around.
+    # First those that are one part in all iterations: their loop is one with the loops around.
     for i in (*same, *(i for i in _largest_first(axes) if i not in same)):
         if i not in same and prod(a.capacity or 1 for a in made) <= most:
             break
@@ -65,7 +72,7 @@ def _most(s: State, axes: Axes, same: bool) -> int | None:
     """Elements that the axes which keep their capacities may have; None: all keep it.
 
     In a loop the program says how the work is divided: what a group holds well stays a tile.
-    ``same``: some axes have one extent in all iterations.
+    ``same``: some axes are one part in all iterations.
     """
     total = prod(a.capacity or 1 for a in axes)
     if any(a.capacity is None for a in axes):

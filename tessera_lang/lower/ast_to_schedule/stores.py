@@ -138,12 +138,21 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         # One element: a step of its own would also be that of the axes which a sum goes along.
         axes = tuple(replace(a, capacity=1) for a in axes)
 
+    inside = False
+
     def root_of(found: Node) -> Node:
         return Mapped(lambda v, w: v[0], (found,), dtype, axes, span)
 
     if not any(n is not None for n in place.numbers):
+        starts = [place.starts[dim] for dim in place.dims]
+        given = axes
         axes, value = opened(
-            s, axes, value, lambda found: _other_read(root_of(found), place) is not None
+            s, axes, starts, value, lambda found: _other_read(root_of(found), place) is not None
+        )
+        # A part that the program's own loop takes is cut further: those loops are in order.
+        inside = any(
+            a is not b and not s.b.is_of_kernel(start)
+            for a, b, start in zip(axes, given, starts, strict=True)
         )
     root = root_of(value)
     if any(n is not None for n in place.numbers):
@@ -171,7 +180,7 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         dims = [place.dims[i] for i in order]
         emit(tile, starts, extents, dims, [place.steps[i] for i in order])
 
-    s.nests.over(root, windows, body, element_wise=is_element_wise(value))
+    s.nests.over(root, windows, body, element_wise=is_element_wise(value), plain=inside)
 
 
 def _has_products(value: Node) -> bool:
