@@ -326,11 +326,8 @@ def share_memory() -> tuple[Pass, ...]:
     """What gives the buffers of register tiles their place."""
     from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import elide_barriers
     from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
-    from tessera_lang.lower.schedule_to_tile.common.pair_reductions import pair_reductions
 
     return (
-        Pass("pair_reductions", "tile", "tile", pair_reductions,
-             does="lets two reductions across warps that are independent meet one barrier"),
         Pass("elide_barriers", "tile", "tile", elide_barriers,
              does="removes barriers before reductions if no lane still reads the scratch memory"),
         Pass("memory_plan", "tile", "tile", plan_memory,

@@ -43,11 +43,6 @@ REGISTER_TILES = [
         effect="warp", traits=_WITH_BARRIER,
     ),
     OpDef(
-        "tile.reduce_tiles", ("a", "b", "scratch"), "reduce_tiles", results=2,
-        attributes=(AttributeDef("kinds", "strs"), _AXIS, _optional("fresh", "bool")),
-        effect="warp", traits=_WITH_BARRIER,
-    ),
-    OpDef(
         "tile.scan_tile", ("tile", "scratch..."), "scan_tile",
         attributes=(
             AttributeDef("kind", "str", ("add", "mul", "max", "min")), _AXIS,

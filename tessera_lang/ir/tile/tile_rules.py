@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tessera_lang.ir.core import (
-    Attribute,
     BufferType,
     Operation,
     TileType,
@@ -19,7 +18,6 @@ from tessera_lang.ir.core import (
     ViewType,
 )
 from tessera_lang.ir.layout import Mode, RegisterLayout
-from tessera_lang.ir.tile.tile_ops import REDUCTIONS
 from tessera_lang.types.dtype import BOOL, I32, INDEX, DType
 
 Rule = Callable[[Operation], None]
@@ -102,39 +100,22 @@ _ARGUMENTS = ("argmax", "argmin")
 
 
 def _reduce(operation: Operation) -> None:
+    tile = tile_of(operation.operands[0], operation)
+    kind, axis = operation.attributes["kind"], _axis(operation, len(tile.shape))
     _scratch(operation, 1)
-    _reduced(operation, operation.operands[0], operation.result, operation.attributes["kind"])
-
-
-def _reduce_two(operation: Operation) -> None:
-    _scratch(operation, 2)
-    found = operation.attributes["kinds"]
-    kinds = found if isinstance(found, tuple) else ()
-    right = len(kinds) == 2 and all(k in REDUCTIONS and k not in _ARGUMENTS for k in kinds)
-    _require(right, "two kinds, none of which gives places", operation)
-    a, b = (tile_of(v, operation) for v in operation.operands[:2])
-    same = a.shape == b.shape and same_layout(a.layout, b.layout)
-    _require(same, "the tiles have one shape and layout", operation)
-    for value, result, kind in zip(operation.operands[:2], operation.results, kinds, strict=True):
-        _reduced(operation, value, result, kind)
-
-
-def _reduced(operation: Operation, value: Value, made_of_it: Value, kind: Attribute) -> None:
-    tile = tile_of(value, operation)
-    axis = _axis(operation, len(tile.shape))
     if kind in _LOGIC:
         _require(tile.dtype == BOOL, "takes bools", operation)
     else:
         _require(tile.dtype != BOOL, "takes numbers", operation)
     shape = (*tile.shape[:axis], *tile.shape[axis + 1 :])
-    result = made_of_it.type
+    result = operation.result.type
     dtype = result.dtype if isinstance(result, TileType) else result
     right = dtype in (I32, INDEX) if kind in _ARGUMENTS else dtype == tile.dtype
     _require(right, "gives the dtype of the tile, or i32 or index for a place", operation)
     if not shape:
         _require(isinstance(result, DType), "a tile of one axis gives a scalar", operation)
         return
-    made = tile_of(made_of_it, operation)
+    made = tile_of(operation.result, operation)
     _alike(tile, made, operation)
     _require(made.shape == shape, "gives the tile without the axis", operation)
     wanted = None if tile.layout is None else tile.layout.without_axis(axis)
@@ -466,8 +447,7 @@ def _size(t: TileType | BufferType, axis: int) -> int:
 
 
 RULES: dict[str, Rule] = {
-    "splat": _splat, "coordinate": _coordinate, "reduce_tile": _reduce,
-    "reduce_tiles": _reduce_two, "scan_tile": _scan,
+    "splat": _splat, "coordinate": _coordinate, "reduce_tile": _reduce, "scan_tile": _scan,
     "expand_tile": _expand, "transpose_tile": _transpose, "convert": _convert,
     "slice_tile": _slice, "join_tiles": _join, "load_tile": _load, "store_tile": _store,
     "put_down": _put_down, "take_up": _take_up, "gather_tile": _gather, "scatter_tile": _scatter,

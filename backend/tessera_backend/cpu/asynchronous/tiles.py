@@ -38,7 +38,7 @@ def _coordinate(s: Strand, o: Operation) -> Sequence[Any]:
 def _scratch(s: Strand, o: Operation) -> None:
     """Operations with scratch begin with a barrier, unless it is fresh, write all of it, meet a
     barrier, and read."""
-    for value in (v for v in o.operands if isinstance(v.type, BufferType)):
+    for value in o.operands[1:]:
         memory: Memory = s.values[value]
         if not o.attributes.get("fresh"):
             s.clock.barrier()
@@ -54,17 +54,6 @@ def _reduce_tile(s: Strand, o: Operation) -> Sequence[Any]:
     t = o.result.type
     dtype = element_type(t)
     return (found.astype(dtype),) if isinstance(t, TileType) else (dtype(found),)
-
-
-def _reduce_tiles(s: Strand, o: Operation) -> Sequence[Any]:
-    _scratch(s, o)
-    kinds: Any = o.attributes["kinds"]
-    out: list[Any] = []
-    for value, result, kind in zip(o.operands[:2], o.results, kinds, strict=True):
-        found, t = reduced(s.values[value], o.integer("axis"), kind), result.type
-        dtype = element_type(t)
-        out.append(found.astype(dtype) if isinstance(t, TileType) else dtype(found))
-    return out
 
 
 def _scan_tile(s: Strand, o: Operation) -> Sequence[Any]:
@@ -125,7 +114,6 @@ RULES: dict[str, Rule] = {
     "tile.splat": _splat,
     "tile.coordinate": _coordinate,
     "tile.reduce_tile": _reduce_tile,
-    "tile.reduce_tiles": _reduce_tiles,
     "tile.scan_tile": _scan_tile,
     "tile.expand_tile": _expand_tile,
     "tile.transpose_tile": _transpose_tile,

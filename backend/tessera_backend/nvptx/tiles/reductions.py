@@ -110,47 +110,16 @@ def _shuffled(e: LaneEmitter, parts: Parts, dtypes: Sequence[DType], mode: str, 
 def _reduce(e: LaneEmitter, op: Operation) -> None:
     tile = tile_type(op.operands[0])
     axis, kind = op.integer("axis"), str(op.attributes["kind"])
-    combine, dtypes = _combine(kind, tile.dtype), _dtypes(kind, tile.dtype)
+    layout, combine, dtypes = layout_of(tile), _combine(kind, tile.dtype), _dtypes(kind, tile.dtype)
     held = _in_registers(e, op.operands[0], axis, kind, combine)
-    held = _among_lanes(e, layout_of(tile), axis, held, combine, dtypes)
-    if warps_along(layout_of(tile), axis) > 1:
-        needed = reduce_scratch(tile, axis, kind)
-        held = _across_warps(e, op, _scratch(op), needed, held, combine, dtypes)
-    _bind_reduced(e, op.result, held, kind)
-
-
-def _reduce_two(e: LaneEmitter, op: Operation) -> None:
-    """Both at each step: what is combined is one value of each tile."""
-    axis, kinds = op.integer("axis"), op.attributes["kinds"]
-    assert isinstance(kinds, tuple)
-    first, second = (str(k) for k in kinds)
-    a, b = (tile_type(v) for v in op.operands[:2])
-    one, other = _combine(first, a.dtype), _combine(second, b.dtype)
-
-    def combine(e: LaneEmitter, x: Parts, y: Parts) -> Parts:
-        return (*one(e, x[:1], y[:1]), *other(e, x[1:], y[1:]))
-
-    held = _in_registers(e, op.operands[0], axis, first, one)
-    beside = _in_registers(e, op.operands[1], axis, second, other)
-    both = {at: (*parts, *beside[at]) for at, parts in held.items()}
-    dtypes = (a.dtype, b.dtype)
-    both = _among_lanes(e, layout_of(a), axis, both, combine, dtypes)
-    needed = reduce_scratch(a, axis, first) + reduce_scratch(b, axis, second)
-    both = _across_warps(e, op, op.operands[2], needed, both, combine, dtypes)
-    for number, (result, kind) in enumerate(zip(op.results, (first, second), strict=True)):
-        _bind_reduced(e, result, {at: (parts[number],) for at, parts in both.items()}, kind)
-
-
-def _among_lanes(
-    e: LaneEmitter, layout: RegisterLayout, axis: int, held: dict[Coordinates, Parts],
-    combine: Combine, dtypes: Sequence[DType],
-) -> dict[Coordinates, Parts]:  # fmt: skip
     for step in _lane_steps(layout, axis):
         held = {
             at: combine(e, parts, _shuffled(e, parts, dtypes, "bfly", str(step)))
             for at, parts in held.items()
         }
-    return held
+    if warps_along(layout, axis) > 1:
+        held = _across_warps(e, op, axis, held, combine, dtypes)
+    _bind_reduced(e, op, held, kind)
 
 
 def _in_registers(
@@ -182,18 +151,18 @@ def _lane_steps(layout: RegisterLayout, axis: int) -> list[int]:
     return steps
 
 
-def _bind_reduced(e: LaneEmitter, to: Value, held: dict[Coordinates, Parts], kind: str) -> None:
-    result = to.type
+def _bind_reduced(e: LaneEmitter, op: Operation, held: dict[Coordinates, Parts], kind: str) -> None:
+    result = op.result.type
     dtype = result.dtype if isinstance(result, TileType) else result
     wide = kind.startswith("arg") and dtype != I32
     out: dict[Coordinates, str] = {}
     for at, parts in held.items():
         out[at] = e.f.value(f"zext nneg i32 {parts[-1]} to i64") if wide else parts[-1]
     if isinstance(result, TileType):
-        bind_at(e, to, out.__getitem__)
+        bind_at(e, op.result, out.__getitem__)
     else:
         (operand,) = out.values()
-        e.bind(to, operand)
+        e.bind(op.result, operand)
 
 
 # --- across warps -----------------------------------------------------------------------------
@@ -272,11 +241,12 @@ def _scratch(op: Operation) -> Value:
 
 
 def _across_warps(
-    e: LaneEmitter, op: Operation, scratch: Value, needed: int, held: dict[Coordinates, Parts],
-    combine: Combine, dtypes: Sequence[DType],
+    e: LaneEmitter, op: Operation, axis: int, held: dict[Coordinates, Parts], combine: Combine,
+    dtypes: Sequence[DType],
 ) -> dict[Coordinates, Parts]:  # fmt: skip
-    check_scratch(scratch, needed)
-    partials = Partials(e, scratch, tile_type(op.operands[0]), op.integer("axis"), 1, dtypes)
+    tile, scratch = tile_type(op.operands[0]), _scratch(op)
+    check_scratch(scratch, reduce_scratch(tile, axis, str(op.attributes["kind"])))
+    partials = Partials(e, scratch, tile, axis, 1, dtypes)
     if not op.attributes.get("fresh"):
         begin_scratch(e, scratch)
     for at, parts in held.items():
@@ -290,4 +260,4 @@ def _across_warps(
     return out
 
 
-RULES: dict[str, Rule] = {"tile.reduce_tile": _reduce, "tile.reduce_tiles": _reduce_two}
+RULES: dict[str, Rule] = {"tile.reduce_tile": _reduce}

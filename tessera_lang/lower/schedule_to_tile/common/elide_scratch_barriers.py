@@ -11,7 +11,7 @@ from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
 from tessera_lang.lower.schedule_to_tile.common.memory_plan import has_roles
 from tessera_lang.record import dataclass, field, replace
 
-_REDUCE, _BARRIER = ("tile.reduce_tile", "tile.reduce_tiles"), "tile.barrier"
+_REDUCE, _BARRIER = "tile.reduce_tile", "tile.barrier"
 
 Read = frozenset[Value]
 """Scratch buffers that some lane may still read: no barrier stands behind the last reads."""
@@ -28,10 +28,7 @@ def elide_barriers(program: Program) -> Program:
 
 
 def _with_fresh(kernel: Operation) -> Operation:
-    scratch = frozenset(
-        v for o in kernel.walk() if o.name in _REDUCE for v in o.operands
-        if isinstance(v.type, BufferType)
-    )  # fmt: skip
+    scratch = frozenset(v for o in kernel.walk() if o.name == _REDUCE for v in o.operands[1:])
     if not scratch:
         return kernel
     search = _Search(scratch)
@@ -68,7 +65,7 @@ class _Search:
         used = frozenset(v for v in operation.operands if isinstance(v.type, BufferType))
         if operation.name == _BARRIER:
             return frozenset()
-        if operation.name in _REDUCE and used:
+        if operation.name == _REDUCE and used:
             self.fresh[operation] = self.fresh.get(operation, True) and not used & read
             return used
         if operation.name == "tile.if":
