@@ -449,6 +449,10 @@ SCRATCH_APART = _chosen(
 COMBINED_REGISTERS = _chosen(
     256, "registers of a lane", "of parts of sums; more are taken up in a loop",
 )  # fmt: skip
+ACCESS_INSTRUCTIONS = _chosen(
+    10, "instructions",
+    "of an element that is read or written by itself, with its address and whether it is inside",
+)  # fmt: skip
 UNROLLED_POWER = _chosen(16, "exponents", "up to which a power is multiplications")
 NEAR_OPERATIONS = _chosen(
     16, "operations", "of those built last, among which what made a value is looked for",

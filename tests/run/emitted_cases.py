@@ -133,9 +133,16 @@ def _layers() -> Iterator[tuple[str, str, str]]:
             "_taken",
             (
                 f"x: {dtype}[30, 1000], columns: i64[1000], values: {dtype}[30, 5], "
-                "places: i64[30, 5], LARGEST=True, K=f32, MOST=5"
+                "places: i64[30, 5], LARGEST=True, K=i32, MOST=2147483647"
             ),
         )
+    yield "einsum", "_of_one", 'a: f32[300, 200], LETTERS="ij->ji"'
+    yield "einsum", "_of_two", 'a: bf16[8, 300, 64], b: bf16[8, 64, 200], LETTERS="bij,bjk->bik"'
+    yield (
+        "einsum",
+        "_of_three",
+        'a: f32[30, 40], b: f32[40, 50], c: f32[50, 20], LETTERS="ij,jk,kl->il"',
+    )
     yield (
         "loss",
         "_over_classes",

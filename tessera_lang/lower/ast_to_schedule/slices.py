@@ -40,14 +40,20 @@ def array(s: State, view: Value, span: Span | None, shown: Type | None = None) -
     rank = len(sizes)
     axes = tuple(Axis(n, _room(s, n)) for n in sizes)
     if not isinstance(shown, Tile) or all(a.capacity is None for a in shown.axes):
-        axes = tuple(Axis(n, None) for n in sizes)
+        axes = tuple(Axis(n, _stretched(s, n)) for n in sizes)
     if room_of(axes) > MOST_ELEMENTS:
-        axes = tuple(Axis(n, None) for n in sizes)
+        axes = tuple(Axis(n, _stretched(s, n)) for n in sizes)
     zeros = (s.b.number(0),) * len(view.view_type.shape)  # of rank 0 it has one all the same
     return Read(
         view, zeros, tuple(range(rank)), (1,) * rank, view.view_type.dtype, axes, s.version(view),
         span=span,
     )  # fmt: skip
+
+
+def _stretched(s: State, size: Value) -> int | None:
+    """An axis of one element meets longer ones, of which each has that element; none other has
+    room of its own."""
+    return 1 if s.b.known(size) == 1 else None
 
 
 def _room(s: State, size: Value) -> int | None:

@@ -35,12 +35,10 @@ from tessera_lang.opt.tile.shared_budget import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
+from tessera_lang.target.tuning import ACCESS_INSTRUCTIONS
 from tessera_lang.types.shape import dim_op
 
 _WARPS = (1, 2, 4, 8, 16)
-_ACCESS = 10
-"""Instructions of an element that is read or written by itself: its address, whether it is inside,
-the access. Seen in the PTX of a minimum over a middle axis (11 with the comparison)."""
 MOST_INSTRUCTIONS = 20_000
 """Of one lane, before they are optimized. Twice as many take LLVM and ptxas 40 s; the longest
 kernel of the tests has 11,488."""
@@ -104,7 +102,11 @@ def _instructions(operation: Operation, tile: TileType) -> int:
     assert tile.layout is not None
     along = next((m for m in tile.layout.registers if m.extent > 1), None)
     whole = along is not None and along.stride == 1 and along.axis == len(tile.shape) - 1
-    return -(-_ACCESS // along.extent) if along is not None and whole else _ACCESS
+    return (
+        -(-ACCESS_INSTRUCTIONS // along.extent)
+        if along is not None and whole
+        else ACCESS_INSTRUCTIONS
+    )
 
 
 def checked_memory(

@@ -58,6 +58,7 @@ def constants(path: Path) -> list[tuple[str, list[int | float], str]]:
 
 SMALL = 8
 STRUCTURE = {
+    "lower/ast_to_schedule/sort_calls.py:_HALF": "bits of a place beside a key in an i64",
     "opt/schedule/canonical/transpose_products.py:_MANY": "rows of which nothing is known",
     "opt/schedule/query/alignment.py:_ALL": "divides 0",
     "opt/schedule/query/index_forms.py:_FAR": "no index is further from 0",
