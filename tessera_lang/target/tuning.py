@@ -453,6 +453,9 @@ ACCESS_INSTRUCTIONS = _chosen(
     10, "instructions",
     "of an element that is read or written by itself, with its address and whether it is inside",
 )  # fmt: skip
+MOST_REMAINDERS = _chosen(
+    16, "operations", "of a kernel that are looked at for remainders without a division",
+)  # fmt: skip
 UNROLLED_POWER = _chosen(16, "exponents", "up to which a power is multiplications")
 NEAR_OPERATIONS = _chosen(
     16, "operations", "of those built last, among which what made a value is looked for",

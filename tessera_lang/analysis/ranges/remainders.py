@@ -10,6 +10,7 @@ from typing import cast
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.analysis.ranges.state import State, Wrap
 from tessera_lang.ir.core import Operation
+from tessera_lang.target.tuning import MOST_REMAINDERS
 from tessera_lang.types.dtype import DType
 
 
@@ -18,6 +19,10 @@ def see_remainder(state: State, operation: Operation) -> None:
     number, divisor = map(state.form, operation.operands)
     if not cast("DType", operation.result.type).is_signed or _is_cheap(divisor):
         return
+    seen = state.result.remainders
+    if operation not in seen and len(seen) >= MOST_REMAINDERS:
+        return  # each proof goes over all that is known
+    seen.add(operation)
     known = state.known
     multiple = 0
     if len(divisor.terms) == 1 and divisor.terms[0][1] == 1 and not divisor.constant:

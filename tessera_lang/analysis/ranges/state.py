@@ -50,6 +50,8 @@ class Ranges:
     touched: dict[Value, int] = field(default_factory=dict[Value, int])
     nonzero: set[Operation] = field(default_factory=set[Operation])
     wraps: dict[Value, Wrap] = field(default_factory=dict[Value, Wrap])
+    remainders: set[Operation] = field(default_factory=set[Operation])
+    """Those that were looked at, whatever was found."""
 
     def interval(self, value: Value) -> Interval:
         """Bounds of an integer value, over all places it is used in."""
