@@ -16,7 +16,7 @@ from time import perf_counter
 from tessera_backend.cpu.call_stub import WORTH_WAKING
 from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import load_object
-from tessera_backend.cpu.thread_number import thread_count
+from tessera_backend.cpu.thread_count import thread_count
 from tessera_lang.target.backend import Artifact
 
 Slots = ctypes.Array[ctypes.c_int64] | ctypes.Array[ctypes.c_uint64] | bytes | bytearray

@@ -222,7 +222,7 @@ def set_num_threads(count: int | None) -> None:
     None: as TESSERA_NUM_THREADS says, or else as many as there are processors for this process.
     Raises TesseraError (T0856).
     """
-    from tessera_backend.cpu.thread_number import set_thread_count
+    from tessera_backend.cpu.thread_count import set_thread_count
 
     set_thread_count(count)
 
@@ -231,7 +231,7 @@ def set_num_threads(count: int | None) -> None:
 def get_num_threads() -> int:
     """How many threads a launch on the CPU may use. Raises TesseraError (T0856) where
     TESSERA_NUM_THREADS is no such number."""
-    from tessera_backend.cpu.thread_number import thread_count
+    from tessera_backend.cpu.thread_count import thread_count
 
     return thread_count()
 

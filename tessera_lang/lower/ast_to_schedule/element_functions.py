@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import TileType, Value
 from tessera_lang.lower.ast_to_schedule import node_operations
-from tessera_lang.lower.ast_to_schedule.spread_over_tiles import NotSpread, Spread
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Mapped, Node, Windows
+from tessera_lang.lower.ast_to_schedule.vectorized_functions import NotSpread, Spread
 from tessera_lang.lower.ast_to_tile.calls import apply_function
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.sema.typed import TypedFunction

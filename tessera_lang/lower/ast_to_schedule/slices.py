@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations
-from tessera_lang.lower.ast_to_schedule.open_axes import as_bound
+from tessera_lang.lower.ast_to_schedule.iteration_axes import as_bound
 from tessera_lang.lower.ast_to_schedule.rearranged import reversed_along, stepped_along
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Node, Part, Read

@@ -1,20 +1,20 @@
 """``op.einsum(subscripts, a, b, c)``: sums over letters, put together of what tiles have.
 
 Owns what is refused: letters that do not fit the operands, sizes that differ, dtypes that do not
-multiply. Must not know how the sum is put together (``evaluate/einsum.py``).
+multiply. Must not know how the sum is put together (``evaluate/einsum_expansion.py``).
 """
 
 from __future__ import annotations
 
-from tessera_lang.evaluate import einsum as sums
+from tessera_lang.evaluate import einsum_expansion as sums
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.derived import expand
 from tessera_lang.sema.tile.operators import is_narrow, is_waiting, value_of_operand
 from tessera_lang.sema.tile.products import PAIRS
 from tessera_lang.sema.tile.shapes import agree

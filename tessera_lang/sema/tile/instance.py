@@ -26,11 +26,11 @@ from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Valu
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
 from tessera_lang.sema.tile.facts import Facts
-from tessera_lang.sema.tile.live_ranges import beginnings
 from tessera_lang.sema.tile.reshape import check_reshaped
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
 from tessera_lang.sema.tile.stores import check_sums
+from tessera_lang.sema.tile.variable_versions import beginnings
 from tessera_lang.sema.tile.variables import final_tile_type
 from tessera_lang.sema.typed import (
     FunctionSymbol,

@@ -18,7 +18,7 @@ from tessera_backend.cpu.checked.code import Facts, decode
 from tessera_backend.cpu.checked.faults import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import Order, group_order, lane_rows
 from tessera_backend.cpu.checked.shadowed_memory import OF_A_LANE, Root
-from tessera_backend.cpu.thread_number import thread_count
+from tessera_backend.cpu.thread_count import thread_count
 from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass, replace

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tessera_lang.driver.session import Session
-from tessera_lang.evaluate.einsum import NAMES, BadSubscripts, Rules, expression, parsed
+from tessera_lang.evaluate.einsum_expansion import NAMES, BadSubscripts, Rules, expression, parsed
 from tests.unit.backend.nvptx.kernels import needs_ptxas
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.lower.ast_to_schedule.test_numpy_names_assembled import assembled

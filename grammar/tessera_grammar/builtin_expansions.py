@@ -1,7 +1,7 @@
 """Names of array libraries that stand for a short expression, each with its parameters and a line.
 
-Owns the names only: what they stand for is in ``tessera_lang.evaluate.derived_names``. Must not
-know the compiler.
+Owns the names only: what they stand for is in ``tessera_lang.evaluate.builtin_expansions``.
+Must not know the compiler.
 """
 
 from __future__ import annotations

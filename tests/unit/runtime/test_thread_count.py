@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tessera_backend.cpu import thread_number, thread_pool
+from tessera_backend.cpu import thread_count, thread_pool
 
 import tessera_lang as tessera
 from tessera_lang.driver.cli import run as tesserac
@@ -25,7 +25,7 @@ def count(out: mut i64[64]):
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     yield
-    thread_number.set_thread_count(None)
+    thread_count.set_thread_count(None)
 
 
 def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
