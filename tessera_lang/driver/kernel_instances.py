@@ -18,8 +18,11 @@ from tessera_lang.driver.parsed_files import Scopes
 from tessera_lang.driver.pass_runner import PassRunner
 from tessera_lang.driver.signatures import (
     Axes,
+    BadSignature,
+    complete_signature,
     knows_sizes,
     plan_with_facts,
+    read_signature,
     with_facts,
     with_rooms,
     without_facts,
@@ -32,11 +35,11 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.instance import check_function, needed_sizes
 from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
-from tessera_lang.source import SourceFile
+from tessera_lang.sema.typed import FunctionSymbol, Signature, TensorArgument, TypedFunction
+from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions
-from tessera_lang.target.launch_plan import LaunchPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.target.machine import Machine
 
 if TYPE_CHECKING:
@@ -117,6 +120,51 @@ class Instances(Scopes):
             self._asked, path, name, signature,
             lambda symbol: needed_sizes(symbol, signature, self.scope),
         )  # fmt: skip
+
+    def signature(self, path: str, name: str, text: str = "") -> Signature:
+        """The signature of a kernel by its annotations and ``text``. Raises TesseraError."""
+        return self._read_signature(path, name, text)[0]
+
+    def signature_of_launches(self, path: str, name: str, text: str = "") -> Signature:
+        """``signature``, of sizes that some launch takes. Raises TesseraError where each would be
+        refused for them."""
+        signature, said = self._read_signature(path, name, text)
+        if any(n is not None for a in said if isinstance(a, TensorArgument) for n in a.sizes):
+            typed, plan, found = self.instance(path, name, signature)
+            if typed is not None and plan is not None and not has_errors(found):
+                faults = self.size_faults(typed.declaration, typed, plan, said)
+                if faults:
+                    raise self.error(faults)
+        return signature
+
+    def _read_signature(self, path: str, name: str, text: str) -> tuple[Signature, Signature]:
+        """The signature of a kernel, and the same without the facts of its sizes."""
+        scope = self.scope(path)
+        function = self._function(path, scope, name).declaration
+        try:
+            given = read_signature(text) if text else {}
+            said = complete_signature(function, scope, given)
+        except BadSignature as error:
+            raise self.error(error.diagnostics) from None
+        return self.completed(path, function, said) or without_facts(said), said
+
+    def size_faults(
+        self, function: ast.FunctionDef, typed: TypedFunction, plan: LaunchPlan, said: Signature
+    ) -> tuple[Diagnostic, ...]:
+        """What every launch of arrays with the sizes of ``said`` would be refused for."""
+        from tessera_lang.driver.static_launch_checks import signature_faults
+
+        return signature_faults(function, typed, plan, said, self.span_of_condition)
+
+    def span_of_condition(self, condition: Condition) -> Span | None:
+        """Where a condition of a plan stands in its file."""
+        path, line, column = condition.span
+        if line < 1:
+            return None
+        source = self.source(path)
+        lo = source.offset_at(line - 1, column - 1)
+        is_its_text = source.text.startswith(condition.text, lo)
+        return Span(Anchor(path), lo, lo + (len(condition.text) if is_its_text else 1))
 
     def completed(
         self, path: str, function: ast.FunctionDef, signature: Signature

@@ -28,7 +28,6 @@ from tessera_lang.driver.signatures import (
     knows_sizes,
     read_signature,
     with_sizes,
-    without_facts,
 )  # fmt: skip
 from tessera_lang.driver.slow_kernels import told
 from tessera_lang.driver.spill_retry import Compile, without_spills
@@ -181,7 +180,9 @@ class Session(Instances):
     ) -> tuple[Diagnostic, ...] | _Doubtful:
         """What is wrong with a kernel for a signature, ``said`` without the facts of it. Where
         sizes are open and the kernel is right for some of them, calls may be right."""
-        found = self._with_refusals(path, function.name, signature)[2]
+        typed, plan, found = self._with_refusals(path, function.name, signature)
+        if typed is not None and plan is not None and not has_errors(found):
+            return (*found, *self.size_faults(function, typed, plan, said))
         is_open = kernel_level(function) == "tile" and not knows_sizes(signature)
         if not has_errors(found) or not is_open:
             return found
@@ -279,7 +280,7 @@ class Session(Instances):
         from tessera_lang.evaluate.symbolic import SymbolicHost
         from tessera_lang.evaluate.symbolic_world import SymbolicWorld
 
-        launches = Launches(self.scope, self._with_refusals, self.completed)
+        launches = Launches(self.scope, self._with_refusals, self.completed, self.span_of_condition)
         whole = SymbolicHost(SymbolicWorld(launches), self, path)
         found = list(whole.check(given))
         found.extend(self._failed(*failure) for failure in whole.failures)
@@ -329,17 +330,6 @@ class Session(Instances):
         its own."""
         tests = (f for f in self.parsed(path).module.functions if is_test(f))
         return tuple(f for f in tests if not (f.parameters or f.brackets or kernel_level(f)))
-
-    def signature(self, path: str, name: str, text: str = "") -> Signature:
-        """The signature of a kernel by its annotations and ``text``. Raises TesseraError."""
-        scope = self.scope(path)
-        function = self._function(path, scope, name).declaration
-        try:
-            given = read_signature(text) if text else {}
-            signature = complete_signature(function, scope, given)
-            return self.completed(path, function, signature) or without_facts(signature)
-        except BadSignature as error:
-            raise self.error(error.diagnostics) from None
 
     def tile(
         self, path: str, kernel: str, signature: Signature, machine: Machine | None = None,

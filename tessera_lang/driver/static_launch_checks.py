@@ -14,6 +14,7 @@ from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
+from tessera_lang.record import replace
 from tessera_lang.sema.scope import ModuleScope
 from tessera_lang.sema.signature import is_compile_time
 from tessera_lang.sema.typed import (
@@ -24,9 +25,10 @@ from tessera_lang.sema.typed import (
     TensorArgument,
     TypedFunction,
 )  # fmt: skip
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
-from tessera_lang.target.launch_plan import LaunchPlan
+from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
@@ -38,15 +40,21 @@ Check = Callable[[str, str, Signature, int], Checked]
 call gives, 0 for none."""
 Complete = Callable[[str, ast.FunctionDef, Signature], Signature | None]
 """A signature with the facts its kernel is compiled for; None where one is not known."""
+SpanOf = Callable[[Condition], Span | None]
+"""Where a condition stands in its file."""
+_Given = tuple[ast.Parameter, SymbolicArray, Tensor]
+"""A parameter, what is known of the array that it takes, and its type."""
 
 
 class Launches:
     """Checks launches; warnings of the kernels they reach are kept in ``warnings``."""
 
     def __init__(
-        self, scope_of: Callable[[str], ModuleScope], check: Check, complete: Complete
-    ) -> None:
+        self, scope_of: Callable[[str], ModuleScope], check: Check, complete: Complete,
+        span_of: SpanOf,
+    ) -> None:  # fmt: skip
         self._scope_of = scope_of
+        self._span_of = span_of
         self._check = check
         self._complete = complete
         self.warnings: list[Diagnostic] = []
@@ -78,7 +86,7 @@ class Launches:
         if typed is None:
             return nothing_known
         sizes: dict[str, int] = {}
-        found = _shape_faults(function, typed, arguments, groups, plan, sizes)
+        found = _shape_faults(function, typed, arguments, groups, plan, sizes, self._span_of)
         if found:
             raise TesseraError(tuple(found))
         return _results(typed, sizes)
@@ -180,16 +188,51 @@ def _annotated_dtype(a: ast.TypeExpr | None) -> DType | None:
 def _shape_faults(
     function: ast.FunctionDef, typed: TypedFunction, arguments: tuple[object, ...],
     groups: tuple[object, ...] | None, plan: LaunchPlan | None, sizes: dict[str, int],
+    span_of: SpanOf,
 ) -> list[Diagnostic]:  # fmt: skip
     """``sizes`` gets the names of sizes that are known."""
-    owners: dict[str, str] = {}
-    found: list[Diagnostic] = []
-    tensors: list[tuple[ast.Parameter, SymbolicArray, Tensor]] = []
     given = zip(function.parameters, arguments, strict=True)
     at_run_time = [(p, value) for p, value in given if not is_compile_time(p)]
-    for (p, value), t in zip(at_run_time, typed.parameter_types, strict=True):
-        if isinstance(value, SymbolicArray) and isinstance(t, Tensor):
-            tensors.append((p, value, t))
+    tensors = [
+        (p, value, t)
+        for (p, value), t in zip(at_run_time, typed.parameter_types, strict=True)
+        if isinstance(value, SymbolicArray) and isinstance(t, Tensor)
+    ]
+    found = _size_faults(function, tensors, sizes)
+    if not found:
+        found.extend(_conditions(function, plan, sizes, span_of))
+    found.extend(_overlaps(function, tensors))
+    found.extend(_grid_faults(function, typed, plan, groups))
+    return found
+
+
+def signature_faults(
+    function: ast.FunctionDef, typed: TypedFunction, plan: LaunchPlan, signature: Signature,
+    span_of: SpanOf,
+) -> tuple[Diagnostic, ...]:  # fmt: skip
+    """What every launch of arrays with the sizes that ``signature`` gives would be refused for."""
+    parameters = [p for p in function.parameters if not is_compile_time(p)]
+    arguments = [a for a in signature if not isinstance(a, ConstantArgument)]
+    tensors: list[_Given] = []
+    for p, a, t in zip(parameters, arguments, typed.parameter_types, strict=True):
+        if isinstance(a, TensorArgument) and isinstance(t, Tensor):
+            said = a.sizes or (None,) * a.rank
+            shape = tuple([Unknown("int") if n is None else n for n in said])
+            tensors.append((p, SymbolicArray(a.dtype, shape), t))
+    sizes: dict[str, int] = {}
+    found = [
+        replace(d, span=d.labels[0].span, label=d.labels[0].text, labels=())
+        for d in _size_faults(function, tensors, sizes)
+    ]
+    return tuple(found or _conditions(function, plan, sizes, span_of))
+
+
+def _size_faults(
+    function: ast.FunctionDef, tensors: list[_Given], sizes: dict[str, int]
+) -> list[Diagnostic]:
+    """Arrays against the sizes that the annotations name. ``sizes`` gets what they name."""
+    owners: dict[str, str] = {}
+    found: list[Diagnostic] = []
     for p, value, t in tensors:
         for dim, size in zip(t.shape, value.shape or (), strict=True):
             if isinstance(dim, Sym) and isinstance(size, int) and dim.name not in sizes:
@@ -213,9 +256,6 @@ def _shape_faults(
                     f"and {why}"
                 )
                 found.append(Diagnostic("T0834", message, labels=(Label(p.span, "declared here"),)))
-    found.extend(_overlaps(function, tensors))
-    found.extend(_grid_faults(function, typed, plan, groups))
-    found.extend(_conditions(function, plan, sizes))
     return found
 
 
@@ -237,9 +277,7 @@ def _known(dim: Dim, sizes: Mapping[str, int]) -> int | Unknown:
         return Unknown("int")
 
 
-def _overlaps(
-    function: ast.FunctionDef, tensors: list[tuple[ast.Parameter, SymbolicArray, Tensor]]
-) -> list[Diagnostic]:
+def _overlaps(function: ast.FunctionDef, tensors: list[_Given]) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for i, (p, value, t) in enumerate(tensors):
         for j, (q, other, _) in enumerate(tensors):
@@ -276,29 +314,33 @@ def _grid_faults(
 
 
 def _conditions(
-    function: ast.FunctionDef, plan: LaunchPlan | None, sizes: dict[str, int]
+    function: ast.FunctionDef, plan: LaunchPlan | None, sizes: dict[str, int], span_of: SpanOf
 ) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for condition in plan.conditions if plan is not None else ():
         try:
-            holds = condition.holds(sizes)
+            if not condition.holds(sizes):
+                found.append(_broken(function, condition, sizes, span_of(condition)))
         except (KeyError, ZeroDivisionError):
             continue
-        if not holds:
-            if condition.others:
-                message = f"`{function.name}` requires `{condition.text}`, and here it fails"
-                values = ", ".join(f"{n} = {sizes[n]}" for n in sorted(condition.symbols))
-                found.append(Diagnostic("T0838", message, notes=(f"in this call {values}",)))
-                continue
-            left, right = (evaluate_dim(d, sizes) for d in (condition.left, condition.right))
-            if isinstance(condition.left, Sym) and isinstance(condition.right, Sym):
-                message = (
-                    f"`{function.name}` needs `{condition.text}`, and here `{condition.left}` "
-                )
-                message += f"is {left} and `{condition.right}` is {right}"
-                found.append(Diagnostic("T0838", message))
-                continue
-            message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
-            notes = (f"it reads {left} {condition.comparison} {right}",)
-            found.append(Diagnostic("T0838", message, notes=notes))
     return found
+
+
+def _broken(
+    function: ast.FunctionDef, condition: Condition, sizes: dict[str, int], span: Span | None
+) -> Diagnostic:
+    """What is wrong with sizes that a condition does not hold for."""
+    if condition.others:
+        message = f"`{function.name}` requires `{condition.text}`, and here it fails"
+        values = ", ".join(f"{n} = {sizes[n]}" for n in sorted(condition.symbols))
+        return Diagnostic("T0838", message, span, notes=(f"with {values}",))
+    left, right = (evaluate_dim(d, sizes) for d in (condition.left, condition.right))
+    if isinstance(condition.left, Sym) and isinstance(condition.right, Sym):
+        message = (
+            f"`{function.name}` needs `{condition.text}`, and here `{condition.left}` is {left} "
+            f"and `{condition.right}` is {right}"
+        )
+        return Diagnostic("T0838", message, span)
+    message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
+    notes = (f"it reads {left} {condition.comparison} {right}",)
+    return Diagnostic("T0838", message, span, notes=notes)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.runtime import signature as signatures
+from tessera_backend.runtime.api import compile as compile_text
 from tessera_backend.runtime.api import load, load_built, write_build
 from tessera_backend.runtime.arrays import HOST, ArrayView
 from tessera_backend.runtime.results import aligned_empty
@@ -240,3 +241,89 @@ def test_what_is_built_for_sizes_runs_with_them(
     write_build(tmp_path / "built", [made])
     arrays = [aligned_empty(s, np.dtype(np.float32)) for s in shapes.values()]
     getattr(load_built(tmp_path / "built"), kernel)(*arrays)
+
+
+SIZED = {
+    "x @ y": "ij,jk", "x + y": "ij,ij", "x + y.T": "ij,ji", "op.einsum('ij,kj->ik', x, y)": "ij,kj",
+    "op.concat((x, y), axis=1)": "ij,ik", "op.stack((x, y))": "ij,ij", "x @ x + y": "ii,ii",
+    "op.trace(x) + y": "ii,jk", "op.where(x > 0.0, x, y)": "ij,ij",
+    "op.reshape(x, (2, -1)) + y": None, "op.reshape(x, (4, 3)) + y": None, "x[0:2, :] + y": None,
+}  # fmt: skip
+"""Expressions and the letters of their sizes; None: only the call knows."""
+HEADS = {
+    "without annotations": "@op.kernel\ndef f(x, y):\n    return {}\n",
+    "with sizes of names": "@op.kernel\ndef f(x: f32[a, b], y: f32[c, d]):\n    return {}\n",
+    "of one size": "@op.kernel\ndef f(x: f32[a, b], y: f32[a, b]):\n    return {}\n",
+    "with a clause": "@op.kernel\ndef f(x: f32[a, b], y: f32[c, d]) where a <= d:\n    return {}\n",
+}
+LANES = """@kernel tile[(32,)] grid[(1,)]
+def f(x: f32[a, b], y: f32[{}]){}:
+    i = tile_linear_id()
+    if i < y.shape[0]: print(i)
+"""
+
+
+def answers(text: str, shapes: tuple[tuple[int, ...], ...]) -> dict[str, set[str]]:
+    """The codes of each who is asked about ``f`` of a file for arrays of these shapes."""
+    sized = text_of(dict(zip("xy", shapes, strict=True)))
+    session = Session(overlay={"k.tessera": text})
+    session.options = TargetOptions("cpu", "native")
+    found = {"check": codes(session.check("k.tessera", (sized,)))}
+    found["build"] = refused(lambda: session.signature_of_launches("k.tessera", "f", sized))
+    arrays = [np.ones(s, np.float32) for s in shapes]
+    found["call"] = refused(lambda: compile_text(text, target="cpu").f(*arrays))
+    return found
+
+
+def broken(letters: str | None, shapes: tuple[tuple[int, ...], ...]) -> bool | None:
+    """Whether sizes disagree about a letter, where letters say all."""
+    if letters is None:
+        return None
+    known: dict[str, set[int]] = {}
+    for name, shape in zip(letters.split(","), shapes, strict=True):
+        for letter, n in zip(name, shape, strict=True):
+            known.setdefault(letter, set()).add(n)
+    return any(len(values) > 1 for values in known.values())
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("value", SIZED)
+@pytest.mark.sample(5)
+def test_sizes_that_do_not_fit_are_refused_by_all(value: str, head: str) -> None:
+    """An axis of one element is not drawn: beside it arrays are repeated or not, by the dtype of
+    the rule, which ``test_axes_of_one_element`` goes through."""
+    drawn = random.Random(f"{value} {head}")
+    text = HEADS[head].format(value)
+    seen: set[bool | None] = set()
+    for _ in range(2):
+        m, n = drawn.choice((2, 4)), drawn.choice((3, 6))
+        for shapes in (((m, n), (n, m)), ((m, m), (m, m)), ((m, n), (m, n))):
+            found = answers(text, shapes)
+            assert len({*map(frozenset, found.values())}) == 1, (shapes, found)
+            refusal = bool(found["call"])
+            wrong = broken(SIZED[value], shapes)
+            assert not wrong or refusal, shapes
+            if wrong is False and head in ("without annotations", "with sizes of names"):
+                assert not refusal, (shapes, found)
+            seen.add(refusal)
+    assert True in seen, "no sizes were wrong"
+
+
+@pytest.mark.parametrize("clause", ["", " where a < b", " where a % 2 == 0 or b == 3"])
+@pytest.mark.parametrize("size", ["a", "b", "c", "a * b", "a + 1"])
+@pytest.mark.sample(5)
+def test_sizes_of_lane_kernels_are_refused_by_all(size: str, clause: str) -> None:
+    text = LANES.format(size, clause)
+    for a, b, c in ((2, 3, 2), (2, 3, 3), (3, 2, 6), (3, 3, 4), (3, 4, 5)):
+        found = answers(text, ((a, b), (c,)))
+        assert len({*map(frozenset, found.values())}) == 1, ((a, b, c), found)
+
+
+def test_a_size_that_no_launch_takes_has_its_line() -> None:
+    text = "@op.kernel\ndef f(x):\n    return x @ x\n"
+    session = Session(overlay={"k.tessera": text})
+    (found,) = session.check("k.tessera", ("x: f32[3, 4]",))
+    assert found.code == "T0838" and found.span is not None
+    start = found.span.lo
+    assert text[start:].startswith("@ x")
+    assert "3" in found.message and "4" in found.message

@@ -76,7 +76,7 @@ def chosen_kernels(
         texts = fitting or ([] if signatures and not names else [""])
         for text in texts:
             try:
-                chosen.append(Choice(name, session.signature(path, name, text)))
+                chosen.append(Choice(name, session.signature_of_launches(path, name, text)))
             except TesseraError as error:
                 if names or text:
                     raise
