@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,6 +28,17 @@ if sys.dont_write_bytecode:
     )
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+if not {"TESSERA_CACHE", "TESSERA_CACHE_DIR"} & set(os.environ):
+    # A cache that all processes of a run share and that ends with it. The user's would lose their
+    # kernels to those of the tests, and what a run finds there differs from run to run.
+    os.environ["TESSERA_CACHE_DIR"] = tempfile.mkdtemp(prefix="tessera-tests-")
+
+    @atexit.register
+    def remove(folder: str = os.environ["TESSERA_CACHE_DIR"], process: int = os.getpid()) -> None:
+        if os.getpid() == process:  # not one that forked from it
+            shutil.rmtree(folder, ignore_errors=True)
+
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     os.environ.update(environment(int(worker.removeprefix("gw"))))

@@ -31,7 +31,9 @@ _MAX_HEADER = 64 << 20
 _SUFFIX = ".entry"
 _LENGTHS = struct.Struct("<QQ")
 _STALE_SECONDS = 3600.0
-_SCAN_EVERY = 32
+_SCAN_EVERY = 32  # writes of one process
+_SCAN_SECONDS = 60.0  # between two scans, whichever processes make them
+_SCANNED = "last-scan"
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -131,7 +133,7 @@ class Cache:
             self._give_up(f"{self.directory}: {fault.strerror or fault}")
             return
         self._writes += 1
-        if self._writes % _SCAN_EVERY == 1:
+        if self._writes % _SCAN_EVERY == 1 and self._scan_is_due():
             self.prune(self.limit)
 
     def _remember(self, key: str, entry: Entry) -> None:
@@ -188,6 +190,18 @@ class Cache:
                         status = file.stat(follow_symlinks=False)
                         if stat.S_ISREG(status.st_mode):
                             yield status.st_mtime, status.st_size, file.path
+
+    def _scan_is_due(self) -> bool:
+        """Whether no process has looked at the whole folder lately. A folder of a GiB may hold
+        200,000 entries, which take a second: too much for each process that writes one."""
+        assert self.directory is not None
+        mark = self.directory / _SCANNED
+        with contextlib.suppress(OSError):
+            if 0 <= time.time() - mark.stat().st_mtime < _SCAN_SECONDS:
+                return False
+        with contextlib.suppress(OSError):
+            mark.touch(mode=0o600)
+        return True
 
     def stats(self) -> Stats:
         entries = size = 0

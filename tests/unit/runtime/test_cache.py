@@ -190,6 +190,20 @@ def test_left_over_files_go_after_an_hour(cache: Cache) -> None:
     assert not stale.exists() and file_of(cache).exists()
 
 
+def test_processes_that_write_share_a_scan(cache: Cache) -> None:
+    """Each begins with a write. A scan for each would cost more than what most of them compile."""
+    assert cache.directory is not None
+    for i in range(8):  # a limit that holds one entry
+        Cache(cache.directory, 1500).put(key_of([str(i)]), {}, bytes(1000))
+    assert cache.stats().entries == 8
+    (mark,) = (p for p in cache.directory.iterdir() if p.is_file())
+    for then in (time.time() - 61, time.time() + 1000):  # a clock may have been set back
+        os.utime(mark, (then, then))
+        for i in range(3):
+            Cache(cache.directory, 1500).put(key_of(["more", str(i)]), {}, bytes(1000))
+        assert cache.stats().entries == 3
+
+
 WRITER = """
 import sys
 from pathlib import Path
