@@ -7,6 +7,7 @@ does not fit (``recovery.py``). The table is data: lark takes no part at run tim
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from tessera_grammar.parse_table import Table, load_table
@@ -15,8 +16,9 @@ from tessera_lang.record import dataclass
 
 END = "$END"
 
-# An action takes the values of the symbols and the offsets of the first and behind the last.
-Action = Callable[[list[Any], int, int], Any]
+# An action is a method: it takes the values of the symbols and the offsets of the first and behind
+# the last.
+Action = Callable[[Any, list[Any], int, int], Any]
 
 
 @dataclass(slots=True)
@@ -30,16 +32,22 @@ class Stuck:
     end: int
 
 
+@cache
+def _rules(builder: type) -> list[tuple[str, int, Action | None]]:
+    """What each rule of the table makes, how many symbols it takes, and the builder's method."""
+    return [
+        (r.left, r.length, getattr(builder, r.action) if r.action else None)
+        for r in load_table().rules
+    ]
+
+
 class Machine:
     """The table with the actions of one builder."""
 
     def __init__(self, actions: object) -> None:
-        table = load_table()
-        self.table: Table = table
-        self._rules: list[tuple[str, int, Action | None]] = [
-            (r.left, r.length, getattr(actions, r.action) if r.action else None)
-            for r in table.rules
-        ]
+        self.table: Table = load_table()
+        self._actions = actions
+        self._rules = _rules(type(actions))
 
     def begin(self, start: str) -> Stuck:
         return Stuck([self.table.starts[start]], [], [], 0, 0)
@@ -50,6 +58,7 @@ class Machine:
         Returns (True, value), or (False, None) with ``at`` moved to where it is stuck.
         """
         actions, gotos, rules = self.table.actions, self.table.gotos, self._rules
+        builder = self._actions
         states, values, starts = at.states, at.values, at.starts
         end = at.end
         for index in range(at.index, len(tokens)):
@@ -80,10 +89,10 @@ class Machine:
                     del values[-length:], states[-length:]
                     if length > 1:
                         del starts[1 - length :]
-                    values.append(action(children, starts[-1], end))
+                    values.append(action(builder, children, starts[-1], end))
                 else:
                     starts.append(token[2])
-                    values.append(action([], token[2], token[2]))
+                    values.append(action(builder, [], token[2], token[2]))
                 states.append(gotos[states[-1]][left])
         raise AssertionError("the end of the line was not reached")
 

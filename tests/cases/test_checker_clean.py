@@ -59,13 +59,10 @@ def test_every_pass_keeps_what_is_proved(path: Path) -> None:
 
 
 def seconds(ask: Callable[[], object]) -> float:
-    """The least of three runs."""
-    times: list[float] = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        ask()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    """Processor time: what else the machine does is no part of it."""
+    begin = time.process_time()
+    ask()
+    return time.process_time() - begin
 
 
 def analyse(program: Program, plan: LaunchPlan) -> None:
@@ -85,8 +82,11 @@ def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:
     backend.compile(made, finish_plan(made, plan), options, ())
 
 
+SOME = [p for p in FILES if p.stem in ("elementwise", "stencil", "transpose")]
+
+
 @pytest.mark.parametrize(
-    "files", [FILES[::7], pytest.param(FILES, marks=pytest.mark.slow)], ids=["some", "all"]
+    "files", [SOME, pytest.param(FILES, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_cost_of_the_analyses(files: list[Path]) -> None:
     """Together under a third of the compile time of the library's kernels."""
@@ -96,4 +96,4 @@ def test_cost_of_the_analyses(files: list[Path]) -> None:
             analyses += seconds(lambda p=program, q=plan: analyse(p, q))
             compiling += seconds(lambda p=program, q=plan: compile_for_cpu(p, q))
     print(f"analyses {analyses:.3f} s, compiling {compiling:.3f} s")
-    assert analyses < compiling / 3
+    assert 0 < analyses < compiling / 3
