@@ -5,6 +5,7 @@ Owns how their arguments are read; the arrays are the ``World``'s. Must not know
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import cast
 
@@ -12,10 +13,11 @@ from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arguments import Arguments, bind, integer_of, wrong_count
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault
+from tessera_lang.evaluate.one_call_kernels import call_by_kernel
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.source import Span
 from tessera_lang.target.host_world import Filling, Reduction
-from tessera_lang.types.dtype import F32, I64, DType, dtype_named
+from tessera_lang.types.dtype import F32, I32, I64, DType, dtype_named
 
 MAX_RANK = 16
 
@@ -118,6 +120,35 @@ def _arange(host: Host, arguments: Arguments, path: str) -> object:
     return host.world.arange(cast("float", start), cast("float", stop), cast("float", step), kind)
 
 
+def _array_of(host: Host, arguments: Arguments, path: str) -> object:
+    """``op.array([[1.0, 2.0], [3.0, 4.0]])``: numbers by the axes that their lists make."""
+    bound = bind(arguments, "op.array", ("x", "dtype"), 1)
+    at = arguments.span_of("x", 0)
+    numbers: list[object] = []
+    shape = _nested(bound["x"], numbers, at)
+    whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
+    given = bound.get("dtype")
+    dtype = dtype_of(given, arguments.span_of("dtype", 1)) if given is not None else None
+    made = host.world.fill("empty", shape, dtype or (I32 if whole else F32))
+    for place, number in zip(itertools.product(*map(range, shape)), numbers, strict=True):
+        host.world.write(made, place, number)
+    return made
+
+
+def _nested(value: object, numbers: list[object], at: Span) -> tuple[int, ...]:
+    """The shape of lists in lists; the numbers in order go to ``numbers``."""
+    if not isinstance(value, (tuple, list)):
+        if not (arithmetic.is_number(value) or isinstance(value, Unknown)):
+            raise fault("T0818", f"`op.array` takes numbers, not {arithmetic.kind_of(value)}", at)
+        numbers.append(value)
+        return ()
+    items = cast("tuple[object, ...] | list[object]", value)
+    shapes = [_nested(item, numbers, at) for item in items]
+    if any(shape != shapes[0] for shape in shapes):
+        raise fault("T0818", "the lists of `op.array` have one length along each axis", at)
+    return (len(items), *(shapes[0] if shapes else ()))
+
+
 def _random(host: Host, arguments: Arguments, path: str) -> object:
     parameters = ("shape", "dtype", "seed", "low", "high")
     bound = bind(arguments, "op.random", parameters, 1)
@@ -200,9 +231,11 @@ def _cast(host: Host, arguments: Arguments, path: str) -> object:
 
 def _reduce(kind: Reduction) -> Function:
     def function(host: Host, arguments: Arguments, path: str) -> object:
-        bound = bind(arguments, f"op.{kind}", ("x", "axis"), 1)
+        bound = bind(arguments, f"op.{kind}", ("x", "axis", "keepdims"), 1)
         x = _array(host, bound["x"], arguments.span_of("x", 0), f"op.{kind}")
         axis = bound.get("axis")
+        if isinstance(axis, tuple) or bound.get("keepdims", False) is not False:
+            return call_by_kernel(host, f"op.{kind}", arguments)
         if axis is not None and not isinstance(axis, Unknown):
             axis = integer_of(axis, arguments.span_of("axis", 1), "an axis")
         return host.world.reduce(kind, x, cast("int | None", axis))
@@ -232,7 +265,8 @@ OF_ARRAYS = frozenset((
 ARRAY_FUNCTIONS: dict[str, Function] = {
     **{f"op.{k}": _fill(k) for k in ("zeros", "ones", "empty", "full", "workspace")},
     **{f"op.{k}_like": _fill_like(k) for k in ("zeros", "ones", "empty", "full")},
-    "op.arange": _arange, "op.random": _random, "op.load": _load, "op.save": _save,
+    "op.array": _array_of, "op.arange": _arange, "op.random": _random, "op.load": _load,
+    "op.save": _save,
     "op.reshape": _reshape, "op.contiguous": _contiguous, "op.cast": _cast,
     **{f"op.{k}": _reduce(k) for k in _REDUCTIONS},
 }  # fmt: skip

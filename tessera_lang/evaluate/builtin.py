@@ -10,9 +10,12 @@ from tessera_grammar.keywords import MODULE_MEMBERS
 from tessera_lang.evaluate.array_functions import ARRAY_FUNCTIONS
 from tessera_lang.evaluate.builtin_protocol import Function
 from tessera_lang.evaluate.host_names import HOST_NAMES
+from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
 from tessera_lang.evaluate.scalar_functions import SCALAR_FUNCTIONS
 
-BUILTINS: dict[str, Function] = {**ARRAY_FUNCTIONS, **SCALAR_FUNCTIONS, **HOST_NAMES}
+BUILTINS: dict[str, Function] = {
+    **ONE_CALL_KERNELS, **ARRAY_FUNCTIONS, **SCALAR_FUNCTIONS, **HOST_NAMES,
+}  # fmt: skip
 
 _PLANNED = (
     "layernorm", "rmsnorm", "transpose", "concat", "gather", "fft", "ifft", "scan", "mul", "add",

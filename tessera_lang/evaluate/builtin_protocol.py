@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tessera_lang.evaluate.arguments import Arguments
+from tessera_lang.evaluate.modules import Modules
 from tessera_lang.evaluate.value import Scope
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -19,6 +20,7 @@ class Host(Protocol):
     """What a builtin needs of the evaluator."""
 
     world: World
+    modules: Modules
 
     def text(self, value: object, span: Span, format: str = "") -> str: ...
     def truth(self, value: object, span: Span) -> bool: ...

@@ -19,6 +19,7 @@ from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import library_help
+from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, product
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
@@ -28,6 +29,7 @@ from tessera_lang.evaluate.value import (
     Scope,
     Unknown,
 )
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DType
 
@@ -104,6 +106,9 @@ class Calls(Expressions):
         with located(arguments.call.span):
             return implementation(self, arguments, scope.path)
 
+    def product(self, a: object, b: object, span: Span) -> object:
+        return product(self, a, b, span)
+
     def _missing(self, name: str, call: ast.Call, *, top: bool) -> HostFault:
         head, _, member = name.partition(".")
         if head == "schedule" and top:
@@ -120,6 +125,8 @@ class Calls(Expressions):
             close = nearest(member, MODULE_MEMBERS[head])
             helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
             return _no_member(call, head, member, *helps)
+        if head == "op" and member in IN_KERNELS_ALONE:
+            return fault("T0818", f"`{name}` can be called in a kernel only", call.function.span)
         if head in _LATER:
             what = f"`{name}`, one of the {_LATER[head]},"
             instead = elsewhere or ("write a kernel of it and call that",)

@@ -31,6 +31,10 @@ class Library(Protocol):
         """The file that the dotted ``name`` means in the file ``path``; None if there is none."""
         ...
 
+    def set_text(self, path: str, text: str) -> None:
+        """Give a file a text that is on no disk."""
+        ...
+
 
 def decorator_name(decorator: ast.Decorator) -> str:
     """The dotted name of a decorator: ``kernel``, ``op.kernel``, ``op.autotunable``."""
@@ -77,6 +81,11 @@ class Modules:
         # threads do not.
         self._unfinished: dict[str, Scope] = {}
         self._nested = 0
+
+    def add_text(self, path: str, text: str) -> None:
+        """A file of the program that nobody wrote, to be launched from."""
+        with COMPILER:
+            self._library.set_text(path, text)
 
     def scope(self, path: str) -> Scope:
         """The scope of an imported file: definitions, imports, constants."""

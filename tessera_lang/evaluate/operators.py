@@ -69,7 +69,11 @@ class Operators:
         if isinstance(a, Unknown) or isinstance(b, Unknown):
             return self.unknown_result(operator, a, b)
         if operator == "@":
-            raise not_built("a matrix product in the host program", span, self._product(a, b))
+            for value in (a, b):
+                if not self.world.is_array(value):
+                    message = f"`@` is the product of arrays, not of {arithmetic.kind_of(value)}"
+                    raise fault("T0818", message, span)
+            return self.product(a, b, span)
         with located(span):
             if self.world.is_array(a) or self.world.is_array(b):
                 return self.world.binary(operator, a, b)
@@ -77,23 +81,9 @@ class Operators:
         with located(span, "T0802"):
             return arithmetic.int64(result)
 
-    def _product(self, a: object, b: object) -> str:
-        """What to write for the product of two arrays, by their ranks."""
-        shapes = [self.world.shape(x) if self.world.is_array(x) else None for x in (a, b)]
-        ranks = [len(cast("tuple[object, ...]", s)) if isinstance(s, tuple) else -1 for s in shapes]
-        match ranks:
-            case (-1, _) | (_, -1):
-                return "`@` is the product of two matrices"
-            case (1, 1):
-                return "write `op.sum(a * b)` for the product of two vectors"
-            case (2, 1):
-                return "write `import std.linalg` and call `std.linalg.gemv(a, x)`"
-            case (1, _):
-                return "write a tile kernel that returns `op.sum(x[:, None] * a, axis=0)`"
-            case (_, 1):
-                return "write a tile kernel that returns `op.sum(a * x, axis=-1)`"
-            case _:
-                return "write `import std.linalg` and call `std.linalg.matmul(a, b)`"
+    def product(self, a: object, b: object, span: Span) -> object:
+        """``a @ b`` of two arrays; a kernel does it, so that the subclass that calls knows how."""
+        raise NotImplementedError
 
     def unknown_result(self, operator: str, a: object, b: object) -> object:
         """The kind of a result of which an operand is unknown."""

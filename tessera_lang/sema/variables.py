@@ -66,8 +66,10 @@ def _first(c: Context, v: Variable, value: ast.Expr | None, term: Term, span: Sp
         case Open():
             v.cell = term.cell
         case TupleType() if not all(isinstance(t, Scalar) for t in term.items):
-            c.report("T0118", f"a variable in lanes cannot hold `{text_of(term)}`",
-                     value.span if value else span)  # fmt: skip
+            names = ", ".join("abcdefgh"[: len(term.items)])
+            c.report("T0118", f"one variable cannot hold several tiles, `{text_of(term)}`",
+                     value.span if value else span,
+                     helps=(f"give each a name: `{names} = ...`",))  # fmt: skip
         case Scalar() | Tensor() | Buffer() | TupleType():
             v.type = term
             v.since = value.span if value is not None else span

@@ -31,7 +31,7 @@ DAMAGED = [
     ("    smem.¦", {"shape", "dtype"}, {"smem", "while"}),
     ("    smem.sh¦", {"shape"}, {"smem"}),
     ("    t = tshared.¦", {"alloc"}, {"x"}),
-    ("    y = op.ze¦", {"zeros", "zeros_like", "sum"}, {"matmul"}),
+    ("    y = op.ze¦", {"zeros", "zeros_like", "sum", "matmul"}, {"acc"}),
     ("    y = math.¦", {"sqrt", "fma"}, {"x"}),
     ("    y = r.¦", {"sum", "mean"}, {"reduced"}),
     ("    y = half(ac¦", {"acc", "x", "smem", "k", "half"}, set()),

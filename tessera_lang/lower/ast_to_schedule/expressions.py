@@ -7,9 +7,11 @@ Slices stand in ``slices.py``, functions in ``builtin_calls.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeGuard
 
 from tessera_lang.ir.core import Value, ViewType
 from tessera_lang.lower.ast_to_schedule import builtin_calls, node_operations, slices
+from tessera_lang.lower.ast_to_schedule.call_arguments import known
 from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Read
@@ -20,7 +22,7 @@ from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, F32, DType
-from tessera_lang.types.type import Scalar, Tensor, Tile
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
 
 PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 _UNARY = {"-": "neg", "~": "not", "not": "not"}
@@ -44,6 +46,8 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
             return node_operations.scalar_of(s, found) if found is not None else ()
         if isinstance(e, ast.Binary) and e.operator == "@":  # of two vectors
             return node_operations.scalar_of(s, _binary(s, e))
+        if _is_one_of_several(e, s):
+            return node_operations.scalar_of(s, _one_of_several(s, e))
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
             alone = not e.items or s.view(e.value) is None
@@ -112,6 +116,8 @@ def _node(s: State, e: ast.Expr) -> Node:
             return _bool_op(s, e)
         case ast.Conditional():
             return _conditional(s, e)
+        case ast.Subscript() if _is_one_of_several(e, s):
+            return _one_of_several(s, e)
         case ast.Subscript():
             return slices.subscript(s, e)
         case ast.Attribute():
@@ -123,6 +129,22 @@ def _node(s: State, e: ast.Expr) -> Node:
             return found
         case _:
             raise Unsupported(e.span, "this kind of expression of tiles")
+
+
+def _is_one_of_several(e: ast.Expr, s: State) -> TypeGuard[ast.Subscript]:
+    """``op.topk(x, k)[1]``: one of the values that a call of tiles gives."""
+    if not (isinstance(e, ast.Subscript) and isinstance(e.value, ast.Call)):
+        return False
+    return isinstance(s.typed.types.get(e.value), TupleType) and is_tile_call(s, e.value)
+
+
+def _one_of_several(s: State, e: ast.Subscript) -> Node:
+    assert isinstance(e.value, ast.Call)
+    found = builtin_calls.results(s, e.value)
+    place = known(s, e.items[0])
+    if found is None or not isinstance(place, int):
+        raise Unsupported(e.span, "one of these values", "give them names: `a, b = ...`")
+    return found[place]
 
 
 def _argument(s: State, e: ast.Name) -> Node:
@@ -189,15 +211,13 @@ def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
         given = [node_operations.cast(s, x, dtype) for x in (a, b)]
         made = apply_to_elements(s, instance, given, e.span, t)
         return node_operations.cast(s, made, register_dtype(t) or dtype)
-    known = s.typed.constants.get(e.right)
-    if known is None and isinstance(e.right, ast.IntLit | ast.FloatLit):
-        known = e.right.value
-    whole = isinstance(known, int | float) and known == int(known)
-    if not whole or not 0 <= int(known) <= UNROLLED_POWER:  # type: ignore[arg-type]
+    power = known(s, e.right)
+    whole = isinstance(power, int | float) and power == int(power)
+    if not whole or not 0 <= int(power) <= UNROLLED_POWER:  # type: ignore[arg-type]
         help_text = f"an integer from 0 to {UNROLLED_POWER} may stand there"
         raise Unsupported(e.span, "`**` with this exponent", help_text)
     result: Node | None = None
-    for bit in bin(int(known))[2:]:  # type: ignore[arg-type]
+    for bit in bin(int(power))[2:]:  # type: ignore[arg-type]
         if result is not None:
             result = node_operations.mapped(s, "mul", (result, result), a.dtype)
         if bit == "1":
@@ -234,9 +254,9 @@ def _bool_op(s: State, e: ast.BoolOp) -> Node:
 
 
 def _conditional(s: State, e: ast.Conditional) -> Node:
-    known = s.typed.constants.get(e.test)
-    if known is not None:
-        return node_of(s, e.then if known else e.orelse)
+    chosen = s.typed.constants.get(e.test)
+    if chosen is not None:
+        return node_of(s, e.then if chosen else e.orelse)
     t = s.typed.types.get(e)
     dtype = register_dtype(t)
     test, a, b = node_of(s, e.test), node_of(s, e.then), node_of(s, e.orelse)

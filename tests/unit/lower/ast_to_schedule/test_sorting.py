@@ -209,3 +209,33 @@ def test_bad_calls(body: str, code: str) -> None:
     text = f"@op.kernel\ndef k(x: f32[m, n]):\n    y = {body}\n"
     found = Session(overlay={"k.tessera": text}).check("k.tessera", ())
     assert code in [d.code for d in found], found
+
+
+ONE_OF_SEVERAL = """
+def two(x):
+    return op.sum(x), x * 2.0
+
+
+@op.kernel
+def values(x):
+    return op.topk(x, 2)[0]
+
+
+@op.kernel
+def places(x):
+    return x[op.topk(x, 2)[-1]]
+
+
+@op.kernel
+def numbers(x):
+    return two(x)[0] + two(x)[1] + two(x)[-2]
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_of_several_values(target: str) -> None:
+    m = loaded(ONE_OF_SEVERAL, target)
+    x = np.array([3.0, 1.0, 7.0, 5.0], np.float32)
+    np.testing.assert_array_equal(m.values(x), [7, 5])
+    np.testing.assert_array_equal(m.places(x), [7, 5])
+    np.testing.assert_array_equal(m.numbers(x), 32 + 2 * x)

@@ -1,0 +1,182 @@
+"""Calls that only tile kernels have, on arrays of the host program: each is a kernel of its own.
+
+Owns the text of that kernel, and that its faults stand at the call. Must not know what a call
+computes: the compiler says what it takes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from tessera_grammar.keywords import MODULE_MEMBERS
+
+from tessera_lang.diagnostics import Diagnostic
+from tessera_lang.evaluate.arguments import Arguments
+from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.fault import HostFault, fault, located
+from tessera_lang.evaluate.value import Unknown
+from tessera_lang.record import replace
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.target.host_world import KernelReference
+from tessera_lang.types.dtype import DType
+
+KERNEL = "call"
+IN_KERNELS_ALONE = (
+    "tile_range", "shared", "prefetch", "barrier", "window", "causal", "iota",
+)  # fmt: skip
+"""Members of ``op`` that say something of the kernel that they stand in."""
+_NO_CALLS = (*IN_KERNELS_ALONE, "kernel", "autotunable", "conv2d")
+
+_PAIRS = ("op.topk",)
+"""What gives two arrays."""
+_MAKERS = ("op.eye", "op.linspace")
+"""What makes an array of numbers."""
+_ONE_RESULT = ("return {}",)
+_TWO_RESULTS = ("first, second = {}", "return first, second")
+
+
+class _Unknown(Exception):
+    """An argument that is not known before the program runs."""
+
+
+class _Text:
+    """A call as text: arrays by names, everything else by its value. ``floats``: the dtype that
+    numbers with a point take as parameters, so that a program that changes them compiles once."""
+
+    def __init__(self, host: Host, floats: DType | None = None) -> None:
+        self._host = host
+        self._floats = floats
+        self.arrays: dict[str, object] = {}
+        self.parameters: list[str] = []
+
+    def of(self, value: object, e: ast.Expr | None) -> str:
+        """Raises _Unknown, and HostFault for what no kernel takes."""
+        if self._host.world.is_array(value):
+            return self._name(value, e)
+        match value:
+            case Unknown():
+                raise _Unknown
+            case tuple() | list():
+                return self._sequence(cast("tuple[object, ...] | list[object]", value), e)
+            case float() if self._floats is not None:
+                name = f"number{len(self.arrays)}"
+                self.arrays[name] = value
+                self.parameters.append(f"{name}: {self._floats.name}")
+                return name
+            case float() if not math.isfinite(value):
+                return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+            case bool() | int() | float() | None:
+                return repr(value)
+            case str():
+                escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+                return f'"{escaped}"'
+            case DType():
+                return value.name
+            case _:
+                raise _Unknown
+
+    def _sequence(self, values: tuple[object, ...] | list[object], e: ast.Expr | None) -> str:
+        inner = e.items if isinstance(e, ast.TupleExpr | ast.ListExpr) else ()
+        items = inner if len(inner) == len(values) else (None,) * len(values)
+        texts = [self.of(v, item) for v, item in zip(values, items, strict=True)]
+        if isinstance(values, list):
+            return f"[{', '.join(texts)}]"
+        return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+    def _name(self, array: object, e: ast.Expr | None) -> str:
+        for name, known in self.arrays.items():
+            if known is array:
+                return name
+        count = len(self.arrays)
+        name = e.id if isinstance(e, ast.Name) else "xyz"[count] if count < 3 else f"x{count}"
+        if name in self.arrays:
+            name = f"{name}_{count}"
+        self.arrays[name] = array
+        self.parameters.append(name)
+        return name
+
+
+def _by_kernel(name: str) -> Function:
+    def function(host: Host, arguments: Arguments, path: str) -> object:
+        return call_by_kernel(host, name, arguments)
+
+    return function
+
+
+def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
+    """``name(...)`` of arrays, as tile kernels compute it."""
+    text = _Text(host, _dtype_of_floats(host, arguments))
+    call = arguments.call
+    try:
+        given = [
+            *map(text.of, arguments.values, call.arguments),
+            *(f"{k.name}={text.of(arguments.keywords[k.name], k.value)}" for k in call.keywords),
+        ]
+    except _Unknown:
+        return Unknown()
+    if not text.arrays and name not in _MAKERS:
+        member = name.removeprefix("op.")
+        plain = f"math.{member}"
+        helps = (f"of a number write `{plain}`",) if member in MODULE_MEMBERS["math"] else ()
+        raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span, helps=helps)
+    return _launched(host, f"{name}({', '.join(given)})", text, call.span,
+                     name in _PAIRS)  # fmt: skip
+
+
+def _dtype_of_floats(host: Host, arguments: Arguments) -> DType | None:
+    """The dtype of the first array of floats; None where there is none."""
+    given = (*arguments.values, *arguments.keywords.values())
+    dtypes = (host.world.dtype(v) for v in given if host.world.is_array(v))
+    return next((d for d in dtypes if isinstance(d, DType) and d.is_float and d.bytes > 1), None)
+
+
+def product(host: Host, a: object, b: object, span: Span) -> object:
+    """``a @ b`` of two arrays."""
+    text = _Text(host)
+    return _launched(host, f"{text.of(a, None)} @ {text.of(b, None)}", text, span)
+
+
+def _launched(host: Host, call: str, text: _Text, span: Span, two: bool = False) -> object:
+    shown = "@" if " @ " in call else call.partition("(")[0]
+    parameters = ", ".join(text.parameters)
+    path = f"<({parameters}) {call}>"  # one text for each: runtimes keep kernels by the path
+    body = "".join(f"    {line}\n" for line in (_TWO_RESULTS if two else _ONE_RESULT))
+    source = f"@op.kernel\ndef {KERNEL}({parameters}):\n{body.format(call)}"
+    host.modules.add_text(path, source)
+    try:
+        with located(span):
+            kernel = KernelReference(path, KERNEL)
+            found = host.world.launch(kernel, tuple(text.arrays.values()), {}, None)
+    except HostFault as error:
+        raise HostFault(tuple(_at_call(d, path, shown, span) for d in error.diagnostics)) from None
+    if isinstance(found, tuple):
+        return tuple(_value(host, v) for v in cast("tuple[object, ...]", found))
+    return _value(host, found)
+
+
+def _value(host: Host, found: object) -> object:
+    """A number where an array has no axes."""
+    is_number = host.world.is_array(found) and host.world.shape(found) == ()
+    return host.world.read(found, ()) if is_number else found
+
+
+def _at_call(d: Diagnostic, path: str, shown: str, span: Span) -> Diagnostic:
+    """Nobody wrote the kernel: what is wrong with it is wrong with the call."""
+    labels = tuple(x for x in d.labels if x.span.file != path and x.span != span)
+    inside = d.span is None or d.span.file == path
+    return replace(
+        d,
+        message=d.message.replace(f"`{KERNEL}`", f"`{shown}`"),
+        span=span if inside else d.span,
+        label="" if inside else d.label,
+        labels=labels,
+        fixes=(),
+    )
+
+
+ONE_CALL_KERNELS: dict[str, Function] = {
+    f"op.{name}": _by_kernel(f"op.{name}")
+    for name in MODULE_MEMBERS["op"] if name not in _NO_CALLS
+}  # fmt: skip
