@@ -241,9 +241,9 @@ class TypedFunction:
     nonempty: dict[ast.Call, tuple[Dim, bool]] = field(
         default_factory=dict[ast.Call, "tuple[Dim, bool]"]
     )
-    expanded: dict[ast.Call, ast.Expr] = field(
-        default_factory=dict[ast.Call, ast.Expr]
-    )  # calls of names that stand for an expression
+    expanded: dict[ast.Expr, ast.Expr] = field(
+        default_factory=dict[ast.Expr, ast.Expr]
+    )  # calls and subscripts that stand for another expression
     lines: dict[ast.Call, int] = field(default_factory=dict[ast.Call, int])
     # of calls that sort, the room for a line
     reshaped: dict[ast.Call, tuple[Dim, ...]] = field(

@@ -61,7 +61,7 @@ _NATIVE = {"op.sqrt": "sqrt", "op.floor": "floor", "op.ceil": "ceil", "op.round"
 def call(s: State, e: ast.Call) -> Node | None:
     """The node of a call; None where it has no value."""
     if e in s.typed.expanded:
-        return _expanded(s, e)
+        return expanded(s, e)
     symbol = s.typed.symbols.get(e.function)
     instance = s.typed.calls.get(e)
     if instance is not None and not isinstance(symbol, Builtin):
@@ -99,8 +99,8 @@ def call(s: State, e: ast.Call) -> Node | None:
     raise Unsupported(e.span, f"`{name}`")
 
 
-def _expanded(s: State, e: ast.Call) -> Node:
-    """The expression that a call stands for."""
+def expanded(s: State, e: ast.Expr) -> Node:
+    """The expression that a call or a subscript stands for."""
     outer, s.given = s.given, {}
     try:
         return s.node(s.typed.expanded[e])

@@ -118,6 +118,8 @@ def _node(s: State, e: ast.Expr) -> Node:
             return _conditional(s, e)
         case ast.Subscript() if _is_one_of_several(e, s):
             return _one_of_several(s, e)
+        case ast.Subscript() if e in s.typed.expanded:
+            return builtin_calls.expanded(s, e)
         case ast.Subscript():
             return slices.subscript(s, e)
         case ast.Attribute():

@@ -195,6 +195,8 @@ class State:
 
     def array(self, node: ast.Expr) -> Value | None:
         """The array that a name is, or that it is a part of as a parameter."""
+        while isinstance(node, ast.Name) and node in self.typed.stands:
+            node = self.typed.stands[node]
         symbol = self.typed.symbols.get(node)
         part = self.tiles.get(symbol) if isinstance(symbol, Local) else None
         return part.view if isinstance(part, Read) else self.view(node)

@@ -51,8 +51,8 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     return expand(c, e, text_of(member, given.keys(), dtype), given)
 
 
-def expand(c: TileContext, e: ast.Call, text: str, given: Bound) -> Term:
-    """The type of ``text`` with arguments in it, which from now on the call stands for."""
+def expand(c: TileContext, e: ast.Expr, text: str, given: Bound) -> Term:
+    """The type of ``text`` with arguments in it: what a call or a subscript stands for."""
     found = c.kernel.expanded.get(e)
     if found is None or found[0] != text:
 

@@ -101,10 +101,10 @@ class Kernel:
         default_factory=dict[TypedFunction, tuple[frozenset[str], frozenset[str]]]
     )
     callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
-    # Calls with the text that they stand for and its tree; names in such trees with the arguments
-    # that they stand for.
-    expanded: dict[ast.Call, tuple[str, ast.Expr]] = field(
-        default_factory=dict[ast.Call, "tuple[str, ast.Expr]"]
+    # Calls and subscripts with the text that they stand for and its tree; names in such trees with
+    # the arguments that they stand for.
+    expanded: dict[ast.Expr, tuple[str, ast.Expr]] = field(
+        default_factory=dict[ast.Expr, "tuple[str, ast.Expr]"]
     )
     stands: dict[ast.Name, ast.Expr] = field(default_factory=dict[ast.Name, ast.Expr])
     shapes: dict[ast.Call, tuple[Dim, ...]] = field(

@@ -15,6 +15,7 @@ from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
+from tessera_lang.sema.tile.side_by_side import of_each_row, side_by_side
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
@@ -113,9 +114,15 @@ def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: 
             "T0301", f"{what} and is indexed with {_count(given, 'index', 'indices')}", e.span,
             f"this is `{base}`", helps=helps,
         )  # fmt: skip
+    found = of_each_row(c, e, base, target) if isinstance(base, Tile) else None
+    if found is not None:
+        return found
     terms = [_item_term(c, item) for item in e.items]
     if any(is_silent(t) for t in terms):
         return next(t for t in terms if is_silent(t))
+    found = side_by_side(c, e, base, terms, target)
+    if found is not None:
+        return found
     if isinstance(base, Tensor):
         return _of_array(c, e, base, terms, target)
     return _of_tile(c, e, base, terms, target)
@@ -170,8 +177,6 @@ def _of_array(
         for i, x in zip(e.items, terms, strict=True)
     )
     room = not whole or has_room(c, base.shape)
-    if _chosen_twice(c, e, terms):
-        return ERROR if c.final else Unknown()
     for item, term in zip(e.items, terms, strict=True):
         if isinstance(item, ast.NoneLit):
             axes.append(TileAxis(1, 1))
@@ -204,20 +209,6 @@ def _of_array(
     if not axes:
         return element(c, e, base)
     return Tile(base.dtype, tuple(axes))
-
-
-def _chosen_twice(c: TileContext, e: ast.Subscript, terms: list[Term]) -> bool:
-    """Reports two tiles that choose rows; one axis at a time has them."""
-    places = [i for i, t in zip(e.items, terms, strict=True) if isinstance(t, Tile) and t.axes]
-    if len(places) < 2:
-        return False
-    a, b = (source_of(p) for p in places[:2])
-    c.report(
-        "T0215", "a tile chooses rows along one axis of an array, and here two do", places[1].span,
-        notes=("NumPy would take the elements whose places stand side by side in the two",),
-        helps=(f"of an array of one axis take `flat[({a}) * columns + {b}]`",),
-    )  # fmt: skip
-    return True
 
 
 def _is_open(term: Term) -> bool:

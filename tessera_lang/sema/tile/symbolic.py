@@ -84,7 +84,7 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
         case ast.Unary(operator="-", operand=operand) if _exact(c, e):
             inner = _read(c, operand)
             return None if inner is None else normal(DimOp("-", 0, inner))
-        case ast.Call() if e in c.kernel.expanded:
+        case ast.Call() | ast.Subscript() if e in c.kernel.expanded:
             return _read(c, c.kernel.expanded[e][1])
         case ast.Call():
             return _call(c, e)

@@ -1,0 +1,80 @@
+"""``x[rows, columns]``: the elements whose places stand side by side in several tiles.
+
+Owns what such a subscript stands for. Must not know how a tile of places is read.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.tile.builtin_expansions import expand
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.symbolic import dim_of
+from tessera_lang.syntax import ast
+from tessera_lang.types.type import Scalar, Tensor, Tile
+
+
+def side_by_side(
+    c: TileContext, e: ast.Subscript, base: Tensor | Tile, terms: list[Term], target: bool
+) -> Term | None:
+    """The type of a subscript with several tiles of places; None where it has at most one."""
+    tiles = [i for i, t in enumerate(terms) if isinstance(t, Tile) and t.axes]
+    if len(tiles) < 2:
+        return None
+    given = {"x": e.value, **{f"i{k}": item for k, item in enumerate(e.items)}}
+    good = all(_is_place(i, t) for i, t in zip(e.items, terms, strict=True))
+    if good and isinstance(base, Tensor) and not target:
+        return expand(c, e, _of_array(base, len(e.items)), given)
+    a, b = (source_of(e.items[i]) for i in tiles[:2])
+    what = "written" if target else "read" if isinstance(base, Tensor) else "taken of a tile"
+    return c.report(
+        "T0215", f"elements at places of several tiles are not {what} here", e.items[tiles[1]].span,
+        notes=("of an array that a kernel reads each index is a tile of integers with one axis or"
+               " a number", "of a computed tile the first index is `op.arange` of all its rows"),
+        helps=(f"of an array of one axis take `flat[({a}) * columns + {b}]`",),
+    )  # fmt: skip
+
+
+def _is_place(item: ast.Expr, term: Term) -> bool:
+    if isinstance(item, ast.SliceExpr | ast.NoneLit):
+        return False
+    if isinstance(term, Tile):
+        return term.dtype.is_integer and len(term.axes) == 1
+    if isinstance(term, Tensor):
+        return term.dtype.is_integer and len(term.shape) == 1
+    return isinstance(term, Scalar)
+
+
+def _of_array(base: Tensor, count: int) -> str:
+    """Rows of the array with its first axes as one; where a place is outside there is none."""
+    rest = "".join(f", x.shape[{axis}]" for axis in range(count, len(base.shape)))
+    inside = " & ".join(f"(i{k} >= 0) & (i{k} < x.shape[{k}])" for k in range(count))
+    place = "i0"
+    for k in range(1, count):
+        place = f"({place}) * x.shape[{k}] + i{k}"
+    return f"op.reshape(x, (-1{rest},))[op.where({inside}, {place}, -1)]"
+
+
+def of_each_row(c: TileContext, e: ast.Subscript, base: Tile, target: bool) -> Term | None:
+    """``t[op.arange(m), places]`` of a tile with ``m`` rows, which need not be made: its type; None
+    where it is something else."""
+    if target or len(e.items) != 2 or len(base.axes) != 2 or not isinstance(e.items[0], ast.Call):
+        return None
+    rows, places = e.items[0], e.items[1]
+    named = isinstance(rows.function, ast.Attribute) and source_of(rows.function) == "op.arange"
+    if not named or len(rows.arguments) != 1 or rows.keywords:
+        return None
+    if isinstance(places, ast.SliceExpr | ast.NoneLit):
+        return None
+    c.infer(rows.arguments[0])
+    extent, count = base.axes[0].extent, dim_of(c, rows.arguments[0])
+    if extent is None or c.kernel.facts.resolve(extent) != c.kernel.facts.resolve(count):
+        return None
+    term = c.infer(places)
+    if is_silent(term):
+        return term
+    if not isinstance(term, Tensor | Tile) or not _is_place(places, term):
+        return None
+    found = "op.sum(op.where(op.arange(x.shape[1])[None, :] == i1[:, None], x, 0), axis=1)"
+    return expand(c, e, found, {"x": e.value, "i1": places})
