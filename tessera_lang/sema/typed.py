@@ -249,6 +249,9 @@ class TypedFunction:
     reshaped: dict[ast.Call, tuple[Dim, ...]] = field(
         default_factory=dict[ast.Call, "tuple[Dim, ...]"]
     )  # the sizes of arrays that are seen with others
+    made: dict[Local, bool] = field(
+        default_factory=dict[Local, bool]
+    )  # arrays that a tile kernel makes, and whether it returns them: else only it sees them
     stands: dict[ast.Name, ast.Expr] = field(
         default_factory=dict[ast.Name, ast.Expr]
     )  # names in these expressions, with the arguments that they are

@@ -189,7 +189,8 @@ class ResultPlan:
     """An array that a tile kernel returns: the runtime allocates it, row-major, and passes it
     behind the parameters. ``zeroed``: all of its bytes are 0 when the kernel begins; the runtime
     sees to it on the stream of the launch. ``kept``: no caller gets it, it is what the launches of
-    one call leave for those behind them; such results stand last."""
+    one call leave for those behind them, or an array that the kernel alone sees; such results stand
+    last."""
 
     dtype: str
     dims: tuple[Dim, ...]

@@ -4,10 +4,11 @@
 
 A program has parameters of rank 1 to 5 in one or two dtypes, values that have a name and are used
 several times, reductions over some axes, predicates, transposes, windows with steps, triangles,
-and stores into parts of a result, with rows from an index array too. NumPy runs the same
-operations. ``exact`` programs compute with small integers, so every order gives the same bits;
-``kept`` programs only pick and place, and their elements are infinities, NaN, zeros of both signs
-and the largest and least numbers of any dtype: those must come through bit for bit.
+arrays that are made, stored into and not returned, and stores into parts of a result, with rows
+from an index array too. NumPy runs the same operations. ``exact`` programs compute with small
+integers, so every order gives the same bits; ``kept`` programs only pick and place, and their
+elements are infinities, NaN, zeros of both signs and the largest and least numbers of any dtype:
+those must come through bit for bit.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Maker:
 
     def program(self) -> Program:
         r = self.r = random.Random(self.seed)
-        self.numbers = np.random.default_rng(self.seed)
+        self.numbers, more = np.random.default_rng(self.seed), random.Random(f"more {self.seed}")
         self.kept = r.random() < 0.4
         names = tuple(DTYPES) if self.kept else _EXACT
         self.dtype = r.choice([d for d in names if d != "bool"])
@@ -155,6 +156,8 @@ class Maker:
             if made.rank and made.text not in self.parameters:
                 self.lines.append(f"{name} = {made.text}")
                 self.values.append(replace(made, text=name))
+            if more.random() < 0.3:
+                self._private(f"t{name}")
         results = [self._result(i) for i in range(r.choice([1, 1, 2]))]
         given = ", ".join(f"{n}: {t}" for n, (t, _) in self.parameters.items())
         body = "\n    ".join([*self.lines, f"return {', '.join(v.text for v in results)}"])
@@ -534,6 +537,29 @@ class Maker:
         found = np.asarray(getattr(np, name)(v.array, axis=axis))
         return Value(f"i32(op.{name}({v.text}, axis={axis}))", found.astype(np.int32), "i32",
                      frozenset(i - (i > axis) for i in v.ones if i != axis))  # fmt: skip
+
+    # --- arrays that are made -----------------------------------------------------------------
+
+    def _private(self, name: str) -> None:
+        """An array that is made, stored into, and read by what follows; seldom it is returned."""
+        v = self.of(self.r.choice([1, 2]))
+        if not v.rank or not v.array.size or v.ones or not self._is_exact(v):
+            return
+        if v.rank in (2, 3) and self.r.random() < 0.5:
+            self.values.append(self._assembled(v, name))
+            return
+        sizes = ", ".join(map(str, v.array.shape)) + "," * (v.rank == 1)
+        made = self.r.choice(["empty", "zeros", "ones"])
+        self.lines.append(f"{name} = op.{made}(({sizes}), {v.dtype})")
+        if made == "empty" or self.r.random() < 0.5:
+            self.lines.append(f"{name}[:] = {v.text}")
+            array = v.array
+        else:
+            start = np.full(v.array.shape, made == "ones").astype(v.array.dtype)
+            first = self.r.randrange(v.array.shape[0])
+            self.lines.append(f"{name}[{first}:] = ({v.text})[{first}:]")
+            array = np.concatenate((start[:first], v.array[first:]))
+        self.values.append(Value(name, array, v.dtype))
 
     # --- results ------------------------------------------------------------------------------
 

@@ -174,7 +174,8 @@ def _results(plan: LaunchPlan, sizes: Sizes, found: list[Diagnostic]) -> tuple[A
     for result in plan.results:
         shape = tuple(value_of(d, sizes, "", ("", 0, 0), found) or 0 for d in result.dims)
         if any(n < 0 for n in shape):
-            found.append(diagnostic("T0846", f"`{plan.kernel}` returns an array of shape {shape}"))
+            does = "makes" if result.kept else "returns"
+            found.append(diagnostic("T0846", f"`{plan.kernel}` {does} an array of shape {shape}"))
         made.append(ArrayView(
             DTYPES[result.dtype], shape, row_major(shape), 0, HOST, False, None
         ))  # fmt: skip

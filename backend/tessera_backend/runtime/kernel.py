@@ -39,14 +39,18 @@ _LAYOUTS = 4096
 """Layouts remembered per kernel; beyond, all are forgotten and made again as needed."""
 
 
-def load_code(artifact: Artifact, device: int, first: Code | None = None) -> Code:
-    """An artifact made ready to launch. Raises TesseraError where the device refuses it. ``first``:
-    the first launch of the call that this one is of."""
-    if artifact.then:
+def load_code(artifact: Artifact, device: int) -> Code:
+    """An artifact made ready to launch. Raises TesseraError where the device refuses it."""
+    if artifact.then or any(r.kept for r in artifact.plan.results):
         from tessera_backend.runtime.sequence import CodeSequence
 
-        first = load_code(replace(artifact, then=()), device)
-        return CodeSequence([first, *(load_code(a, device, first) for a in artifact.then)])
+        first = _one_launch(replace(artifact, then=()), device, None)
+        return CodeSequence([first, *(_one_launch(a, device, first) for a in artifact.then)])
+    return _one_launch(artifact, device, None)
+
+
+def _one_launch(artifact: Artifact, device: int, first: Code | None) -> Code:
+    """One of the launches of a call; ``first``: the one that it begins with."""
     if artifact.kind == "tile":
         from tessera_backend.runtime.emulated_code import AsynchronousCode
 

@@ -6,7 +6,7 @@ value, so that a tile carried through a loop need not carry its extents. Must no
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from tessera_lang.ir.core import IRType, Value
@@ -110,13 +110,8 @@ class Emitter(ScheduleBuilder):
         key: Key = ("parameter", size)
         found = self._placed(key, ())
         if found is None:
-            inner, self._stack = self._stack, self._stack[: _FLOOR + 1]
-            try:
-                found = self.parameter(size)
-            finally:
-                self._stack = inner
+            found = self.of_kernel(lambda: self.parameter(size))
             self._known[_FLOOR][key] = found
-            self._depth[found] = _FLOOR
         return found
 
     def reshaped(self, view: Value, pointer: Value, sizes: Sequence[Value]) -> Value:
@@ -124,16 +119,21 @@ class Emitter(ScheduleBuilder):
         key: Key = ("reshaped", view, *sizes)
         found = self._placed(key, ())
         if found is None:
-            inner, self._stack = self._stack, self._stack[: _FLOOR + 1]
-            try:
-                found = self.view(
-                    pointer, sizes, shape=[self.known(n) for n in sizes], name=view.name,
-                    aligned=view.view_type.aligned, reshaped=True,
-                )  # fmt: skip
-            finally:
-                self._stack = inner
+            found = self.of_kernel(lambda: self.view(
+                pointer, sizes, shape=[self.known(n) for n in sizes], name=view.name,
+                aligned=view.view_type.aligned, reshaped=True,
+            ))  # fmt: skip
             self._known[_FLOOR][key] = found
-            self._depth[found] = _FLOOR
+        return found
+
+    def of_kernel(self, build: Callable[[], Value]) -> Value:
+        """What is built in the kernel's region, in front of the loops around."""
+        inner, self._stack = self._stack, self._stack[: _FLOOR + 1]
+        try:
+            found = build()
+        finally:
+            self._stack = inner
+        self._depth[found] = _FLOOR
         return found
 
     def cast(self, a: Value, dtype: DType, hint: str = "") -> Value:

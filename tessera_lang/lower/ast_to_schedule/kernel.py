@@ -12,6 +12,7 @@ from tessera_lang.ir.core import Attribute, PointerType, Program, Value
 from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_of
+from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis
@@ -62,6 +63,9 @@ def lower_tile_kernel(
             builder.defined_here(argument)
         state.rooms = _rooms(typed, frame, builder)
         _open_results(state, frame, info)
+        state.private = PrivateArrays(
+            frame, builder, len(typed.declaration.parameters) + len(info.results)
+        )
         state.leaving.append(leaving_of_function(typed, typed.declaration.body))
         clear(state.leaving[-1].skipped, lowering.frame, builder)
         lower_block(state, typed.declaration.body)
@@ -72,7 +76,7 @@ def lower_tile_kernel(
             typed.declaration.name, region, [slot_name(typed, slot) for slot in frame.slots],
             {**_directives(info), **_facts(typed, frame)},
         )  # fmt: skip
-    return builder.program(), _plan(lowering, frame, info, state.zeroed), tuple(lowering.sink.items)
+    return builder.program(), _plan(state, frame, info), tuple(lowering.sink.items)
 
 
 def _equal_sizes(info: TileInfo) -> dict[str, str]:
@@ -124,19 +128,9 @@ def _returned(typed: TypedFunction, count: int) -> list[Local | None]:
             if item is None:
                 continue
             symbol = typed.symbols.get(item)
-            if not isinstance(symbol, Local) or symbol in typed.parameters:
-                continue
-            made_here = isinstance(typed.variables.get(symbol), Tensor) and _is_made(typed, symbol)
-            found[i] = symbol if made_here else None
+            made = isinstance(symbol, Local) and typed.made.get(symbol, False)
+            found[i] = symbol if isinstance(symbol, Local) and made else None
     return found
-
-
-def _is_made(typed: TypedFunction, symbol: Local) -> bool:
-    """Whether a variable is bound to an array made by a call, not to a view of another."""
-    for statement in typed.declaration.body:
-        if isinstance(statement, ast.Assign) and typed.symbols.get(statement.target) is symbol:
-            return isinstance(statement.value, ast.Call)
-    return False
 
 
 # --- attributes ------------------------------------------------------------------------------
@@ -218,9 +212,8 @@ def _divisor(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
 # --- the plan --------------------------------------------------------------------------------
 
 
-def _plan(
-    lowering: Lowering, frame: KernelFrame, info: TileInfo, zeroed: frozenset[int]
-) -> LaunchPlan:  # fmt: skip
+def _plan(state: State, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
+    lowering = state.low
     agreed = tuple(
         Condition(a.left, "==", a.right, a.text, lowering.position(a.span)) for a in info.agreements
     )
@@ -238,8 +231,11 @@ def _plan(
             *lowering.conditions,
             *agreed,
         ),
-        results=tuple(
-            ResultPlan(dtype.name, dims, i in zeroed)
-            for i, (dtype, dims) in enumerate(info.results)
+        results=(
+            *(
+                ResultPlan(dtype.name, dims, i in state.zeroed)
+                for i, (dtype, dims) in enumerate(info.results)
+            ),
+            *(state.private.plans if state.private is not None else ()),
         ),
     )

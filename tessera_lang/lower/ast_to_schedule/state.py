@@ -15,6 +15,7 @@ from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
+from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node, Read
 from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering, Unsupported
 from tessera_lang.record import dataclass, field
@@ -49,6 +50,7 @@ class State:
     results: list[Value] = field(default_factory=list[Value])
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
     zeroed: frozenset[int] = frozenset()
+    private: PrivateArrays | None = None
     below: dict[Value, tuple[Value, Value]] = field(
         default_factory=dict[Value, tuple[Value, Value]]
     )  # loop variables with their bounds

@@ -177,22 +177,26 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
         for item, part in zip(target.items, made, strict=True):
             _store_or_bind(s, item, part)
         return
-    if isinstance(target, ast.Name) and _makes_result(s, target, value):
+    if isinstance(target, ast.Name) and _makes_array(s, target, value):
         return
     _store_or_bind(s, target, s.evaluate(value))
 
 
-def _makes_result(s: State, target: ast.Name, value: ast.Expr) -> bool:
-    """``y = op.empty(...)`` of an array that the kernel returns."""
+def _makes_array(s: State, target: ast.Name, value: ast.Expr) -> bool:
+    """``y = op.empty(...)`` of an array that the kernel returns, or that nobody else sees."""
     symbol = s.typed.symbols.get(target)
-    if not isinstance(symbol, Local) or symbol not in s.result_of:
+    if not isinstance(symbol, Local):
         return False
-    view = s.result_of[symbol]
+    view = s.result_of.get(symbol)
+    if view is None and s.typed.made.get(symbol) is False:
+        view = _private(s, symbol)
+    if view is None:
+        return False
     s.low.frame.variables[symbol] = view
     made = s.typed.symbols.get(value.function) if isinstance(value, ast.Call) else None
     if not isinstance(value, ast.Call) or not isinstance(made, Builtin):
-        raise Unsupported(value.span, "this as an array that is returned")
-    if made.name.startswith("op.zeros"):
+        raise Unsupported(value.span, "this as an array that is made")
+    if made.name.startswith("op.zeros") and symbol in s.result_of:
         # Zeros of the runtime, which no loop of this kernel has to come behind.
         s.zeroed |= {next(i for i, v in enumerate(s.results) if v is view)}
     elif not made.name.startswith("op.empty"):
@@ -200,12 +204,21 @@ def _makes_result(s: State, target: ast.Name, value: ast.Expr) -> bool:
     return True
 
 
+def _private(s: State, symbol: Local) -> Value:
+    t = s.typed.variables[symbol]
+    assert isinstance(t, Tensor) and s.private is not None
+    sizes = [s.dim(dim) for dim in t.shape]
+    known = [n for n in sizes if n is not None]
+    assert len(known) == len(sizes)
+    return s.private.make(symbol.name, t.dtype, t.shape, known)
+
+
 def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     dtype = dtype_of(view)
     if name.startswith("op.full"):
         given = s.node(builtin_calls.needed(s, call, "value"))
         return node_operations.cast(s, given, dtype)
-    return node_operations.constant(s, 1, dtype)
+    return node_operations.constant(s, int(not name.startswith("op.zeros")), dtype)
 
 
 def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:

@@ -222,6 +222,8 @@ def slot_name(typed: TypedFunction, slot: Slot) -> str:
     if slot.kind == "symbol":
         return slot.symbol
     results = slot.parameter - len(typed.declaration.parameters)
+    if typed.tile is not None and results >= len(typed.tile.results):
+        return f"private{results}"
     if results >= 0:
         return f"result{results}" if slot.kind == "data" else f"result{results}.{slot.kind}"
     name = typed.declaration.parameters[slot.parameter].name

@@ -244,14 +244,20 @@ class TileContext(Context):
             self.typed.coercions[e] = self.shown(tile)
 
     def call_key(self, arguments: Mapping[str, ast.Expr | None]) -> tuple[object, ...]:
-        """What integers are worth: a function slices by those it is given."""
+        """What integers are worth, since a function slices by those it is given; and whether it
+        is reached once, since it may make arrays then."""
         self.given = {}
         for name, e in arguments.items():
             term = None if e is None else self.terms.get(e)
             integer = isinstance(term, Scalar) and term.dtype.is_integer
             if e is not None and (integer or (isinstance(term, Weak) and term.kind == "int")):
                 self.given[name] = self.worth(self, e)
-        return tuple(self.given.items())
+        return (*self.given.items(), self.reached_once)
+
+    @property
+    def reached_once(self) -> bool:
+        """Whether no loop and no condition of the run stands around, nor around a call."""
+        return not any(x.loops or x.branches for x in (self, *self.kernel.callers))
 
 
 def variable_type(c: TileContext, v: Variable, term: Term) -> Term:

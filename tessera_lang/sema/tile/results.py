@@ -1,7 +1,7 @@
 """What a tile kernel returns: result arrays, and values stored into results.
 
-Owns which variables are results, their shapes and dtypes, and where ``return`` may stand. Must
-not know how a runtime allocates.
+Owns the shapes and dtypes of results, and where ``return`` may stand. Which variables are arrays
+says ``made_arrays.py``. Must not know how a runtime allocates.
 """
 
 from __future__ import annotations
@@ -10,166 +10,32 @@ from collections.abc import Sequence
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
-from tessera_lang.sema.argument_binding import bind_builtin
 from tessera_lang.sema.bound_names import (
     assigned_names,
     expressions,
     statement_expressions,
     statements,
-    targets,
 )
-from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import dtype_argument, shape_items
+from tessera_lang.sema.tile.made_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
-from tessera_lang.sema.tile.symbolic import dim_of, join_axis, shape_dims
+from tessera_lang.sema.tile.symbolic import join_axis
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, DType
-from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
 _Declared = tuple[DType, tuple[Dim, ...]]
-MAKERS = tuple(
-    f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")
-)
-
-
-def result_names(c: TileContext) -> frozenset[str]:
-    """Variables that are returned, made once by ``op.empty`` or the like, outside of loops. Where
-    there are several ways out, each of them returns the variable at the same place."""
-    body = c.declaration.body
-    returned = {n for names in returned_names(body) for n in names if len(names) == 1}
-    counts: dict[str, int] = {}
-    for s in statements(body):
-        for t in targets(s):
-            if isinstance(t, ast.Name):
-                counts[t.id] = counts.get(t.id, 0) + 1
-    return frozenset(n for n in returned & _made_here(c) if counts.get(n) == 1)
-
-
-def _made_here(c: TileContext) -> set[str]:
-    """Variables that ``op.empty`` or the like makes outside of loops and conditions."""
-    return {
-        s.target.id
-        for s in c.declaration.body
-        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and _is_maker(c, s.value)
-    }
-
-
-def returned_names(body: tuple[ast.Stmt, ...]) -> list[set[str]]:
-    """For each thing that is returned the names of variables that are, "" for what has none."""
-    found: list[set[str]] = []
-    for s in statements(body):
-        if isinstance(s, ast.Return) and s.value is not None:
-            items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
-            found += [set() for _ in range(len(items) - len(found))]
-            for names, e in zip(found, items, strict=False):
-                names.add(e.id if isinstance(e, ast.Name) else "")
-    return found
-
-
-def _is_maker(c: TileContext, e: ast.Expr) -> bool:
-    symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
-    return isinstance(symbol, Builtin) and symbol.name in MAKERS
-
-
-def is_returned_somewhere(c: TileContext, name: str) -> bool:
-    """Whether a variable would be a result, if all ways out returned it."""
-    every = returned_names(c.declaration.body)
-    return not c.inlined and name in _made_here(c) and any(name in names for names in every)
-
-
-def is_result(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
-    if c.inlined or c.loops or c.branches or not _is_maker(c, value):
-        return False
-    return target.id in result_names(c)
-
-
-def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
-    """``y = op.empty((m, n), bf16)`` of a result: an array that the runtime allocates."""
-    assert isinstance(value, ast.Call)
-    symbol = symbol_of(c, value.function)
-    assert isinstance(symbol, Builtin)
-    info = TILE_FUNCTIONS[symbol.name]
-    bound = bind_builtin(value, info, lambda _: None)
-    v = c.variables.get(target.id)
-    if bound is None or v is None:
-        return
-    if c.final:
-        c.typed.symbols[value.function] = symbol
-        c.typed.arguments[value] = tuple(bound.get(p) for p in info.parameters)
-        c.typed.symbols[target] = v.local
-    dtype = dtype_argument(c, bound.get("dtype"))
-    if "value" in bound:
-        term = c.infer(bound["value"])
-        if dtype is None and isinstance(term, Scalar):
-            dtype = term.dtype
-    if "shape" in bound:
-        shape = _sizes(c, bound["shape"])
-    else:
-        like = c.infer(bound["x"])
-        if isinstance(like, (Tensor, Tile)):
-            dtype = dtype or like.dtype
-        shape = _known_dims(c, shape_dims(like), bound["x"])
-    if shape is None:
-        return
-    tensor = Tensor(dtype or F32, shape, mut=True)
-    if "value" in bound and not give_tile(
-        c, bound["value"], c.infer(bound["value"]), tensor.dtype, False
-    ):
-        c.report("T0208", f"an array of `{tensor.dtype}` is not filled with this",
-                 bound["value"].span)  # fmt: skip
-    v.type, v.since = tensor, target.span
-    c.note(value, tensor)
-    c.note(target, tensor)
-    c.terms.pop(target, None)
-
-
-def _sizes(c: TileContext, e: ast.Expr) -> tuple[Dim, ...] | None:
-    if isinstance(e, ast.Attribute) and e.name == "shape":
-        like = c.infer(e.value)
-        if isinstance(like, (Tensor, Tile)):
-            c.infer(e)
-            return _known_dims(c, shape_dims(like), e)
-    dims: list[Dim | None] = []
-    for item in shape_items(e):
-        if is_silent(c.infer(item)):
-            return None
-        index(c, item)
-        dims.append(dim_of(c, item))
-    if isinstance(e, ast.TupleExpr):
-        c.infer(e)
-    return _known_dims(c, tuple(dims), e)
-
-
-def _known_dims(
-    c: TileContext, dims: tuple[Dim | None, ...] | None, e: ast.Expr
-) -> tuple[Dim, ...] | None:
-    """Sizes that the caller can compute before the kernel runs."""
-    if dims is None:
-        return None
-    known: list[Dim] = []
-    for dim in dims:
-        now = None if dim is None else c.kernel.facts.resolve(dim)
-        if now is None or not all(n in c.kernel.origins for n in symbols_of(now)):
-            c.report(
-                "T0613", "the size of a result is made of sizes of arguments", e.span,
-                "" if now is None else f"`{now}` is known only while the kernel runs",
-            )  # fmt: skip
-            return None
-        known.append(now)
-    return tuple(known)
 
 
 def tuple_term(c: TileContext, e: ast.TupleExpr) -> Term:
@@ -256,8 +122,10 @@ def _inlined(c: TileContext, value: ast.Expr, terms: list[Type]) -> None:
     """The result of an inlined function; a buffer is its content."""
     plain: list[Type] = []
     items = value.items if isinstance(value, ast.TupleExpr) else (value,)
+    made = private_names(c)
     for e, t in zip(items, terms, strict=True):
-        o = value_of_operand(c, Operand(e, t)) if isinstance(t, Tile) else Operand(e, t)
+        read = isinstance(t, Tile) or (isinstance(e, ast.Name) and e.id in made)
+        o = value_of_operand(c, Operand(e, t)) if read else Operand(e, t)
         plain.append(o.term)  # type: ignore[arg-type]
     found: Type = plain[0] if len(plain) == 1 else TupleType(tuple(plain))
     before = c.returns.type
@@ -344,7 +212,7 @@ def _result(
         a.capacity if a.extent is None or c.is_open(c.kernel.facts.resolve(a.extent)) else a.extent
         for a in o.term.axes
     )
-    shape = _known_dims(c, extents, e)
+    shape = known_dims(c, extents, e, "a result")
     return None if shape is None else (dtype, shape)
 
 
@@ -378,12 +246,12 @@ def _shown(c: TileContext, dim: Dim) -> str:
 
 def unused_variables(c: TileContext) -> None:
     """Values that are computed and never used."""
-    read = _read_names(c)
+    read, made = _read_names(c), private_names(c)
     for name, (span, kind) in assigned_names(c.declaration).items():
         v = c.variables.get(name)
         if kind != "variable" or name in read or name.startswith("_") or v is None:
             continue
-        if isinstance(v.type, (Tile, Scalar)):
+        if isinstance(v.type, (Tile, Scalar)) or name in made:
             _unused(c, name, span)
 
 

@@ -17,6 +17,7 @@ from tessera_lang.sema.narrow_ranges import fits_by_range
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext
+from tessera_lang.sema.tile.made_arrays import could_be_array
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -24,7 +25,6 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
-from tessera_lang.sema.tile.results import is_returned_somewhere
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written
@@ -134,9 +134,10 @@ def into_buffer(
         helps = ("make a buffer: `op.shared(shape, dtype=...)`",
                  f"or give the name a new value: `{source_of(target.value)} = ...`",
                  "or make it a parameter, an array of the call: `y: mut f32[n]`")  # fmt: skip
-        if isinstance(target.value, ast.Name) and is_returned_somewhere(c, target.value.id):
+        if isinstance(target.value, ast.Name) and could_be_array(c, target.value.id):
             name = target.value.id
-            helps = (f"return `{name}`, at the same place, on all ways: then it is an array",)
+            helps = (f"make `{name}` once, outside of loops and conditions, and give it no other"
+                     " value: then it is an array", helps[0])  # fmt: skip
         c.report(
             "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
             "only buffers and arrays are stored into", helps=helps,

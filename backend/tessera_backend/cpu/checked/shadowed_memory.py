@@ -68,10 +68,11 @@ def roots_of(kernel: Operation, plan: LaunchPlan) -> Roots:
     own, known = owned(kernel)
     unproved = unproved_buffers(kernel, known)
     arguments = {a: n for n, a in enumerate(kernel.regions[0].arguments)}
+    names = {o.operands[0]: o.result.name for o in kernel.walk() if o.name == "tile.view"}
     for value, found in uses.items():
         number = arguments.get(value, -1)
         slot = plan.slots[number] if 0 <= number < len(plan.slots) else None
-        root = _root(value, number, slot, plan, found)
+        root = _root(value, number, slot, plan, found, names.get(value, ""))
         if root.local and len(found) == 1 and "other" in found:
             continue  # only whole products use it
         if "other" in found or (number >= 0 and (slot is None or slot.kind != "data")):
@@ -111,7 +112,9 @@ def _uses(kernel: Operation) -> dict[Value, Uses]:
     return {v: f for v, f in uses.items() if isinstance(v.type, BufferType) or set(f) != {"read"}}
 
 
-def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found: Uses) -> Root:
+def _root(
+    value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found: Uses, view: str
+) -> Root:  # fmt: skip
     t = value.type
     if isinstance(t, BufferType) and t.space == "local":
         return Root(value.name, OF_A_LANE, t.dtype.bytes, ("write",), True, t.shape)
@@ -126,7 +129,8 @@ def _root(value: Value, number: int, slot: Slot | None, plan: LaunchPlan, found:
         result = parameter - len(plan.parameters)
         mine = 0 <= result < len(plan.results) and not plan.launches_before
         fresh = mine and not plan.results[result].zeroed
-        name = "the result"
+        private = 0 <= result < len(plan.results) and plan.results[result].kept
+        name = view if private and view else "the result"
     return Root(name, number, t.dtype.bytes, _kinds(found, fresh=fresh), fresh)
 
 
