@@ -54,14 +54,16 @@ class CpuBackend:
 
     def passes(self, program: Program, options: TargetOptions) -> tuple[Pass, ...]:
         from tessera_backend.cpu.early_returns import NEST_RETURNS
-        from tessera_backend.cpu.group_versions import WRAP_REMAINDERS
+        from tessera_backend.cpu.group_versions import SPLIT_LANES, WRAP_REMAINDERS
 
         if options.arch_as:
             from tessera_backend.cpu.asynchronous.kernel import has_tiles
 
             if has_tiles(program):
                 return ()
-        return (WRAP_REMAINDERS, NEST_RETURNS)
+        if options.checked:  # lanes are a row there, in several orders
+            return (WRAP_REMAINDERS, NEST_RETURNS)
+        return (SPLIT_LANES, WRAP_REMAINDERS, NEST_RETURNS)
 
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]

@@ -8,12 +8,14 @@ a lane loop whose lanes are independent belong to its access group. Must not kno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from tessera_backend.cpu.interrupts import STOP
 from tessera_backend.llvm.emitter import AtomicForm, Dialect, LaneEmitter, NotLowered, Place
 from tessera_backend.llvm.small_floats import narrow_f16, widen_f16
 from tessera_backend.llvm.text import ModuleText
-from tessera_lang.ir.core import Operation, Value
+from tessera_backend.llvm.types import memory_type
+from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.types.dtype import F16, DType
 from tessera_lang.types.type import Space
 
@@ -44,6 +46,7 @@ class CpuDialect(Dialect):
         self.lane_ids: tuple[str, ...] = tuple("0" for _ in group)
         self.access_group = ""
         self.shared: dict[Value, str] = {}
+        self.own: frozenset[Value] = frozenset()  # arrays of which all lanes use the same memory
         self.inside: frozenset[Operation] = frozenset()  # accesses found in bounds
         self._scopes: dict[Value | None, tuple[str, str]] = {}
 
@@ -59,7 +62,8 @@ class CpuDialect(Dialect):
 
     def suffix(self, root: Value | None) -> str:
         own, others = self._scopes[root]
-        group = f", !llvm.access.group {self.access_group}" if self.access_group else ""
+        apart = self.access_group and root not in self.own
+        group = f", !llvm.access.group {self.access_group}" if apart else ""
         return f", !alias.scope {own}, !noalias {others}{group}"
 
     def bounds_of(self, op: Operation) -> str:
@@ -106,6 +110,12 @@ class CpuDialect(Dialect):
 
     def shared_pointer(self, e: LaneEmitter, op: Operation) -> str:
         return self.shared[op.result]
+
+    def local_pointer(self, e: LaneEmitter, op: Operation) -> str:
+        kind = op.result.type
+        if op.result not in self.own or not isinstance(kind, BufferType):
+            return ""
+        return e.f.slot(f"[{prod(kind.shape[:-1])} x {memory_type(kind.dtype)}]", align=64)
 
     def atomic_form(self, kind: str, dtype: DType, space: Space, scope: str) -> AtomicForm:
         if space == "shared" or scope in ("tile", "group"):

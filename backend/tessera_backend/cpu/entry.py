@@ -18,6 +18,7 @@ from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import GroupEmitter
 from tessera_backend.cpu.group_plan import GroupPlan, Planner
+from tessera_backend.cpu.lane_arrays import find_own_arrays
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.products import product_rules
@@ -61,6 +62,10 @@ class Form:
     def rules(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
         return rules
 
+    def own_arrays(self, tree: GroupPlan) -> frozenset[Value]:
+        """Arrays of a lane of which all lanes use the same memory."""
+        return find_own_arrays(tree)
+
     def enter(self, e: LaneEmitter) -> None:
         """Behind the arguments, in front of all groups."""
 
@@ -95,6 +100,7 @@ def emit_kernel(
     dialect = form.dialect(kernel, target)
     e = lane_emitter(module, f, dialect, plan.kernel)
     e.rules = form.rules({**e.rules, **product_rules(vector_unit(target), scratch)})
+    dialect.own = form.own_arrays(tree)
     shared_bytes = _shared(kernel, dialect, scratch)
     pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
     tables = [o.result for o in kernel.walk() if o.name == "tile.table"]
@@ -122,7 +128,7 @@ def _shared(kernel: Operation, dialect: CpuDialect, scratch: Scratch) -> int:
     for op in kernel.walk():
         if op.name in BUFFERS and isinstance(op.result.type, BufferType):
             size = prod(op.result.type.shape) * op.result.type.dtype.bytes
-            dialect.shared[op.result] = scratch.take(size)
+            dialect.shared[op.result] = scratch.take(0 if op.result in dialect.own else size)
             total += size if op.result.type.space == "shared" else 0
     return total
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from tessera_backend.cpu.interchange import Interchange
+from tessera_backend.cpu.interchange import Interchange, LaneStrides
 from tessera_backend.cpu.uniform_values import Scalars
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.ir.core import Operation, Region, Value
@@ -114,6 +114,7 @@ class GroupPlan:
 
     kernel: Operation
     uniform: Uniformity
+    strides: LaneStrides
     scalars: Scalars
     root: Control
     spilled: dict[Value, None]
@@ -138,7 +139,8 @@ class Planner:
         nodes = self._region(self.kernel.regions[0], ())
         self._frames.pop()
         root = Control(self.kernel, (nodes,), masked=frame.masked)
-        return GroupPlan(self.kernel, self.uniform, self.scalars, root, {})
+        strides = self.interchange.strides
+        return GroupPlan(self.kernel, self.uniform, strides, self.scalars, root, {})
 
     def is_group(self, op: Operation) -> bool:
         """Whether a construct stands outside the lane loops, if what is around it does."""

@@ -7,13 +7,16 @@ memory (or keeps them in registers of a vector). Must not know LLVM.
 from __future__ import annotations
 
 from math import prod
+from typing import cast
 
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import BLOCKS, LOOPS
 
 FEWEST_LANES = 8
+_SUMS = ("tile.add", "tile.sub", "tile.min", "tile.max")  # of an index that stays inside, too
 _LONGEST_RUN = 4
+_LONGEST_ROW = 8  # as many neighbours LLVM takes apart
 _FAR = 1 << 32  # stands for a stride that is uniform and not known
 ARRAY_OPERAND = {"tile.load": 0, "tile.store": 1, "tile.atomic_load": 0, "tile.atomic_store": 1,
           "tile.atomic": 1, "tile.atomic_cas": 2}  # fmt: skip
@@ -32,11 +35,13 @@ class LaneStrides:
         self._inner = inner_axis(kernel.integers("group"))
         self._strides: dict[Value, int | None] = {}
         self._constants: dict[Value, int] = {}
+        self._definitions: dict[Value, Operation] = {}
         for op in kernel.walk():
             if op.name == "tile.for":
                 self._strides[op.regions[0].arguments[0]] = self.of(op.operands[0])
             for result in op.results:
                 self._strides[result] = self._find(op)
+                self._definitions[result] = op
                 value = op.attributes.get("value")
                 if op.name == "tile.constant" and isinstance(value, int):
                     self._constants[result] = value
@@ -49,6 +54,9 @@ class LaneStrides:
     def constant(self, value: Value) -> int | None:
         """What a value is, where that is known."""
         return self._constants.get(value)
+
+    def definition(self, value: Value) -> Operation | None:
+        return self._definitions.get(value)
 
     def of_access(self, op: Operation) -> int | None:
         """How far apart neighbouring lanes access an array, in elements of its last axis."""
@@ -95,7 +103,7 @@ class Interchange:
 
     def __init__(self, kernel: Operation, uniform: Uniformity) -> None:
         self._uniform = uniform
-        self._strides = LaneStrides(kernel, uniform)
+        self.strides = LaneStrides(kernel, uniform)
         self._wanted: set[Operation] = set()
         lanes = prod(kernel.integers("group"))
         if lanes >= FEWEST_LANES:
@@ -125,7 +133,9 @@ class Interchange:
         beside = apart = same = unknown = 0
         for inner in op.walk():
             if inner.name in ARRAY_OPERAND:
-                match self._strides.of_access(inner):
+                if self._is_row(op, inner):
+                    return False
+                match self.strides.of_access(inner):
                     case None:
                         unknown += 1
                     case 0:
@@ -142,12 +152,38 @@ class Interchange:
             return False
         return same > 0 or op not in self._uniform.split_loops
 
+    def _is_row(self, loop: Operation, access: Operation) -> bool:
+        """Whether the steps of a lane go over as many neighbours as lanes are apart: all lanes
+        together over all of them, which vectors load and take apart."""
+        stride = self.strides.of_access(access)
+        if stride is None or not 1 < stride <= _LONGEST_ROW or loop.operands[3:]:
+            return False
+        lower, upper, step = map(self.strides.constant, loop.operands[:3])
+        if lower is None or upper is None or step != 1 or upper - lower != stride:
+            return False
+        moves: dict[Value, int | None] = {loop.regions[0].arguments[0]: 1}
+        return self._moves(access.operands[-1], moves) == 1
+
+    def _moves(self, index: Value, moves: dict[Value, int | None]) -> int | None:
+        """How far a step moves an index, None where that is not known; ``moves`` grows."""
+        if index not in moves:
+            op = self.strides.definition(index)
+            parts = [] if op is None else [self._moves(v, moves) for v in op.operands]
+            if not any(part != 0 for part in parts):
+                moves[index] = 0
+            elif op is None or None in parts or op.name not in _SUMS:
+                moves[index] = None
+            else:
+                a, b = cast("list[int]", parts)
+                moves[index] = a - b if op.name == "tile.sub" else a + b
+        return moves[index]
+
     def _is_run(self, op: Operation, stride: int) -> bool:
         """Whether lanes that are ``stride`` apart lie closer than the steps of a lane: each
         does a short run of neighbours, and the runs are side by side."""
         if abs(stride) > _LONGEST_RUN or op.name != "tile.for":
             return False
-        step = self._strides.constant(op.operands[2])
+        step = self.strides.constant(op.operands[2])
         return step is None or abs(step) > abs(stride)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tessera_backend.cpu.group_plan import Control, GroupPlan, Piece
-from tessera_backend.cpu.interchange import ARRAY_OPERAND, FEWEST_LANES, LaneStrides, inner_axis
+from tessera_backend.cpu.interchange import ARRAY_OPERAND, FEWEST_LANES, inner_axis
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.types.dtype import BOOL, INDEX, DType
@@ -28,7 +28,7 @@ class LaneLoopCosts:
         group = plan.kernel.integers("group")
         self._lanes = group[inner_axis(group)]
         self._scalar = plan.scalars.is_scalar
-        self._strides = LaneStrides(plan.kernel, plan.uniform)
+        self._strides = plan.strides
 
     def stays_a_loop(self, piece: Piece) -> bool:
         """Whether vectors do more of a piece at once than element by element.

@@ -195,7 +195,8 @@ class LaneLoops:
             f.line(f"store i64 {following}, ptr {variable}")
             more = f.value(f"icmp ult i64 {following}, {size}")
             done = f.label("lane.done")
-            f.branch_if(more, head, done, metadata if number == 0 else "")
+            outer = self.stays_a_loop() if rolled or not straight else ""
+            f.branch_if(more, head, done, metadata if number == 0 else outer)
             f.place(done)
         dialect.access_group = ""
         dialect.lane, dialect.lane_ids = "0", tuple("0" for _ in dialect.group)

@@ -16,9 +16,10 @@ from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.llvm.fork_safety import forks_wait
 from tessera_lang.record import dataclass
 
-MANY_LOOPS, TOO_MANY_LOOPS = 200, 800
-"""Loops of a module from which on LLVM unrolls none of them, and vectorizes none: it makes copies,
-and its time grows faster than their number. 485 loops took 4.6 s, and take 2; 965 take 2.5."""
+SOME_LOOPS, MANY_LOOPS, TOO_MANY_LOOPS = 40, 150, 600
+"""Innermost loops of a module from which on LLVM makes fewer copies of them (a scan of 84 compiles
+in half the time and takes a tenth longer), unrolls none, and vectorizes none: its time grows
+faster than their number. A module of 485 loops of all kinds took 4.6 s, and takes 2."""
 _LABELS = re.compile(r"^(define)|^([\w.$-]+):|label %([\w.$-]+)", re.MULTILINE)
 
 
@@ -112,20 +113,23 @@ def compile_text(text: str, target: CodeTarget, level: int, stages: tuple[str, .
 
 
 def count_loops(text: str) -> int:
-    """How many branches of a module lead back."""
-    count, behind = 0, set[str]()
+    """How many branches of a module lead back over no other such branch: its innermost loops."""
+    count, number, last = 0, 0, -1
+    behind: dict[str, int] = {}
     for begin, label, target in _LABELS.findall(text):
         if begin:
             behind.clear()
         elif label:
-            behind.add(label)
-        else:
-            count += target in behind
+            number += 1
+            behind[label] = number
+        elif behind.get(target, -1) > last:
+            count, last = count + 1, number
     return count
 
 
 def _optimize(binding: Any, module: Any, machine: Any, level: int, loops: int) -> None:
-    options = binding.create_pipeline_tuning_options(speed_level=min(level, 3))
+    most = 3 if loops < SOME_LOOPS else 2
+    options = binding.create_pipeline_tuning_options(speed_level=min(level, most))
     options.loop_vectorization = level > 1 and loops < TOO_MANY_LOOPS
     options.slp_vectorization = level > 1
     options.loop_unrolling = level > 1 and loops < MANY_LOOPS

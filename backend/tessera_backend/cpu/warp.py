@@ -6,6 +6,7 @@ result; each warp is one vector, folded in the order of docs/ir.md. Must not kno
 
 from __future__ import annotations
 
+from tessera_backend.cpu.interchange import inner_axis
 from tessera_backend.cpu.lane_loops import Array, LaneLoops
 from tessera_backend.llvm.emitter import NotLowered, scalar_type
 from tessera_backend.llvm.types import float_constant, integer_constant, memory_type
@@ -16,6 +17,8 @@ from tessera_lang.types.dtype import BOOL, U32, DType, integer_range
 
 def emit_warp(loops: LaneLoops, op: Operation) -> Array:
     """Emits a warp operation of all lanes; the array of its results."""
+    if op.name == "tile.warp_shuffle" and (stride := _stride(loops, op.operands[1])) is not None:
+        return _shift(loops, op.operands[0], op.operands[1], stride)
     given = _padded_array(loops, scalar_type(op.operands[0]))
     if op.name == "tile.warp_shuffle":
         _give(loops, op.operands[0], given)
@@ -56,6 +59,50 @@ def _pad(loops: LaneLoops, given: Array, neutral: str) -> None:
     for lane in range(loops.lanes_count, -(-loops.lanes_count // WARP) * WARP):
         place = f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {lane}")
         f.line(f"store {kind} {neutral}, ptr {place}, align {given.dtype.bytes}")
+
+
+def _stride(loops: LaneLoops, lane: Value) -> int | None:
+    """0 where a warp takes the value of one lane, 1 where its lanes take those of neighbours, also
+    from the other end; None where neither is known, or the innermost loop is not over a warp."""
+    group = loops.dialect.group
+    if group[inner_axis(group)] != WARP:
+        return None
+    stride = loops.plan.strides.of(lane)
+    return stride if stride in (0, 1) else None
+
+
+def _shift(loops: LaneLoops, value: Value, lane: Value, stride: int) -> Array:
+    """A shuffle whose lanes read side by side: each warp from two copies of itself in a row."""
+    f, dtype, result = loops.e.f, scalar_type(value), _padded_array(loops, scalar_type(value))
+    kind, axis = memory_type(dtype), inner_axis(loops.dialect.group)
+    copies = loops.scratch.take(2 * loops.lanes_count * dtype.bytes)
+
+    def place(at: str) -> str:
+        """Address of an element of the warp's copies."""
+        first = f.value(f"sub i64 {loops.dialect.lane}, {loops.dialect.lane_ids[axis]}")
+        at = f.value(f"add i64 {f.value(f'shl nuw nsw i64 {first}, 1')}, {at}")
+        return f.value(f"getelementptr inbounds {kind}, ptr {copies}, i64 {at}")
+
+    def access() -> str:
+        return f"align {dtype.bytes}{loops.dialect.suffix(None)}"
+
+    def give() -> None:
+        own, inside = loops.lane_value(value), loops.dialect.lane_ids[axis]
+        for at in (inside, f.value(f"add nuw nsw i64 {inside}, {WARP}")):
+            f.line(f"store {kind} {own}, ptr {place(at)}, {access()}")
+
+    def take() -> None:
+        inside, source = loops.dialect.lane_ids[axis], loops.lane_value(lane)
+        if stride:
+            source = f.value(f"sub i64 {source}, {inside}")
+        at = f.value(f"and i64 {source}, {WARP - 1}")
+        if stride:
+            at = f.value(f"add nuw nsw i64 {at}, {inside}")
+        loops.write(result, f.value(f"load {kind}, ptr {place(at)}, {access()}"))
+
+    loops.lanes(give)
+    loops.lanes(take)
+    return result
 
 
 def _shuffle(loops: LaneLoops, lane: Value, given: Array) -> Array:

@@ -24,7 +24,7 @@ from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type
-from tessera_lang.ir.core import BufferType, Operation
+from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL
 
@@ -198,6 +198,10 @@ class CheckedForm(Form):
         made.seen = seen(kernel, self.look.roots) | made.unproved
         self._dialect = made
         return made
+
+    def own_arrays(self, tree: GroupPlan) -> frozenset[Value]:
+        """None: each element has a shadow word."""
+        return frozenset()
 
     def rules(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
         return {

@@ -28,6 +28,9 @@ class _Level:
     barriers: bool
 
 
+PART = 16  # lanes of a part of a longer row
+
+
 @dataclass
 class GroupKernel:
     """Builds one kernel: ``x`` is read, ``y`` written, ``a`` and ``c`` are numbers."""
@@ -302,6 +305,9 @@ class GroupKernel:
             self.pool = [(self.n, True), (a, True), (c, True), (self.lane, False), (group, True)]
             if len(self.group) > 1:
                 self.pool += [(b.lane_index(axis), False) for axis in range(len(self.group))]
+            elif self.lanes > PART:
+                parts = (b.binary(name, self.lane, b.index(PART)) for name in ("floordiv", "mod"))
+                self.pool += [(part, False) for part in parts]
             self.levels.append(_Level("kernel", (), self.random.random() < 0.7))
             self.statements(self.random.choice([3, 6, 10]), 3, True)
             for part in range(ELEMENTS):

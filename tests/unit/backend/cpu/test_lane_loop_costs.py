@@ -124,7 +124,7 @@ def taps(x: u32[n], out: mut u32[n]):
 def test_copies_between_lanes_stay_loops(tmp_path: Path) -> None:
     """Each copy of 256 lanes as straight code would be thirty lines; there are many of them."""
     text = llvm(WARPS, tmp_path)
-    assert text.count("\n") < 900
+    assert text.count("\n") < 1100
 
 
 def test_sorting_compiles_in_time() -> None:

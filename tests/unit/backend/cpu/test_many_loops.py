@@ -32,8 +32,8 @@ done:
 """
 
 
-def test_branches_back_are_counted() -> None:
-    assert llvm_codegen.count_loops(TEXT) == 2
+def test_innermost_loops_are_counted() -> None:
+    assert llvm_codegen.count_loops(TEXT) == 1
 
 
 def test_many_loops_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
+from tessera_lang.opt.tile.split_lanes import split_lanes
 from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tests.unit.backend.cpu.random_groups import ELEMENTS, GroupKernel
 from tests.unit.backend.tile_kernels import Runner
@@ -18,11 +19,10 @@ SHAPES = ((16,), (8,), (4, 4), (2, 8), (3,), (16, 1))
 SLOTS = tuple(Slot(k, 0) for k in ("data", "size", "data", "size", "scalar", "scalar", "fault"))  # type: ignore[arg-type]
 
 
-def check(seed: int, optimize: int) -> None:
-    shape = SHAPES[seed % len(SHAPES)]
+def check(seed: int, optimize: int, shape: tuple[int, ...] = ()) -> None:
+    shape = shape or SHAPES[seed % len(SHAPES)]
     kernel = GroupKernel(seed, shape).build()
-    program = Program("tile", (kernel,))
-    verify(program)
+    program = verify(split_lanes(Program("tile", (kernel,))))
     lanes, groups = int(np.prod(shape)), 2
     generator = np.random.default_rng(seed)
     x = generator.integers(-4, 9, 2 * lanes + 5).astype(np.float32)
@@ -52,6 +52,14 @@ ONCE_BROKEN = (1258, 1273, 2025)
 @pytest.mark.sample(6)
 def test_random_group(seed: int) -> None:
     check(seed, 3)
+
+
+@pytest.mark.parametrize("seed", range(400, 430))
+@pytest.mark.parametrize("lanes", [32, 48])
+@pytest.mark.sample(6)
+def test_random_group_in_parts(seed: int, lanes: int) -> None:
+    """A row of lanes that the kernel takes apart, which is two loops then."""
+    check(seed, 3, (lanes,))
 
 
 @pytest.mark.slow
