@@ -23,6 +23,7 @@ from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.products import product_rules
 from tessera_backend.cpu.simd_target import vector_unit
+from tessera_backend.cpu.thread_counters import Counters
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.small_floats import from_bits
@@ -66,6 +67,10 @@ class Form:
         """Arrays of a lane of which all lanes use the same memory."""
         return find_own_arrays(tree)
 
+    def counters(self, kernel: Operation, scratch: Scratch) -> Counters | None:
+        """Arrays that a thread updates for itself first."""
+        return Counters(kernel, scratch)
+
     def enter(self, e: LaneEmitter) -> None:
         """Behind the arguments, in front of all groups."""
 
@@ -99,7 +104,9 @@ def emit_kernel(
     module, f, scratch = ModuleText(), FunctionText(), Scratch()
     dialect = form.dialect(kernel, target)
     e = lane_emitter(module, f, dialect, plan.kernel)
-    e.rules = form.rules({**e.rules, **product_rules(vector_unit(target), scratch)})
+    counters = form.counters(kernel, scratch)
+    rules = counters.rules(e.rules) if counters else e.rules
+    e.rules = form.rules({**rules, **product_rules(vector_unit(target), scratch)})
     dialect.own = form.own_arrays(tree)
     shared_bytes = _shared(kernel, dialect, scratch)
     pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
@@ -109,7 +116,7 @@ def emit_kernel(
     form.enter(e)
     _take_groups(e, dialect, form)
     form.group(tree, e, dialect, scratch).emit("group.end")
-    _next_group(e)
+    _next_group(e, counters)
     _finish(module, f, scratch, plan.entry, target)
     attributes = "nounwind" + ("" if target.red_zone else " noredzone")
     footer = (
@@ -192,10 +199,12 @@ def _take_groups(e: LaneEmitter, dialect: CpuDialect, form: Form) -> None:
     dialect.group_ids = (f.value(f"udiv i64 {rest}, %gy"), f.value(f"urem i64 {rest}, %gy"), z)
 
 
-def _next_group(e: LaneEmitter) -> None:
+def _next_group(e: LaneEmitter, counters: Counters | None) -> None:
     more = e.f.value("icmp ult i64 %group.next, %last")
     e.f.branch_if(more, "group", "take")
     e.f.place("exit")
+    if counters:
+        counters.end(e)
     e.f.terminate("ret void")
 
 

@@ -29,7 +29,7 @@ def _text(op: Operation, name: str) -> str:
     return str(op.attributes[name])
 
 
-def _combine(e: LaneEmitter, kind: str, old: str, value: str, dtype: DType) -> str:
+def combine(e: LaneEmitter, kind: str, old: str, value: str, dtype: DType) -> str:
     """The new content, in register values."""
     f, llvm = e.f, register_type(dtype)
     if kind == "exchange":
@@ -82,7 +82,7 @@ def _loop(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str)
     seen = f.fresh()
     loaded = f.fresh()
     f.line(f"{seen} = phi {bits} [ {first}, %{before} ], [ {loaded}, %{again}.next ]")
-    new = _combine(e, _text(op, "kind"), small_floats.from_bits(e, seen, dtype), value, dtype)
+    new = combine(e, _text(op, "kind"), small_floats.from_bits(e, seen, dtype), value, dtype)
     found = e.dialect.compare_exchange(
         e, place, pointer, seen, small_floats.as_bits(e, new, dtype), dtype.bytes * 8, scope,
         _ORDERS[_text(op, "order")],
@@ -98,7 +98,7 @@ def _loop(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str)
 
 def _plain(e: LaneEmitter, op: Operation, place: Place, pointer: str, value: str) -> str:
     old = load_element(e, place, pointer)
-    store_element(e, place, pointer, _combine(e, _text(op, "kind"), old, value, place.dtype))
+    store_element(e, place, pointer, combine(e, _text(op, "kind"), old, value, place.dtype))
     return old
 
 

@@ -203,6 +203,9 @@ class CheckedForm(Form):
         """None: each element has a shadow word."""
         return frozenset()
 
+    def counters(self, kernel: Operation, scratch: Scratch) -> None:
+        """None: each access is looked at."""
+
     def rules(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
         return {
             **rules,
