@@ -137,6 +137,7 @@ class Maker:
     parameters: dict[str, tuple[str, Array]] = field(default_factory=dict[str, "tuple[str, Array]"])
     values: list[Value] = field(default_factory=list[Value])
     lines: list[str] = field(default_factory=list[str])
+    made: list[str] = field(default_factory=list[str])  # arrays that are not returned
 
     def program(self) -> Program:
         r = self.r = random.Random(self.seed)
@@ -357,7 +358,7 @@ class Maker:
 
     def _part(self, depth: int) -> Value | None:
         """A window of a parameter, with steps; or one of its rows."""
-        name = self.r.choice([n for n in self.parameters if n in "xyz"])
+        name = self.r.choice([n for n in self.parameters if n in "xyz"] + 2 * self.made)
         v = next(x for x in self.values if x.text == name)
         texts: list[str] = []
         parts: list[Any] = []
@@ -385,7 +386,7 @@ class Maker:
 
     def _gather(self, depth: int) -> Value | None:
         """Rows of a parameter by an array of their numbers."""
-        name = self.r.choice([n for n in self.parameters if n in "xyz"])
+        name = self.r.choice([n for n in self.parameters if n in "xyz"] + self.made)
         v = next(x for x in self.values if x.text == name)
         if not 1 <= v.rank <= 3:
             return None
@@ -559,7 +560,28 @@ class Maker:
             first = self.r.randrange(v.array.shape[0])
             self.lines.append(f"{name}[{first}:] = ({v.text})[{first}:]")
             array = np.concatenate((start[:first], v.array[first:]))
+        if self.r.random() < 0.4:
+            array = self._in_place(Value(name, array, v.dtype))
         self.values.append(Value(name, array, v.dtype))
+        self.made.append(name)
+
+    def _in_place(self, v: Value) -> Array:
+        """A store of what needs other elements of the array: all as they were before."""
+        kind, axis = self.r.choice(["flip", "shift", "scan"]), self.r.randrange(v.rank)
+        array = v.array
+        if kind == "flip" or self.kept or v.dtype == "bool":
+            self.lines.append(f"{v.text}[:] = op.flip({v.text}, {axis})")
+            return np.flip(array, axis)
+        if kind == "scan" and summed(v.dtype) == v.dtype:
+            found = np.cumsum(array, axis, dtype=_working(v.dtype))
+            line = f"{v.text}[:] = op.cumsum({v.text}, axis={axis})"
+        else:
+            found = np.concatenate((array[:1], array[1:] - array[:-1]))
+            line = f"{v.text}[1:] = {v.text}[1:] - {v.text}[:-1]"
+        if not self._is_exact(replace(v, array=found)):
+            return array
+        self.lines.append(line)
+        return found
 
     # --- results ------------------------------------------------------------------------------
 

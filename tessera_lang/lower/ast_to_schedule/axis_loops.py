@@ -170,7 +170,11 @@ class Nests:
             return
         free = [i for i in opened if i not in scanned]
         if not free:
-            raise whole_scan(scans_along(self.demand, root, marked(windows, str(opened[0])))[0][0])
+            found = [
+                node for i in opened
+                for node, _ in scans_along(self.demand, root, marked(windows, str(i)))
+            ]  # fmt: skip
+            raise whole_scan(_innermost(found))
         first = [i for i in free if str(i) in partial] or free
         b = self.b
         sizes: list[int | str] = [labels[i] for i in first]
@@ -394,6 +398,12 @@ def scans_along(demand: Demand, node: Node, windows: tuple[AnyWindow, ...]) -> S
 
     visit(node, windows)
     return found
+
+
+def _innermost(scans: list[Scanned]) -> Scanned:
+    """One that is made of none of the others."""
+    below = {id(n): {id(x) for x in walk(n.operand)} for n in scans}
+    return next(n for n in scans if not any(id(x) in below[id(n)] for x in scans))
 
 
 def identity(b: Emitter, kind: str, dtype: DType) -> Value:

@@ -309,7 +309,10 @@ def _window(s: State, e: ast.Call) -> Node:
     """Places of an array that need not be there: those outside give ``fill``."""
     base = s.node(needed(s, e, "x"))
     if not isinstance(base, Read):
-        raise Unsupported(e.span, "a window of this value")
+        kept = s.keep(base, e.span)
+        if not isinstance(kept, Read):
+            raise Unsupported(e.span, "a window of this value", "store it into an array first")
+        base = kept
     given = needed(s, e, "start")
     items = given.items if isinstance(given, ast.TupleExpr) else (given,)
     t = s.typed.types.get(e)

@@ -263,7 +263,9 @@ def loop(s: State, node: ast.For, block: Block) -> None:
         node.iterable, ast.Call) else None  # fmt: skip
     assert isinstance(node.iterable, ast.Call)
     if symbol == Builtin("op.tile_range"):
+        s.tile_loops += 1
         _tile_range(s, node, node.iterable, block)
+        s.tile_loops -= 1
     elif symbol == Builtin("range"):
         _range(s, node, node.iterable, block)
     else:
@@ -350,6 +352,7 @@ def _attempts(
     while True:
         sites, items = len(s.low.sites), len(s.low.sink.items)
         before, writes = snapshot(s), dict(s.writes)
+        arrays = len(s.private.plans) if s.private is not None else 0
         more = emit(loose)
         if more <= loose:
             return
@@ -358,6 +361,8 @@ def _attempts(
         del s.low.sink.items[items:]
         restore(s, before)
         s.writes = writes
+        if s.private is not None:
+            s.private.forget(arrays)
 
 
 def _will_write(s: State, body: tuple[ast.Stmt, ...]) -> None:

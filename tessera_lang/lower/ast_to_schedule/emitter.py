@@ -29,6 +29,7 @@ class Emitter(ScheduleBuilder):
         self._known: list[dict[Key, Value]] = [{}]
         self._depth: dict[Value, int] = {}
         self._numbers: dict[Value, int] = {}
+        self._made: dict[Value, tuple[str, Value, Value]] = {}
         self.carried: set[Value] = set()  # extents that a loop or branch hands on
         self._sums: dict[Value, tuple[Value, int]] = {}
 
@@ -93,7 +94,13 @@ class Emitter(ScheduleBuilder):
             self._stack, self.span = inner, before
         self._known[depth][key] = value
         self._depth[value] = depth
+        if len(operands) == 2:
+            self._made[value] = op, operands[0], operands[1]
         return value
+
+    def made_of(self, value: Value) -> tuple[str, Value, Value] | None:
+        """The operation and operands that ``arithmetic`` made an index value of."""
+        return self._made.get(value)
 
     def recall(self, key: Key) -> Value | None:
         """What ``remember`` keeps under a key, where it can be seen."""

@@ -32,6 +32,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import dataclass, field
+from tessera_lang.source import Span
 from tessera_lang.types.dtype import BOOL, INDEX, DType
 
 AnyWindow = Window | OpenWindow
@@ -447,13 +448,20 @@ class Demand:
         return self.b.reduce(kind, value, self.b.number(1), axis)
 
 
-def whole_scan(node: Scanned) -> Unsupported:
+class NeedsMemory(Unsupported):
+    """A value that is not computed where it is used, but can be read there from an array."""
+
+    def __init__(self, node: Node, span: Span, what: str, help_text: str) -> None:
+        self.node = node
+        super().__init__(span, what, help_text)
+
+
+def whole_scan(node: Scanned) -> NeedsMemory:
     assert node.span is not None
     places = ", ".join(":" * len(node.axes))
-    return Unsupported(
-        node.span, "this use of a scan along an axis without a capacity",
-        f"store it into an array of the call first: `y[{places}] = op.cumsum(x, axis={node.along})`"
-        " with a parameter `y: mut ...`",
+    return NeedsMemory(
+        node, node.span, "this use of a scan along an axis without a capacity",
+        f"store it into an array first: `y[{places}] = op.cumsum(x, axis={node.along})`",
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from tessera_lang.ir.core import Attribute, PointerType, Program, Value
 from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_of
+from tessera_lang.lower.ast_to_schedule.kept_values import keep
 from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
@@ -53,7 +54,7 @@ def lower_tile_kernel(
     builder = Emitter(typed.declaration.name_span)
     lowering = Lowering(Frame(typed, "kernel"), sources or {}, _expression, lower_lane_block)
     lowering.builder = builder
-    state = State(lowering, builder, node_of, evaluate, lower_block)
+    state = State(lowering, builder, node_of, evaluate, lower_block, keep)
     state.frames.append(lowering.frame)
     lowering.hook = hook(state)
     frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info))

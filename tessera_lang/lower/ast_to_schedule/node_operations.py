@@ -37,8 +37,12 @@ def scalar_of(s: State, node: Node) -> Value:
     """The number that a node of rank 0 is."""
     if isinstance(node, Filled):
         return node.value
-    s.nests.name_alone(node)
-    return s.demand(node, ())
+
+    def compute(node: Node) -> Value:
+        s.nests.name_alone(node)
+        return s.demand(node, ())
+
+    return s.computed(node, compute)
 
 
 def converted(s: State, node: Node, wanted: Type | None) -> Node:

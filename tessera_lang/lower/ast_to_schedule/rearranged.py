@@ -183,10 +183,15 @@ class _Moved:
     def _looked_up(self, node: Node, axis: int, places: Node, axes: tuple[Axis, ...]) -> Node:
         """A held tile: of each line the greatest of what stands at the place, and nothing else."""
         s, b = self.s, self.s.b
-        if any(a.capacity is None for a in node.axes):
+        pairs = prod(a.capacity or 1 for a in (*node.axes, self.new))
+        open_ = any(a.capacity is None for a in node.axes)
+        if open_ or (self.most is not None and pairs > self.most):
+            kept = s.keep(node, self.span)
+            if kept is not None:
+                return self.moved(kept, axis, places)
+        if open_:
             raise Unsupported(self.span, "this of a tile whose size is not known at compile time",
                               "store it into an array, and take that")  # fmt: skip
-        pairs = prod(a.capacity or 1 for a in (*node.axes, self.new))
         if self.most is not None and pairs > self.most:
             raise Unsupported(
                 self.span, f"steps in a slice of a tile that is computed as a whole, of {pairs}"

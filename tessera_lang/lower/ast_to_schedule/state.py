@@ -7,16 +7,25 @@ Must not know what any node of the syntax means.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.axis_loops import Nests
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand
+from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand, NeedsMemory
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
 from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
-from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node, Read
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
+    Axis,
+    Filled,
+    Held,
+    Node,
+    Read,
+    replaced,
+    walk,
+)
 from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering, Unsupported
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.typed import Local, TypedFunction
@@ -25,6 +34,8 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import Tile, TileAxis, Type
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -45,12 +56,15 @@ class State:
     on_node: Callable[[State, ast.Expr], Node]
     on_evaluate: Callable[[State, ast.Expr], Node | Bound]
     on_block: Callable[[State, tuple[ast.Stmt, ...]], None]
+    on_keep: Callable[[State, Node, Span], Node | None]
     tiles: dict[Local, Node] = field(default_factory=dict[Local, Node])
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
     zeroed: frozenset[int] = frozenset()
     private: PrivateArrays | None = None
+    tile_loops: int = 0  # around what is lowered
+    keeping: set[int] = field(default_factory=set[int])  # nodes that are being stored so
     below: dict[Value, tuple[Value, Value]] = field(
         default_factory=dict[Value, tuple[Value, Value]]
     )  # loop variables with their bounds
@@ -177,6 +191,25 @@ class State:
                 raise ValueError("an axis of which nothing is known")
             extent = self.b.number(axis.capacity)
         return Axis(extent, axis.capacity)
+
+    # --- values in memory ---------------------------------------------------------------------
+
+    def keep(self, node: Node, span: Span) -> Node | None:
+        """A value stored into an array of the call now, as a read of it; None where it cannot."""
+        return self.on_keep(self, node, span)
+
+    def computed(self, node: Node, compute: Callable[[Node], T]) -> T:
+        """What ``compute`` gives for a node; what can only be read from memory is stored first."""
+        before = dict(self.demand.before)
+        while True:
+            try:
+                return compute(node)
+            except NeedsMemory as need:
+                self.demand.before = dict(before)
+                kept = self.keep(need.node, need.span)
+                if kept is None or not any(n is need.node for n in walk(node)):
+                    raise
+                node = replaced(node, need.node, kept)
 
     # --- variables ------------------------------------------------------------------------------
 

@@ -293,8 +293,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     if isinstance(node, Held | Filled):
         return node
     if is_whole(node):
-        s.nests.name_alone(node)
-        return s.demand.held(node)
+        return s.computed(node, lambda x: _held_alone(s, x))
     if isinstance(node, Read):
         return node
     changed = False
@@ -302,13 +301,17 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     for operand in operands_of(node):
         part = operand
         if isinstance(operand, Reduced | Scanned | Sorted | Product) and is_whole(operand):
-            s.nests.name_alone(operand)
-            part = s.demand.held(operand)
+            part = s.computed(operand, lambda x: _held_alone(s, x))
         elif not isinstance(operand, Held | Filled | Read):
             part = _settled(s, operand, known)
         changed = changed or part is not operand
         parts.append(part)
     return with_operands(node, parts) if changed else node
+
+
+def _held_alone(s: State, node: Node) -> Node:
+    s.nests.name_alone(node)
+    return s.demand.held(node)
 
 
 def _augmented(s: State, node: ast.AugmentedAssign) -> None:

@@ -155,16 +155,22 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
             for a, b, start in zip(axes, given, starts, strict=True)
         )
     root = root_of(value)
-    if any(n is not None for n in place.numbers):
-        if any(a.capacity is None for a in axes):
-            _check_own_reads(s, root, place, span)
-        scatter(s, place, root, span)
-        return
     windows: list[Window | None] = [
-        None if a.capacity is None else Window(b.number(0), a.capacity, a.extent) for a in axes
+        None if a.capacity is None else Window(s.b.number(0), a.capacity, a.extent) for a in axes
     ]
     if any(w is None for w in windows):
-        _check_own_reads(s, root, place, span)
+        root = _without_own_reads(s, root, place, span)
+    if any(n is not None for n in place.numbers):
+        s.computed(root, lambda found: scatter(s, place, found, span))
+        return
+    s.computed(root, lambda found: _write_nest(s, place, found, windows, emit, inside))
+
+
+def _write_nest(
+    s: State, place: Read, root: Node, windows: list[Window | None], emit: Emit, plain: bool
+) -> None:  # fmt: skip
+    b = s.b
+    if any(w is None for w in windows):
         row = row_of(s, place, root)
         if row is not None and _write_rows(s, place, row, emit):
             return
@@ -180,7 +186,7 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
         dims = [place.dims[i] for i in order]
         emit(tile, starts, extents, dims, [place.steps[i] for i in order])
 
-    s.nests.over(root, windows, body, element_wise=is_element_wise(value), plain=inside)
+    s.nests.over(root, windows, body, element_wise=is_element_wise(root), plain=plain)
 
 
 def _has_products(value: Node) -> bool:
@@ -220,20 +226,25 @@ def _axis(place: Read, value: Node, i: int) -> Axis:
     return Axis(axis.extent, own)
 
 
-def _check_own_reads(s: State, root: Node, place: Read, span: Span) -> None:
-    """Inside the loops over a result only the element that is written may be read of it."""
+def _without_own_reads(s: State, root: Node, place: Read, span: Span) -> Node:
+    """Inside the loops over a result only the element that is written may be read of it: a value
+    that needs others is computed as a whole first, as in NumPy."""
     found = _other_read(root, place)
-    if found is not None:
-        name = place.view.name
-        raise Refused(
-            Diagnostic(
-                "T0701",
-                f"`{name}` is read at other places than those that are written",
-                found.span or span,
-                f"this needs all of `{name}` as it was before the store",
-                helps=(f"store the result into another array, then copy it into `{name}`",),
-            )
+    if found is None:
+        return root
+    kept = s.keep(root, span)
+    if kept is not None:
+        return kept
+    name = place.view.name
+    raise Refused(
+        Diagnostic(
+            "T0701",
+            f"`{name}` is read at other places than those that are written",
+            found.span or span,
+            f"this needs all of `{name}` as it was before the store",
+            helps=(f"store the result into another array, then copy it into `{name}`",),
         )
+    )
 
 
 def _other_read(root: Node, place: Read) -> Read | None:

@@ -222,6 +222,31 @@ def with_operands(node: Node, parts: list[Node]) -> Node:
             return node
 
 
+def replaced(node: Node, old: Node, new: Node) -> Node:
+    """The node with another one in place of one that it is made of."""
+    known: dict[int, Node] = {id(old): new}
+    held: list[Node] = []  # so that an id stays one node's
+
+    def of(node: Node) -> Node:
+        found = known.get(id(node))
+        if found is None:
+            parts = [of(x) for x in operands_of(node)]
+            same = all(a is b for a, b in zip(parts, operands_of(node), strict=True))
+            found = node if same else _with_all_operands(node, parts)
+            held.append(node)
+            known[id(node)] = found
+        return found
+
+    return of(node)
+
+
+def _with_all_operands(node: Node, parts: list[Node]) -> Node:
+    if not isinstance(node, Read):
+        return with_operands(node, parts)
+    rest = iter(parts)
+    return replace(node, numbers=tuple(None if n is None else next(rest) for n in node.numbers))
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it, each once."""
     seen: set[int] = set()

@@ -146,7 +146,7 @@ class Placement:
             load.name == f"{PREFIX}load"
             and store.operands[1] is load.operands[0]
             and load.attributes["dims"] == store.attributes["dims"]
-            and load.attributes["steps"] == store.attributes["steps"]
+            and load.attributes["steps"] == store.attributes.get("steps")  # a scatter has none
         )
         rank = len(tile_type(load.result).sizes)
         starts = load.operands[1 : len(load.operands) - rank]

@@ -112,12 +112,12 @@ def test_the_prefetch_of_a_pipeline() -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("def f(a: mut f32[n, n]):\n    a[:] = a @ a\n", "T0701"),
-        ("def f(a: mut f32[n, n]):\n    a[:] = a.T\n", "T0701"),
+        ("def f(a: mut f32[n, n]):\n    for i in op.tile_range(2, step=1):\n        a[:] = a @ a\n",
+         "T0701"),
         ("def f(a: mut f32[n], b: mut f32[n]):\n    t = a + 1.0\n    a[:] = b\n    b[:] = t\n",
          "T0702"),
-        ("def f(a: f32[n], b: mut f32[n]):\n    c = op.cumsum(a)\n    b[0:n-1] = c[1:]\n",
-         "T0700"),
+        ("def f(a: f32[n], b: mut f32[n]):\n    for i in op.tile_range(2, step=1):\n"
+         "        b[:] = op.cumsum(op.cumsum(a), reverse=True)\n", "T0700"),
     ],
 )  # fmt: skip
 def test_what_is_refused(text: str, code: str) -> None:
