@@ -113,8 +113,11 @@ def refusal(call: Callable[[], object]) -> set[str]:
 @pytest.mark.parametrize("beyond", [0, 1])
 @pytest.mark.parametrize("name", CASES)
 def test_one_limit_whoever_asks(
-    name: str, beyond: int, target: str, monkeypatch: pytest.MonkeyPatch
+    name: str, beyond: int, target: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """``whole``: with ptxas, which takes seconds for the largest kernels and refuses none."""
+    if not whole:
+        monkeypatch.setattr("tessera_backend.nvptx.backend.find_ptxas", lambda: None)
     case = CASES[name]
     n = case.most + beyond
     arrays = case.arrays(n)

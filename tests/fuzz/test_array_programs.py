@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz.array_programs import differs, program, tried
+from tests.sampling import few
 
 CASES = list(itertools.product(range(40), ("cpu", "sm_90a", "sm_80")))
 """Programs of a block of seeds, on a target."""
@@ -35,10 +36,10 @@ def test_programs_on_a_gpu(block: int) -> None:
         assert what == "right" or what.startswith("refused"), f"seed {seed}: {what}: {said}"
 
 
-def test_most_programs_are_not_refused() -> None:
+def test_most_programs_are_not_refused(whole: bool) -> None:
     """A generator of what is refused would find nothing."""
-    counts = Counter(tried(seed)[0] for seed in range(600, 640))
-    assert counts["right"] >= 34, counts
+    counts = Counter(tried(seed)[0] for seed in few(range(600, 640), 14, whole))
+    assert counts["right"] >= 0.85 * counts.total(), counts
 
 
 def test_programs_have_what_they_are_for() -> None:

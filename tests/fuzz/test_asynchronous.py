@@ -27,7 +27,7 @@ def documented() -> list[str]:
     return text[text.index(BEGIN) + len(BEGIN) : text.index(END)].strip().splitlines()
 
 
-@pytest.mark.parametrize("seeds", [11, pytest.param(62, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [7, pytest.param(62, marks=pytest.mark.slow)])
 def test_random_schedules_change_nothing(seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few are refused; half of the others are split into roles."""
     monkeypatch.setenv("TESSERA_CACHE", "off")

@@ -176,12 +176,12 @@ def check(seed: int, kernels: int) -> Counter[str]:
 
 
 def test_verdicts_hold() -> None:
-    seen = check(seed=5, kernels=30)
+    seen = check(seed=5, kernels=12)
     assert min(seen["races proved"], seen["races witness"], seen["unwritten proved"]) > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 2, 5])
 def test_many_verdicts_hold(seed: int) -> None:
     check(seed, 200)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast as python
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tessera_lang.sema import builtins
@@ -18,7 +19,12 @@ OPTION = re.compile(r"`(?:tesserac (\w+) )?[^`]*?(--[a-z][\w-]+)[^`]*`")
 FOREIGN = {"op.autotunable"}
 
 
-def texts() -> Iterator[tuple[Path, str]]:
+@cache
+def texts() -> tuple[tuple[Path, str], ...]:
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[tuple[Path, str]]:
     """String literals of the sources that are no docstrings, f-strings with `{}` for values."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

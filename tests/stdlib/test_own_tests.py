@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.quick_code import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "stdlib/tessera_stdlib"
@@ -26,6 +29,7 @@ def results(path: str, target: str) -> list[dict[str, Any]]:
         [sys.executable, "-m", "tessera_lang.driver.cli", "test", path, f"--target={target}",
          "--format=json"],
         capture_output=True, text=True, timeout=280, check=False, cwd=ROOT,
+        env={**os.environ, **environment()},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return [r for line in done.stdout.splitlines() if "test" in (r := json.loads(line))]

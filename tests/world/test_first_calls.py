@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_code import environment
+
 pytest.importorskip("llvmlite")
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +23,8 @@ def run(mode: str, threads: int, rounds: int = 1, folder: str = "off") -> None:
     cache = {"TESSERA_CACHE": "off"} if folder == "off" else {"TESSERA_CACHE_DIR": folder}
     made = subprocess.run(
         [sys.executable, "-m", "tests.first_calls", mode, str(threads), str(rounds)],
-        cwd=ROOT, env={**os.environ, **cache}, capture_output=True, text=True, timeout=280,
+        cwd=ROOT, env={**os.environ, **environment(), **cache}, capture_output=True, text=True,
+        timeout=280,
     )  # fmt: skip
     assert made.returncode == 0, (made.stdout + made.stderr)[-6000:]
 

@@ -16,6 +16,7 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
+from tests import quick_code
 
 NUMPY: dict[str, Any] = {
     "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
@@ -99,9 +100,10 @@ def map_kernel(
     inputs: Sequence[DType],
     out: DType,
     body: Callable[[Builder, list[Value]], Value],
-    optimize: int = 3,
+    optimize: int | None = None,
 ) -> Callable[..., np.ndarray[Any, Any]]:
-    """``out[i] = body(inputs[i]...)`` as a function of NumPy arrays."""
+    """``out[i] = body(inputs[i]...)`` as a function of NumPy arrays. ``optimize``: a level, or that
+    of the test (``tests/quick_code.py``)."""
     run_all = map_kernels(inputs, [out], lambda b, values: [body(b, values)], optimize)
 
     def run(*arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -116,7 +118,7 @@ def map_kernels(
     inputs: Sequence[DType],
     outs: Sequence[DType],
     body: Callable[[Builder, list[Value]], list[Value]],
-    optimize: int = 3,
+    optimize: int | None = None,
 ) -> Callable[..., list[np.ndarray[Any, Any]]]:
     """As ``map_kernel``, with several results."""
 
@@ -135,7 +137,8 @@ def map_kernels(
         b.if_(b.cmp("lt", i, size), then.region, otherwise.region)
 
     written = range(len(inputs), len(inputs) + len(outs))
-    runner = Runner(Kernel().build([*inputs, *outs], make, mut=list(written)), optimize)
+    level = quick_code.level() if optimize is None else optimize
+    runner = Runner(Kernel().build([*inputs, *outs], make, mut=list(written)), level)
 
     def run(*arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         kinds = [NUMPY[d.name] for d in inputs]

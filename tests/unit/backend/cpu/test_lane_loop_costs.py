@@ -127,6 +127,7 @@ def test_copies_between_lanes_stay_loops(tmp_path: Path) -> None:
     assert text.count("\n") < 1100
 
 
+@pytest.mark.slow  # the cheap case is the one above: what took the time were such copies
 def test_sorting_compiles_in_time() -> None:
     """In processor time, which does not depend on what else the machine does: five kernels took
     seven seconds, and take two."""

@@ -22,6 +22,7 @@ from tessera_lang.types.dtype import (
     DType,
     integer_range,
 )
+from tests.quick_code import optimized_of
 from tests.unit.backend.tile_kernels import NUMPY, map_kernel, map_kernels
 
 Array = np.ndarray[Any, Any]
@@ -98,7 +99,7 @@ def round_integer(value: int, to: DType) -> int:
 PAIRS = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if a != b]
 
 
-@pytest.mark.parametrize("source", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("source", optimized_of(DTYPES.values(), BOOL, F32), ids=str)
 @pytest.mark.sample(4)
 def test_cast(source: DType) -> None:
     values = every(source)

@@ -10,6 +10,8 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.types.dtype import BOOL, I8, I32, I64, INDEX, U8, U32, DType, integer_range
 from tests.unit.backend.tile_kernels import NUMPY, Kernel, Runner, map_kernel
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.mark.parametrize("dtype", [I8, U8, I32, U32, I64, INDEX], ids=str)
 def test_range_counts_as_python(dtype: DType) -> None:

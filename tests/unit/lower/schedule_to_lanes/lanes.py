@@ -26,6 +26,7 @@ from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan, Slot
 from tessera_lang.target.machine import Machine, machine_named
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import evaluate_dim
+from tests import quick_code
 from tests.unit.lower.ast_to_schedule import reference
 
 Built = tuple[Program, LaunchPlan]
@@ -86,10 +87,11 @@ CPU, GPU = machine_named("cpu", "native"), machine_named("cuda", "sm_80")
 
 def compiled(built: Built, machine: Machine = CPU, stages: tuple[str, ...] = ()) -> Any:
     """The program as loops of lanes, its plan, and the kernel for this CPU (which runs the many
-    lanes of a GPU's form too)."""
+    lanes of a GPU's form too), optimized as the test says (``tests/quick_code.py``)."""
     program, plan = lower_to_lanes(*built, machine)
     program = run_passes(verify(program), TILE)
-    artifact = BACKEND.compile(program, plan, TargetOptions("cpu"), stages)
+    level = quick_code.FULL if stages else quick_code.level()
+    artifact = BACKEND.compile(program, plan, TargetOptions("cpu", optimize=level), stages)
     return program, plan, CpuKernel(artifact), artifact
 
 
