@@ -22,7 +22,7 @@ from tests.stdlib.arrays import (
     wide,
 )
 
-SIZES = (0, 1, 2, 255, 4095, 4096, 4097, 30_001)
+SIZES = (0, 1, 2, 33, 255, 1024, 1025, 4095, 4096, 4097, 30_001)
 MOST = some("u8", "f32")
 
 

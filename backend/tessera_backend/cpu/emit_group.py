@@ -19,8 +19,9 @@ from tessera_backend.cpu.group_plan import (
 )
 from tessera_backend.cpu.group_versions import Version, Versions
 from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
-from tessera_backend.cpu.lane_loops import Array, LaneLoops, Mask
+from tessera_backend.cpu.lane_loops import Array, LaneLoops, Mask, When
 from tessera_backend.cpu.liveness import piece_inputs
+from tessera_backend.cpu.row_conditions import RowConditions
 from tessera_backend.cpu.trip_counts import TripCounter
 from tessera_backend.cpu.warp import emit_warp
 from tessera_backend.llvm.control_flow import trip_count
@@ -70,6 +71,7 @@ class GroupEmitter(LaneLoops):
         self._corners = Corners(self.e, self.dialect, scalars, self._versions, self.steps)
         self._trips = TripCounter(self, self._corners, self._versions)
         self._costs = LaneLoopCosts(self.plan)
+        self._rows = RowConditions(self.plan)
         self._sides: dict[Operation, bool] = {}
         plain_if = self.e.rules["tile.if"]
         self.e.rules = {**self.e.rules, "tile.if": self._lane_if(plain_if)}
@@ -188,10 +190,26 @@ class GroupEmitter(LaneLoops):
         version = self._versions.of_piece(piece.operations) if self.mask is None else None
         rolled = not ordered and self._costs.stays_a_loop(piece)
         if version is None or self.lanes_count < 4:
-            straight = self.mask is None
-            self.lanes(body, independent=not ordered, rolled=rolled, straight=straight)
+            straight, when = self.mask is None, self._when(piece, body)
+            self.lanes(body, independent=not ordered, rolled=rolled, straight=straight, when=when)
         else:
             self._two_versions(version, body, not ordered, rolled)
+
+    def _when(self, piece: Piece, body: Callable[[], None]) -> When | None:
+        """What a row of lanes asks once: whether its mask is off, or all of them skip an ``if``."""
+        if self.mask is not None:
+            return None if self.mask.when is None else When(self.mask.when)
+        asked, skipped = self._rows.of_piece(piece.operations)
+        if asked is None:
+            return None
+
+        def otherwise() -> None:
+            before = self._sides
+            self._sides = {**before, **dict.fromkeys(skipped, False)}
+            body()
+            self._sides = before
+
+        return When(asked, otherwise)
 
     def _two_versions(
         self, version: Version, body: Callable[[], None], independent: bool, rolled: bool
@@ -305,13 +323,14 @@ class GroupEmitter(LaneLoops):
                 f.line(f"store i1 {f.value(f'or i1 {before}, {runs}')}, ptr {slot}")
 
         self.lanes(body)
-        for array, slot, nodes in zip(sides, some, node.regions, strict=True):
+        whens = [next(iter(self._rows.parts(condition)), None), None]
+        for array, slot, nodes, when in zip(sides, some, node.regions, whens, strict=True):
             if not nodes:
                 continue
             run, skip = f.label("side"), f.label("side.done")
             f.branch_if(f.value(f"load i1, ptr {slot}"), run, skip)
             f.place(run)
-            self.masks.append(Mask(skip, array))
+            self.masks.append(Mask(skip, array, when=when or (outer.when if outer else None)))
             self._nodes(nodes)
             self.masks.pop()
             f.place(skip)
@@ -395,7 +414,9 @@ class GroupEmitter(LaneLoops):
         self.bind_scalars(region.arguments[1:])
         depth = len(self.masks)
         if trips is not None:
-            self.masks.append(Mask(latch, None, self.mask, trips, step))
+            outer = self.mask
+            when = outer.when if outer else None
+            self.masks.append(Mask(latch, None, outer, trips, step, when))
         labels = {"break": done, "continue": latch}
         self._under_target(node, "loop", labels, node.regions[0], latch)
         del self.masks[depth:]

@@ -14,6 +14,9 @@ from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import BLOCKS, LOOPS
 
 FEWEST_LANES = 8
+_OF_POSITIONS = frozenset(
+    f"tile.{name}" for name in "and or xor shl shr min max cmp not select floordiv mod".split()
+)
 _SUMS = ("tile.add", "tile.sub", "tile.min", "tile.max")  # of an index that stays inside, too
 _LONGEST_RUN = 4
 _LONGEST_ROW = 8  # as many neighbours LLVM takes apart
@@ -85,6 +88,8 @@ class LaneStrides:
                 return a + b if op.name == "tile.add" else a - b
             case "tile.mul":
                 return self._product(*op.operands)
+            case name if name in _OF_POSITIONS and not any(self.of(v) != 0 for v in op.operands):
+                return 0  # of what neighbours have in common
             case _:
                 return None
 

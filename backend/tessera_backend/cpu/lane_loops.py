@@ -41,6 +41,15 @@ class Scratch:
 
 
 @dataclass(eq=False)
+class When:
+    """A condition that is the same along the innermost axis, and what the lanes do where it does
+    not hold; None: nothing."""
+
+    value: Value
+    otherwise: Callable[[], None] | None = None
+
+
+@dataclass(eq=False)
 class Mask:
     """Which lanes are active: an array, or "the lane still has steps" on top of a parent.
 
@@ -52,6 +61,7 @@ class Mask:
     parent: Mask | None = None
     trips: Array | None = None
     step: str = ""
+    when: Value | None = None  # the same along the innermost axis; where it fails, none is active
 
 
 @dataclass
@@ -164,7 +174,7 @@ class LaneLoops:
 
     def lanes(
         self, body: Callable[[], None], *, independent: bool = True, rolled: bool = False,
-        straight: bool = False,
+        straight: bool = False, when: When | None = None,
     ) -> None:  # fmt: skip
         """Runs what ``body`` writes for every lane, in order.
 
@@ -172,35 +182,64 @@ class LaneLoops:
         ``rolled``: LLVM is not to unroll the innermost loop before it looks for vectors.
         ``straight``: it may make straight code of the loop, also of its vectors, which is worth its
         time for the work of the kernel and not for masks and copies of values.
+        ``when``: what is asked once for the lanes of the innermost loop.
         """
         f, dialect, known = self.e.f, self.dialect, dict(self.e.values)
         if independent:
             dialect.access_group = self.e.module.distinct("!{}")
         axes = [axis for axis, size in enumerate(dialect.group) if size > 1]
         ids = ["0"] * len(dialect.group)
-        opened: list[tuple[str, str, str, int]] = []
-        for axis in axes:
-            variable, head = f.slot("i64"), f.label("lane")
-            f.line(f"store i64 0, ptr {variable}")
-            f.place(head)
-            ids[axis] = f.value(f"load i64, ptr {variable}")
-            opened.append((variable, head, ids[axis], dialect.group[axis]))
-        self._set_lane(ids)
-        self.next_lane = f.label("lane.next")
-        body()
-        f.place(self.next_lane)
-        metadata = self._loop_metadata(rolled, straight)
-        for number, (variable, head, current, size) in enumerate(reversed(opened)):
-            following = f.value(f"add nuw nsw i64 {current}, 1")
-            f.line(f"store i64 {following}, ptr {variable}")
-            more = f.value(f"icmp ult i64 {following}, {size}")
-            done = f.label("lane.done")
-            outer = self.stays_a_loop() if rolled or not straight else ""
-            f.branch_if(more, head, done, metadata if number == 0 else outer)
-            f.place(done)
+        outer = [self._open(axis, ids) for axis in axes[:-1]]
+        if when is None:
+            self._innermost(body, axes, ids, self._loop_metadata(rolled, straight))
+        else:
+            self._set_lane(ids)
+            holds, yes, no, join = self.lane_value(when.value), *map(f.label, ("on", "off", "next"))
+            f.branch_if(holds, yes, no)
+            before = dict(self.e.values)
+            for label, inner in ((yes, body), (no, when.otherwise)):
+                f.place(label)
+                if inner is not None:
+                    self._innermost(inner, axes, ids, self._loop_metadata(rolled, straight))
+                    self.e.values = dict(before)
+                f.branch(join)
+            f.place(join)
+        around = self.stays_a_loop() if rolled or not straight else ""
+        for opened in reversed(outer):
+            self._close(opened, around)
         dialect.access_group = ""
         dialect.lane, dialect.lane_ids = "0", tuple("0" for _ in dialect.group)
         self.e.values = known
+
+    def _innermost(
+        self, body: Callable[[], None], axes: Sequence[int], ids: Sequence[str], metadata: str
+    ) -> None:
+        ids = list(ids)
+        opened = [self._open(axis, ids) for axis in axes[-1:]]
+        self._set_lane(ids)
+        self.next_lane = self.e.f.label("lane.next")
+        body()
+        self.e.f.place(self.next_lane)
+        for loop in opened:
+            self._close(loop, metadata)
+
+    def _open(self, axis: int, ids: list[str]) -> tuple[str, str, str, int]:
+        """Begins the loop over an axis: its variable, its head, the position and the size."""
+        f = self.e.f
+        variable, head = f.slot("i64"), f.label("lane")
+        f.line(f"store i64 0, ptr {variable}")
+        f.place(head)
+        ids[axis] = f.value(f"load i64, ptr {variable}")
+        return variable, head, ids[axis], self.dialect.group[axis]
+
+    def _close(self, opened: tuple[str, str, str, int], metadata: str) -> None:
+        f = self.e.f
+        variable, head, current, size = opened
+        following = f.value(f"add nuw nsw i64 {current}, 1")
+        f.line(f"store i64 {following}, ptr {variable}")
+        done = f.label("lane.done")
+        f.branch_if(f.value(f"icmp ult i64 {following}, {size}"), head, done, metadata)
+        f.place(done)
 
     def _set_lane(self, ids: Sequence[str]) -> None:
         linear = "0"
@@ -266,7 +305,7 @@ class LaneLoops:
         """A mask of its own that begins as the current one."""
         array, outer = self.new_array(BOOL), self.mask
         self.lanes(lambda: self.write(array, self.active(outer) or "true"))
-        return Mask(end, array)
+        return Mask(end, array, when=outer.when if outer else None)
 
     def skip_if_idle(self, mask: Mask) -> None:
         """Goes to the end of what ``mask`` stands for if no lane is active."""

@@ -6,17 +6,22 @@ result; each warp is one vector, folded in the order of docs/ir.md. Must not kno
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 from tessera_backend.cpu.interchange import inner_axis
 from tessera_backend.cpu.lane_loops import Array, LaneLoops
 from tessera_backend.llvm.emitter import NotLowered, scalar_type
 from tessera_backend.llvm.types import float_constant, integer_constant, memory_type
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.target.arch.isa_constants import WARP
-from tessera_lang.types.dtype import BOOL, U32, DType, integer_range
+from tessera_lang.types.dtype import BOOL, INDEX, U32, DType, integer_range
 
 
 def emit_warp(loops: LaneLoops, op: Operation) -> Array:
     """Emits a warp operation of all lanes; the array of its results."""
+    if op.name == "tile.warp_shuffle" and (lanes := _fixed_lanes(loops, op.operands[1])):
+        return _permute(loops, op.operands[0], lanes)
     if op.name == "tile.warp_shuffle" and (stride := _stride(loops, op.operands[1])) is not None:
         return _shift(loops, op.operands[0], op.operands[1], stride)
     given = _padded_array(loops, scalar_type(op.operands[0]))
@@ -59,6 +64,59 @@ def _pad(loops: LaneLoops, given: Array, neutral: str) -> None:
     for lane in range(loops.lanes_count, -(-loops.lanes_count // WARP) * WARP):
         place = f.value(f"getelementptr inbounds {kind}, ptr {given.pointer}, i64 {lane}")
         f.line(f"store {kind} {neutral}, ptr {place}, align {given.dtype.bytes}")
+
+
+_STEPS: dict[str, Callable[[int, int], int]] = {
+    "tile.add": int.__add__, "tile.sub": int.__sub__, "tile.mul": int.__mul__,
+    "tile.xor": int.__xor__, "tile.and": int.__and__, "tile.or": int.__or__,
+}  # fmt: skip
+
+
+def _fixed_lanes(loops: LaneLoops, lane: Value) -> list[int] | None:
+    """The lane of the warp that each lane takes its value of, where that is the same in all warps
+    and known; None where it is not."""
+    group = loops.dialect.group
+    axis = inner_axis(group)
+    if group[axis] != WARP:
+        return None
+
+    def of(value: Value) -> list[int] | None:
+        if value.type != INDEX:
+            return None
+        known = loops.plan.strides.constant(value)
+        if known is not None:
+            return [known] * WARP
+        op = loops.plan.strides.definition(value)
+        if op is None:
+            return None
+        if op.name == "tile.lane_index" and op.attributes["axis"] == axis:
+            return list(range(WARP))
+        if op.name == "tile.lane_linear":  # whole warps come before this one
+            return list(range(WARP))
+        step = _STEPS.get(op.name)
+        sides = [of(v) for v in op.operands] if step else []
+        if step is None or None in sides:
+            return None
+        return [step(a, b) % WARP for a, b in zip(*cast("list[list[int]]", sides), strict=True)]
+
+    return of(lane)
+
+
+def _permute(loops: LaneLoops, value: Value, lanes: list[int]) -> Array:
+    """A shuffle that is the same in every warp: of one vector another."""
+    f, dtype = loops.e.f, scalar_type(value)
+    result = _padded_array(loops, dtype)
+    given = None if value in loops.e.values else loops.arrays.get(value)
+    if given is None:
+        given = _padded_array(loops, dtype)
+        _give(loops, value, given)
+    kind, sources = f"<{WARP} x {memory_type(dtype)}>", ", ".join(f"i32 {x}" for x in lanes)
+
+    def permuted(vector: str) -> str:
+        return f.value(f"shufflevector {kind} {vector}, {kind} poison, <{WARP} x i32> <{sources}>")
+
+    _warps(loops, given, result, permuted)
+    return result
 
 
 def _stride(loops: LaneLoops, lane: Value) -> int | None:
@@ -156,7 +214,24 @@ def _match(loops: LaneLoops, given: Array) -> Array:
 
 
 def _each_warp(loops: LaneLoops, op: Operation, given: Array, result: Array) -> None:
-    """A loop over the warps: one vector in, one number out to all its lanes."""
+    """One vector of each warp in, one number out to all its lanes."""
+    f, target = loops.e.f, memory_type(result.dtype)
+
+    def shared(vector: str) -> str:
+        number = _voted(loops, op, vector) if given.dtype == BOOL else _folded(loops, op, vector)
+        one = f.value(f"insertelement <{WARP} x {target}> poison, {target} {number}, i64 0")
+        return f.value(
+            f"shufflevector <{WARP} x {target}> {one}, <{WARP} x {target}> poison, "
+            f"<{WARP} x i32> zeroinitializer"
+        )
+
+    _warps(loops, given, result, shared)
+
+
+def _warps(
+    loops: LaneLoops, given: Array, result: Array, made: Callable[[str], str]
+) -> None:  # fmt: skip
+    """A loop over the warps: of the vector of each another one."""
     f = loops.e.f
     counter, head, done = f.slot("i64"), f.label("warp"), f.label("warps.done")
     f.line(f"store i64 0, ptr {counter}")
@@ -165,12 +240,7 @@ def _each_warp(loops: LaneLoops, op: Operation, given: Array, result: Array) -> 
     source, target = memory_type(given.dtype), memory_type(result.dtype)
     place = f.value(f"getelementptr inbounds {source}, ptr {given.pointer}, i64 {first}")
     vector = f.value(f"load <{WARP} x {source}>, ptr {place}, align {_align(given)}")
-    number = _voted(loops, op, vector) if given.dtype == BOOL else _folded(loops, op, vector)
-    one = f.value(f"insertelement <{WARP} x {target}> poison, {target} {number}, i64 0")
-    every = f.value(
-        f"shufflevector <{WARP} x {target}> {one}, <{WARP} x {target}> poison, "
-        f"<{WARP} x i32> zeroinitializer"
-    )
+    every = made(vector)
     place = f.value(f"getelementptr inbounds {target}, ptr {result.pointer}, i64 {first}")
     f.line(f"store <{WARP} x {target}> {every}, ptr {place}, align {_align(result)}")
     following = f.value(f"add nuw nsw i64 {first}, {WARP}")
