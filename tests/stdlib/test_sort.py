@@ -47,11 +47,12 @@ def test_every_size(std: Any, dtype: str, name: str) -> None:
                 np.testing.assert_array_equal(found, np.argsort(wide(x), kind="stable"))
 
 
+@pytest.mark.parametrize("n", [700, 3000, 5000])
 @pytest.mark.parametrize("dtype", some("f32"))
-def test_numbers_that_are_none_come_last(std: Any, dtype: str) -> None:
+def test_numbers_that_are_none_come_last(std: Any, dtype: str, n: int) -> None:
     if dtype not in FLOATS:
         return
-    x = numbers(dtype, 5000, seed=1)
+    x = numbers(dtype, n, seed=1)
     x[::7] = np.nan
     x[3::11] = 0.0
     x[4::11] = -0.0
@@ -66,17 +67,19 @@ def test_numbers_that_are_none_come_last(std: Any, dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(std.argsort(x)), np.argsort(wide(x), kind="stable"))
 
 
-def test_pairs_keep_their_order(std: Any) -> None:
-    keys, values = few("i32", 20_000, seed=3), numbers("f64", 20_000, seed=4)
+@pytest.mark.parametrize("n", [1000, 4000, 20_000])
+def test_pairs_keep_their_order(std: Any, n: int) -> None:
+    keys, values = few("i32", n, seed=3), numbers("f64", n, seed=4)
     found_keys, found_values = std.sort_pairs(keys, values)
     order = np.argsort(keys, kind="stable")
     same(found_keys, keys[order])
     same(found_values, values[order])
 
 
+@pytest.mark.parametrize("n", [2001, 9001])
 @pytest.mark.parametrize("dtype", some("f32"))
-def test_other_layouts(placed: Any, dtype: str) -> None:
-    for view in views(numbers(dtype, 9001, seed=5)).values():
+def test_other_layouts(placed: Any, dtype: str, n: int) -> None:
+    for view in views(numbers(dtype, n, seed=5)).values():
         order = np.lexsort((~np.signbit(wide(view)), wide(view)))  # -0.0 before 0.0
         same(placed.sort(view), view[order])
 
