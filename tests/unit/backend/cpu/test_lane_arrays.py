@@ -11,6 +11,8 @@ from tessera_backend.cpu.interchange import Interchange
 
 import tessera_lang as tessera
 
+pytestmark = pytest.mark.optimized
+
 BEGIN = """
 @kernel tile[(64,)] grid[(ceil_div(n, 64),)] shared(1_KiB)
 def k(x: i32[n], out: mut i32[n]):

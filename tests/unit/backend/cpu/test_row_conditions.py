@@ -10,6 +10,8 @@ from tessera_backend.cpu.emit_group import GroupEmitter
 
 import tessera_lang as tessera
 
+pytestmark = pytest.mark.optimized
+
 KERNEL = """
 @kernel tile[({lanes},)] grid[(ceil_div(n, {lanes}),)] shared(2_KiB)
 def k(x: i32[n], out: mut i32[n], d: index):

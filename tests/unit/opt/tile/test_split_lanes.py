@@ -83,6 +83,7 @@ def shuffles(choose: Random) -> str:
     )  # fmt: skip
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("lanes", [32, 64, 96, 128, 40])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16"])
 @pytest.mark.sample(6)
