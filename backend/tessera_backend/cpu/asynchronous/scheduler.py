@@ -26,7 +26,8 @@ class _Stopped(BaseException):
 
 
 class Task:
-    """A thread that runs while it has the turn."""
+    """What runs while it has the turn, in a thread of its own but for the first one: most groups
+    are one task, and a thread for each would take longer than what they do."""
 
     def __init__(self, scheduler: Scheduler, name: str, body: Callable[[], None]) -> None:
         self.scheduler = scheduler
@@ -34,16 +35,19 @@ class Task:
         self.done = False
         self.ready: Ready = _always
         self.waits_in: Operation | None = None
-        self.thread = threading.Thread(target=self._run, args=(body,), daemon=True)
-        self.thread.start()
+        self.body = body
+        self.thread: threading.Thread | None = None
+        if scheduler.tasks:
+            self.thread = threading.Thread(target=self.run, daemon=True)
+            self.thread.start()
 
-    def _run(self, body: Callable[[], None]) -> None:
+    def run(self) -> None:
         scheduler = self.scheduler
         try:
             with scheduler.turn:
                 scheduler.sleep(self)
             with np.errstate(all="ignore"):
-                body()
+                self.body()
         except _Stopped:
             pass
         except BaseException as error:  # noqa: BLE001  # handed to whoever started the tasks
@@ -79,11 +83,14 @@ class Scheduler:
         """Until all tasks, those that tasks add too, are done. Raises what one raised."""
         with self.turn:
             self.hand_over()
+        self.tasks[0].run()
+        with self.turn:
             while self.failure is None and any(not t.done for t in self.tasks):
                 self.turn.wait()
             self.turn.notify_all()
         for task in self.tasks:
-            task.thread.join()
+            if task.thread is not None:
+                task.thread.join()
         if self.failure is not None:
             raise self.failure
 
