@@ -276,6 +276,31 @@ def _squeeze() -> MachinePass:
     return squeeze_axes
 
 
+def lane_iterations(context: Context) -> tuple[Pass, ...]:
+    """The decision which kernels are so, before that for a machine."""
+    return (_in_context(*_lane_rows()[0], context),)
+
+
+def for_lane_iterations(context: Context) -> tuple[Pass, ...]:
+    """What stands behind it for a kernel of which each iteration is a lane's."""
+    return tuple(_in_context(*row, context) for row in _lane_rows()[1:])
+
+
+def _lane_rows() -> tuple[Row, ...]:
+    """A lane for each iteration."""
+    from tessera_lang.opt.schedule.canonical.unit_extents import unit_extents
+    from tessera_lang.opt.schedule.decide import lane_iterations, tile_sizes
+
+    return (
+        ("lane_iterations", lane_iterations.take_lanes,
+         "which kernels do so little in an iteration that a lane does each"),
+        ("set_tile_sizes", tile_sizes.give_sizes, "writes sizes of one element into the types"),
+        ("squeeze_axes", _squeeze(), "removes axes of size 1"),
+        ("unit_extents", unit_extents,
+         "the extent of one element is 1 in the loop that goes over the elements"),
+    )  # fmt: skip
+
+
 def for_loops(machine: Machine, relief: int = 0) -> tuple[Pass, ...]:
     """``for_machine`` for a kernel that becomes loops over elements, behind which
     ``settle_loops`` stands: no several groups share a row, and no tile is in registers."""
@@ -413,6 +438,9 @@ def stages() -> tuple[Stage, ...]:
         Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),
         Stage("Launches", "tile kernels", (SPLIT_REDUCTIONS, CUT_LAUNCHES)),
         Stage("What is independent", "each launch of a tile kernel", for_any_machine([])),
+        Stage("The schedule for a machine: a lane for each iteration",
+              "on a GPU, each launch; the others where the first finds such a kernel",
+              tuple(_in_context(*row, context) for row in _lane_rows())),
         *(
             Stage(title, "each launch of a tile kernel, for each machine",
                   tuple(_in_context(*row, context) for row in rows()))

@@ -50,7 +50,8 @@ class ForMachine:
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """A decided schedule and, where it has that form, register tiles of it. ``over``: registers of
-    a lane that it probably needs beyond those there are."""
+    a lane that it probably needs beyond those there are, or more than any of these where its code
+    is too long; more lanes help against both."""
 
     decided: Program
     remarks: list[Diagnostic]
@@ -60,7 +61,7 @@ class _Attempt:
 
 
 MOST_RELIEF = 2
-"""How often a schedule is decided again for want of registers."""
+"""How often a schedule is decided again for want of registers, or as its code is too long."""
 _FAR = 1 << 16
 
 
@@ -104,6 +105,9 @@ def for_machine(
     from tessera_lang.opt.schedule.cost.slow_forms import in_one_group
 
     runner = runner or PassRunner()
+    by_lanes = _by_lanes(program, plan, machine, runner)
+    if by_lanes is not None:
+        return by_lanes
     best = _attempt(program, plan, machine, runner, relief)
     while best.over > 0 and best.relief < MOST_RELIEF:
         eased = _attempt(program, plan, machine, runner, best.relief + 1)
@@ -155,7 +159,7 @@ def _attempt(
 
 def _decided(program: Program, plan: LaunchPlan, context: Context, runner: PassRunner) -> _Attempt:
     """Raises NotHonoured."""
-    from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
+    from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled, TooLong
     from tessera_lang.opt.schedule.cost.slow_forms import by_elements
     from tessera_lang.opt.schedule.decide.legality import crowding
 
@@ -174,7 +178,8 @@ def _decided(program: Program, plan: LaunchPlan, context: Context, runner: PassR
         helps = (reason.instead,) if reason.instead else ()
         kernel = decided.operations[0]
         remarks.append(by_elements(kernel, context.machine, reason.reason, reason.span, helps))
-        return _Attempt(decided, remarks, relief)
+        too_long = reason.instructions if isinstance(reason, TooLong) else 0
+        return _Attempt(decided, remarks, relief, over=_FAR + too_long if too_long else 0)
     if made is None:
         return _Attempt(decided, remarks, relief)
     over, refusal = crowding(made[0].operations[0], decided.operations[0], context.machine)
@@ -235,6 +240,28 @@ def numbers_for(plan: LaunchPlan) -> Callable[[Operation], Numbers]:
     from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 
     return lambda kernel: Numbers(Source(kernel), plan)
+
+
+def _by_lanes(
+    program: Program, plan: LaunchPlan, machine: Machine, runner: PassRunner
+) -> ForMachine | None:
+    """A kernel whose iterations do so little that a lane does each; None for others."""
+    if machine.target != "cuda":
+        return None
+    from tessera_lang.lower.schedule_to_lanes import lower_to_lanes
+    from tessera_lang.opt.schedule.decide.lane_iterations import is_by_lanes
+    from tessera_lang.opt.schedule.query.decision_context import Context
+
+    context = Context(machine, [], numbers=numbers_for(plan))
+    decided = runner.run(program, pipeline.lane_iterations(context))
+    if not is_by_lanes(decided.operations[0]):
+        return None
+    decided = runner.run(decided, pipeline.for_lane_iterations(context))
+    made, finished = runner.step(
+        pipeline.SCHEDULE_TO_LANES, lambda: lower_to_lanes(decided, plan, machine), decided
+    )
+    made = runner.run(made, pipeline.TILE)
+    return ForMachine(decided, (made, finish_plan(made, finished)), tuple(context.remarks))
 
 
 def _as_loops(

@@ -314,6 +314,15 @@ GROUP_WARPS = _chosen(
     16, "warps", "of a group at most where nobody says more: lanes then have 128 registers each",
 )  # fmt: skip
 LOOP_WARPS = _chosen(8, "warps", "of a group that runs loops over elements")
+LANE_ELEMENTS = _chosen(
+    128, "elements", "that an iteration touches at most where a lane takes it: what a group of four"
+    " warps does in one step, and a lane in as many",
+)  # fmt: skip
+LANE_HELD = _chosen(64, "elements", "of the largest tile of an iteration that a lane takes")
+LANE_STORED = _chosen(8, "elements", "that an iteration stores at most where a lane takes it")
+LANE_ITERATIONS = _chosen(
+    16384, "iterations", "at least, for lanes to take one each: fewer are groups that all run",
+)  # fmt: skip
 FLOW_REGISTERS = _chosen(
     96, "registers of a lane", "of the tiles that are there at once, before more warps are better",
 )  # fmt: skip

@@ -49,6 +49,7 @@ def test_every_pass_has_a_name_and_a_line() -> None:
 def test_every_machine_pass_is_on_the_page() -> None:
     """What is marked ``@decides`` or ``@rewrites`` runs: nothing is left behind in a module."""
     listed = [one for _, rows in pipeline._FOR_MACHINE for _, one, _ in rows()]
+    listed += [one for _, one, _ in pipeline._lane_rows()]
     prefix = passes_of_schedules.__name__ + "."
     for found in pkgutil.walk_packages(passes_of_schedules.__path__, prefix):
         module = importlib.import_module(found.name)

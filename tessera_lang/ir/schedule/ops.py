@@ -57,6 +57,7 @@ _OPS = [
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),
             _optional("epilogue", "str", ("whole", "parts", "prefetch")),
             _optional("hints", "ints"), _optional("divisors", "ints"),
+            _optional("iterations", "str", ("lanes",)),
         ),
     ),
     OpDef(

@@ -1,6 +1,6 @@
 """``lower_to_lanes``: one kernel of Schedule IR as a ``tile.kernel``, with its launch plan.
 
-Owns how axes of the grid become groups. Must not know what is in a body.
+Owns how axes of the grid become groups, or lanes. Must not know what is in a body.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tessera_lang.lower.schedule_to_lanes.control import (
 )
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+from tessera_lang.lower.schedule_to_lanes.lane_memory import lane_memory
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
 from tessera_lang.lower.schedule_to_lanes.stored_tiles import Placement
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
@@ -60,12 +61,16 @@ def _lowered(
     (kernel,) = program.operations
     source = Source(kernel)
     numbers = Numbers(source, plan)
-    lanes = 1 if machine.target == "cpu" else WARP * LOOP_WARPS
+    alone = kernel.attributes.get("iterations") == "lanes"
+    group = 1 if machine.target == "cpu" else WARP * LOOP_WARPS
+    lanes = 1 if alone else group
     s = Lowering(
         machine, source, numbers, Domains(source, numbers), Placement(source, lanes == 1, lean),
-        Buffers(pad=lanes == 1), lanes,
+        Buffers(pad=group == 1), lanes,
     )  # fmt: skip
     grid = _grid(s, kernel.regions[0])
+    if alone:
+        return _by_lanes(s, kernel, plan, grid, group)
     rank = 1 if grid is None or len(grid.axes) > _MOST_AXES else len(grid.axes)
     body = _body(s, kernel, grid)
     s.b.kernel(
@@ -77,14 +82,35 @@ def _lowered(
     return lowered, replace(plan, group=(lanes,), grid=_groups(grid), cluster=(), persistent=False)
 
 
-def _body(s: Lowering, kernel: Operation, grid: Grid | None) -> Region:
+def _by_lanes(
+    s: Lowering, kernel: Operation, plan: LaunchPlan, grid: Grid | None, group: int
+) -> tuple[Program, LaunchPlan]:
+    """A lane for each iteration: as for one lane, with memory of its own in the place of the
+    group's."""
+    if grid is None or len(grid.axes) != len(grid.loop.strings("axes")):
+        raise ValueError("the launch knows how many iterations lanes take")
+    body = lane_memory(_body(s, kernel, grid, group), group)
+    s.b.kernel(
+        str(kernel.attributes["sym_name"]), body, group=(group,), grid_rank=1,
+        parameters=kernel.strings("parameters"),
+    )  # fmt: skip
+    (made,) = s.b.program().operations
+    total: Dim = 1
+    for count in grid.counts:
+        total = dim_op("*", total, count)
+    lowered = Program("tile", (replace(made, span=kernel.span),))
+    groups = (dim_op("ceil_div", total, group),)
+    return lowered, replace(plan, group=(group,), grid=groups, cluster=(), persistent=False)
+
+
+def _body(s: Lowering, kernel: Operation, grid: Grid | None, lanes: int = 0) -> Region:
     source = kernel.regions[0]
     with s.b.region(*((v.name, v.type) for v in source.arguments)) as region:
         s.values.update(zip(source.arguments, region.arguments, strict=True))
         for op in source.operations:
             with s.b.at(op.span):
                 if grid is not None and op is grid.loop:
-                    _spread(s, grid)
+                    _deal(s, grid, lanes) if lanes else _spread(s, grid)
                 else:
                     lower_operation(s, op)
             release(s, op)
@@ -142,6 +168,26 @@ def _spread(s: Lowering, grid: Grid) -> None:
     for axis, variable in _variables(s, grid, bounds).items():
         s.values[loop.regions[0].arguments[axis]] = variable
     lower_loop(s, loop, [axis for axis in range(n) if axis not in grid.axes])
+
+
+def _deal(s: Lowering, grid: Grid, lanes: int) -> None:
+    """The body of the loop over the grid for the variables of this lane, if there is one for it."""
+    loop, n, b = grid.loop, len(grid.loop.strings("axes")), s.b
+    triples = [(s.scalar(loop.operands[a]), s.scalar(loop.operands[a + n]),
+                s.scalar(loop.operands[a + 2 * n])) for a in grid.axes]  # fmt: skip
+    counts = [trip_count(s, *triple) for triple in triples]
+    total = counts[0]
+    for count in counts[1:]:
+        total = b.binary("mul", total, count)
+    number = b.binary("add", b.binary("mul", b.group_linear(), s.index(lanes)), b.lane_linear())
+    with b.region() as then, s.inside():
+        for axis, at in unflattened(s, number, grid.axes, triples, counts).items():
+            s.values[loop.regions[0].arguments[axis]] = at
+        lower_loop(s, loop, [])
+        b.yield_()
+    with b.region() as otherwise:
+        b.yield_()
+    b.if_(b.cmp("lt", number, total), then.region, otherwise.region)
 
 
 def _variables(s: Lowering, grid: Grid, bounds: Sequence[tuple[Value, ...]]) -> dict[int, Value]:

@@ -5,7 +5,14 @@ copies that run ahead of the work, roles; ``checked_memory`` refuses what does n
 ``NotTiled`` says what has no such form.
 """
 
-from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled, TooLarge
+from tessera_lang.lower.schedule_to_tile.common.errors import (
+    NotHonoured,
+    NotTiled,
+    TooLarge,
+    TooLong,
+)
 from tessera_lang.lower.schedule_to_tile.lowering import checked_memory, lower_to_tile
 
-__all__ = ["NotHonoured", "NotTiled", "TooLarge", "checked_memory", "lower_to_tile"]
+__all__ = [
+    "NotHonoured", "NotTiled", "TooLarge", "TooLong", "checked_memory", "lower_to_tile",
+]  # fmt: skip

@@ -26,7 +26,7 @@ from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.directive_notes import notes_on_directives
-from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge
+from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge, TooLong
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
@@ -70,7 +70,7 @@ def lower_to_tile(
 
 
 def check_length(kernel: Operation, lanes: int) -> None:
-    """Raises NotTiled where a lane would have more instructions than ``MOST_INSTRUCTIONS``: each
+    """Raises TooLong where a lane would have more instructions than ``MOST_INSTRUCTIONS``: each
     operation on a tile is written out for all elements that a lane holds."""
     total = 0
     longest: tuple[int, Operation] | None = None
@@ -88,7 +88,8 @@ def check_length(kernel: Operation, lanes: int) -> None:
     tile = operation.result.type
     assert isinstance(tile, TileType)
     shape = " x ".join(map(str, tile.shape))
-    raise NotTiled(
+    raise TooLong(
+        total,
         f"with {held} elements of a tile of {shape} in each lane it is {total} instructions long, "
         f"and {MOST_INSTRUCTIONS} is the limit", operation.span,
         "cut the tile: a loop over fewer of its columns",
@@ -101,12 +102,13 @@ def _instructions(operation: Operation, tile: TileType) -> int:
         return 1
     assert tile.layout is not None
     along = next((m for m in tile.layout.registers if m.extent > 1), None)
-    whole = along is not None and along.stride == 1 and along.axis == len(tile.shape) - 1
-    return (
-        -(-ACCESS_INSTRUCTIONS // along.extent)
-        if along is not None and whole
-        else ACCESS_INSTRUCTIONS
-    )
+    if along is None or along.stride != 1:
+        return ACCESS_INSTRUCTIONS
+    if along.axis == len(tile.shape) - 1:
+        return -(-ACCESS_INSTRUCTIONS // along.extent)
+    if operation.name == "tile.read_tile" and tile.dtype.bits == 16 and len(tile.shape) == 2:
+        return -(-ACCESS_INSTRUCTIONS // (2 * along.extent))  # a fragment, by ldmatrix
+    return ACCESS_INSTRUCTIONS
 
 
 def checked_memory(

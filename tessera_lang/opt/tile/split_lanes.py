@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
+from tessera_lang.ir.definitions import LANE_IDS
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import replace
@@ -37,7 +38,7 @@ def _split(kernel: Operation) -> Operation:
     linear = {
         op.result
         for op in kernel.walk()
-        if op.name in ("tile.lane_linear", "tile.lane_index") and op.attributes.get("axis", 0) == 0
+        if op.name in LANE_IDS and op.attributes.get("axis", 0) == 0
     }
     constants = {
         op.result: value

@@ -20,6 +20,14 @@ class NotTiled(Exception):
         super().__init__(reason)
 
 
+class TooLong(NotTiled):
+    """A schedule whose lanes would have too many ``instructions``; more lanes have fewer each."""
+
+    def __init__(self, instructions: int, reason: str, span: Span | None, instead: str) -> None:
+        self.instructions = instructions
+        super().__init__(reason, span, instead)
+
+
 class NotHonoured(NotTiled):
     """One decision of a schedule has no form; the schedule is decided again without it.
 

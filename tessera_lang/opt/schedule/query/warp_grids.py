@@ -14,6 +14,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.product_operands import DOT, products_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.target.arch.isa_constants import WARP
+from tessera_lang.target.tuning import FLOW_ACCUMULATORS
 
 _REDUCE = PREFIX + "reduce"
 _MMA = (16, 8)
@@ -27,8 +28,12 @@ FMA_WARP_COLUMNS = FMA_COLUMNS * _FMA_LANES
 
 def mma_grid(m: int, n: int, warps: int, by_rows: bool) -> tuple[int, int]:
     """Warps along the rows and columns of a product of m x n by ``mma.sync``; all along the rows
-    if ``by_rows``."""
-    return _least(m, n, warps, _MMA, by_rows)
+    if ``by_rows``, and those that are left along its columns where lanes could not hold it."""
+    rows, columns = _least(m, n, warps, _MMA, by_rows)
+    held = _up(m, _MMA[0] * rows) * _up(n, _MMA[1]) // (WARP * rows)
+    if by_rows and held > FLOW_ACCUMULATORS:
+        columns = max(c for c in _divisors(warps // rows) if c * _MMA[1] <= n)
+    return rows, columns
 
 
 def fma_grid(m: int, n: int, warps: int) -> tuple[int, int]:
