@@ -160,7 +160,8 @@ GROUPS = {
               "x: f32[4096, 4096], y: f32[4096, 4096]"),
     "few": ("for i, j in op.tile_range(m, n, step=1):\n    y[i, j] = x[i, j] * 2.0",
             "x: f32[16, 16], y: f32[16, 16]"),
-    "across lines": ("for i, j in op.tile_range(n, m, step=1):\n    y[j, i] = op.max(x[j:min(j + 3, m), i])",
+    "across lines": ("for i, j in op.tile_range(n, m, step=1):\n"
+                     "    y[j, i] = op.max(x[j:min(j + 3, m), i])",
                      "x: f32[4096, 4096], y: f32[4096, 4096]"),
     "as was said": ("schedule.warps(4)\nfor i, j in op.tile_range(m, n, step=1):\n"
                     "    y[i, j] = x[i, j] * 2.0", "x: f32[4096, 4096], y: f32[4096, 4096]"),
