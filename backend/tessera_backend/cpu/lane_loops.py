@@ -14,6 +14,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, scalar_type
 from tessera_backend.llvm.types import memory_type, register_type
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import BOOL, DType
 
 
@@ -204,7 +205,9 @@ class LaneLoops:
                     self.e.values = dict(before)
                 f.branch(join)
             f.place(join)
-        around = self.stays_a_loop() if rolled or not straight else ""
+        # Copies of a loop over few lanes give vectors something to do.
+        few = not axes or dialect.group[axes[-1]] < WARP
+        around = self.stays_a_loop() if not few and (rolled or not straight) else ""
         for opened in reversed(outer):
             self._close(opened, around)
         dialect.access_group = ""

@@ -18,7 +18,7 @@ from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import INDEX
 
-_FEWEST = 16  # shorter rows of lanes are no work for vectors
+_FEWEST = 32  # of shorter rows there are many, and each is an axis whose ends are looked at
 _MOST_AXES = 3
 _PARTS = ("tile.floordiv", "tile.mod", "tile.shr", "tile.and")
 

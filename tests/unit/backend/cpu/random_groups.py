@@ -28,7 +28,7 @@ class _Level:
     barriers: bool
 
 
-PART = 16  # lanes of a part of a longer row
+PART = 32  # lanes of a part of a longer row
 
 
 @dataclass

@@ -55,7 +55,7 @@ def test_random_group(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(400, 430))
-@pytest.mark.parametrize("lanes", [32, 48])
+@pytest.mark.parametrize("lanes", [64, 96])
 @pytest.mark.sample(6)
 def test_random_group_in_parts(seed: int, lanes: int) -> None:
     """A row of lanes that the kernel takes apart, which is two loops then."""
