@@ -224,12 +224,6 @@ int main(int count, char **arguments)
 """
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of ``KERNELS``, built once."""
-    return built(tmp_path_factory.mktemp("library"))
-
-
 PRETENDED = r"""
 #include "tessera_product.h"
 #include "tessera_soft.h"

@@ -24,7 +24,6 @@ from tessera_lang.target.array_facts import array_facts
 from tessera_lang.target.backend import Artifact
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import DTYPES
-from tests.cases.test_cuda_headers import built
 
 DUMP = r"""
 #include <inttypes.h>
@@ -104,10 +103,9 @@ def spoken(plan: LaunchPlan, a: Artifact, file: str, bound: Bound) -> list[str]:
     return [*lines, f"kept bytes {m.kept_bytes}"]
 
 
-def test_a_prepared_call_is_that_of_python(tmp_path: Path) -> None:
+def test_a_prepared_call_is_that_of_python(library: Path, tmp_path: Path) -> None:
     """Grids, arguments, tensor maps, copies and memory: the same numbers for the same call."""
-    folder = built(tmp_path)
-    kernels = {k.file: k for k in read_manifest(folder)}
+    kernels = {k.file: k for k in read_manifest(library)}
     body, wanted = [], list[str]()
     for kernel, shapes in CALLS.items():
         for sizes in shapes:
@@ -119,7 +117,15 @@ def test_a_prepared_call_is_that_of_python(tmp_path: Path) -> None:
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc here")
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{folder}", "-o", str(tmp_path / "dump")]
+    flags = [
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{library}",
+        "-o",
+        str(tmp_path / "dump"),
+    ]
     subprocess.run([compiler, *flags, str(tmp_path / "dump.c")], check=True)
     done = subprocess.run([str(tmp_path / "dump")], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == wanted

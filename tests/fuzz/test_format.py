@@ -16,7 +16,7 @@ from tessera_lang.syntax.lexer import CLOSERS, NEWLINE, OPENERS, tokens
 from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS, PARTS = 4, 3
+ROUNDS, PARTS = 4, 6
 BLOCK = re.compile(r"^```tessera[^\n]*\n(.*?)^```", re.S | re.M)
 HARD = '''\
 x = [a for a, b in pairs if a < b and not b == 3]

@@ -29,7 +29,7 @@ from tests.fuzz.tile_schedules_cases import MOST_INTERPRETED
 
 # Each kernel comes once in eleven seeds.
 TARGETS = [
-    ("sm_80", 11), ("sm_90a", 22), pytest.param("cpu", 24, marks=pytest.mark.slow),
+    ("sm_80", 8), ("sm_90a", 14), pytest.param("cpu", 24, marks=pytest.mark.slow),
     *(pytest.param(t, n, marks=pytest.mark.slow) for t, n in (("sm_80", 44), ("sm_90a", 66))),
 ]  # fmt: skip
 

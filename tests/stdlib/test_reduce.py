@@ -153,8 +153,7 @@ def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
-@pytest.mark.parametrize("dtype", ["f32", "i64"])
-@pytest.mark.sample(2)
+@pytest.mark.parametrize("dtype", ["f32", pytest.param("i64", marks=pytest.mark.slow)])
 def test_layouts(placed: Any, dtype: str, layout: str) -> None:
     for shape in ((6, 10, 4), (33, 17), (100,)):
         x = views(numbers(dtype, shape))[layout]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,10 +47,15 @@ SHAPES = [
 ]
 
 
+@cache
+def kernels() -> Any:
+    return tessera.compile(SOURCE, target="cpu")
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_reductions_give_what_numpy_gives(shape: tuple[int, int]) -> None:
     m, n = shape
-    k = tessera.compile(SOURCE, target="cpu")
+    k = kernels()
     rng = np.random.default_rng(m * 7 + n)
     a, x = rng.standard_normal(shape, np.float32), rng.standard_normal(n, np.float32)
     y, z = np.full(m, 9, np.float32), np.full(n, 9, np.float32)
