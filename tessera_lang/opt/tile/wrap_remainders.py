@@ -27,7 +27,7 @@ def wrap_remainders(program: Program) -> Program:
     found: dict[Value, Wrap] = {}
     branches: set[Value] = set()
     for kernel in program.operations:
-        if any(op.name == "tile.mod" for op in kernel.walk()):
+        if _has_division(kernel):  # the ranges of a whole kernel are dear
             wraps, uniform = ranges(kernel).wraps, uniformity(kernel)
             found.update(wraps)
             branches.update(v for v in wraps if v.type == INDEX and not uniform.is_uniform(v))
@@ -38,6 +38,19 @@ def wrap_remainders(program: Program) -> Program:
         return None if wrap is None else _wrapped(operation, wrap, choose)
 
     return rewrite_program(program, step) if found else program
+
+
+def _has_division(kernel: Operation) -> bool:
+    """Whether some remainder is by a number that is not known as a power of two."""
+    cheap = {
+        op.result
+        for op in kernel.walk()
+        if op.name == "tile.constant"
+        and isinstance(value := op.attributes["value"], int)
+        and value > 0
+        and value & (value - 1) == 0
+    }
+    return any(op.name == "tile.mod" and op.operands[1] not in cheap for op in kernel.walk())
 
 
 Choose = Callable[[list[Operation], Value, Operation, Value], Value]
