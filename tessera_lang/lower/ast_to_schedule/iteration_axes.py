@@ -39,6 +39,15 @@ def is_element_wise(node: Node) -> bool:
     return not any(isinstance(n, Product | Reduced | Scanned | Sorted) for n in walk(node))
 
 
+def _is_of_open_products(node: Node) -> bool:
+    """Whether a node is made element by element of products of whole arrays, which are computed in
+    any parts, too: what meets them gives them no room."""
+    found = [n for n in walk(node) if isinstance(n, Product | Reduced | Scanned | Sorted)]
+    return all(
+        isinstance(n, Product) and all(a.capacity is None for a in n.axes) for n in found
+    )  # fmt: skip
+
+
 def opened(
     s: State, axes: Axes, starts: Sequence[Value], value: Node, refused: Callable[[Node], bool]
 ) -> tuple[Axes, Node]:
@@ -52,7 +61,7 @@ def opened(
         if s.b.is_of_kernel(axes[i].extent) and s.b.is_of_kernel(starts[i])
     ]  # fmt: skip
     most = _most(s, axes, bool(same))
-    if most is None or not is_element_wise(value):
+    if most is None or not (is_element_wise(value) or _is_of_open_products(value)):
         return axes, value
     found = as_bound(s, value)
     if refused(found):
@@ -110,7 +119,9 @@ def as_bound(s: State, node: Node) -> Node:
 def _may_move(s: State, held: Held) -> bool:
     root = held.made_of
     assert root is not None
-    if held.used or held.region is not s.b.current or not is_element_wise(root):
+    if held.used or held.region is not s.b.current:
+        return False
+    if not (is_element_wise(root) or _is_of_open_products(root)):
         return False
     reads = [n for n in walk(root) if isinstance(n, Read)]
     return all(n.version == s.version(n.view) and n.staging is None for n in reads)
