@@ -55,7 +55,12 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tesserac(tmp_path: Path, home: Path) -> Command:
-    """Runs ``tesserac`` in the test's folder. No command may show a traceback."""
+    """Runs ``tesserac`` in the test's folder."""
+    return command_in(tmp_path, home)
+
+
+def command_in(folder: Path, home: Path) -> Command:
+    """Runs ``tesserac`` in a folder. No command may show a traceback."""
 
     def call(
         *arguments: str,
@@ -66,12 +71,12 @@ def tesserac(tmp_path: Path, home: Path) -> Command:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TESSERA_", "XDG_"))}
         asked = {"HOME": str(home), "USERPROFILE": str(home), "LOCALAPPDATA": str(home)}
         wanted: dict[str, str | None] = {
-            **kept, **asked, "TESSERA_REPORTS": str(tmp_path), **(env or {})
+            **kept, **asked, "TESSERA_REPORTS": str(folder), **(env or {})
         }  # fmt: skip
         start = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-m", "tessera_lang.driver.cli", *arguments],
-            input=stdin, capture_output=True, text=True, cwd=tmp_path, timeout=limit,
+            input=stdin, capture_output=True, text=True, cwd=folder, timeout=limit,
             env={k: v for k, v in wanted.items() if v is not None}, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr

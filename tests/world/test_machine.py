@@ -262,7 +262,7 @@ DAMAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_garbled_entries(tesserac: Command, double: Path, home: Path, how: str) -> None:
     ran(tesserac("run", "double.tessera", "--target=cpu"), noted=False)
     whole = {entry: entry.read_bytes() for entry in home.rglob("*.entry")}

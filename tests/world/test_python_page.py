@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world.conftest import Command
+from tests.world.conftest import command_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -51,17 +51,19 @@ def run(folder: Path, text: str, *, name: str = "program.py") -> subprocess.Comp
     )  # fmt: skip
 
 
-@pytest.fixture
-def folder(tmp_path: Path, tesserac: Command) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the page, and what its commands make of it."""
+    made = tmp_path_factory.mktemp("page")
+    tesserac = command_in(made, made)
     (file,) = [b.text for b in BLOCKS if b.language == "tessera"]
-    (tmp_path / "scale.tessera").write_text(file, encoding="utf-8")
+    (made / "scale.tessera").write_text(file, encoding="utf-8")
     commands = [line for b in BLOCKS if b.language == "sh" for line in b.text.splitlines()]
     assert len(commands) == 2
     for command in commands:
         done = tesserac(*shlex.split(command)[1:])
         assert done.status == 0, done.err
-    return tmp_path
+    return made
 
 
 def test_the_examples(folder: Path) -> None:
