@@ -137,6 +137,7 @@ class Maker:
     parameters: dict[str, tuple[str, Array]] = field(default_factory=dict[str, "tuple[str, Array]"])
     values: list[Value] = field(default_factory=list[Value])
     lines: list[str] = field(default_factory=list[str])
+    again: set[str] = field(default_factory=set[str])  # names that have had another value
     made: list[str] = field(default_factory=list[str])  # arrays that are not returned
 
     def program(self) -> Program:
@@ -159,6 +160,8 @@ class Maker:
                 self.values.append(replace(made, text=name))
             if more.random() < 0.3:
                 self._private(f"t{name}")
+            if more.random() < 0.15:
+                self._named_again(more)
         results = [self._result(i) for i in range(r.choice([1, 1, 2]))]
         given = ", ".join(f"{n}: {t}" for n, (t, _) in self.parameters.items())
         body = "\n    ".join([*self.lines, f"return {', '.join(v.text for v in results)}"])
@@ -358,7 +361,7 @@ class Maker:
 
     def _part(self, depth: int) -> Value | None:
         """A window of a parameter, with steps; or one of its rows."""
-        name = self.r.choice([n for n in self.parameters if n in "xyz"] + 2 * self.made)
+        name = self.r.choice(self._arrays() + 2 * self.made)
         v = next(x for x in self.values if x.text == name)
         texts: list[str] = []
         parts: list[Any] = []
@@ -386,7 +389,7 @@ class Maker:
 
     def _gather(self, depth: int) -> Value | None:
         """Rows of a parameter by an array of their numbers."""
-        name = self.r.choice([n for n in self.parameters if n in "xyz"] + self.made)
+        name = self.r.choice(self._arrays() + self.made)
         v = next(x for x in self.values if x.text == name)
         if not 1 <= v.rank <= 3:
             return None
@@ -460,7 +463,7 @@ class Maker:
 
     def _reshaped(self, depth: int) -> Value | None:
         """A parameter with its last axes in one, or with an axis more."""
-        name = self.r.choice([n for n in self.parameters if n in "xyz"])
+        name = self.r.choice(self._arrays())
         v = next(x for x in self.values if x.text == name)
         shapes = [(-1,), (*v.array.shape[::-1],), (1, *v.array.shape[:-1], -1)]
         if v.rank > 1:
@@ -538,6 +541,22 @@ class Maker:
         found = np.asarray(getattr(np, name)(v.array, axis=axis))
         return Value(f"i32(op.{name}({v.text}, axis={axis}))", found.astype(np.int32), "i32",
                      frozenset(i - (i > axis) for i in v.ones if i != axis))  # fmt: skip
+
+    def _arrays(self) -> list[str]:
+        """Parameters whose name still means them."""
+        return [n for n in self.parameters if n in "xyz" and n not in self.again]
+
+    def _named_again(self, more: random.Random) -> None:
+        """A name, of a parameter too, takes another value; what was made of the old one stays."""
+        names = [v.text for v in self.values if v.text[0] != "t"]
+        names = [n for n in names if n not in "xyz" or len(self._arrays()) > 1]
+        made = self.of(2)
+        if names and made.rank:
+            name = more.choice(names)
+            self.values = [v for v in self.values if v.text != name]
+            self.lines.append(f"{name} = {made.text}")
+            self.values.append(replace(made, text=name))
+            self.again.add(name)
 
     # --- arrays that are made -----------------------------------------------------------------
 

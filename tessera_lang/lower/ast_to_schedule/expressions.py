@@ -14,7 +14,7 @@ from tessera_lang.lower.ast_to_schedule import builtin_calls, node_operations, s
 from tessera_lang.lower.ast_to_schedule.call_arguments import known
 from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
-from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Read
+from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Permuted, Read
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import replace
@@ -173,10 +173,14 @@ def _name(s: State, e: ast.Name) -> Node:
 
 
 def _as_it_is_now(s: State, symbol: Local, e: ast.Name) -> Node:
-    """What a variable holds; an array that a function was given is what it is where it is read."""
+    """What a variable holds; an array that it names is what it is where it is read."""
     node = s.tiles[symbol]
-    if symbol.kind != "parameter" or not isinstance(s.typed.types.get(e), Tensor):
-        return node
+    return _read_now(s, node) if isinstance(s.typed.types.get(e), Tensor) else node
+
+
+def _read_now(s: State, node: Node) -> Node:
+    if isinstance(node, Permuted):
+        return replace(node, operand=_read_now(s, node.operand))
     return replace(node, version=s.version(node.view)) if isinstance(node, Read) else node
 
 

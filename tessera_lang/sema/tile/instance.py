@@ -133,7 +133,7 @@ def _context(
         parameters.compile_time, returns, kernel=kernel,
     )  # fmt: skip
     c.returns_declared = parameters.results
-    c.beginnings = beginnings(declaration.body)
+    c.beginnings = beginnings(declaration)
     c.tables = False
     attach(c)
     typed.sizes = dict(parameters.sizes)
@@ -248,6 +248,7 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
     c.blocked.clear()
     c.terms.clear()
     c.loops.clear()
+    c.aliases.clear()
     c.ranks.clear()
     c.env = dict(start)
     c.branches = c.products = 0

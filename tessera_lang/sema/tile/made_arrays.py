@@ -73,8 +73,8 @@ def could_be_array(c: TileContext, name: str) -> bool:
 
 def _made_once(c: TileContext) -> set[str]:
     """Variables that ``op.empty`` or the like makes outside of loops and conditions, and that
-    take no other value."""
-    counts: dict[str, int] = {}
+    take no other value, nor one of the call."""
+    counts = {p.name: 1 for p in c.declaration.parameters}
     for s in statements(c.declaration.body):
         for t in targets(s):
             if isinstance(t, ast.Name):

@@ -16,11 +16,11 @@ Reaching = dict[str, frozenset[ast.Name]]
 """Of each name the targets whose value it may have; without the name no way comes here."""
 
 
-def beginnings(body: tuple[ast.Stmt, ...]) -> frozenset[ast.Name]:
+def beginnings(declaration: ast.FunctionDef) -> frozenset[ast.Name]:
     """Targets of assignments that begin another range of their name; none of a name whose ranges
-    lie in each other."""
+    lie in each other. The range of a parameter begins at the head."""
     walk = _Walk()
-    walk.block(body, {})
+    walk.block(declaration.body, walk.parameters(declaration))
     found: set[ast.Name] = set()
     for ranges in walk.ranges().values():
         first, *rest = sorted(ranges, key=lambda r: r.start)
@@ -80,6 +80,13 @@ class _Walk:
         while self.parent[target] is not target:
             target = self.parent[target]
         return target
+
+    def parameters(self, declaration: ast.FunctionDef) -> Reaching:
+        given = [ast.Name(p.name_span, p.name) for p in declaration.parameters]
+        for target in given:
+            self.parent[target] = target
+            self.uses[target] = set()
+        return {target.id: frozenset((target,)) for target in given}
 
     # --- statements ---------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ def _another(
     or a new one."""
     found = c.several.setdefault(target.id, [v])
     taking = (x for x in found if _takes(c, x, value, term))
-    now = next(taking, None) or Variable(Local(target.id, v.local.kind, target.span))
+    kind = "variable" if v.local.kind == "parameter" else v.local.kind
+    now = next(taking, None) or Variable(Local(target.id, kind, target.span))
     if now not in found:
         found.append(now)
         c.kernel.changed = True
