@@ -161,9 +161,10 @@ def test_a_slice_in_steps(target: str, beyond: int) -> None:
     """A tile of so many elements, times half of them: 65522, and 66066."""
     columns = 362 + beyond
     text = (
-        f"@op.kernel\ndef k(x: f32[{columns}], y: mut f32[{-(-columns // 2)}]):\n"
-        f"    y[:] = op.cumsum(x[0:{columns}])[::2]\n"
+        f"@op.kernel\ndef k(x: f32[m, {columns}], y: mut f32[m, {-(-columns // 2)}]):\n"
+        "    for i in op.tile_range(m, step=1):\n"
+        f"        y[i, :] = op.cumsum(x[i, 0:{columns}])[::2]\n"
     )
-    found = asked(text, f"x: f32[{columns}], y: f32[{-(-columns // 2)}]", target)
+    found = asked(text, f"x: f32[2, {columns}], y: f32[2, {-(-columns // 2)}]", target)
     right = {"T0700"} if beyond else set()
     assert found == {"check": right, "build": right}

@@ -101,7 +101,7 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 OTHERS = {
     "columns": (X, "return x / op.sum(x, axis=0)[None, :]"),
     "across memory": (X, "return op.softmax(x.T)"),
-    "a product": ("x: f32[m, n], w: f32[n, n]", "return op.softmax(x @ w)"),
+    "a product": ("x: f32[m, n], w: f32[n, n]", "return op.sum(x @ w, axis=1)"),
     "the same for all rows": (W, "return x * op.sum(w)"),
     "of all rows": (X, "return x / op.sum(x)"),
     "rows reduced once": (X, "return op.sum(x, axis=1)"),
