@@ -22,7 +22,7 @@ from tessera_backend.cpu.lane_arrays import find_own_arrays
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.products import product_rules
-from tessera_backend.cpu.simd_target import vector_unit
+from tessera_backend.cpu.simd_target import vector_unit, vector_width
 from tessera_backend.cpu.thread_counters import Counters
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter
@@ -121,7 +121,8 @@ def emit_kernel(
     attributes = "nounwind" + ("" if target.red_zone else " noredzone")
     footer = (
         f'attributes #0 = {{ {attributes} "no-builtins" "probe-stack"="inline-asm" '
-        f'"target-cpu"="{target.cpu}" "target-features"="{target.features}" }}'
+        f'"target-cpu"="{target.cpu}" "target-features"="{target.features}" '
+        f"{vector_width(target)}}}"
     )
     return CpuModule(
         module.render(f'target triple = "{target.triple}"', footer), scratch.size, shared_bytes

@@ -1,6 +1,6 @@
 """The vector unit of a CPU, as far as hand-blocked code depends on it.
 
-Owns ``VectorUnit`` and how it is read off the features of a processor.
+Owns ``VectorUnit``, how it is read off the features of a processor, and which vectors LLVM makes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ class VectorUnit:
 
     def lanes(self, dtype: DType) -> int:
         return self.bytes // dtype.bytes
+
+
+_WHOLE = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d")
+
+
+def vector_width(target: CodeTarget) -> str:
+    """The attribute of functions that may have vectors as wide as the registers, "" where LLVM
+    knows best. It takes half of the width for every processor of Intel, because the first ones
+    with AVX-512 lowered their clock for it; cores from Golden Cove on do not, and loops over lanes
+    take down to half of the time."""
+    whole = target.cpu in _WHOLE and "avx512f" in target.needs
+    return '"prefer-vector-width"="512" ' if whole else ""
 
 
 def vector_unit(target: CodeTarget) -> VectorUnit:

@@ -9,12 +9,14 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.elf import ElfObject
 from tessera_backend.cpu.entry import emit_kernel
 from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.llvm_codegen import compile_text
 
+from tessera_lang.driver.commands import group
 from tests.unit.backend.cpu.kernels import add, histogram, sum_reduce
 from tests.unit.backend.tile_kernels import Runner
 
@@ -108,3 +110,24 @@ def test_objects_for_arm_resolve(cpu: str) -> None:
             image = ElfObject(compiled.code, "aarch64").image()
             image.resolve(bytearray(image.content), 0x7F0000000000)
             assert not re.search(r"\b[xw]18\b", compiled.assembly)  # the system's on some
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize(
+    ("cpu", "wide"), [("sapphirerapids", True), ("skylake-avx512", False), ("x86-64-v4", False)]
+)
+def test_width_of_vectors(cpu: str, wide: bool) -> None:
+    """LLVM is asked for whole registers where they cost no clock; what it makes of them counts."""
+    if host_machine() != "x86_64":
+        return
+    text = """
+@kernel tile[(256,)] grid[(ceil_div(n, 256),)]
+def k(x: f32[n], out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n: out[i] = x[i] * 2.0 + 1.0
+"""
+    asked = ["emit", "-", "--stage=llvm", "--target=cpu", f"--arch={cpu}"]
+    done = CliRunner().invoke(group, asked, input=text)
+    assert done.exit_code == 0, done.output
+    assert ("<16 x float>" in done.output) == wide
+    assert wide or "<8 x float>" in done.output
