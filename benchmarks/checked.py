@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tessera_backend.cpu.host_cpu import thread_count
+from tessera_backend.cpu.thread_count import thread_count
 
 import tessera_lang as tessera
 from benchmarks.harness import Report, Row
