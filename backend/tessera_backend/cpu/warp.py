@@ -85,7 +85,7 @@ def _fixed_lanes(loops: LaneLoops, lane: Value) -> list[int] | None:
             return None
         known = loops.plan.strides.constant(value)
         if known is not None:
-            return [known] * WARP
+            return [known % WARP] * WARP
         op = loops.plan.strides.definition(value)
         if op is None:
             return None

@@ -77,7 +77,7 @@ def shuffles(choose: Random) -> str:
     """A lane that lanes of a warp take their value of: neighbours, one for all, or any."""
     k = choose.randrange(-40, 70)
     return choose.choice(
-        [f"lane - {abs(k)}", f"lane + {abs(k)}", f"{k % 32}", "warp", "lane + warp * 3",
+        [f"lane - {abs(k)}", f"lane + {abs(k)}", f"{k % 32}", f"{k}", "warp", "lane + warp * 3",
          "31 - lane", "lane * 5", f"lane + d - {abs(k)}", "d", "lane - (lane & 3)",
          f"index(i32(lane) + {k})", f"index(u8(lane) + u8({k % 256}))", "index(at)"]
     )  # fmt: skip
@@ -111,6 +111,20 @@ def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
                 at = eval(source, scope) % 256 if "u8" in source else eval(source, scope)
                 other = t - lane + at % 32
                 assert out[row, t] == x[other if other < lanes else t], (source, d, t)
+
+
+@pytest.mark.parametrize(
+    "lane", ["-1", "32", "67", "-40", "lane ^ 37", "31 - lane", "lane * 9 - 70"]
+)
+def test_shuffles_of_constants(lane: str) -> None:
+    """Of numbers outside of a warp, too, which count modulo 32."""
+    text = "@kernel tile[(64,)]\ndef k(x: i32[n], out: mut i32[n]):\n    lane = lane_id()\n"
+    text += f"    t = tile_linear_id()\n    out[t] = warp_shuffle(x[t], {lane})\n"
+    x = np.random.default_rng(3).integers(0, 100, 64).astype(np.int32)
+    out = np.zeros_like(x)
+    tessera.compile(text, target="cpu").k[1](x, out)
+    for t in range(64):
+        assert out[t] == x[t // 32 * 32 + eval(lane, {"lane": t % 32}) % 32]
 
 
 ROWS = """
