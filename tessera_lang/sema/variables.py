@@ -109,8 +109,10 @@ def keeps_type(
         if value is not None:
             fixes = (cast_fix(value, current.dtype),)
     if isinstance(current, Tensor) and v.local.kind == "parameter":
-        helps = (f"`{name}` is an array of the call, on some way to a use behind this: give the"
-                 " value a name of its own",)  # fmt: skip
+        helps = (
+            f"`{name}` is an array of the call, on some way to a use behind this: give the value a"
+            f" name of its own, which may begin with it (`value = {name}`)",
+        )
     at = value.span if value is not None else span
     c.report(
         "T0203", f"`{name}` is `{text_of(current)}` and cannot take `{text_of(term)}`: a variable"

@@ -4,11 +4,11 @@
 
 A program has parameters of rank 1 to 5 in one or two dtypes, values that have a name and are used
 several times, reductions over some axes, predicates, transposes, windows with steps, triangles,
-arrays that are made, stored into and not returned, and stores into parts of a result, with rows
-from an index array too. NumPy runs the same operations. ``exact`` programs compute with small
-integers, so every order gives the same bits; ``kept`` programs only pick and place, and their
-elements are infinities, NaN, zeros of both signs and the largest and least numbers of any dtype:
-those must come through bit for bit.
+arrays that are made, stored into and not returned, names that take other values, values that a loop
+changes, and stores into parts of a result, with rows from an index array too. NumPy runs the same
+operations. ``exact`` programs compute with small integers, so every order gives the same bits;
+``kept`` programs only pick and place, and their elements are infinities, NaN, zeros of both signs
+and the largest and least numbers of any dtype: those must come through bit for bit.
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ class Maker:
                 self._private(f"t{name}")
             if more.random() < 0.15:
                 self._named_again(more)
+            if more.random() < 0.15:
+                self._changed(f"u{name}")
         results = [self._result(i) for i in range(r.choice([1, 1, 2]))]
         given = ", ".join(f"{n}: {t}" for n, (t, _) in self.parameters.items())
         body = "\n    ".join([*self.lines, f"return {', '.join(v.text for v in results)}"])
@@ -557,6 +559,36 @@ class Maker:
             self.lines.append(f"{name} = {made.text}")
             self.values.append(replace(made, text=name))
             self.again.add(name)
+
+    def _changed(self, name: str) -> None:
+        """A whole value that a loop changes, element by element or from other elements; or two
+        that take each other's."""
+        v, r = self.of(1), self.r
+        if not v.rank or not v.array.size or v.ones or v.dtype == "bool":
+            return
+        axis, rounds = r.randrange(v.rank), r.choice([1, 2, 3])
+        kinds = ["flip", "swap", "roll"] + ["sum", "scan"] * (not self.kept)
+        kind, array = r.choice(kinds), v.array
+        if kind == "scan" and summed(v.dtype) != v.dtype:
+            kind = "roll"
+        line, step = {
+            "flip": (f"{name} = op.flip({name}, {axis})", lambda a: np.flip(a, axis)),
+            "swap": (f"{name}, o{name} = o{name}, {name}", lambda a: np.flip(a, axis)),
+            "roll": (f"{name} = op.roll({name}, 1, axis={axis})", lambda a: np.roll(a, 1, axis)),
+            "sum": (f"{name} = {name} + op.flip({name}, {axis})", lambda a: a + np.flip(a, axis)),
+            "scan": (
+                f"{name} = op.cumsum({name}, axis={axis})",
+                lambda a: np.cumsum(a, axis, dtype=_working(v.dtype)),
+            ),
+        }[kind]
+        for _ in range(rounds):
+            array = step(array)
+            if not self._is_exact(replace(v, array=array)):
+                return
+        if kind == "swap":
+            self.lines.append(f"o{name} = op.flip({v.text}, {axis})")
+        self.lines += [f"{name} = {v.text}", f"for _ in range({rounds}):", f"    {line}"]
+        self.values.append(Value(name, array, v.dtype))
 
     # --- arrays that are made -----------------------------------------------------------------
 

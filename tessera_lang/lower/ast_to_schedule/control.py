@@ -11,7 +11,7 @@ from typing import cast
 
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower.ast_to_schedule import early_exits, tensor_select
+from tessera_lang.lower.ast_to_schedule import carried_arrays, early_exits, tensor_select
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
 from tessera_lang.lower.ast_to_schedule.slices import number
@@ -83,10 +83,13 @@ def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
     if local in s.tiles:
         node = s.tiles[local]
         if any(a.capacity is None for a in node.axes):
+            dtype = register_dtype(t)
+            if isinstance(t, Tile) and dtype and carried_arrays.enter(s, local, dtype, span):
+                return True
             what = f"`{local.name}`, a whole-tensor value, changed in a loop or condition"
             raise Unsupported(
-                span, what, "store it into an array; a loop hands on tiles of at most"
-                f" {WHOLE_AXIS} elements along an axis",
+                span, what, "store it into an array, or loop over `range`; a loop over tiles hands"
+                f" on tiles of at most {WHOLE_AXIS} elements along an axis",
             )  # fmt: skip
         s.tiles[local] = s.demand.held(node)
         return True
@@ -96,6 +99,8 @@ def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
 def _values(s: State, local: Local, extents: bool) -> list[Value]:
     if local in s.tiles:
         node = s.tiles[local]
+        if tensor_select.is_whole(node):
+            return []
         held = node if isinstance(node, Held) else s.demand.held(node)
         s.tiles[local] = held
         return [held.value, *(a.extent for a in held.axes)] if extents else [held.value]
@@ -105,6 +110,9 @@ def _values(s: State, local: Local, extents: bool) -> list[Value]:
 def _rebind(s: State, local: Local, found: Iterator[Value], extents: bool) -> None:
     if local in s.tiles:
         node = s.tiles[local]
+        if tensor_select.is_whole(node):
+            carried_arrays.rebind(s, local)
+            return
         value = next(found)
         axes = node.axes
         if extents:
@@ -132,7 +140,7 @@ def _names(s: State, locals_: Sequence[Local], loose: frozenset[Local]) -> list[
     for local in locals_:
         count = len(_values(s, local, local in loose))
         extra = [f"{local.name}_extent"] * (count - 1) if local in s.tiles else []
-        names += [local.name, *extra] if local in s.tiles else [local.name] * count
+        names += [local.name, *extra][:count] if local in s.tiles else [local.name] * count
     return names
 
 
@@ -218,8 +226,9 @@ def _hidden(s: State) -> list[Local]:
 
 
 def _settle(s: State, locals_: Sequence[Local], span: Span) -> None:
+    carried_arrays.leave(s, locals_, span)
     for local in locals_:
-        if local in s.tiles:
+        if local in s.tiles and local not in s.carried:
             s.tiles[local] = s.held(s.tiles[local], span)
 
 
@@ -262,6 +271,7 @@ def loop(s: State, node: ast.For, block: Block) -> None:
     symbol = s.typed.symbols.get(node.iterable.function) if isinstance(
         node.iterable, ast.Call) else None  # fmt: skip
     assert isinstance(node.iterable, ast.Call)
+    around = dict(s.carried)
     if symbol == Builtin("op.tile_range"):
         s.tile_loops += 1
         _tile_range(s, node, node.iterable, block)
@@ -270,6 +280,7 @@ def loop(s: State, node: ast.For, block: Block) -> None:
         _range(s, node, node.iterable, block)
     else:
         raise Unsupported(node.iterable.span, "loops over anything but ranges")
+    s.carried = around
 
 
 def _variables(s: State, target: ast.Expr) -> list[Local]:
@@ -471,7 +482,9 @@ def _keep_shapes(s: State, locals_: Sequence[Local], after: Snapshot) -> None:
 def while_loop(s: State, node: ast.While, block: Block) -> None:
     if s.typed.constants.get(node.test) is False:
         return
+    around = dict(s.carried)
     _while(s, node, _carried(s, node, ()), lambda: truth(s, node.test), None, block)
+    s.carried = around
 
 
 def _counted(

@@ -68,7 +68,7 @@ class Liveness:
             if inside <= head:
                 break
             head |= inside
-        self.head[s] = inside
+        self.head[s] = inside | test
         self.after[s] = out
         start = self.uses(s.iterable) if isinstance(s, ast.For) else test
         return out | inside | start

@@ -63,6 +63,8 @@ class State:
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
     zeroed: frozenset[int] = frozenset()
     private: PrivateArrays | None = None
+    carried: dict[Local, Node] = field(default_factory=dict[Local, Node])
+    """Variables that the loops around change, as reads of the arrays that hold them."""
     tile_loops: int = 0  # around what is lowered
     keeping: set[int] = field(default_factory=set[int])  # nodes that are being stored so
     below: dict[Value, tuple[Value, Value]] = field(

@@ -134,6 +134,7 @@ class TileContext(Context):
     terms: dict[ast.Expr, Term] = field(default_factory=dict[ast.Expr, Term])
     negative: set[str] = field(default_factory=set[str])
     wide: set[Variable] = field(default_factory=set["Variable"])
+    valued: set[Variable] = field(default_factory=set["Variable"])  # given an array, hold its value
     heads: dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]] = field(
         default_factory=dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]]
     )

@@ -14,14 +14,14 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.symbol_types import variable_term
 from tessera_lang.sema.tile.context import TileContext, register_dtype
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
-from tessera_lang.sema.tile.slices import root_name
+from tessera_lang.sema.tile.slices import as_tile, root_name
 from tessera_lang.sema.tile.symbolic import OWNER, dim_of, set_scalar
 from tessera_lang.sema.typed import Local
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import common_dtype
-from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type, Weak
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType, Type, Weak
 
 
 def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -> None:
@@ -31,6 +31,14 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
         return  # a compile-time parameter: the structure check says so
     if target in c.beginnings and not _takes(c, v, value, term):
         v = _another(c, v, value, term, target)
+    if isinstance(v.type, Tensor) and isinstance(term, Tile) and v.local.kind == "variable":
+        # A name of an array that takes a value too is one of values: of what the array held.
+        c.valued.add(v)
+        v.type = v.since = None
+        c.kernel.changed = True
+        return
+    if isinstance(term, Tensor) and v in c.valued and value is not None:
+        term = as_tile(c, value, term)
     if c.final:
         c.typed.symbols[target] = v.local
     if isinstance(term, Tile):
@@ -133,8 +141,13 @@ def bind_tile(c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, s
     if v.type is None and v.cell is None:
         v.type, v.since = term, at
     elif isinstance(v.type, Tile):
+        open_ = [a.capacity is None for a in v.type.axes]
         if not _rebind(c, v, value, term, v.type, at):
             return
+        if any(open_):  # it stays a value without room, whatever it is given
+            pairs = zip(open_, term.axes, strict=True)
+            axes = tuple(TileAxis(None, a.extent) if o else a for o, a in pairs)
+            term = replace(term, axes=axes)
     elif isinstance(v.type, Scalar) and not term.axes and v.type.dtype == register_dtype(term):
         if value is not None:
             c.coerce(value, v.type.dtype)
@@ -156,7 +169,7 @@ def _rebind(
         keeps_type(c, v, value, term, current, at)
         return False
     for i, (x, y) in enumerate(zip(current.axes, term.axes, strict=True)):
-        if x.capacity != y.capacity:
+        if x.capacity is not None and x.capacity != y.capacity:
             _other_capacity(c, v, i, x.capacity, y.capacity, at)
             return False
     if is_waiting(current) and not is_waiting(term):

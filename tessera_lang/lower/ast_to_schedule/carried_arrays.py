@@ -1,0 +1,93 @@
+"""Whole values that a loop changes: each is an array of the call, written at the end of a round.
+
+Owns which array holds a variable, and in which order new values are stored: what needs the old
+value of another variable is computed before that is overwritten. Must not know how a loop is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Value
+from tessera_lang.lower.ast_to_schedule import node_operations, stores
+from tessera_lang.lower.ast_to_schedule.state import State
+from tessera_lang.lower.ast_to_schedule.value_nodes import Node, Read, replaced, walk
+from tessera_lang.lower.ast_to_tile.context import Unsupported
+from tessera_lang.record import replace
+from tessera_lang.sema.typed import Local
+from tessera_lang.source import Span
+from tessera_lang.types.dtype import DType
+
+
+def enter(s: State, local: Local, dtype: DType, span: Span) -> bool:
+    """Store what a variable holds at the head of a loop; False where no array can hold it."""
+    kept = s.keep(node_operations.cast(s, s.tiles[local], dtype), span)
+    if kept is None:
+        return False
+    s.carried[local] = s.tiles[local] = kept
+    return True
+
+
+def rebind(s: State, local: Local) -> None:
+    """The variable is what its array holds now."""
+    s.tiles[local] = _now(s, s.tiles[local])
+
+
+def leave(s: State, locals_: Sequence[Local], span: Span) -> None:
+    """Store the values of the variables at the end of a round."""
+    arrays = {x: _view(s.carried[x]) for x in locals_ if x in s.carried}
+    for local, view in arrays.items():
+        others = set(arrays.values()) - {view}
+        if any(isinstance(n, Read) and n.view in others for n in walk(s.tiles[local])):
+            kept = s.keep(s.tiles[local], span)
+            if kept is None:
+                raise _refused(local, span)
+            s.tiles[local] = kept
+    for local, view in arrays.items():
+        node, kept = s.tiles[local], _now(s, s.carried[local])
+        if not _fits(s, node, kept):
+            raise _refused(local, span)
+        if not _is_as_it_was(node, kept):
+            with s.b.at(span):
+                dtype = view.view_type.dtype
+                stores.fill(s, view, node_operations.cast(s, node, dtype), span)
+        s.tiles[local] = _now(s, kept)
+
+
+def _refused(local: Local, span: Span) -> Unsupported:
+    what = f"`{local.name}`, a whole value whose sizes are not the same in each round of a loop"
+    return Unsupported(span, what, "give the values of other sizes a name of their own")
+
+
+def _fits(s: State, node: Node, kept: Node) -> bool:
+    """Whether a value has the sizes of the array, of which one that is a number says less."""
+    if s.private is None or len(node.axes) != len(kept.axes):
+        return False
+    for a, b in zip(node.axes, kept.axes, strict=True):
+        dim = s.private.dim(a.extent)
+        if a.extent is not b.extent and (dim is None or dim != s.private.dim(b.extent)):
+            return False
+    return True
+
+
+def _read(kept: Node) -> Read:
+    (found,) = (n for n in walk(kept) if isinstance(n, Read))
+    return found
+
+
+def _view(kept: Node) -> Value:
+    return _read(kept).view
+
+
+def _now(s: State, kept: Node) -> Node:
+    old = _read(kept)
+    return replaced(kept, old, replace(old, version=s.version(old.view)))
+
+
+def _is_as_it_was(node: Node, kept: Node) -> bool:
+    """Whether a value is what the array holds."""
+    a, b = ([n for n in walk(x) if isinstance(n, Read)] for x in (node, kept))
+    return node is kept or (
+        isinstance(node, Read) and isinstance(kept, Read)
+        and replace(a[0], axes=b[0].axes, span=None) == replace(b[0], span=None)
+    )  # fmt: skip
