@@ -23,10 +23,10 @@ ON_DEVICE = [pytest.param("cuda", s, marks=pytest.mark.gpu) for s in range(0, 64
 
 @pytest.mark.parametrize(("target", "seed"), [*QUICK, *ON_DEVICE])
 @pytest.mark.sample(1)
-def test_programs(target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs(target: str, seed: int, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if "TESSERA_CACHE" not in os.environ:
         monkeypatch.setenv("TESSERA_CACHE", "off")
-    cases = [generate(seed + k) for k in range(8)]
+    cases = [generate(seed + k) for k in few(range(8), 4, whole)]
     found = run_cases(cases, target, (0, 3) if target == "cpu" else (3,))
     assert not found, "\n\n".join(map(str, found))
 
