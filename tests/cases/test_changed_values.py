@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tessera_lang.driver.cli import run as tesserac
 from tests import on_device
 from tests.cases.test_private_arrays import TARGETS, module_for
 
@@ -206,6 +208,18 @@ def k(x: f32[n], y: mut f32[n]):
     y = np.ones(5, np.float32)
     tessera.compile(text, target="cpu").k(y.copy(), y)
     assert y.tolist() == [0.25] * 5
+
+
+def test_what_is_said_of_such_a_loop_names_the_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.tessera"
+    file.write_text(kernel("k", CASES["heat"][0]))
+    signature = "u: f32[1000, 1000], w: f32[1000, 1000], k: i32"
+    code = tesserac(["check", str(file), "--target", "cuda", "--signature", signature])
+    assert code == 0
+    said = capsys.readouterr()
+    assert "`v` may be read and written in two of its iterations" in said.out + said.err
 
 
 def test_of_what_the_sizes_change_is_refused() -> None:

@@ -21,7 +21,7 @@ from tessera_lang.types.dtype import DType
 
 def enter(s: State, local: Local, dtype: DType, span: Span) -> bool:
     """Store what a variable holds at the head of a loop; False where no array can hold it."""
-    kept = s.keep(node_operations.cast(s, s.tiles[local], dtype), span)
+    kept = s.keep(node_operations.cast(s, s.tiles[local], dtype), span, local.name)
     if kept is None:
         return False
     s.carried[local] = s.tiles[local] = kept

@@ -15,7 +15,7 @@ from tessera_lang.source import Span
 from tessera_lang.types.dtype import I64, INDEX
 
 
-def keep(s: State, node: Node, span: Span) -> Node | None:
+def keep(s: State, node: Node, span: Span, name: str) -> Node | None:
     """The same value, read from a private array that it is stored into now; None where its sizes
     are not those of the launch, or where a loop over tiles is around: its iterations would share
     the array, and so run in order."""
@@ -29,7 +29,7 @@ def keep(s: State, node: Node, span: Span) -> Node | None:
     if id(node) in s.keeping:
         return None  # it is no more computed there than it was
     dtype = I64 if node.dtype == INDEX else node.dtype
-    view = s.private.make("kept", dtype, known, sizes)
+    view = s.private.make(name, dtype, known, sizes)
     with s.b.at(span):
         s.keeping.add(id(node))
         stores.fill(s, view, node, span)

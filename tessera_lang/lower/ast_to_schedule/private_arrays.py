@@ -50,7 +50,7 @@ class PrivateArrays:
 
     def make(self, name: str, dtype: DType, dims: Sequence[Dim], sizes: Sequence[Value]) -> Value:
         """A view of another array, where the kernel's arrays are; ``sizes``: the values of
-        ``dims``."""
+        ``dims``; ``name``: what messages call it."""
         b, number = self.b, self.first + len(self.plans)
         plan = ResultPlan(dtype.name, tuple(dims), kept=True)
         for i in self.free:
@@ -59,7 +59,7 @@ class PrivateArrays:
                 return self.views[i]
         self.plans.append(plan)
         slot = Slot("data", number, dtype=dtype.name)
-        pointer = self.frame.slot(slot, PointerType(dtype, "global"), f"private{number}")
+        pointer = self.frame.slot(slot, PointerType(dtype, "global"), name)
         view = b.of_kernel(
             lambda: b.view(pointer, sizes, shape=[b.known(n) for n in sizes], mut=True,
                            aligned=True, name=name)

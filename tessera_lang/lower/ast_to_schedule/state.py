@@ -56,7 +56,7 @@ class State:
     on_node: Callable[[State, ast.Expr], Node]
     on_evaluate: Callable[[State, ast.Expr], Node | Bound]
     on_block: Callable[[State, tuple[ast.Stmt, ...]], None]
-    on_keep: Callable[[State, Node, Span], Node | None]
+    on_keep: Callable[[State, Node, Span, str], Node | None]
     tiles: dict[Local, Node] = field(default_factory=dict[Local, Node])
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
@@ -196,9 +196,10 @@ class State:
 
     # --- values in memory ---------------------------------------------------------------------
 
-    def keep(self, node: Node, span: Span) -> Node | None:
-        """A value stored into an array of the call now, as a read of it; None where it cannot."""
-        return self.on_keep(self, node, span)
+    def keep(self, node: Node, span: Span, name: str = "kept") -> Node | None:
+        """A value stored into an array of the call now, as a read of it; None where it cannot.
+        ``name``: of the array in messages."""
+        return self.on_keep(self, node, span, name)
 
     def computed(self, node: Node, compute: Callable[[Node], T]) -> T:
         """What ``compute`` gives for a node; what can only be read from memory is stored first."""

@@ -23,6 +23,7 @@ from tessera_lang.target.arch.isa_constants import SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.premises import MAP_AXIS
 
 _RESULT = re.compile(r"result\d+")
+_PRIVATE = re.compile(r"private\d+")
 
 
 def is_result(name: str) -> bool:
@@ -31,12 +32,12 @@ def is_result(name: str) -> bool:
 
 
 def array_name(facts: Facts, view: Value) -> str:
-    """The name of the array a view shows, as the user wrote it: of a result that of the variable
-    that is returned, or ``return``."""
+    """The name of the array a view shows, as the user wrote it: of one that the kernel makes that
+    of its variable; of a result without one ``return``."""
     pointer, _, _ = facts.argument_numbers(view)
     names = facts.kernel.strings("parameters")
     name = str(names[pointer]) if 0 <= pointer < len(names) else view.name
-    if is_result(name) and view.name:
+    if (is_result(name) or _PRIVATE.fullmatch(name)) and view.name:
         name = view.name
     return name.removesuffix(".data").partition(".")[0]
 
