@@ -174,6 +174,12 @@ class Context:
         self.typed.constants[e] = value
         return value
 
+    def is_size(self, e: ast.Expr) -> bool:
+        """Whether an index is made of sizes of arrays and nothing else; lanes count in indices,
+        and say where one becomes a float."""
+        del e
+        return False
+
     def try_value(self, e: ast.Expr) -> object | None:
         """The value of a known expression, or None (also where its arithmetic fails)."""
         if e not in self.known:

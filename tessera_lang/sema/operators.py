@@ -99,7 +99,7 @@ def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         case Weak() | Open(), Scalar():
             return _meet_literal(c, b.e, b.term, a)
         case Scalar(), Scalar():
-            common = common_dtype(a.term.dtype, b.term.dtype)
+            common = common_dtype(a.term.dtype, b.term.dtype) or _beside_a_size(c, a, b)
             if common is None:
                 return mixed(c, span, a, b)
             for o in (a, b):
@@ -108,6 +108,18 @@ def meet(c: Context, span: Span, a: Operand, b: Operand) -> Term:
             return Scalar(common)
         case _:
             return not_numbers(c, span, a, b)
+
+
+def _beside_a_size(c: Context, a: Operand, b: Operand) -> DType | None:
+    """The float dtype of one operand, where the other is made of sizes of arrays: these are so
+    small that rounding them changes no more than the operation itself."""
+    for one, other in ((a, b), (b, a)):
+        if (
+            isinstance(one.term, Scalar) and isinstance(other.term, Scalar)
+            and one.term.dtype in (F32, F64) and other.term.dtype == INDEX and c.is_size(other.e)
+        ):  # fmt: skip
+            return one.term.dtype
+    return None
 
 
 def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> Term:

@@ -70,19 +70,23 @@ class Case:
     integers: str = ""
 
 
+_CHANGED = """    for q in op.tile_range(x.shape[0], step=1):
+        a = x[q, :]
+        for i in range({}):
+            a = max(a, x[i, :])
+        y[q, :] = a
+{}"""
+"""Rows that change in a loop over tiles: there they are tiles, elsewhere arrays of the call."""
 CASES = {
     "a row": Case(
-        0, "    a = x[0, :]\n    for i in range(x.shape[0]):\n        a = max(a, x[i, :])\n"
-        "    y[:] = a\n", lambda n: {"x": (2, n), "y": (n,)}, WHOLE_AXIS,
+        0, _CHANGED.format("x.shape[0]", ""), lambda n: {"x": (2, n), "y": (2, n)}, WHOLE_AXIS
     ),
     "a row of a known size": Case(
-        0, "    a = x[0, :]\n    for i in range(2):\n        a = max(a, x[i, :])\n    y[:] = a\n",
-        lambda n: {"x": (2, n), "y": (n,)}, WHOLE_AXIS, named=False,
+        0, _CHANGED.format("2", ""), lambda n: {"x": (2, n), "y": (2, n)}, WHOLE_AXIS, named=False
     ),
     "a row beside parts": Case(
-        1, "    a = x[0, :]\n    for i in range(x.shape[0]):\n        a = max(a, x[i, :])\n"
-        "    y[:] = a\n    y[0:8] = x[1, 0:8]\n",
-        lambda n: {"x": (2, n), "y": (n,)}, WHOLE_AXIS,
+        1, _CHANGED.format("x.shape[0]", "        y[q, 0:8] = x[1, 0:8]\n"),
+        lambda n: {"x": (2, n), "y": (2, n)}, WHOLE_AXIS,
     ),
     "a tile that is made": Case(
         4, "    a = op.full((y.shape[0],), x[0])\n    y[:] = a\n",

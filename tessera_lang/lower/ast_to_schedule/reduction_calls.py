@@ -31,7 +31,7 @@ from tessera_lang.sema.typed import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.launch_plan import Condition
-from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
 from tessera_lang.types.shape import symbols_of
 
 _KINDS = {"sum": "add", "prod": "mul", "mean": "add", "max": "max", "min": "min", "any": "any",
@@ -59,6 +59,8 @@ def reduction(s: State, e: ast.Call, name: str) -> Node:
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     if name in ("any", "all", "argmax", "argmin"):
         dtype = x.dtype if x.dtype.bits != 8 or not x.dtype.is_float else F32
+        if dtype == BOOL and name.startswith("arg"):
+            dtype = I32
     x = node_operations.cast(s, x, dtype)
     if e in s.typed.nonempty:
         count = s.b.number(1)

@@ -17,7 +17,7 @@ from tessera_lang.sema.typed import Agreement, Directive, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, DType
-from tessera_lang.types.shape import Dim, Sym
+from tessera_lang.types.shape import Dim, Sym, symbols_of
 from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
 
 Value = Dim | tuple[TileAxis, ...]
@@ -205,6 +205,10 @@ class TileContext(Context):
             self.kernel.scopes[name] = self.in_scope()
             self.kernel.room[name] = capacity
         return self.kernel.facts.resolve(Sym(self.kernel.open[key]))
+
+    def is_size(self, e: ast.Expr) -> bool:
+        names = symbols_of(self.worth(self, e))
+        return bool(names) and all(name in self.kernel.origins for name in names)
 
     def is_open(self, dim: Dim | None) -> bool:
         return isinstance(dim, Sym) and dim.name.startswith("?")

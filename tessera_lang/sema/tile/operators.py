@@ -15,7 +15,7 @@ from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -143,6 +143,9 @@ def _meet(
     """The dtype of an operation, by the rules of lanes; a literal beside a wide value is f32."""
     literals = any(isinstance(o.term, (Weak, Open)) for o in operands)
     typed = [o for o in operands if isinstance(o.term, (Scalar, Tile))]
+    if wide:  # computed in f32, which takes sizes
+        rest = [o for o in typed if o.term != Scalar(INDEX) or not c.is_size(o.e)]
+        typed = rest or typed
     result: Term = surrogate(typed[0], False).term if typed else Unknown()
     at = typed[0].e if typed else operands[0].e
     for o in typed[1:]:

@@ -14,6 +14,7 @@ from tessera_lang.sema.expression_text import item_source, source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.side_by_side import of_each_row, side_by_side
 from tessera_lang.sema.tile.size_normal_form import described, normal
@@ -352,6 +353,9 @@ def _may_be_negative(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, star
 
 
 def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], target: bool) -> Term:
+    taken = None if target else _taken(c, e, terms)
+    if taken is not None:
+        return taken
     axes: list[TileAxis] = []
     position = 0
     for item, term in zip(e.items, terms, strict=True):
@@ -367,7 +371,8 @@ def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], ta
         elif isinstance(term, Tile):
             return c.report(
                 "T0114", "not built yet: rows of a tile chosen by a tile", item.span,
-                helps=("gather from the array: `A[idx, :]`",),
+                helps=("places with one axis may choose, and along one axis: take the columns of"
+                       f" `{source_of(item)}` one after the other in a loop",),
             )  # fmt: skip
         elif axis.extent is not None and not c.is_open(axis.extent):
             _check_index(c, e, item, axis.extent, position)
@@ -377,6 +382,15 @@ def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], ta
     if not axes and not base.wide:
         return Scalar(base.dtype)
     return replace(tile, buffer=True) if target and base.buffer else tile
+
+
+def _taken(c: TileContext, e: ast.Subscript, terms: list[Term]) -> Term | None:
+    """``t[rows]`` and ``t[:, columns]`` of a computed tile: what ``op.take`` gives."""
+    places = [i for i, t in enumerate(terms) if isinstance(t, Tile) and len(t.axes) == 1]
+    if len(places) != 1 or any(not is_whole(x) for i, x in enumerate(e.items) if i != places[0]):
+        return None
+    axis = places[0]
+    return expand(c, e, f"op.take(x, i, axis={axis})", {"x": e.value, "i": e.items[axis]})
 
 
 def _part(

@@ -33,6 +33,7 @@ from tessera_lang.sema.tile.symbolic import (
     join,
     not_negative_where,
     set_scalar,
+    shape_dims,
     told_where,
 )
 from tessera_lang.sema.tile.variables import bind, unpack
@@ -138,6 +139,11 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
             return
         if isinstance(term, TupleType) and len(term.items) == count:
             unpack(c, target, term)
+            if isinstance(s.value, ast.Attribute) and s.value.name == "shape":
+                dims = shape_dims(c.infer(s.value.value)) or ()
+                for t, dim in zip(target.items, dims, strict=True):
+                    if isinstance(t, ast.Name) and dim is not None:
+                        set_scalar(c, t.id, dim)
             return
         found = len(term.items) if isinstance(term, TupleType) else 1
     c.report("T0212", f"{found} value{'' if found == 1 else 's'} for {count} names", s.span)

@@ -367,7 +367,11 @@ def check_sums(c: TileContext) -> None:
                         Label(_head(found.outermost), "of this loop"),
                     ),
                     notes=("its elements have their new value when the loop is done",),
-                    helps=("collect the sum in a variable, and store it behind the loop",),
+                    helps=(
+                        f"if each round needs what the one before made of `{found.array}`, write"
+                        f" `{found.array}[...] = {found.array}[...] + ...`",
+                        "else collect the sum in a variable, and store it behind the loop",
+                    ),
                 )  # fmt: skip
                 break
 

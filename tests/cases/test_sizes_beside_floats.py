@@ -1,0 +1,91 @@
+"""Sizes of arrays beside floats, as NumPy has them; what a loop counts says what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tessera_lang.driver.session import Session
+
+Array = np.ndarray[Any, np.dtype[Any]]
+TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+RIGHT: dict[str, Callable[[Array, int, int], Any]] = {
+    "op.sum(x, axis=0) / m": lambda x, m, n: x.sum(0) / m,
+    "op.sum(x) / (m * n)": lambda x, m, n: x.sum() / (m * n),
+    "x * (m - 1) + n": lambda x, m, n: x * (m - 1) + n,
+    "m - x": lambda x, m, n: m - x,
+    "m / (op.abs(x) + 1.0)": lambda x, m, n: m / (np.abs(x) + 1),
+    "op.mean(x) * m / (m + 1)": lambda x, m, n: x.mean() * m / (m + 1),
+    "op.where(x > n, m, x)": lambda x, m, n: np.where(x > n, m, x),
+    "op.maximum(x, n // 2)": lambda x, m, n: np.maximum(x, n // 2),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("head", ["m, n = x.shape", "m = x.shape[0]\n    n = x.shape[-1]"])
+@pytest.mark.parametrize("expression", RIGHT)
+@pytest.mark.sample(8)
+def test_values(expression: str, head: str, dtype: Any, target: str) -> None:
+    text = f"@op.kernel\ndef f(x):\n    {head}\n    return {expression}\n"
+    f = tessera.compile(text, target=target).f
+    for m, n in ((6, 4), (1, 1), (300, 17)):
+        x = np.random.default_rng(m).normal(size=(m, n)).astype(dtype) * 5
+        got = np.asarray(f(x))
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, RIGHT[expression](x, m, n), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float16])
+def test_sums_of_narrow_floats(dtype: Any) -> None:
+    """They are f32, which takes a size; the narrow dtype itself might not."""
+    f = tessera.compile("@op.kernel\ndef f(x):\n    return op.sum(x) / x.shape[0]\n").f
+    x = np.full(70000, 0.5, dtype)
+    assert float(np.asarray(f(x))) == 0.5
+
+
+REFUSED = {
+    "a narrow float": ("x: f16[n]", "return x * n"),
+    "a count of a loop": (
+        "x: f32[n]", "s = 0.0\nfor k in range(4):\n    s += op.sum(x) * k\nreturn s",
+    ),
+    "places": ("x: f32[n]", "return x * op.arange(8)[0]"),
+    "numbers of an array": ("x: f32[n], q: i64[n]", "return x * q"),
+    "a tile's place": ("x: f32[n], y: mut f32[n]",
+                       "for i in op.tile_range(n, step=64):\n    y[i:i+64] = x[i:i+64] * i"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_size_is_converted_in_words(name: str) -> None:
+    parameters, body = REFUSED[name]
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    text = f"@op.kernel\ndef f({parameters}):\n{lines}"
+    found = Session(overlay={"k.tessera": text}).check("k.tessera")
+    assert [d.code for d in found if d.severity == "error"] == ["T0201"], found
+
+
+TAKEN: dict[str, Callable[[Array, Array], Array]] = {
+    "t = op.exp(x)\nreturn t[i]": lambda x, i: np.exp(x)[i],
+    "t = op.exp(x)\nreturn t[:, i]": lambda x, i: np.exp(x)[:, i],
+    "s = op.sum(x, axis=1)\nreturn s[op.argsort(s)]": lambda x, i: np.sort(x.sum(1)),
+    "c = op.concat((op.zeros((1,), f32), op.cumsum(x[:, 0])))\nreturn c[i[1:]] - c[i[:-1]]":
+        lambda x, i: np.diff(np.concatenate([[0], np.cumsum(x[:, 0])])[i]),
+    "return op.argmax(x > 0.5, axis=1)": lambda x, i: (x > 0.5).argmax(1),
+    "return op.argmin(x > 0.5)": lambda x, i: np.asarray((x > 0.5).argmin()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("body", TAKEN)
+def test_rows_of_what_is_computed(body: str, target: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    f = tessera.compile(f"@op.kernel\ndef f(x: f32[m, n], i: i64[k]):\n{lines}", target=target).f
+    x = np.random.default_rng(1).normal(size=(6, 5)).astype(np.float32)
+    i = np.array([2, 0, 4, 4])
+    wanted = TAKEN[body](x, i)
+    np.testing.assert_allclose(np.asarray(f(x, i)), wanted, rtol=1e-5, atol=1e-5)
