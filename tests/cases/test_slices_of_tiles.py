@@ -97,7 +97,11 @@ REFUSED = [
     ("y[::-1] = x[:]", "T0606", "op.flip"),
     ("y[0:8] = x[20:4:-2]", "T0606", "op.flip"),
     ("y[0] = op.sum(op.window(x, 0, s))", "T0608", "min(s, 64)"),
-    ("y[:] = op.cumsum(x[0:8192])[::2]", "T0700", "store it into an array"),
+    (
+        "for i in op.tile_range(1):\n        y[:] = op.cumsum(x[0:8192])[::2]",
+        "T0700",
+        "store it into an array",
+    ),
 ]
 
 

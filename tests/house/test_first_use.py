@@ -114,6 +114,7 @@ GUARDS = {
     "runtime/recorded_calls:_Rig.fires": ONE_THREAD,
     "runtime/recorded_calls:_torch_maker": ATOMIC,
     "runtime/results:torch_maker": ATOMIC,
+    "runtime/sequence:_Lent._free": "a lock of the object",
     "runtime/world:HostWorld.": ONE_THREAD,
 }
 """By module and name; what ends with a colon, a slash or a dot is for all that begins so."""
