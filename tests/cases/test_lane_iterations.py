@@ -99,7 +99,7 @@ def by_lanes(text: str, signature: str, arch: str = "sm_90a") -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 def test_elements(name: str, target: str, tmp_path: Path) -> None:
     """Also where the last group has lanes without an iteration, and where there is none."""
     body, wanted = PROGRAMS[name]

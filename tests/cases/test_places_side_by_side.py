@@ -33,7 +33,7 @@ def cases() -> list[tuple[int, str]]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
 @pytest.mark.parametrize(("rank", "kinds"), cases())
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_of_an_array(rank: int, kinds: str, dtype: str, target: str) -> None:
     rng = np.random.default_rng(rank)
     shape = SHAPES[rank]

@@ -37,21 +37,24 @@ class Placed:
 
 
 def placed(made: Any, text: str) -> Placed:
-    """Of a kernel for Hopper, with its PTX."""
+    """Of a kernel for Hopper, all launches of a call, with the PTX."""
     remarks = [d.message for d in made.remarks]
     lanes = any("not lowered to register tiles" in m for m in remarks)
-    schedule = _Schedule(made.schedule)
-    deep = _deepest(made.lowered[0]) > 1
     units = not lanes and "wgmma.mma_async" in text
     copies: defaultdict[Any, list[Any]] = defaultdict(list)
-    for o in schedule.dots:
-        copies[o.span].append(o)
+    fed: set[Any] = set()
+    for launch in made.launches:
+        schedule, deep = _Schedule(launch.schedule), _deepest(launch.lowered[0]) > 1
+        for o in schedule.dots:
+            copies[o.span].append(o)
+            if deep and schedule.is_fed_by_a_ring(o):
+                fed.add(o)
     legal = [same for same in copies.values() if all(map(_is_legal, same))]
     wgmma = [x for x in legal if units and all(o.attributes.get("unit") == "wgmma" for o in x)]
-    ring = [x for x in wgmma if deep and all(map(schedule.is_fed_by_a_ring, x))]
+    ring = [x for x in wgmma if all(o in fed for o in x)]
     why = [m for m in remarks if _says_why(m)]
     return Placed(
-        len(copies), len(legal), len(wgmma), len(ring), len(schedule.dots), lanes, why
+        len(copies), len(legal), len(wgmma), len(ring), sum(map(len, copies.values())), lanes, why
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("text", CALLS)
-@pytest.mark.sample(16)
+@pytest.mark.sample(8)
 def test_values(text: str, target: str) -> None:
     f = tessera.compile(f"def f(x, y):\n    return {text}\n", target=target).f
     found = f(X, Y)

@@ -144,7 +144,8 @@ def launch(
             case _:
                 raise AssertionError(f"no {slot.kind} slot at this level")
     evaluate(program, given, run)
-    return tuple(results)
+    made = zip(results, plan.results, strict=True)
+    return tuple(array for array, r in made if not r.kept)
 
 
 def _bound(plan: LaunchPlan, arguments: Sequence[Any]) -> dict[str, int]:
