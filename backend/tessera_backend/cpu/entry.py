@@ -21,9 +21,9 @@ from tessera_backend.cpu.group_plan import GroupPlan, Planner
 from tessera_backend.cpu.lane_arrays import find_own_arrays
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
+from tessera_backend.cpu.privatized_atomics import Counters
 from tessera_backend.cpu.products import product_rules
 from tessera_backend.cpu.simd_target import vector_unit, vector_width
-from tessera_backend.cpu.thread_counters import Counters
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.small_floats import from_bits

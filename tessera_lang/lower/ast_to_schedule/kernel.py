@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Attribute, PointerType, Program, Value
 from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_of
-from tessera_lang.lower.ast_to_schedule.kept_values import keep
+from tessera_lang.lower.ast_to_schedule.materialized_values import keep
 from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block

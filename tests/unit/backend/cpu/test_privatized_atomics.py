@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.thread_counters import _MOST_BYTES, Counters
+from tessera_backend.cpu.privatized_atomics import _MOST_BYTES, Counters
 
 import tessera_lang as tessera
 
