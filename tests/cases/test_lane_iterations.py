@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,22 @@ def test_each_iteration_of_a_window_is_a_lane() -> None:
     sizes = "x: f32[16, 512, 512], y: f32[16, 254, 254], K=3, S=2, P=1, D=3"
     assert by_lanes(POOL, sizes) and by_lanes(POOL, sizes, "sm_80")
     assert not by_lanes(POOL, sizes.replace("K=3", "K=12").replace("D=3", "D=1"))
+
+
+@pytest.mark.parametrize(
+    "step", ["a = max(a, i - {0})\nb = min(b, n - {0} + i)", "a = a + a\nb = a + b"]
+)
+def test_bounds_of_long_expressions_take_no_time(step: str) -> None:
+    """Every part of a number is looked at once, however many ways lead to it."""
+    lines = "\n".join(step.format(k) for k in range(1, 40)).replace("\n", "\n        ")
+    text = (
+        "@op.kernel\ndef f(x: f32[m, n], y: mut f32[m, n]):\n"
+        "    for i, j in op.tile_range(m, n, step=1):\n        a = j\n        b = j + 3\n"
+        f"        {lines}\n        y[i, j] = op.sum(x[i, min(a, n):min(b, n)])\n"
+    )
+    begin = time.process_time()
+    by_lanes(text, "x: f32[512, 512], y: f32[512, 512]")
+    assert time.process_time() - begin < 10
 
 
 GROUPS = {

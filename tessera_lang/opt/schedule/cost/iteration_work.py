@@ -12,6 +12,7 @@ from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import COUNTED_LOOPS, ELEMENT_ACCESSES, LOOP_EXITS
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, STORE, Facts
+from tessera_lang.record import dataclass, field
 
 _TAKEN = tuple(PREFIX + n for n in (
     "for", "load", "store", "reduce", "expand", "transpose", "mask", "iota", "full", "parameter",
@@ -19,7 +20,8 @@ _TAKEN = tuple(PREFIX + n for n in (
 ))  # fmt: skip
 """Operations on tiles that one lane does element by element as well as a group does."""
 _IF = "tile.if"
-_DEPTH = 32
+_MOST_LOOKED_AT = 200
+"""Parts of numbers; the expressions of indices that people write have a few tens."""
 
 
 def one_lane_can(grid: Operation) -> bool:
@@ -49,14 +51,14 @@ def is_scalar(grid: Operation) -> bool:
 def elements_of_an_iteration(facts: Facts, grid: Operation) -> int | None:
     """How many elements an iteration reads and writes at most, a tile of an open size counted as
     one element; None where that is not known."""
-    total = 0
+    total, bounds = 0, _Bounds(facts)
     inside = [(x.operation.result.type, x.inside) for x in facts.reads]
     inside += [(o.operands[0].type, around) for o, around in facts.stores]
     inside += [(None, around) for o, around in _walked(grid) if o.name in ELEMENT_ACCESSES]
     for tile, around in inside:
         count = _elements(tile)
         for loop in around[around.index(grid) + 1 :] if grid in around else ():
-            trips = 1 if loop.name == _IF else _most_trips(facts, loop)
+            trips = 1 if loop.name == _IF else bounds.trips(loop)
             if trips is None:
                 return None
             count *= trips
@@ -120,75 +122,96 @@ def _needs(facts: Facts, value: Value) -> set[Value]:
     return found
 
 
-def _most_trips(facts: Facts, loop: Operation) -> int | None:
-    if loop.name != FOR:
-        return None
-    axes = len(loop.strings("axes"))
-    product = 1
-    for axis in range(axes):
-        lower, upper, step = (loop.operands[axis + part * axes] for part in range(3))
-        by = facts.constant(step)
-        if by is None:
-            definition = facts.definitions.get(step)
-            if definition is None or definition.name != PREFIX + "parameter":
-                return None
-            by = 1  # an open size
-        most = _most(facts, upper, None if facts.constant(lower) == 0 else lower, 0)
-        if most is None or by < 1:
-            return None
-        product *= max(0, -(-most // by))
-    return product
+@dataclass(slots=True, eq=False)
+class _Bounds:
+    """The most that numbers of a kernel are; each is looked at once."""
 
+    facts: Facts
+    known: dict[tuple[Value, Value | None], int | None] = field(
+        default_factory=dict[tuple[Value, "Value | None"], "int | None"]
+    )
 
-def _most(facts: Facts, value: Value, less: Value | None, depth: int) -> int | None:
-    """The most that ``value`` is, or that it is more than ``less``; None: not known."""
-    if depth > _DEPTH:
-        return None
-    if less is not None:
-        apart = _difference(facts, value, less)
-        if apart is not None:
-            return apart
-    definition = facts.definitions.get(value)
-    name = definition.name.removeprefix("tile.") if definition is not None else ""
-    operands = list(definition.operands) if definition is not None else list[Value]()
-    if name in ("min", "max"):
-        found = [_most(facts, v, less, depth + 1) for v in operands]
-        known = [n for n in found if n is not None]
-        if name == "max" and len(known) == len(found):
-            return max(known)
-        if name == "min" and known:
-            return min(known)
-    if less is not None:
-        below = facts.definitions.get(less)  # no more than what exceeds any part of a maximum
-        parts = below.operands if below is not None and below.name == "tile.max" else ()
-        over = [_most(facts, value, part, depth + 1) for part in parts]
-        return min((n for n in over if n is not None), default=None)
-    match name:
-        case "constant":
-            return facts.constant(value)
-        case "sub":
-            return _most(facts, operands[0], operands[1], depth + 1)
-        case "add":
-            known = [n for v in operands if (n := _most(facts, v, None, depth + 1)) is not None]
-            return sum(known) if len(known) == len(operands) else None
-        case "floordiv" | "mod" | "mul":
-            by = facts.constant(operands[1])
-            most = _most(facts, operands[0], None, depth + 1)
-            if by is None or by < 1:
-                return None
-            if name == "mod":
-                return by - 1
-            return None if most is None else most // by if name == "floordiv" else most * by
-        case _:
+    def trips(self, loop: Operation) -> int | None:
+        """How often the body of a loop runs at most; None: not known."""
+        if loop.name != FOR:
             return None
+        axes, product = len(loop.strings("axes")), 1
+        for axis in range(axes):
+            lower, upper, step = (loop.operands[axis + part * axes] for part in range(3))
+            by = self.facts.constant(step)
+            if by is None:
+                definition = self.facts.definitions.get(step)
+                if definition is None or definition.name != PREFIX + "parameter":
+                    return None
+                by = 1  # an open size
+            most = self.most(upper, None if self.facts.constant(lower) == 0 else lower)
+            if most is None or by < 1:
+                return None
+            product *= max(0, -(-most // by))
+        return product
+
+    def most(self, value: Value, less: Value | None) -> int | None:
+        """The most that ``value`` is, or that it is more than ``less``; None: not known."""
+        key = value, less
+        if key not in self.known:
+            self.known[key] = None  # beyond the limit of what is looked at it stays so
+            if len(self.known) < _MOST_LOOKED_AT:
+                self.known[key] = self._found(value, less)
+        return self.known[key]
+
+    def _found(self, value: Value, less: Value | None) -> int | None:
+        definition = self.facts.definitions.get(value)
+        name = definition.name.removeprefix("tile.") if definition is not None else ""
+        operands = list(definition.operands) if definition is not None else list[Value]()
+        if less is not None:
+            apart = _difference(self.facts, value, less)
+            if apart is not None:
+                return apart
+        if name in ("min", "max"):
+            found = [self.most(v, less) for v in operands]
+            known = [n for n in found if n is not None]
+            if name == "max" and len(known) == len(found):
+                return max(known)
+            if name == "min" and known:
+                return min(known)
+        if less is not None:
+            below = self.facts.definitions.get(less)
+            # It is no more than what exceeds any part of a maximum.
+            parts = below.operands if below is not None and below.name == "tile.max" else ()
+            over = [self.most(value, part) for part in parts]
+            return min((n for n in over if n is not None), default=None)
+        return self._of_arithmetic(value, name, operands)
+
+    def _of_arithmetic(self, value: Value, name: str, operands: list[Value]) -> int | None:
+        match name:
+            case "constant":
+                return self.facts.constant(value)
+            case "sub":
+                return self.most(operands[0], operands[1])
+            case "add":
+                known = [n for v in operands if (n := self.most(v, None)) is not None]
+                return sum(known) if len(known) == len(operands) else None
+            case "mod":
+                by = self.facts.constant(operands[1])
+                return by - 1 if by is not None and by > 0 else None
+            case "floordiv" | "mul":
+                by, most = self.facts.constant(operands[1]), self.most(operands[0], None)
+                if by is None or by < 1 or most is None:
+                    return None
+                return most // by if name == "floordiv" else most * by
+            case _:
+                return None
 
 
 def _difference(facts: Facts, a: Value, b: Value) -> int | None:
     """``a - b`` where it is a number: both are the same sum of products by numbers, but for it."""
     terms: dict[Value, int] = {}
-    number = 0
+    number, looked_at = 0, 0
     waiting = [(a, 1), (b, -1)]
     while waiting:
+        looked_at += 1
+        if looked_at > _MOST_LOOKED_AT:
+            return None  # what adds up to itself again and again has as many parts as you like
         value, times = waiting.pop()
         constant = facts.constant(value)
         if constant is not None:

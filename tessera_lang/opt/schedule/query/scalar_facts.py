@@ -38,6 +38,8 @@ class Facts:
         self._key = key
         self.definitions: dict[Value, Operation] = {}
         self.loops: dict[Value, Loop] = {}
+        self._constants: dict[Value, int | None] = {}
+        self._powers: dict[Value, int] = {}
         self.depth: dict[Value, int] = {}
         self.uses: dict[Value, list[Operation]] = {}
         self._parents: dict[Operation, Operation] = {}
@@ -89,6 +91,11 @@ class Facts:
 
     def constant(self, value: Value) -> int | None:
         """The number a scalar always is."""
+        if value not in self._constants:
+            self._constants[value] = self._constant(value)
+        return self._constants[value]
+
+    def _constant(self, value: Value) -> int | None:
         operation = self.operation(value)
         if operation is None:
             return None
@@ -116,6 +123,11 @@ class Facts:
 
     def divisor(self, value: Value) -> int:
         """A power of two that divides it."""
+        if value not in self._powers:
+            self._powers[value] = self._divisor(value)
+        return self._powers[value]
+
+    def _divisor(self, value: Value) -> int:
         if value in self._divisors:
             return _power(self._divisors[value])
         if value in self.loops:
