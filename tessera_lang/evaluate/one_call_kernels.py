@@ -6,6 +6,7 @@ computes: the compiler says what it takes.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import cast
 
@@ -70,8 +71,7 @@ class _Text:
             case bool() | int() | float() | None:
                 return repr(value)
             case str():
-                escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-                return f'"{escaped}"'
+                return json.dumps(value, ensure_ascii=False)
             case DType():
                 return value.name
             case _:

@@ -40,6 +40,21 @@ def test_values(expression: str, head: str, dtype: Any, target: str) -> None:
         np.testing.assert_allclose(got, RIGHT[expression](x, m, n), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("head", [
+    "f(x: f32[m, 16]):\n    n = x.shape[1]", "f(x: f32[6, n]):\n    m = x.shape[0]",
+    "f(x):\n    n = x.shape[1]\n    x2 = op.where(op.arange(n)[None, :] >= 0, x, 0.0)",
+])  # fmt: skip
+def test_a_size_that_the_code_is_made_for_is_a_size(head: str) -> None:
+    """Whether it is known, by an annotation or as the kernel asks for it, changes nothing."""
+    text = f"@op.kernel\ndef {head}\n    return op.sum(x, axis=1) / n\n"
+    x = np.random.default_rng(1).normal(size=(6, 16)).astype(np.float32)
+    found = np.asarray(tessera.compile(text, target="cpu").f(x))
+    np.testing.assert_allclose(found, x.sum(1) / 16, rtol=1e-5, atol=1e-5)
+    session = Session(overlay={"k.tessera": text})
+    for sizes in ((), ("x: f32[6, 16]",)):
+        assert not [d for d in session.check("k.tessera", sizes) if d.severity == "error"]
+
+
 @pytest.mark.parametrize("dtype", [np.float16])
 def test_sums_of_narrow_floats(dtype: Any) -> None:
     """They are f32, which takes a size; the narrow dtype itself might not."""

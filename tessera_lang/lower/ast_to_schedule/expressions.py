@@ -217,13 +217,14 @@ def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
         given = [node_operations.cast(s, x, dtype) for x in (a, b)]
         made = apply_to_elements(s, instance, given, e.span, t)
         return node_operations.cast(s, made, register_dtype(t) or dtype)
-    power = known(s, e.right)
-    whole = isinstance(power, int | float) and power == int(power)
-    if not whole or not 0 <= int(power) <= UNROLLED_POWER:  # type: ignore[arg-type]
+    exponent = known(s, e.right)
+    whole = isinstance(exponent, int | float) and float(exponent).is_integer()
+    power = int(exponent) if isinstance(exponent, int | float) and whole else -1
+    if not 0 <= power <= UNROLLED_POWER:
         help_text = f"an integer from 0 to {UNROLLED_POWER} may stand there"
         raise Unsupported(e.span, "`**` with this exponent", help_text)
     result: Node | None = None
-    for bit in bin(int(power))[2:]:  # type: ignore[arg-type]
+    for bit in bin(power)[2:]:
         if result is not None:
             result = node_operations.mapped(s, "mul", (result, result), a.dtype)
         if bit == "1":

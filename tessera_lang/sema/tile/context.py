@@ -207,8 +207,7 @@ class TileContext(Context):
         return self.kernel.facts.resolve(Sym(self.kernel.open[key]))
 
     def is_size(self, e: ast.Expr) -> bool:
-        names = symbols_of(self.worth(self, e))
-        return bool(names) and all(name in self.kernel.origins for name in names)
+        return all(name in self.kernel.origins for name in symbols_of(self.worth(self, e)))
 
     def is_open(self, dim: Dim | None) -> bool:
         return isinstance(dim, Sym) and dim.name.startswith("?")

@@ -116,6 +116,7 @@ WRONG = {
     "op.concat((x, op.array([[1]])))": ("T0206", "op.concat((x, op.array([[1]])))"),
     "op.exp(2.0)": ("T0818", "op.exp(2.0)"),
     "op.sort(x, nowhere=2)": ("T0106", "op.sort(x, nowhere=2)"),
+    'op.einsum("ij->\\nji", x)': ("T0207", 'op.einsum("ij->\\nji", x)'),
     "x @ 2.0": ("T0818", "x @ 2.0"),
     "x @ x": ("T0838", "x @ x"),
     "op.array([[1.0], [2.0, 3.0]])": ("T0818", "[[1.0], [2.0, 3.0]]"),
