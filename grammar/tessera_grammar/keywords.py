@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tessera_grammar.builtin_expansions import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 
 BuiltinKind = Literal["dtype", "module", "constant", "function", "memory", "symbol"]

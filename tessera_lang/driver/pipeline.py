@@ -276,12 +276,12 @@ def _squeeze() -> MachinePass:
     return squeeze_axes
 
 
-def lane_iterations(context: Context) -> tuple[Pass, ...]:
+def lane_per_iteration(context: Context) -> tuple[Pass, ...]:
     """The decision which kernels are so, before that for a machine."""
     return (_in_context(*_lane_rows()[0], context),)
 
 
-def for_lane_iterations(context: Context) -> tuple[Pass, ...]:
+def for_lane_per_iteration(context: Context) -> tuple[Pass, ...]:
     """What stands behind it for a kernel of which each iteration is a lane's."""
     return tuple(_in_context(*row, context) for row in _lane_rows()[1:])
 
@@ -289,10 +289,10 @@ def for_lane_iterations(context: Context) -> tuple[Pass, ...]:
 def _lane_rows() -> tuple[Row, ...]:
     """A lane for each iteration."""
     from tessera_lang.opt.schedule.canonical.unit_extents import unit_extents
-    from tessera_lang.opt.schedule.decide import lane_iterations, tile_sizes
+    from tessera_lang.opt.schedule.decide import lane_per_iteration, tile_sizes
 
     return (
-        ("lane_iterations", lane_iterations.take_lanes,
+        ("lane_per_iteration", lane_per_iteration.take_lanes,
          "which kernels do so little in an iteration that a lane does each"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes sizes of one element into the types"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),

@@ -249,14 +249,14 @@ def _by_lanes(
     if machine.target != "cuda":
         return None
     from tessera_lang.lower.schedule_to_lanes import lower_to_lanes
-    from tessera_lang.opt.schedule.decide.lane_iterations import is_by_lanes
+    from tessera_lang.opt.schedule.decide.lane_per_iteration import is_by_lanes
     from tessera_lang.opt.schedule.query.decision_context import Context
 
     context = Context(machine, [], numbers=numbers_for(plan))
-    decided = runner.run(program, pipeline.lane_iterations(context))
+    decided = runner.run(program, pipeline.lane_per_iteration(context))
     if not is_by_lanes(decided.operations[0]):
         return None
-    decided = runner.run(decided, pipeline.for_lane_iterations(context))
+    decided = runner.run(decided, pipeline.for_lane_per_iteration(context))
     made, finished = runner.step(
         pipeline.SCHEDULE_TO_LANES, lambda: lower_to_lanes(decided, plan, machine), decided
     )

@@ -5,11 +5,11 @@ Owns which of them the host program can evaluate. Must not know how (``expressio
 
 from __future__ import annotations
 
-from tessera_grammar.builtin_expansions import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES
 
 from tessera_lang.evaluate.arguments import Arguments, bind
-from tessera_lang.evaluate.builtin_expansions import text_of
 from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.expansion_texts import text_of
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.value import Scope
 from tessera_lang.syntax import ast

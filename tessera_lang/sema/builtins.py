@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tessera_grammar.builtin_expansions import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES
 from tessera_grammar.directives import DIRECTIVES
 from tessera_grammar.keywords import ELEMENTWISE
 

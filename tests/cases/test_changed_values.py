@@ -16,7 +16,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.cli import run as tesserac
 from tests import on_device
-from tests.cases.test_private_arrays import TARGETS, module_for
+from tests.cases.test_scratch_arrays import TARGETS, module_for
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -13,7 +13,7 @@ from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_fun
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.expressions import evaluate, hook, node_of
 from tessera_lang.lower.ast_to_schedule.materialized_values import keep
-from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
+from tessera_lang.lower.ast_to_schedule.scratch_arrays import ScratchArrays
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.statements import lower_block
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis
@@ -64,7 +64,7 @@ def lower_tile_kernel(
             builder.defined_here(argument)
         state.rooms = _rooms(typed, frame, builder)
         _open_results(state, frame, info)
-        state.private = PrivateArrays(
+        state.private = ScratchArrays(
             frame, builder, len(typed.declaration.parameters) + len(info.results)
         )
         state.leaving.append(leaving_of_function(typed, typed.declaration.body))

@@ -16,7 +16,7 @@ from tessera_lang.types.dtype import I64, INDEX
 
 
 def keep(s: State, node: Node, span: Span, name: str) -> Node | None:
-    """The same value, read from a private array that it is stored into now; None where its sizes
+    """The same value, read from a scratch array that it is stored into now; None where its sizes
     are not those of the launch, or where a loop over tiles is around: its iterations would share
     the array, and so run in order."""
     if s.private is None or s.tile_loops:

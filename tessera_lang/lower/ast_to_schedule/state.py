@@ -16,7 +16,7 @@ from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand, NeedsMemory
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
-from tessera_lang.lower.ast_to_schedule.private_arrays import PrivateArrays
+from tessera_lang.lower.ast_to_schedule.scratch_arrays import ScratchArrays
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Filled,
@@ -62,7 +62,7 @@ class State:
     results: list[Value] = field(default_factory=list[Value])
     result_of: dict[Local, Value] = field(default_factory=dict[Local, Value])
     zeroed: frozenset[int] = frozenset()
-    private: PrivateArrays | None = None
+    private: ScratchArrays | None = None
     carried: dict[Local, Node] = field(default_factory=dict[Local, Node])
     """Variables that the loops around change, as reads of the arrays that hold them."""
     tile_loops: int = 0  # around what is lowered

@@ -24,10 +24,10 @@ from tessera_lang.sema.tile import (
     shape_builtins,
     sorting,
 )
-from tessera_lang.sema.tile.builtin_expansions import derived, expand, is_derived
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.einsum import einsum
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
+from tessera_lang.sema.tile.expand_builtins import derived, expand, is_derived
 from tessera_lang.sema.tile.operators import (
     Mixed,
     give_tile,

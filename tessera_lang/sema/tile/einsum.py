@@ -13,8 +13,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import is_narrow, is_waiting, value_of_operand
 from tessera_lang.sema.tile.products import PAIRS
 from tessera_lang.sema.tile.shapes import agree

@@ -18,9 +18,9 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.symbol_types import DTYPE, MODULE
 from tessera_lang.sema.tile.binary_operators import operate_tiles
-from tessera_lang.sema.tile.builtin_expansions import argument_of
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
+from tessera_lang.sema.tile.expand_builtins import argument_of
 from tessera_lang.sema.tile.operators import (
     Mixed,
     compare_tiles,

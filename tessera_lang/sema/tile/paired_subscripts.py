@@ -8,8 +8,8 @@ from __future__ import annotations
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Scalar, Tensor, Tile

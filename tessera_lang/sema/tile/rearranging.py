@@ -15,8 +15,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
-from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.makers import dtype_argument, shape_items
 from tessera_lang.sema.tile.operators import give_tile, value_of_operand
 from tessera_lang.sema.tile.reductions import axes_argument, axis_argument, index_argument

@@ -1,7 +1,7 @@
 """What a tile kernel returns: result arrays, and values stored into results.
 
 Owns the shapes and dtypes of results, and where ``return`` may stand. Which variables are arrays
-says ``made_arrays.py``. Must not know how a runtime allocates.
+says ``scratch_arrays.py``. Must not know how a runtime allocates.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.made_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
+from tessera_lang.sema.tile.scratch_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.symbolic import join_axis

@@ -14,8 +14,8 @@ from tessera_lang.sema.expression_text import item_source, source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.tile.builtin_expansions import expand
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.paired_subscripts import of_each_row, side_by_side
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of

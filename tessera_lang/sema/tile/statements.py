@@ -18,7 +18,7 @@ from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.symbol_types import variable_term
-from tessera_lang.sema.tile import made_arrays, results
+from tessera_lang.sema.tile import results, scratch_arrays
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value
@@ -96,8 +96,8 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     if isinstance(s.target, ast.TupleExpr):
         _unpack(c, s, s.target)
         return
-    if isinstance(s.target, ast.Name) and made_arrays.is_array(c, s.target, s.value):
-        made_arrays.make(c, s.target, s.value)
+    if isinstance(s.target, ast.Name) and scratch_arrays.is_array(c, s.target, s.value):
+        scratch_arrays.make(c, s.target, s.value)
         return
     if isinstance(s.value, ast.TupleExpr):
         term: Term = results.tuple_term(c, s.value)

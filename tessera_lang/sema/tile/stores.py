@@ -17,7 +17,6 @@ from tessera_lang.sema.narrow_ranges import fits_by_range
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.made_arrays import could_be_array
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -25,6 +24,7 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
+from tessera_lang.sema.tile.scratch_arrays import could_be_array
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written

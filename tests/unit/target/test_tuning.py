@@ -61,7 +61,7 @@ STRUCTURE = {
     "lower/ast_to_schedule/sort_calls.py:_HALF": "bits of a place beside a key in an i64",
     "opt/schedule/canonical/transpose_products.py:_MANY": "rows of which nothing is known",
     "opt/schedule/cost/iteration_work.py:_MOST_LOOKED_AT": "parts of a number that are read",
-    "opt/tile/split_lanes.py:_FEWEST": "lanes of a warp: a row of fewer is no warp's",
+    "opt/tile/split_lane_axis.py:_FEWEST": "lanes of a warp: a row of fewer is no warp's",
     "opt/schedule/query/alignment.py:_ALL": "divides 0",
     "opt/schedule/query/index_forms.py:_FAR": "no index is further from 0",
     "opt/schedule/query/index_forms.py:_MOST_TERMS": "of a product of two sums",

@@ -22,7 +22,7 @@ _OPERATORS: dict[str, DimOperator] = {
 
 
 @dataclass(slots=True, eq=False)
-class PrivateArrays:
+class ScratchArrays:
     """``first``: the number of the first among parameters and results."""
 
     frame: KernelFrame

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_grammar.builtin_expansions import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session

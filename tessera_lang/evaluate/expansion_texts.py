@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from tessera_grammar.builtin_expansions import ARRAY_NAMES
+from tessera_grammar.array_function_names import ARRAY_NAMES
 
 from tessera_lang.types.dtype import BOOL, F32, DType
 

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tessera_backend.cpu import lane_arrays
+from tessera_backend.cpu import lane_array_reuse
 from tessera_backend.cpu.interchange import Interchange
 
 import tessera_lang as tessera
@@ -142,7 +142,7 @@ def test_those_that_are_shared(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     """That the zeros are written says nothing where a lane may not write them."""
     monkeypatch.setattr(Interchange, "wanted", lambda own, op: False)
     found: list[int] = []
-    answer = lane_arrays.find_own_arrays
+    answer = lane_array_reuse.find_own_arrays
     monkeypatch.setattr(
         "tessera_backend.cpu.entry.find_own_arrays",
         lambda plan: found.append(len(answer(plan))) or answer(plan),

@@ -2,12 +2,12 @@
 
 Owns that the expression is one tree in every walk, and that an argument used several times is
 typed and computed once. Must not know what the names stand for
-(``evaluate/builtin_expansions.py``).
+(``evaluate/expansion_texts.py``).
 """
 
 from __future__ import annotations
 
-from tessera_lang.evaluate.builtin_expansions import DERIVED, OF_BOOLS, text_of
+from tessera_lang.evaluate.expansion_texts import DERIVED, OF_BOOLS, text_of
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of as type_text
 from tessera_lang.sema.expression_text import source_of

@@ -1,6 +1,6 @@
 """Names of array libraries that stand for a short expression, each with its parameters and a line.
 
-Owns the names only: what they stand for is in ``tessera_lang.evaluate.builtin_expansions``.
+Owns the names only: what they stand for is in ``tessera_lang.evaluate.expansion_texts``.
 Must not know the compiler.
 """
 
