@@ -96,3 +96,30 @@ def test_what_cannot_be_sorted(std: Any) -> None:
         std.sort(np.zeros((2, 3), np.float32))
     with pytest.raises(tessera.TesseraError, match="a value for each key"):
         std.sort_pairs(np.zeros(3, np.int32), np.zeros(4, np.int32))
+
+
+@pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
+def test_several_parts_of_a_cpu(dtype: str) -> None:
+    """Long arrays are sorted by parts, of which the last one may be shorter."""
+    std = module("std.sort", "cpu")
+    for n in (131_072, 200_001):
+        for make in (numbers, few):
+            x = make(dtype, n, seed=n)
+            x[wide(x) == 0] = 0
+            same(std.sort(x), np.sort(wide(x), kind="stable").astype(DTYPES[dtype]))
+            order = np.argsort(wide(x), kind="stable")
+            np.testing.assert_array_equal(np.asarray(std.argsort(x)), order)
+
+
+@pytest.mark.parametrize("dtype", some("i16", "f32", "u64"))
+def test_passes_of_a_gpu_run_on_the_cpu_too(dtype: str) -> None:
+    """There the library takes another way; the kernels give the same."""
+    std = module("std.sort", "cpu")
+    for n in (4097, 9001):
+        x, places = few(dtype, n, seed=n), np.arange(n, dtype=np.int64)
+        x[wide(x) == 0] = 0
+        keys, found = std._passes_in_groups(x, places, True, True)
+        order = np.argsort(wide(x), kind="stable")
+        same(keys, x[order])
+        np.testing.assert_array_equal(np.asarray(found), order)
+        same(std._passes_in_groups(x, places[:1], False, False)[0], x[order])
