@@ -56,9 +56,10 @@ class Nests:
 
     # --- names ----------------------------------------------------------------------------------
 
-    def name(self, root: Node, labels: Sequence[str | int]) -> None:
-        """Name the open sizes of everything below a result whose axes have these labels."""
-        self.names = Names(count=min(len(labels), 2))
+    def name(self, root: Node, labels: Sequence[str | int], first: int | None = None) -> None:
+        """Name the open sizes of everything below a result whose axes have these labels; ``first``:
+        the number of the first that is new."""
+        self.names = Names(count=min(len(labels), 2) if first is None else first)
         later: list[Node] = []
         self._name(root, labels, later)
         while later:
@@ -70,8 +71,9 @@ class Nests:
             self._name_inner(node, label, later)
 
     def name_alone(self, node: Node) -> None:
-        """The same for a node that is computed as a whole."""
-        self.name(node, [""] * len(node.axes))
+        """The same for a node that is computed as a whole: what it goes over has sizes of its own,
+        no rows and columns of a result."""
+        self.name(node, [""] * len(node.axes), 2)
 
     def _name(self, node: Node, labels: Sequence[str | int], later: list[Node]) -> None:
         given = id(node), tuple(labels)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
-from tessera_lang.ir.definitions import BOUNDED
 from tessera_lang.ir.rewrite import Replacement, replace_values, rewrite_operation
 from tessera_lang.opt.schedule.cost.cpu_tile_sizes import cpu_tile_sizes
 from tessera_lang.opt.schedule.cost.resource_estimate import (
@@ -260,33 +259,28 @@ def _element_wise(
 ) -> dict[str, int]:
     """Vectors of 16 bytes along the axis that lies next to each other, several for each lane, so
     that enough loads are in flight; groups enough for every multiprocessor. Where one access
-    runs along one axis and another along another, squares: both touch whole lines. Where nothing
-    is reduced, an axis that is short leaves room for elements along others."""
+    runs along one axis of a tile and another along another, squares: both touch whole lines. An
+    axis that is short leaves room for elements along others. Names that are
+    together in no tile are of loops one after the other, each of which has all the room."""
     order = list(_innermost_first(facts, names))
+    tiles = _open_tiles(facts)
     along = _contiguous_names(facts)
+    along = tuple(n for n in along if any(n in t and {*along} & {*t} - {n} for t in tiles))
     sizes = dict(said)
-    rest = ELEMENT_LANES * ELEMENT_VECTORS * max(1, 16 // _access_bytes(facts))
+    room = ELEMENT_LANES * ELEMENT_VECTORS * max(1, 16 // _access_bytes(facts))
     if facts.grid is None:
-        rest = rest * ALONE // max(1, len(facts.loads))  # its loads are all there are
-    if len(along) > 1:
-        rest = max(rest, WIDEST_SQUARE**2)
+        room = room * ALONE // max(1, len(facts.loads))  # its loads are all there are
+    if along:
+        room = max(room, WIDEST_SQUARE**2)
         order.sort(key=lambda n: n not in along)
-    rest = max(1, rest // _fixed_elements(facts))
-    for n in sizes.values():
-        rest = max(1, rest // n)
-    several = len(order) > 1 and not _has_reductions(facts)
-    lengths = {n: _length(facts, n) for n in order} if several else {}
+    lengths = {n: _length(facts, n) for n in order} if len(order) > 1 else {}
     for name in (n for n in order if n not in sizes):
         wide = WIDEST_ROW if len(order) > 1 else WIDEST_ARRAY
         wide *= ALONE if facts.grid is None else 1
-        most = WIDEST_SQUARE if len(along) > 1 and name in along else wide
-        sizes[name] = max(1, min(rest, most, lengths.get(name) or most))
-        rest = max(1, rest // sizes[name])
+        most = WIDEST_SQUARE if name in along else wide
+        taken = max((_elements(t, sizes) for t in tiles if name in t), default=1)
+        sizes[name] = max(1, min(room // taken, most, lengths.get(name) or most))
     return _spread(facts, sizes, said, order, machine)
-
-
-def _has_reductions(facts: Facts) -> bool:
-    return any(o.name in BOUNDED for o in facts.kernel.walk())
 
 
 def _length(facts: Facts, name: str) -> int | None:
@@ -296,17 +290,21 @@ def _length(facts: Facts, name: str) -> int | None:
     return max(known) if found and len(known) == len(found) else None
 
 
-def _fixed_elements(facts: Facts) -> int:
-    """Elements along the axes whose sizes the program says, in the tile with an open size that
-    has most of them."""
-    most = 1
+def _open_tiles(facts: Facts) -> tuple[tuple[int | str, ...], ...]:
+    """The shapes of tiles with an open size, each once."""
+    found: dict[tuple[int | str, ...], None] = {}
     for operation in facts.kernel.walk():
-        for value in operation.results:
-            t = value.type
+        values = [*operation.results, *(a for r in operation.regions for a in r.arguments)]
+        for t in (v.type for v in values):
             if isinstance(t, TileType) and not all(isinstance(n, int) for n in t.shape):
-                held = math.prod(1 << (n - 1).bit_length() for n in t.shape if isinstance(n, int))
-                most = max(most, held)
-    return most
+                found[t.shape] = None
+    return tuple(found)
+
+
+def _elements(shape: Sequence[int | str], sizes: Mapping[str, int]) -> int:
+    """Elements of a tile with these sizes; a size that is not known counts as one."""
+    held = (sizes.get(n, 1) if isinstance(n, str) else 1 << (n - 1).bit_length() for n in shape)
+    return math.prod(held)
 
 
 def _access_bytes(facts: Facts) -> int:
@@ -344,16 +342,19 @@ def _spread(
     facts: Facts, sizes: dict[str, int], said: Mapping[str, int], order: Sequence[str],
     machine: Machine,
 ) -> dict[str, int]:  # fmt: skip
-    """Halved while there are fewer groups than multiprocessors, outer sizes first."""
+    """Halved while there are fewer groups than multiprocessors, outer sizes first; a size that
+    divides no axis of the grid makes none."""
     grid = facts.grid
+    tiles = _open_tiles(facts)
     while grid is not None:
-        tiles = Estimate(facts, sizes).trips(grid)
-        total = 1
-        for n in sizes.values():
-            total *= n
-        if tiles is None or tiles >= machine.units or total <= 512:
+        groups = Estimate(facts, sizes).trips(grid)
+        total = max((_elements(t, sizes) for t in tiles), default=1)
+        if groups is None or groups >= machine.units or total <= 512:
             break
-        wide = [n for n in reversed(order) if n not in said and sizes[n] > 1]
+        wide = [
+            n for n in reversed(order)
+            if n not in said and sizes[n] > 1 and covers(facts, grid, n)
+        ]  # fmt: skip
         if not wide:
             break
         sizes[wide[0]] //= 2
