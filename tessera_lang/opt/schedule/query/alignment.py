@@ -10,7 +10,7 @@ from math import gcd
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Facts
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import INDEX, DType
 
 _ALL = 1 << 20  # divides 0, as far as anybody asks
 
@@ -20,7 +20,7 @@ def divisor_of(value: Value, facts: Facts) -> int:
     keep it."""
     if not isinstance(value.type, DType) or value.type.is_float:
         return 1
-    number = facts.constant(value)
+    number = _number(value, facts)
     if number is not None:
         return min(number & -number, _ALL) if number else _ALL
     operation = facts.definitions.get(value)
@@ -35,7 +35,24 @@ def divisor_of(value: Value, facts: Facts) -> int:
     if operation.name == "tile.mul":
         a, b = (divisor_of(v, facts) for v in operation.operands)
         return min(a * b, _ALL)
+    if operation.name == "tile.floordiv":
+        whole, by = divisor_of(operation.operands[0], facts), _number(operation.operands[1], facts)
+        return whole // abs(by) if by and whole % abs(by) == 0 else 1
     return 1
+
+
+def _number(value: Value, facts: Facts) -> int | None:
+    """The number a value is, where it is a constant or divides constants; a head of ``c // H``
+    elements begins at multiples of that. None where it is neither."""
+    number, made = facts.constant(value), facts.definitions.get(value)
+    if number is not None or made is None or made.name not in ("tile.floordiv", "tile.mul"):
+        return number
+    if value.type != INDEX:
+        return None  # may wrap
+    a, b = (_number(v, facts) for v in made.operands)
+    if a is None or b is None or (made.name == "tile.floordiv" and not b):
+        return None
+    return a * b if made.name == "tile.mul" else a // b
 
 
 def _argument(value: Value, facts: Facts) -> int:
