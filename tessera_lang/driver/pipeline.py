@@ -52,6 +52,12 @@ AST_TO_SCHEDULE = Step(
     "schedule",
     "lowers the typed kernel to loops over tiles, and makes its launch plan",
 )
+LAY_ANEW = Step(
+    "relayout",
+    "schedule",
+    "schedule",
+    "copies arrays across whose lines products read or store their tiles",
+)
 SPLIT_REDUCTIONS = Step(
     "split_reductions",
     "schedule",
@@ -436,7 +442,7 @@ def stages() -> tuple[Stage, ...]:
         Stage("The tree as Tile IR", "lane kernels", LANES),
         Stage("The tree as Schedule IR", "tile kernels", (AST_TO_SCHEDULE,)),
         Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),
-        Stage("Launches", "tile kernels", (SPLIT_REDUCTIONS, CUT_LAUNCHES)),
+        Stage("Launches", "tile kernels", (LAY_ANEW, SPLIT_REDUCTIONS, CUT_LAUNCHES)),
         Stage("What is independent", "each launch of a tile kernel", for_any_machine([])),
         Stage("The schedule for a machine: a lane for each iteration",
               "on a GPU, each launch; the others where the first finds such a kernel",
