@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Operation, PointerType, Program, Region, Value, ViewType
+from tessera_lang.ir.definitions import COPIES
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.query.copy_rules import array_name, is_result
@@ -323,7 +324,7 @@ class _Work:
     ) -> Replacement | Operation | None:
         """An access of the array that is laid anew, as one of the copy."""
         array = next((a for a in arrays if a.view in o.operands), None)
-        if array is None or o.name not in (LOAD, STORE):
+        if array is None or o.name not in COPIES:
             return None
         access = access_of(o)
         at = next(i for i, v in enumerate(o.operands) if isinstance(v.type, ViewType))
