@@ -204,24 +204,32 @@ class CopyPlan:
 
     Its axes are numbered as the parameter's; ``axes`` is their order in memory, outermost
     first. Elements along the last of them lie next to each other, the lines begin at multiples
-    of ``COPY_ALIGNMENT`` bytes, and what is between lines is nobody's.
+    of ``alignment`` bytes, and what is between lines is nobody's.
     """
 
     parameter: int
     axes: tuple[int, ...]
+    alignment: int = 128
 
     def strides(self, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
         """The strides of the copy in elements of ``size`` bytes, by axis."""
         out = [1] * len(shape)
-        step = -(-shape[self.axes[-1]] * size // COPY_ALIGNMENT) * COPY_ALIGNMENT // size
+        step = self.pitch(shape, size) // size
         for axis in reversed(self.axes[:-1]):
             out[axis] = step
             step *= shape[axis]
         return tuple(out)
 
+    def pitch(self, shape: tuple[int, ...], size: int) -> int:
+        """Bytes from line to line."""
+        return -(-shape[self.axes[-1]] * size // self.alignment) * self.alignment
+
 
 COPY_ALIGNMENT = 128
-"""Bytes at whose multiples the lines of a copy begin."""
+"""Bytes at whose multiples the lines of a copy begin whose axes lie as the array's, and at which
+every copy begins."""
+REORDERED_ALIGNMENT = 16
+"""The same of lines along another axis, which may be short: what the copy engine asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +325,7 @@ class LaunchPlan:
             "workspace": dim_to_json(self.workspace),
             "scratch": dim_to_json(self.scratch),
             "persistent": self.persistent,
-            "copies": [[c.parameter, list(c.axes)] for c in self.copies],
+            "copies": [[c.parameter, list(c.axes), c.alignment] for c in self.copies],
             "prints": [[list(p.pieces), list(p.dtypes), list(p.formats)] for p in self.prints],
             "launches_before": self.launches_before, "grid_rank": self.grid_rank,
         }  # fmt: skip
@@ -374,8 +382,8 @@ def _result(r: list[object]) -> ResultPlan:
 
 
 def _copy(c: object) -> CopyPlan:
-    parameter, axes = cast("tuple[int, list[int]]", c)
-    return CopyPlan(parameter, tuple(axes))
+    parameter, axes, alignment = cast("tuple[int, list[int], int]", c)
+    return CopyPlan(parameter, tuple(axes), alignment)
 
 
 def _span(value: object) -> tuple[str, int, int]:

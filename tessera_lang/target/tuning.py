@@ -431,6 +431,11 @@ FEW_ROWS = _chosen(
 REPACK_READS = _chosen(
     2, "times", "that a launch reads an array from which on a copy with aligned lines pays",
 )  # fmt: skip
+REORDERED_READS = _chosen(
+    4, "times",
+    "that a launch moves each element of an array from which on a copy with its axes in another "
+    "order pays: it reads and writes each, and not in lines of one",
+)  # fmt: skip
 REDUCTION_PARTS = _chosen(
     512, "parts", "of a long reduction: some for each multiprocessor, and few to combine",
 )  # fmt: skip

@@ -21,7 +21,8 @@ from tessera_backend.device.failure import NO_CONTEXT, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
 from tessera_backend.device.occupancy import LaunchConfig, resident_groups
-from tessera_backend.device.repack import ARGUMENTS, LANES, LOCK, Copy, repack_module, repacker
+from tessera_backend.device.reorder import Copy
+from tessera_backend.device.repack import LANES, LOCK, repacker
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.locks import once
@@ -153,7 +154,7 @@ class CudaKernel:
             fire = self._filling(buffer, fire, maps or {}, spaces, by_value)
         if not copies:
             return fire
-        make, launch = repacker(self.device, buffer.block, copies, self._repack()), fire
+        make, launch = repacker(self.device, buffer.block, copies, self._copying), fire
 
         def fire_copied(stream: int) -> None:
             with LOCK:
@@ -162,10 +163,9 @@ class CudaKernel:
 
         return fire_copied
 
-    def _repack(self) -> Callable[[Sequence[int], int, int], None]:
-        """Launches the kernel that copies arrays, and keeps its module loaded."""
-        module = repack_module(self.device)
-        buffer = LaunchBuffer(ARGUMENTS, (LANES, 1, 1), 0)
+    def _copying(self, module: Module, arguments: int) -> Callable[[Sequence[int], int, int], None]:
+        """Launches a kernel that copies arrays, and keeps its module loaded."""
+        buffer = LaunchBuffer(arguments, (LANES, 1, 1), 0)
         function = int(module.function)
 
         def launch(values: Sequence[int], groups: int, stream: int, keep: Any = module) -> None:

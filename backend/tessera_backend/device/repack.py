@@ -8,15 +8,17 @@ reaches beyond the array is not read; those bytes are copied one by one. Must no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from tessera_backend.device import reorder
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
+from tessera_backend.device.reorder import Copy
 from tessera_backend.device.workspace import copies as memory_of_copies
 from tessera_lang.locks import free_lock, once
 from tessera_lang.target.arch import OLDEST
 
-LANES = 256
+LANES = reorder.LANES
 CHUNK = 16
 OUTER = 4
 """Axes around a line; further ones must be joined."""
@@ -26,65 +28,49 @@ LOCK = free_lock()
 memory of copies."""
 
 
-class Copy(Protocol):
-    """A copy to make. Axes outermost first, the last one contiguous; strides in elements."""
-
-    @property
-    def source(self) -> int:
-        """The slot that holds the address of the array."""
-        ...
-
-    @property
-    def targets(self) -> tuple[int, ...]:
-        """The slots that take the address of the copy."""
-        ...
-
-    @property
-    def element(self) -> int:
-        """Bytes of an element."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def strides(self) -> tuple[int, ...]: ...
-
-    @property
-    def pitch(self) -> int:
-        """Bytes from line to line of the copy."""
-        ...
-
-    @property
-    def at(self) -> int:
-        """Where the copy begins in the memory of all copies of the launch."""
-        ...
-
-
 Launch = Callable[[Sequence[int], int, int], None]
 """``launch(values, groups, stream)``."""
 
 
 def repacker(
-    device: Device, block: Any, copies: Sequence[Copy], launch: Launch
+    device: Device, block: Any, copies: Sequence[Copy], launcher: Callable[[Module, int], Launch]
 ) -> Callable[[int], None]:
     """``make(stream)``: copies the arrays whose addresses are in ``block``, and puts those of the
-    copies there."""
+    copies there. ``launcher`` gives what launches a module with so many arguments."""
     total = max((c.at + c.pitch * _lines(c) for c in copies), default=0)
-    made = [(c, *_geometry(c)) for c in copies]
+    made = [(c, *_copier(device, c, launcher)) for c in copies]
 
     def make(stream: int) -> None:
         base = memory_of_copies(device, stream, total)
-        for copy, groups, values in made:
+        for copy, groups, copied in made:
             address = base + copy.at
             for slot in copy.targets:
                 block[slot] = address
             if groups:
-                source = block[copy.source]
-                low, high, *rest = values
-                launch((address, source, source + low, source + high, *rest), groups, stream)
+                copied(address, block[copy.source], stream)
 
     return make
+
+
+def _copier(
+    device: Device, copy: Copy, launcher: Callable[[Module, int], Launch]
+) -> tuple[int, Callable[[int, int, int], None]]:
+    """Groups to launch, and ``copied(target, source, stream)``."""
+    if reorder.is_reordered(copy):
+        groups, values = reorder.geometry(copy)
+        launch = launcher(reorder.reorder_module(device, copy.element), reorder.ARGUMENTS)
+
+        def reordered(target: int, source: int, stream: int) -> None:
+            launch((target, source, *values), groups, stream)
+
+        return groups, reordered
+    groups, (low, high, *rest) = _geometry(copy)
+    launch = launcher(repack_module(device), ARGUMENTS)
+
+    def lines(target: int, source: int, stream: int) -> None:
+        launch((target, source, source + low, source + high, *rest), groups, stream)
+
+    return groups, lines
 
 
 def _lines(copy: Copy) -> int:

@@ -154,8 +154,7 @@ def _copies(plan: LaunchPlan, arguments: Sequence[Argument]) -> tuple[BoundCopy,
         for axis in copy.axes[:-1]:
             lines *= source.shape[axis]
         # Where there is one line only its stride counts for nothing, its length does.
-        pitch = CopyPlan(0, (0, 1)).strides((1, source.shape[copy.axes[-1]]), made.dtype.bytes)[0]
-        pitch *= made.dtype.bytes
+        pitch = copy.pitch(source.shape, made.dtype.bytes)
         out.append(BoundCopy(
             next(i for i, s in enumerate(plan.slots)
                  if s.kind == "data" and s.parameter == copy.parameter),
@@ -164,7 +163,7 @@ def _copies(plan: LaunchPlan, arguments: Sequence[Argument]) -> tuple[BoundCopy,
             made.dtype.bytes, tuple(source.shape[a] for a in copy.axes),
             tuple(source.strides[a] for a in copy.axes), pitch, at,
         ))  # fmt: skip
-        at += max(pitch * lines, COPY_ALIGNMENT)
+        at += max(-(-pitch * lines // COPY_ALIGNMENT) * COPY_ALIGNMENT, COPY_ALIGNMENT)
     return tuple(out)
 
 

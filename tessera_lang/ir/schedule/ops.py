@@ -36,7 +36,10 @@ _STAGING = (
     _optional("swizzle", "int"),  # bytes of its lines in shared memory
     _optional("ring", "int"),  # loads of one ring, where copies of them stand in several regions
 )
-_REPACK = _optional("repack", "bool")  # from a copy of the array with aligned lines
+_REPACK = (
+    _optional("repack", "bool"),  # from a copy of the array with aligned lines
+    _optional("lines", "int"),  # the axis of the view that they run along instead
+)
 _FILLED = _optional("filled", "bool")  # the zeros beyond the extents are looked at
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 _EARLY = _optional("early", "bool")  # for the next iteration of a persistent group
@@ -74,7 +77,7 @@ _OPS = [
     OpDef(
         "load", ("view", "numbers..."), "schedule_load",
         attributes=(
-            *_DIMS, *_STAGING, _REPACK, _AHEAD, _EARLY, _KEPT, _AGAIN, _HINT, _FILLED,
+            *_DIMS, *_STAGING, *_REPACK, _AHEAD, _EARLY, _KEPT, _AGAIN, _HINT, _FILLED,
         ),
         effect="read", traits=("box",),
     ),

@@ -18,7 +18,7 @@ from tessera_backend.runtime.c_interface.sizes import C_TYPES
 from tessera_backend.runtime.faults import DONE
 from tessera_lang import __version__
 from tessera_lang.target.backend import Artifact
-from tessera_lang.target.launch_plan import COPY_ALIGNMENT, PRINT_WORDS, LaunchPlan, Slot
+from tessera_lang.target.launch_plan import PRINT_WORDS, LaunchPlan, Slot
 from tessera_lang.types.dtype import DTYPES
 
 INCLUDES = ("tessera.h", "tessera_cuda.h")
@@ -240,7 +240,7 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
             return (
                 f"const {C_TYPES[p.dtype]} *: first element of a copy of {p.name} that the caller "
                 f"makes: its axes {order}, outermost first, lines at multiples of "
-                f"{COPY_ALIGNMENT} bytes"
+                f"{copy.alignment} bytes"
             )
         case "data" if slot.parameter >= len(plan.parameters):
             result = plan.results[slot.parameter - len(plan.parameters)]

@@ -173,7 +173,8 @@ class Preparation:
             self._put(f"const int {axes}[{rank}] = {{{', '.join(map(str, copy.axes))}}};")
             source = self.arrays[copy.parameter]
             self._put(
-                f"const tessera_array {name} = tessera_copied(&bad, {source}, {axes}, {strides});"
+                f"const tessera_array {name} = tessera_copied(&bad, {source}, {axes}, "
+                f"{copy.alignment}, {strides});"
             )
             self._put(f"(void){name};")
             self.arrays[plan.first_copy + at] = f"&{name}"
@@ -190,7 +191,8 @@ class Preparation:
             for place, axis in enumerate(copy.axes):
                 self._set(f"copies[{at}].axes[{place}]", axis)
             source = self.arrays[copy.parameter]
-            self._put(f"tessera_place_copy(&bad, launch, {at}, {source}, {slot});")
+            given = f"{source}, {copy.alignment}, {slot}"
+            self._put(f"tessera_place_copy(&bad, launch, {at}, {given});")
 
     def _kept(self, number: int, plan: LaunchPlan) -> None:
         listed = _kept_slots(plan)

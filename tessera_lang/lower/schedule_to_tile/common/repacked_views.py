@@ -14,8 +14,23 @@ from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Maps
 from tessera_lang.opt.schedule.query.copy_rules import unit_axis
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, Facts, facts_of
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.target.launch_plan import COPY_ALIGNMENT, CopyPlan, LaunchPlan, Slot
+from tessera_lang.target.launch_plan import (
+    COPY_ALIGNMENT,
+    REORDERED_ALIGNMENT,
+    CopyPlan,
+    LaunchPlan,
+    Slot,
+)
 from tessera_lang.types.dtype import INDEX
+
+_DECIDED = ("repack", "lines")
+_Copied = tuple[Value, int]
+"""A view, and the axis along which the lines of its copy run: -1 where they run as its own."""
+
+
+def _copied(load: Operation) -> _Copied:
+    lines = load.attributes.get("lines", -1)
+    return load.operands[0], lines if isinstance(lines, int) else -1
 
 
 def repacked(program: Program, plan: LaunchPlan) -> tuple[Program, LaunchPlan]:
@@ -37,29 +52,30 @@ class _Repacking:
     slots: list[Slot] = field(default_factory=list[Slot])
     divisors: list[int] = field(default_factory=list[int])
     known: dict[Slot, Value] = field(default_factory=dict[Slot, Value])
-    views: dict[Value, tuple[Operation, ...]] = field(
-        default_factory=dict[Value, tuple[Operation, ...]]
+    views: dict[_Copied, tuple[Operation, ...]] = field(
+        default_factory=dict["_Copied", tuple[Operation, ...]]
     )
 
     def run(self, loads: list[Operation]) -> tuple[Program, LaunchPlan]:
         maps = Maps(self.facts, self.plan)
         top = {v for o in self.kernel.regions[0].operations for v in o.results}
         for load in loads:
-            view = load.operands[0]
-            if view in self.views or view not in top:
+            copied = view, lines = _copied(load)
+            if copied in self.views or view not in top:
                 continue
             try:
                 parameter, axes = maps.array(view)
             except NotTiled:
                 continue
-            self.views[view] = self._view(view, parameter, axes)
+            self.views[copied] = self._view(view, lines, parameter, axes)
         kernel = rewrite_operation(self.kernel, self._step)
         (region,) = kernel.regions
         operations: list[Operation] = []
         for operation in region.operations:
             operations.append(operation)
-            for value in operation.results:
-                operations += self.views.get(value, ())
+            for copied, made in self.views.items():
+                if copied[0] in operation.results:
+                    operations += made
         body = Region((*region.arguments, *self.arguments), tuple(operations))
         plan = replace(self.plan, slots=(*self.plan.slots, *self.slots), copies=tuple(self.copies))
         made = replace(kernel, regions=(body,), attributes=self._attributes())
@@ -80,22 +96,23 @@ class _Repacking:
         """Loads of the copies; those of a view that cannot be copied take what there is."""
         if operation.name != LOAD or not operation.attributes.get("repack"):
             return None
-        view, *rest = operation.operands
-        attributes = {n: v for n, v in operation.attributes.items() if n != "repack"}
-        made = self.views.get(view)
+        rest = operation.operands[1:]
+        attributes = {n: v for n, v in operation.attributes.items() if n not in _DECIDED}
+        made = self.views.get(_copied(operation))
         if made is None:
             return replace(operation, attributes={**attributes, "copy": "plain"})
         return replace(operation, operands=(made[-1].result, *rest), attributes=attributes)
 
     def _view(
-        self, view: Value, parameter: int, axes: tuple[int, ...]
+        self, view: Value, lines: int, parameter: int, axes: tuple[int, ...]
     ) -> tuple[Operation, ...]:  # fmt: skip
         """The view of the copy, and what it takes. ``axes``: the parameter's, by the view's."""
         t = view.view_type
         rank = len(t.shape)
-        unit = unit_axis(view, self.facts) % rank
+        unit = unit_axis(view, self.facts) % rank if lines < 0 else lines
         order = (*(axes[d] for d in range(rank) if d != unit), axes[unit])
-        number = self._copy(CopyPlan(parameter, order))
+        aligned = COPY_ALIGNMENT if lines < 0 else REORDERED_ALIGNMENT
+        number = self._copy(CopyPlan(parameter, order, aligned))
         name = view.name or "array"
         definition = self.facts.definitions[view]
         pointer = self._argument(
@@ -110,7 +127,7 @@ class _Repacking:
                 continue
             slot = Slot("stride", number, axis)
             stride = Value(INDEX, f"{name}.copy.stride{axis}")
-            strides.append(self._argument(slot, stride, COPY_ALIGNMENT // t.dtype.bytes))
+            strides.append(self._argument(slot, stride, aligned // t.dtype.bytes))
         seen = ViewType(t.dtype, t.shape, "global", False, False, True)
         sizes = definition.operands[1 : 1 + rank]
         made = Operation(

@@ -6,16 +6,22 @@ that are moved and how well they lie in memory. Must not know rates, and must no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from tessera_lang.ir.core import TileType, Value, ViewType
+from tessera_lang.ir.core import TileType, ViewType
 from tessera_lang.ir.definitions import (
     COUNTED_LOOPS,
 )
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, known_divisor
-from tessera_lang.opt.schedule.query.kernel_facts import Dot, Estimate, Facts, Load, Operand
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    Dot,
+    Estimate,
+    Facts,
+    Load,
+    Operand,
+    view_bytes,
+)
 from tessera_lang.opt.schedule.query.matrix_units import (
     element_bits,
     has_matrix_dtype,
@@ -136,14 +142,6 @@ def _traffic(facts: Facts, estimate: Estimate) -> int:
     """Bytes of all arrays that are read, where their sizes are known."""
     views = {x.view: None for x in facts.loads}
     return sum(view_bytes(view, facts, estimate) or 0 for view in views)
-
-
-def view_bytes(view: Value, facts: Facts, estimate: Estimate) -> int | None:
-    """Bytes of an array, where its sizes are probably known."""
-    t = view.view_type
-    sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
-    known = [n for n in sizes if n is not None]
-    return math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else None
 
 
 def _is_split(load: Load | None, facts: Facts) -> bool:

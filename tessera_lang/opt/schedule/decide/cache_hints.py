@@ -9,7 +9,6 @@ Must not know how a copy says it.
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program
-from tessera_lang.opt.schedule.cost.workload import view_bytes
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
@@ -24,6 +23,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
     facts_of,
     kernel_of,
+    view_bytes,
 )
 from tessera_lang.target.tuning import CACHE_HELD, CACHE_LONG
 

@@ -58,7 +58,7 @@ _OF_TILES = (
     "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "pingpong",
 )  # fmt: skip
 _STAGING = (
-    "stage", "stages", "copy", "ring", "repack", "early", "again", "kept", "swizzle",
+    "stage", "stages", "copy", "ring", "repack", "lines", "early", "again", "kept", "swizzle",
     "leaves", "columns",
 )  # fmt: skip
 

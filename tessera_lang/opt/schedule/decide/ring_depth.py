@@ -8,6 +8,7 @@ is room, else one. Must not know who fills the buffers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
@@ -21,11 +22,13 @@ from tessera_lang.opt.schedule.query.decision_context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
+    LOOPS,
     PREFETCH,
     Dot,
     Estimate,
     Facts,
     facts_of,
+    is_grid,
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
@@ -138,13 +141,26 @@ def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) ->
         if n:
             out.append(n)
             continue
-        trips = estimate.trips(ring.loop) if ring.loop is not None else 1
+        trips = _trips(ring, facts, estimate)
         if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
             trips = -(-trips // parts_of(facts.kernel))
         fewest = 2 if context.machine.has("cp_async") else 1
         most = RING_STAGES if trips is None else max(fewest, min(RING_STAGES, trips))
         out.append(min(share, most))
     return out
+
+
+def _trips(ring: Ring, facts: Facts, estimate: Estimate) -> int | None:
+    """How often a ring is filled for a tile: a role that moves data goes on with it from one run
+    of its loop to the next, lanes that do all begin anew."""
+    if ring.loop is None:
+        return 1
+    if facts.kernel.attributes.get("roles") is None:
+        return estimate.trips(ring.loop)
+    around = (o for o in ring.loads[0].inside if o.name in LOOPS and not is_grid(o))
+    found = [estimate.trips(loop) for loop in around]
+    known = [n for n in found if n is not None]
+    return prod(known) if len(known) == len(found) else None
 
 
 def _said(ring: Ring, facts: Facts) -> int:

@@ -163,11 +163,16 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
         if not reason:
             return {"copy": "tma"}
     better = repacked_copy(load, facts, machine)
-    if better:
+    if better is not None and better.lines >= 0:
+        reason = reason or async_reason(load, facts, name)
+        context.note("T0743", f"`{name}` is copied once before the launch, with lines along its"
+                     f" axis {better.lines}: {reason}", span)  # fmt: skip
+        return {"copy": better.copy, "repack": True, "lines": better.lines}
+    if better is not None:
         reason = reason or pitch_reason(access_of(load.operation), facts, name)
         context.note("T0743", f"`{name}` is copied once before the launch, to lines that begin at"
                      f" multiples of {COPY_ALIGNMENT} bytes: {reason}", span)  # fmt: skip
-        return {"copy": better, "repack": True}
+        return {"copy": better.copy, "repack": True}
     if reason:
         context.note("T0743", f"not TMA: {reason}", span)
     if machine.has("cp_async"):

@@ -19,6 +19,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     TileAccess,
     access_of,
 )
+from tessera_lang.opt.schedule.query.unseen_elements import is_unseen
 from tessera_lang.target.arch.isa_constants import SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.premises import MAP_AXIS
 
@@ -44,7 +45,7 @@ def array_name(facts: Facts, view: Value) -> str:
 
 def contiguous_axis(access: TileAccess, facts: Facts) -> int:
     """The axis of the tile along which the array is contiguous; -1 where none is."""
-    unit = unit_axis(access.view, facts)
+    unit = access.lines if access.lines >= 0 else unit_axis(access.view, facts)
     return access.dims.index(unit) if unit in access.dims else -1
 
 
@@ -71,12 +72,14 @@ def shared_layout(tile: TileType, axis: int) -> SharedLayout | None:
     return None
 
 
-def tma_reason(access: TileAccess, facts: Facts, what: str, repacked: bool = False) -> str:
+def tma_reason(
+    access: TileAccess, facts: Facts, what: str, repacked: int | None = None
+) -> str:  # fmt: skip
     """Why the tensor memory accelerator cannot move a tile; empty where it can. ``repacked``:
-    of a copy of the array whose lines are contiguous and aligned."""
+    of a copy of the array whose lines, along this axis of the tile, are contiguous and aligned."""
     tile, view = access.tile, access.view.view_type
     rank = len(view.shape)
-    axis = line_axis(access, facts) if repacked else contiguous_axis(access, facts)
+    axis = contiguous_axis(access, facts) if repacked is None else repacked
     if rank > 5:
         return f"`{what}` has {rank} axes, a tensor map at most 5"
     if facts.definitions[access.view].attributes.get("reshaped"):
@@ -95,8 +98,9 @@ def tma_reason(access: TileAccess, facts: Facts, what: str, repacked: bool = Fal
         return f"the tile of `{what}` has more than two axes"
     if shared_layout(tile, axis) is None:
         return f"a line of {tile.sizes[axis]} {tile.dtype} of `{what}` is no multiple of 32 bytes"
-    pitch = "" if repacked else pitch_reason(access, facts, what)
-    return pitch or extent_reason(access, facts, what) or begin_reason(access, axis, facts, what)
+    pitch = "" if repacked is not None else pitch_reason(access, facts, what)
+    extent = extent_reason(access, facts, what, unseen=True)
+    return pitch or extent or begin_reason(access, axis, facts, what)
 
 
 def _is_long(access: TileAccess, facts: Facts) -> bool:
@@ -179,8 +183,9 @@ def known_divisor(facts: Facts, number: int | None, value: Value) -> int:
 # --- extents ---------------------------------------------------------------------------------
 
 
-def extent_reason(access: TileAccess, facts: Facts, what: str) -> str:
-    """A tensor map gives zeros beyond the array, so a tile must end where its array does."""
+def extent_reason(access: TileAccess, facts: Facts, what: str, unseen: bool = False) -> str:
+    """A tensor map gives zeros beyond the array, so a tile must end where its array does, or what
+    is behind its end is not looked at. That is asked only where ``unseen``."""
     sizes = facts.definitions[access.view].operands[1:]
     for axis, extent in enumerate(access.extents):
         dim = access.dims[axis]
@@ -190,9 +195,20 @@ def extent_reason(access: TileAccess, facts: Facts, what: str) -> str:
         extent = _where_inside(access, facts, extent)
         if facts.constant(extent) == capacity:
             continue
-        if not is_clipped(facts, extent, capacity, sizes[dim], access.starts[dim]):
+        if is_clipped(facts, extent, capacity, sizes[dim], access.starts[dim]):
+            continue
+        if not unseen or not _is_unseen(access, axis, extent, facts):
             return f"the tile of `{what}` may end before its array does"
     return ""
+
+
+def _is_unseen(access: TileAccess, axis: int, extent: Value, facts: Facts) -> bool:
+    terms = _terms(facts, extent)
+    if access.result is None or terms is None:
+        return False
+    capacity = access.tile.sizes[axis]
+    known = [t for t in terms if not _harmless(facts, t, capacity)]
+    return is_unseen(access.result, axis, known, facts)
 
 
 def _where_inside(access: TileAccess, facts: Facts, extent: Value) -> Value:

@@ -6,6 +6,7 @@ itself. Must not decide anything, and must not know a machine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
@@ -16,6 +17,7 @@ from tessera_lang.record import dataclass, field
 KERNEL, FOR, LOAD, STORE, DOT = (PREFIX + n for n in ("kernel", "for", "load", "store", "dot"))
 PREFETCH, TRANSPOSE, PARAMETER = (PREFIX + n for n in ("prefetch", "transpose", "parameter"))
 MASK, GATHER, SCATTER = PREFIX + "mask", PREFIX + "gather", PREFIX + "scatter"
+REDUCE = PREFIX + "reduce"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,6 +314,14 @@ class Estimate:
             else:
                 found.append(max(0, -(-(high - low) // by)))
         return found
+
+
+def view_bytes(view: Value, facts: Facts, estimate: Estimate) -> int | None:
+    """Bytes of an array, where its sizes are probably known."""
+    t = view.view_type
+    sizes = [estimate.value(v) for v in facts.definitions[view].operands[1 : 1 + len(t.shape)]]
+    known = [n for n in sizes if n is not None]
+    return math.prod(known) * t.dtype.bytes if len(known) == len(sizes) else None
 
 
 def covers(facts: Facts, loop: Operation, name: str) -> list[int | None]:

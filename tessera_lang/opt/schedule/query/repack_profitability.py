@@ -1,15 +1,22 @@
 """Whether an array is worth a copy with aligned lines, made before the launch.
 
-A copy costs reading and writing the array once. It pays where every element is moved several
-times, since without it no copy engine takes the tiles. Owns the estimate of how often that is.
-Must not know how a copy is made, or what reads it.
+The lines of a copy may run along another axis than those of the array: of weights of a
+convolution the tiles are of two axes that do not lie together, and tiles of an image begin
+anywhere along its rows, but not along its channels. A copy costs reading and writing the array
+once. It pays where every element is moved several times, since without it no copy engine takes
+the tiles. Owns the estimate of how often that is. Must not know how a copy is made, or what reads
+it.
 """
 
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Value
+from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.copy_rules import (
+    async_reason,
+    contiguous_axis,
+    line_axis,
     pitch_reason,
     tma_reason,
     unit_axis,
@@ -20,28 +27,98 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Estimate,
     Facts,
     Load,
+    view_bytes,
 )
+from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
+from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa_constants import COPY_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import REPACK_READS
+from tessera_lang.target.tuning import REORDERED_READS, REPACK_READS
 
 
-def repacked_copy(load: Load, facts: Facts, machine: Machine) -> str:
-    """What moves a tile from a copy of its array: tma or async; empty where a copy would change
-    nothing, or costs more than it saves."""
+@dataclass(frozen=True, slots=True)
+class Repacked:
+    """``copy``: what moves a tile from a copy of its array: tma or async; ``lines``: the axis of
+    the view along which the copy's lines run, -1 where they run as the array's."""
+
+    copy: str
+    lines: int = -1
+
+
+def repacked_copy(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
+    """How a tile is moved from a copy of its array; None where a copy would change nothing, or
+    costs more than it saves."""
     pointer, sizes, strides = facts.argument_numbers(load.view)
     if pointer < 0 or len(sizes) < 2 or (strides and unit_axis(load.view, facts) < 0):
-        return ""
+        return None
+    return _aligned(load, facts, machine) or _reordered(load, facts, machine)
+
+
+def _aligned(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
+    """From a copy whose axes lie as the array's."""
     access = access_of(load.operation)
     if machine.has_roles:
-        if not tma_reason(access, facts, "") or tma_reason(access, facts, "", repacked=True):
-            return ""
+        axis = line_axis(access, facts)
+        if not tma_reason(access, facts, "") or tma_reason(access, facts, "", repacked=axis):
+            return None
         copy = "tma"
     else:
         if not machine.has("cp_async") or not pitch_reason(access, facts, ""):
-            return ""
+            return None
         copy = "async"
-    return copy if reads(load, facts) >= REPACK_READS else ""
+    return Repacked(copy) if reads(load, facts) >= REPACK_READS else None
+
+
+def _reordered(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
+    """From a copy whose lines run along another axis of the tile than the array's: where that one
+    is none of the tile, or tiles begin anywhere along it, so that lanes would bring elements."""
+    if not machine.has("cp_async") or not _by_elements(load, facts):
+        return None
+    access = access_of(load.operation)
+    rank, usual = len(access.tile.shape), contiguous_axis(access, facts)
+    for axis in _axes_by_use(load, facts):
+        if axis == usual or axis < 0 or axis >= rank:
+            continue
+        if tma_reason(access, facts, "", repacked=axis):
+            continue
+        if moved(load, facts) < REORDERED_READS:
+            return None
+        return Repacked("tma" if machine.has_roles else "async", access.dims[axis])
+    return None
+
+
+def _by_elements(load: Load, facts: Facts) -> bool:
+    """Whether lanes bring a tile in pieces of less than 4 bytes."""
+    access = access_of(load.operation)
+    axis = contiguous_axis(access, facts)
+    if axis < 0 or async_reason(load, facts, ""):
+        return True
+    start = access.starts[access.dims[axis]]
+    return divisor_of(start, facts) * access.tile.dtype.bytes % COPY_BYTES != 0
+
+
+def _axes_by_use(load: Load, facts: Facts) -> list[int]:
+    """The axes of a tile along which its lines may run, the one of a contraction first."""
+    rank = len(load.tile.shape)
+    found: dict[int, None] = {}
+    for dot in facts.dots:
+        for operand, contraction in ((dot.a, rank - 1), (dot.b, rank - 2)):
+            if operand.load is not None and operand.load.operation is load.operation:
+                found[2 * rank - 3 - contraction if operand.swapped else contraction] = None
+    return list({**found, **dict.fromkeys(2 * rank - 3 - a for a in found)})
+
+
+def moved(load: Load, facts: Facts) -> int:
+    """How often a launch probably moves each element of an array: all tiles against its size.
+    Many where nothing is known of the sizes."""
+    estimate, total = Estimate(facts, {}), tile_bytes(load.tile)
+    whole = view_bytes(load.view, facts, estimate)
+    for around in load.inside:
+        if around.name in LOOPS:
+            trips = estimate.trips(around)
+            total *= REPACK_READS if trips is None else trips
+    return REORDERED_READS if whole is None else total // max(whole, 1)
 
 
 def reads(load: Load, facts: Facts) -> int:

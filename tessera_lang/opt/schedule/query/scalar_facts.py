@@ -269,7 +269,7 @@ class Facts:
 
     def tile_unit_axis(self, access: TileAccess) -> int | None:
         """The axis of the tile along which elements lie next to each other in memory."""
-        unit = self.unit_axis(access.view)
+        unit = access.lines if access.lines >= 0 else self.unit_axis(access.view)
         for axis, dim in enumerate(access.dims):
             if dim == unit and access.steps[axis] == 1:
                 return axis

@@ -12,7 +12,9 @@ from tessera_lang.record import dataclass
 @dataclass(frozen=True, slots=True)
 class TileAccess:
     """``starts`` and ``dims`` one for each axis of the array and of the tile; ``extents`` and
-    ``steps`` one for each axis of the tile."""
+    ``steps`` one for each axis of the tile. ``lines``: the axis of the view along which elements
+    lie next to each other in a copy that is read in its place, -1 where the view itself says it.
+    ``result``: the tile that is read; None of what is written."""
 
     tile: TileType
     view: Value
@@ -20,6 +22,8 @@ class TileAccess:
     extents: tuple[Value, ...]
     dims: tuple[int, ...]
     steps: tuple[int, ...]
+    lines: int = -1
+    result: Value | None = None
 
 
 def access_of(operation: Operation) -> TileAccess:
@@ -31,4 +35,8 @@ def access_of(operation: Operation) -> TileAccess:
     tile = operands[0] if at else operation.result
     rank, dims = len(view.view_type.shape), operation.integers("dims")
     steps = operation.integers("steps") or (1,) * len(dims)
-    return TileAccess(tile.tile_type, view, numbers[:rank], numbers[rank:], dims, steps)
+    lines = operation.attributes.get("lines", -1)
+    return TileAccess(
+        tile.tile_type, view, numbers[:rank], numbers[rank:], dims, steps,
+        lines if isinstance(lines, int) else -1, None if at else tile,
+    )  # fmt: skip

@@ -364,14 +364,14 @@ static inline int64_t tessera_bytes(int *bad, const tessera_array *a)
 }
 
 /* A copy of an array, not made yet: elements along the last of `axes` are next to each other, and
- * the lines of them begin at multiples of 128 bytes. */
+ * the lines of them begin at multiples of `alignment` bytes. */
 static inline tessera_array tessera_copied(int *bad, const tessera_array *source, const int *axes,
-                                           int64_t *strides)
+                                           int64_t alignment, int64_t *strides)
 {
     int64_t size = tessera_element_bytes(source->dtype);
     int32_t last = source->rank - 1, i;
     int64_t line = tessera_multiply(bad, source->shape[axes[last]], size);
-    int64_t step = tessera_ceil_divide(bad, line, 128) * 128 / size;
+    int64_t step = tessera_ceil_divide(bad, line, alignment) * alignment / size;
     strides[axes[last]] = 1;
     for (i = last - 1; i >= 0; i--) {
         strides[axes[i]] = step;
@@ -381,19 +381,20 @@ static inline tessera_array tessera_copied(int *bad, const tessera_array *source
 }
 
 static inline void tessera_place_copy(int *bad, tessera_launch *launch, int number,
-                                      const tessera_array *source, int slot)
+                                      const tessera_array *source, int64_t alignment, int slot)
 {
     tessera_copy *copy = &launch->copies[number];
-    int64_t size = tessera_element_bytes(source->dtype), lines = 1;
+    int64_t size = tessera_element_bytes(source->dtype), lines = 1, bytes;
     int32_t last = source->rank - 1, i;
     for (i = 0; i < last; i++)
         lines = tessera_multiply(bad, lines, source->shape[copy->axes[i]]);
     copy->source = source;
     copy->slot = slot;
-    copy->pitch = tessera_ceil_divide(bad, tessera_multiply(bad, source->shape[copy->axes[last]], size), 128) * 128;
+    bytes = tessera_multiply(bad, source->shape[copy->axes[last]], size);
+    copy->pitch = tessera_ceil_divide(bad, bytes, alignment) * alignment;
     copy->offset = launch->copy_bytes;
-    launch->copy_bytes = tessera_add(bad, launch->copy_bytes,
-                                     tessera_max(tessera_multiply(bad, copy->pitch, lines), 128));
+    bytes = tessera_ceil_divide(bad, tessera_multiply(bad, copy->pitch, lines), 128) * 128;
+    launch->copy_bytes = tessera_add(bad, launch->copy_bytes, tessera_max(bytes, 128));
 }
 
 /* Sizes and strides of a map; `axes` and `box` are innermost first. */

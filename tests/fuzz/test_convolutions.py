@@ -1,0 +1,97 @@
+"""Random convolutions: right on every target, and on the matrix units where their dtypes are."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tessera_backend.runtime.api import Module
+from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
+
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
+from tests.fuzz.convolutions import Array, Choice, convolution, differs, random_choice
+from tests.fuzz.products import placed
+from tests.on_device import call
+
+CASES = list(itertools.product(range(40), ("cpu", "sm_90a", "sm_80")))
+"""Programs of a block of seeds, on a target."""
+
+
+def ran(text: str, arguments: tuple[Array, ...], where: str) -> Any:
+    arch, target = (where, "cpu") if where.startswith("sm_") else ("", where)
+    options = replace(options_from_environment(), target=target, arch_as=arch)
+    module = Module("<source>", SessionProvider("<source>", options, text=text), target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(module.kernel, list(arguments), target)
+
+
+def tried(seed: int, where: str) -> str:
+    r = np.random.default_rng(seed)
+    choice = random_choice(r)
+    made = convolution(choice, r)
+    found = differs(made, lambda text, arguments: ran(text, arguments, where))
+    return f"seed {seed}: {choice}: {found}\n{made.text}" if found else ""
+
+
+@pytest.mark.parametrize(("block", "where"), CASES)
+@pytest.mark.sample(6)
+def test_results_are_what_numpy_has(block: int, where: str) -> None:
+    for seed in range(4 * block, 4 * block + 4):
+        assert not (said := tried(seed, where)), said
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(b, marks=pytest.mark.slow) for b in range(1, 10))]
+)
+def test_results_on_a_gpu(block: int) -> None:
+    for seed in range(1000 + 20 * block, 1020 + 20 * block):
+        assert not (said := tried(seed, "cuda")), said
+
+
+def emitted(choice: Choice) -> tuple[Any, str]:
+    made = convolution(choice, np.random.default_rng(0))
+    session = Session(overlay={"k.tessera": made.text})
+    machine = session.machine("cuda", "sm_90a")
+    shapes = [f"{n}: {choice.dtype}{list(a.shape)}"
+              for n, a in zip(("x", "f", "bias"), made.arguments, strict=False)]  # fmt: skip
+    wanted = session.signature("k.tessera", "kernel", ", ".join(shapes))
+    options = TargetOptions("cuda", machine.arch)
+    artifact = session.compile_kernel("k.tessera", "kernel", wanted, options, ("ptx",))
+    schedule = session.for_machine("k.tessera", "kernel", wanted, machine)
+    assert artifact.resources.spill_bytes == 0
+    return schedule, artifact.texts["ptx"]
+
+
+SIZES = (2, 64, 96)
+ALL = [
+    Choice(rank, dtype, (2,) * (rank - 1) + (1,), (1,) * (rank - 1) + (3,), 1, image, weights,
+           then, (64, 32, 64), (*SIZES, *(3,) * rank, *(5,) * (rank - 1), 90))
+    for rank in (1, 2, 3) for dtype in ("bf16", "f16") for image in ("first", "last")
+    for weights in ("o i k", "i o k", "k o i", "k i o", "o k i")
+    for then in ("plain", "bias", "sums", "twice")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", ALL, ids=str)
+@pytest.mark.sample(6)
+def test_products_are_asynchronous_and_in_rings(choice: Choice) -> None:
+    made, ptx = emitted(choice)
+    found = placed(made, ptx)
+    assert found.asked == 1
+    assert not found.missing, [d.message for d in made.remarks]
+
+
+def test_what_few_tiles_read_is_not_copied() -> None:
+    """One position of a result: the image is read once."""
+    choice = Choice(2, "bf16", (1, 1), (1, 1), 1, "first", "k o i", "plain", (64, 32, 16),
+                    (1, 64, 64, 5, 1, 1, 16))  # fmt: skip
+    schedule, _ = emitted(choice)
+    (launch,) = schedule.launches
+    assert not launch.lowered[1].copies
