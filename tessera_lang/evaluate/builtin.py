@@ -9,7 +9,7 @@ from tessera_grammar.keywords import MODULE_MEMBERS
 
 from tessera_lang.evaluate.array_functions import ARRAY_FUNCTIONS
 from tessera_lang.evaluate.builtin_protocol import Function
-from tessera_lang.evaluate.host_names import HOST_NAMES
+from tessera_lang.evaluate.host_array_functions import HOST_NAMES
 from tessera_lang.evaluate.one_call_kernels import ONE_CALL_KERNELS
 from tessera_lang.evaluate.scalar_functions import SCALAR_FUNCTIONS
 

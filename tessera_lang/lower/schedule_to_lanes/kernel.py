@@ -20,7 +20,7 @@ from tessera_lang.lower.schedule_to_lanes.control import (
 )
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-from tessera_lang.lower.schedule_to_lanes.lane_memory import lane_memory
+from tessera_lang.lower.schedule_to_lanes.per_lane_buffers import per_lane_buffers
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
 from tessera_lang.lower.schedule_to_lanes.stored_tiles import Placement
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
@@ -89,7 +89,7 @@ def _by_lanes(
     group's."""
     if grid is None or len(grid.axes) != len(grid.loop.strings("axes")):
         raise ValueError("the launch knows how many iterations lanes take")
-    body = lane_memory(_body(s, kernel, grid, group), group)
+    body = per_lane_buffers(_body(s, kernel, grid, group), group)
     s.b.kernel(
         str(kernel.attributes["sym_name"]), body, group=(group,), grid_rank=1,
         parameters=kernel.strings("parameters"),

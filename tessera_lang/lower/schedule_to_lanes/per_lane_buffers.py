@@ -15,7 +15,7 @@ from tessera_lang.types.dtype import INDEX
 _SHARED = "tile.shared.alloc"
 
 
-def lane_memory(body: Region, lanes: int) -> Region:
+def per_lane_buffers(body: Region, lanes: int) -> Region:
     """The body of a kernel with an axis of ``lanes`` more on every shared buffer, which each lane
     goes into at its own place."""
     to: dict[Value, Value] = {}
