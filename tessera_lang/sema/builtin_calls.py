@@ -13,7 +13,7 @@ from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
-from tessera_lang.sema.operators import Operand, meet, not_numbers, silent
+from tessera_lang.sema.operators import Operand, meet, not_numbers, silent, size_as_float
 from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
 from tessera_lang.sema.slice_reductions import infer_reduction
@@ -140,6 +140,8 @@ def cast(c: Context, e: ast.Call, x: ast.Expr, dtype: DType) -> Term:
             value = c.try_value(x)
             fits = value is None or misfit(value, dtype) is None
             settle(c, x, term, dtype) if fits else settle_default(c, x, term)
+        case Open() if term.cell.root().wide:  # made of a size: as exact as what is asked for
+            c.cells.fix(term.cell, dtype, e.span)
         case Scalar() | Open():
             pass
         case _:
@@ -151,6 +153,8 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
     operands = [Operand(x, c.infer(x)) for x in bound.values()]
     if any(is_silent(o.term) for o in operands):
         return silent(*operands)
+    if len(operands) == 1 and operands[0].term == Scalar(INDEX) and c.is_size(operands[0].e):
+        return size_as_float(c, e, operands[0].e)
     for o in operands:
         if isinstance(o.term, Scalar) and not o.term.dtype.is_float:
             return c.report(

@@ -107,6 +107,7 @@ class Context:
     blocked: list[Cell] = field(default_factory=list[Cell])
     allocations: dict[ast.Expr, int] = field(default_factory=dict[ast.Expr, int])
     own_arrays: dict[ast.Expr, int] = field(default_factory=dict[ast.Expr, int])
+    size_cells: dict[ast.Expr, Cell] = field(default_factory=dict[ast.Expr, Cell])
     tables: bool = True  # whether the run may choose one of several numbers of the program
     wide_calls: dict[ast.Expr, DType] = field(default_factory=dict[ast.Expr, DType])
     bare: dict[ast.Expr, BareBuffer] = field(default_factory=dict[ast.Expr, BareBuffer])

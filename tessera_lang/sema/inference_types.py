@@ -10,7 +10,7 @@ from typing import Literal
 
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import F32, INDEX, DType
+from tessera_lang.types.dtype import F32, F64, INDEX, DType
 from tessera_lang.types.type import Type
 
 LiteralKind = Literal["int", "float"]
@@ -20,10 +20,12 @@ LiteralKind = Literal["int", "float"]
 class Cell:
     """The type that a group of open variables will share.
 
-    ``dtype`` is set by the first typed value they meet, at ``met``.
+    ``dtype`` is set by the first typed value they meet, at ``met``. ``wide``: a size of an array
+    is among them, which no narrower float than f32 holds.
     """
 
     kind: LiteralKind
+    wide: bool = False
     dtype: DType | None = None
     met: Span | None = None
     parent: Cell | None = None
@@ -76,8 +78,10 @@ def default_dtype(kind: LiteralKind) -> DType:
     return INDEX if kind == "int" else F32
 
 
-def accepts(kind: LiteralKind, dtype: DType) -> bool:
-    """Whether a literal of this kind may take this type at all."""
+def accepts(kind: LiteralKind, dtype: DType, wide: bool = False) -> bool:
+    """Whether a literal of this kind may take this type at all; ``wide``: beside a size."""
+    if wide:
+        return dtype in (F32, F64)
     return dtype.is_float or (kind == "int" and dtype.is_integer)
 
 
@@ -88,8 +92,8 @@ class Cells:
     all: list[Cell]
     changed: bool = False
 
-    def new(self, kind: LiteralKind) -> Cell:
-        cell = Cell(kind)
+    def new(self, kind: LiteralKind, wide: bool = False) -> Cell:
+        cell = Cell(kind, wide)
         self.all.append(cell)
         self.changed = True
         return cell
@@ -97,7 +101,7 @@ class Cells:
     def fix(self, cell: Cell, dtype: DType, span: Span | None) -> None:
         """A typed value was met."""
         root = cell.root()
-        if root.dtype is None and accepts(root.kind, dtype):
+        if root.dtype is None and accepts(root.kind, dtype, root.wide):
             root.dtype, root.met = dtype, span
             self.changed = True
 
@@ -119,6 +123,7 @@ class Cells:
             x, y = y, x
         if x.dtype is None and y.kind == "float":
             x.kind = "float"
+        x.wide = x.wide or y.wide
         y.parent = x
         self.changed = True
         return x

@@ -122,6 +122,30 @@ def _beside_a_size(c: Context, a: Operand, b: Operand) -> DType | None:
     return None
 
 
+def _size_beside_literal(c: Context, size: ast.Expr, literal: Operand) -> Term:
+    """``1.0 / n`` is of the float type that it meets, as the literal alone would be."""
+    if isinstance(literal.term, Open):
+        literal.term.cell.root().wide = True
+        return literal.term
+    found = size_as_float(c, literal.e, size)
+    if isinstance(found, Scalar):
+        settled = settle(c, literal.e, literal.term, found.dtype)
+        return ERROR if isinstance(settled, ErrorType) else found
+    return found
+
+
+def size_as_float(c: Context, key: ast.Expr, size: ast.Expr) -> Scalar | Open:
+    """The float type that a size takes where no other number says which: open until the result
+    meets one, f32 if it meets none. ``key``: which result."""
+    cell = c.size_cells.get(key) or c.cells.new("float", wide=True)
+    c.size_cells[key] = cell
+    dtype = cell.root().dtype
+    if dtype is None:
+        return Open(cell)
+    c.coerce(size, dtype)
+    return Scalar(dtype)
+
+
 def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> Term:
     """``e``, of type ``typed``, meets a literal."""
     if typed.dtype == BOOL:
@@ -130,6 +154,9 @@ def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> T
             f"this is {_article(literal.term)}",
             helps=("convert the bool explicitly, as in `i32(p)`",),
         )  # fmt: skip
+    float_literal = (literal.term.cell.root() if isinstance(literal.term, Open) else literal.term)
+    if float_literal.kind == "float" and typed.dtype == INDEX and c.is_size(e):
+        return _size_beside_literal(c, e, literal)
     if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
         if not typed.dtype.is_float:
             return Unknown()

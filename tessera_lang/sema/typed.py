@@ -213,6 +213,9 @@ class TypedFunction:
     parameters: tuple[Local, ...] = ()
     parameter_types: tuple[Type, ...] = ()
     returns: Type | None = None
+    in_order: dict[ast.AugmentedAssign, ast.Assign] = field(
+        default_factory=dict[ast.AugmentedAssign, ast.Assign]
+    )  # sums of a tile kernel that are stores: each round needs what the one before made
     types: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
     coercions: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
     symbols: dict[ast.Expr, Symbol] = field(default_factory=dict[ast.Expr, Symbol])

@@ -172,15 +172,23 @@ def array(s: State, e: ast.Call) -> Node:
 
 
 def reshape(s: State, e: ast.Call) -> Node:
-    """The memory of a parameter with other sizes."""
-    view = s.array(needed(s, e, "x"))
+    """The memory of an array with other sizes: of a parameter, or that a value is stored into."""
+    x = needed(s, e, "x")
+    view, dtype = s.array(x), None
+    if isinstance(s.typed.types.get(x), Tile) or isinstance(s.typed.coercions.get(x), Tile):
+        value = s.node(x)
+        kept, dtype = s.keep(value, e.span), value.dtype
+        if isinstance(kept, Mapped):  # places, which are stored as i64
+            kept = kept.operands[0]
+        view = kept.view if isinstance(kept, Read) else None
     sizes = [s.dim(dim) for dim in s.typed.reshaped[e]]
     known_sizes = [n for n in sizes if n is not None]
     if view is None or view not in s.low.pointers or len(known_sizes) < len(sizes):
-        raise Unsupported(e.span, "this array with another shape")
+        raise Unsupported(e.span, "this value with another shape", "store it into an array first")
     made = s.b.reshaped(view, s.low.pointers[view], known_sizes)
     s.low.sizes[made] = tuple(known_sizes)
-    return slices.array(s, made, e.span, s.typed.coercions.get(e))
+    read = slices.array(s, made, e.span, s.typed.coercions.get(e))
+    return read if dtype is None else node_operations.cast(s, read, dtype)
 
 
 CALLS: dict[str, Callable[[State, ast.Call], Node]] = {

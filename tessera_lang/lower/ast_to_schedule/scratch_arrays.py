@@ -65,6 +65,7 @@ class ScratchArrays:
                            aligned=True, name=name)
         )  # fmt: skip
         self.frame.lowering.sizes[view] = tuple(sizes)
+        self.frame.lowering.pointers[view] = pointer
         self.views.append(view)
         return view
 

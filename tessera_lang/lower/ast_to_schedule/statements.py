@@ -88,6 +88,8 @@ def _statement(s: State, node: ast.Stmt) -> None:
         case ast.AnnotatedAssign():
             if node.value is not None:
                 _assign(s, node.target, node.value)
+        case ast.AugmentedAssign() if (store := s.typed.in_order.get(node)) is not None:
+            _assign(s, store.target, store.value)
         case ast.AugmentedAssign():
             _augmented(s, node)
         case ast.If():
@@ -172,10 +174,14 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
             for item, part in zip(target.items, found, strict=True):
                 bind(s, item, part)
             return
-        made = [s.evaluate(item) for item in items]
+        pairs = [
+            (t, item) for t, item in zip(target.items, items, strict=True)
+            if not (isinstance(t, ast.Name) and _makes_array(s, t, item))
+        ]  # fmt: skip
+        made = [s.evaluate(item) for _, item in pairs]
         made = [x if isinstance(x, Value | tuple) else settle(s, x) for x in made]
-        for item, part in zip(target.items, made, strict=True):
-            _store_or_bind(s, item, part)
+        for (t, _), part in zip(pairs, made, strict=True):
+            _store_or_bind(s, t, part)
         return
     if isinstance(target, ast.Name) and _makes_array(s, target, value):
         return

@@ -61,11 +61,13 @@ class Accumulation:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop around the statement that is checked: its variables by their names in extents, and
-    what names are worth where a round is cut short (``nexts``) or the loop is left (``breaks``)."""
+    """A loop around the statement that is checked: its variables by their names in extents,
+    whether it is an ``op.tile_range``, and what names are worth where a round is cut short
+    (``nexts``) or the loop is left (``breaks``)."""
 
     statement: ast.Stmt
     names: tuple[str, ...]
+    over_tiles: bool = False
     nexts: list[dict[str, Value]] = field(default_factory=list["dict[str, Value]"])
     breaks: list[dict[str, Value]] = field(default_factory=list["dict[str, Value]"])
 
@@ -103,6 +105,9 @@ class Kernel:
     callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
     # Calls and subscripts with the text that they stand for and its tree; names in such trees with
     # the arguments that they stand for.
+    in_order: dict[ast.AugmentedAssign, ast.Binary] = field(
+        default_factory=dict[ast.AugmentedAssign, ast.Binary]
+    )  # what is stored where a sum goes in order
     expanded: dict[ast.Expr, tuple[str, ast.Expr]] = field(
         default_factory=dict[ast.Expr, "tuple[str, ast.Expr]"]
     )
@@ -262,6 +267,11 @@ class TileContext(Context):
     def reached_once(self) -> bool:
         """Whether no loop and no condition of the run stands around, nor around a call."""
         return not any(x.loops or x.branches for x in (self, *self.kernel.callers))
+
+    @property
+    def in_tile_loop(self) -> bool:
+        """Whether a loop over tiles stands around, or around a call."""
+        return any(loop.over_tiles for x in (self, *self.kernel.callers) for loop in x.loops)
 
 
 def variable_type(c: TileContext, v: Variable, term: Term) -> Term:

@@ -15,7 +15,7 @@ from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, silent
+from tessera_lang.sema.operators import Operand, silent, size_as_float
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -29,7 +29,7 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.typed import Builtin, FunctionSymbol, TypedFunction
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, INDEX, DType
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
 
 NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc", *FAST_MATH)
@@ -51,7 +51,11 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
     o = value_of_operand(c, Operand(x, term))
     if isinstance(o.term, Tile) and is_waiting(o.term):
         return o.term
-    if isinstance(o.term, (Weak, Open)):
+    if o.term == Scalar(INDEX) and c.is_size(x):
+        o = Operand(x, size_as_float(c, e, x))
+    if isinstance(o.term, Open):
+        return o.term
+    if isinstance(o.term, Weak):
         found = mix(c, e.span, [o, Operand(x, Scalar(F32))], f"`{name}`")
         if not isinstance(found, Mixed):
             return found

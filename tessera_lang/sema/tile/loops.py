@@ -276,7 +276,10 @@ def _body(
     head = dict(c.env)
     for name, found in zip(names, ranges, strict=True):
         _loop_variable(c, name, found, term)
-    c.loops.append(Loop(s, _names(c, s)))
+    over_tiles = isinstance(s.iterable, ast.Call) and (
+        symbol_of(c, s.iterable.function) == Builtin("op.tile_range")
+    )
+    c.loops.append(Loop(s, _names(c, s), over_tiles))
     block(c, s.body)
     loop = c.loops.pop()
     single = (c.full(names[0].id), ranges[0]) if len(names) == 1 else None

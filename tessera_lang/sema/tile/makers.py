@@ -16,7 +16,7 @@ from tessera_lang.sema.tile.context import OpenTile, TileContext
 from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.slices import as_tile
-from tessera_lang.sema.tile.symbolic import dim_of, length_of
+from tessera_lang.sema.tile.symbolic import dim_of, length_of, shape_dims
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
@@ -27,6 +27,18 @@ MOST_CAPACITY = 1 << 24
 
 def shape_items(e: ast.Expr) -> tuple[ast.Expr, ...]:
     return e.items if isinstance(e, ast.TupleExpr) else (e,)
+
+
+def shape_of_array(c: TileContext, e: ast.Expr) -> list[Dim] | None:
+    """The sizes that ``x.shape`` gives; None where ``e`` is something else, or one is not known."""
+    if not isinstance(e, ast.Attribute) or e.name != "shape":
+        return None
+    dims = shape_dims(c.infer(e.value))
+    if dims is None:
+        return None
+    c.infer(e)
+    known = [d for d in dims if d is not None]
+    return known if len(known) == len(dims) else None
 
 
 def dtype_argument(c: TileContext, e: ast.Expr | None) -> DType | None:

@@ -161,6 +161,8 @@ def _meet(
                 found = operate(c, operator, span, *pair)
                 if not isinstance(found, Scalar):
                     return found
+                if met == Scalar(INDEX) != found:  # a size beside a float
+                    met = result = found
     elif len(typed) == 1 and len(operands) == 1:
         return result
     return result

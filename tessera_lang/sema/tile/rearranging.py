@@ -223,12 +223,23 @@ def take(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     axes = _moved_axes(c, e, bound, tile, "op.take")
     if axes is None or len(axes) != 1:
         return _nothing(c)
+    places = o.term if isinstance(o.term, Tile) and o.term.dtype.is_integer else None
+    if places is not None and len(places.axes) > 1 and not c.in_tile_loop:
+        return expand(c, e, _by_one_axis(tile, places, axes[0]), bound)
     if not isinstance(o.term, Tile) or not o.term.dtype.is_integer or len(o.term.axes) != 1:
         return c.report("T0215", f"`op.take` takes places as integers along one axis, not"
                         f" `{text_of(o.term)}`", o.e.span,
                         helps=("for one place write `x[i, :]`",)
                         if isinstance(o.term, (Scalar, Weak)) else ())  # fmt: skip
     return _with_axis(tile, axes[0], o.term.axes[0])
+
+
+def _by_one_axis(tile: Tile, places: Tile, axis: int) -> str:
+    """Places with several axes one behind the other, and what they chose with their axes again."""
+    sizes = [f"x.shape[{i}]" for i in range(len(tile.axes))]
+    sizes[axis : axis + 1] = [f"indices.shape[{i}]" for i in range(len(places.axes))]
+    flat = f"op.take(x, op.reshape(indices, (-1,)), axis={axis})"
+    return f"op.reshape({flat}, ({', '.join(sizes)}))"
 
 
 def moved_order(rank: int, source: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:

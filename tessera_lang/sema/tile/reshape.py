@@ -16,11 +16,12 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import shape_items
+from tessera_lang.sema.tile.makers import shape_items, shape_of_array
+from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described, normal
-from tessera_lang.sema.tile.slices import read
+from tessera_lang.sema.tile.slices import as_tile, read, whole_axis
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.sema.typed import Local, TensorArgument
 from tessera_lang.syntax import ast
@@ -50,12 +51,14 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     dims: list[Dim] | None = [-1] if shape is None else _sizes(c, shape)
     if is_silent(base):
         return base
+    if isinstance(base, Tensor) and _is_scratch(c, bound["x"]):
+        base = as_tile(c, bound["x"], base)  # may be written again: what it holds now is meant
+    if isinstance(base, Tile) and base.axes:
+        return _computed(c, e, bound, base, dims)
     if not isinstance(base, Tensor):
         return c.report(
-            "T0207", f"`op.reshape` in a tile kernel takes an array of the call, not"
-            f" `{text_of(base)}`", bound["x"].span, "this is computed" * isinstance(base, Tile),
-            helps=("reshape the arrays that it is computed of, or store it into an array",
-                   _IN_FRONT),
+            "T0207", f"`op.reshape` in a tile kernel takes an array, not `{text_of(base)}`",
+            bound["x"].span,
         )  # fmt: skip
     if dims is None or not _is_row_major(c, bound["x"]):
         return _nothing(c)
@@ -71,15 +74,56 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return replace(base, shape=sizes, mut=False)
 
 
+def _computed(
+    c: TileContext, e: ast.Call, bound: Bound, base: Tile, dims: list[Dim] | None
+) -> Term:
+    """A computed value with other sizes: it is stored into an array of the call first."""
+    extents = [None if a.extent is None else c.kernel.facts.resolve(a.extent) for a in base.axes]
+    of_launch = all(
+        d is not None and all(n in c.kernel.origins for n in symbols_of(d)) for d in extents
+    )
+    if not of_launch or c.in_tile_loop or is_waiting(base):
+        if is_waiting(base) and not c.final:
+            return Unknown()
+        return c.report(
+            "T0207", f"`op.reshape` takes a whole value here, not `{text_of(base)}`",
+            bound["x"].span, "this is part of one, or made in a loop over tiles",
+            helps=("reshape in front of the loop, or the arrays that it is computed of",
+                   "or store it into an array, and read that in the order that is meant"),
+        )  # fmt: skip
+    if dims is None:
+        return _nothing(c)
+    found = _inferred(c, e, bound, dims, _product([d for d in extents if d is not None]))
+    if found is None:
+        return _nothing(c)
+    sizes = c.kernel.shapes.setdefault(e, tuple(found))
+    if c.final:
+        c.typed.reshaped[e] = sizes
+    return Tile(base.dtype, tuple(whole_axis(c, d, room=False) for d in sizes), base.wide)
+
+
+def _is_scratch(c: TileContext, x: ast.Expr) -> bool:
+    """Whether an array is one that the kernel makes."""
+    symbol = c.name_symbol(x.id) if isinstance(x, ast.Name) else None
+    return isinstance(symbol, Local) and symbol.name not in (
+        p.name for p in c.declaration.parameters
+    )
+
+
 def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
     """Sizes of the launch, of which one may be -1."""
+    given = shape_of_array(c, shape)
+    places = [shape] * len(given) if given is not None else shape_items(shape)
     dims: list[Dim] = []
-    for item in shape_items(shape):
+    for i, item in enumerate(places):
         if is_silent(c.infer(item)):
             return None
-        index_argument(c, item)
-        value = c.try_value(item)
-        dim: Dim = value if isinstance(value, int) else c.kernel.facts.simplify(dim_of(c, item))
+        value = None
+        if given is None:
+            index_argument(c, item)
+            value = c.try_value(item)
+        place = given[i] if given is not None else dim_of(c, item)
+        dim: Dim = value if isinstance(value, int) else c.kernel.facts.simplify(place)
         names = symbols_of(dim)
         if not all(n in c.kernel.origins for n in names) or (isinstance(dim, int) and dim < -1):
             c.report("T0608", "a size of `op.reshape` is known at the launch", item.span,

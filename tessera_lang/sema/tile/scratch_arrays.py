@@ -65,10 +65,22 @@ def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
 def could_be_array(c: TileContext, name: str) -> bool:
     """Whether a variable would be an array if it was made outside of loops, and once."""
     return any(
-        isinstance(s, ast.Assign) and isinstance(s.target, ast.Name) and s.target.id == name
-        and is_maker(c, s.value)
+        target.id == name and is_maker(c, value)
         for s in statements(c.declaration.body)
-    )  # fmt: skip
+        for target, value in _named_values(s)
+    )
+
+
+def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
+    """Names that a statement assigns to, each with its value: ``x, y = a, b`` has two."""
+    if not isinstance(s, ast.Assign):
+        return
+    pairs = [(s.target, s.value)]
+    if isinstance(s.target, ast.TupleExpr) and isinstance(s.value, ast.TupleExpr):
+        pairs = list(zip(s.target.items, s.value.items, strict=False))
+    for target, value in pairs:
+        if isinstance(target, ast.Name):
+            yield target, value
 
 
 def _made_once(c: TileContext) -> set[str]:
@@ -80,11 +92,11 @@ def _made_once(c: TileContext) -> set[str]:
             if isinstance(t, ast.Name):
                 counts[t.id] = counts.get(t.id, 0) + 1
     return {
-        s.target.id
+        target.id
         for s in c.declaration.body
-        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name)
-        and counts[s.target.id] == 1 and is_maker(c, s.value)
-    }  # fmt: skip
+        for target, value in _named_values(s)
+        if counts[target.id] == 1 and is_maker(c, value)
+    }
 
 
 def _returned(body: tuple[ast.Stmt, ...]) -> list[set[str]]:

@@ -15,7 +15,12 @@ from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import capacities, dtype_argument, shape_items
+from tessera_lang.sema.tile.makers import (
+    capacities,
+    dtype_argument,
+    shape_items,
+    shape_of_array,
+)
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
@@ -71,6 +76,9 @@ def broadcast_to(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 
 
 def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
+    given = shape_of_array(c, shape)
+    if given is not None:
+        return [c.kernel.facts.simplify(d) for d in given]
     dims: list[Dim] = []
     for item in shape_items(shape):
         if is_silent(c.infer(item)):

@@ -167,9 +167,10 @@ def _index(c: TileContext, e: ast.Expr) -> None:
 def _of_array(
     c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term], target: bool
 ) -> Term:
-    looked_up = None if target else _looked_up(c, e, base, terms)
-    if looked_up is not None:
-        return looked_up
+    if not target:
+        found = _looked_up(c, e, base, terms) or _taken(c, e, terms, least=2)
+        if found is not None:
+            return found
     axes: list[TileAxis] = []
     position = 0
     good = True
@@ -236,8 +237,9 @@ def _gather(c: TileContext, item: ast.Expr, term: Tile) -> TileAxis | None:
         c.report(
             "T0215", f"rows are chosen by a tile of integers with one axis, not `{term}`",
             item.span,
-            helps=(f"only a last axis of at most {MOST_LOOKED_UP} elements, a number that is known,"
-                   " takes places of more axes, behind one index for each axis before it",)
+            helps=("in a loop over tiles take rows of one axis: `x[places[i, :]]`",
+                   f"only a last axis of at most {MOST_LOOKED_UP} elements, a number that is known,"
+                   " takes places of more axes there, behind one index for each axis before it")
             if term.dtype.is_integer else
             ("how many are true only the run knows: write `op.where(condition, x, 0.0)`",)
             if term.dtype == BOOL else (),
@@ -384,9 +386,13 @@ def _of_tile(c: TileContext, e: ast.Subscript, base: Tile, terms: list[Term], ta
     return replace(tile, buffer=True) if target and base.buffer else tile
 
 
-def _taken(c: TileContext, e: ast.Subscript, terms: list[Term]) -> Term | None:
-    """``t[rows]`` and ``t[:, columns]`` of a computed tile: what ``op.take`` gives."""
-    places = [i for i, t in enumerate(terms) if isinstance(t, Tile) and len(t.axes) == 1]
+def _taken(c: TileContext, e: ast.Subscript, terms: list[Term], least: int = 1) -> Term | None:
+    """``t[rows]`` and ``t[:, columns]`` of a computed tile: what ``op.take`` gives. Of an array
+    too, where the places have several axes (``least``)."""
+    places = [i for i, t in enumerate(terms) if isinstance(t, Tile) and len(t.axes) >= least]
+    several = [t for t in terms if isinstance(t, Tile) and len(t.axes) > 1]
+    if several and (c.in_tile_loop or not several[0].dtype.is_integer):
+        return None
     if len(places) != 1 or any(not is_whole(x) for i, x in enumerate(e.items) if i != places[0]):
         return None
     axis = places[0]

@@ -12,7 +12,7 @@ from tessera_lang.record import dataclass
 from tessera_lang.sema.assignments import declare
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Open, Term
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
@@ -128,9 +128,16 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
     count = len(target.items)
     if isinstance(s.value, ast.TupleExpr):
         if len(s.value.items) == count:
-            terms = [c.infer(item) for item in s.value.items]
-            for t, item, term in zip(target.items, s.value.items, terms, strict=True):
-                _assign_one(c, t, item, term)
+            pairs = list(zip(target.items, s.value.items, strict=True))
+            arrays = [isinstance(t, ast.Name) and scratch_arrays.is_array(c, t, item)
+                      for t, item in pairs]  # fmt: skip
+            terms = [Unknown() if made else c.infer(item)
+                     for made, item in zip(arrays, s.value.items, strict=True)]  # fmt: skip
+            for made, (t, item), term in zip(arrays, pairs, terms, strict=True):
+                if made and isinstance(t, ast.Name):
+                    scratch_arrays.make(c, t, item)
+                else:
+                    _assign_one(c, t, item, term)
             return
         found = len(s.value.items)
     else:

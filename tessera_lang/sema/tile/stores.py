@@ -8,6 +8,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import replace
 from tessera_lang.sema.atomics import writable
+from tessera_lang.sema.bound_names import expressions, statement_expressions, statements
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.conversion_hints import cast_fix
 from tessera_lang.sema.expression_text import source_of
@@ -31,7 +32,8 @@ from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, 
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import I32, INDEX, U32, DType
+from tessera_lang.syntax.substitute import substituted
+from tessera_lang.types.dtype import F32, F64, I32, INDEX, U32, DType
 from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis
 
@@ -239,6 +241,9 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
     if _chooses_rows(c, target):
         return
     outermost = _outermost_unused(c, target)
+    if _goes_in_order(c, s, target, outermost):
+        store_in_order(c, s, target)
+        return
     if s.operator not in ACCUMULATING and outermost is not None:
         c.report(
             "T0622", f"`{s.operator}=` cannot accumulate over a loop", s.operator_span,
@@ -265,10 +270,48 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
             return
     if isinstance(o.term, Tile) and is_waiting(o.term):
         settle_tile(c, o.term, dtype, wide, s.span)
+    elif o.term == Scalar(INDEX) and dtype in (F32, F64) and c.is_size(s.value):
+        c.coerce(s.value, dtype)
     elif not give_tile(c, s.value, o.term, dtype, wide):
         fit_dtype(c, target, place.dtype, o)
     if c.final:
         c.typed.coercions.pop(target, None)
+
+
+def _goes_in_order(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript, outermost: ast.Stmt | None
+) -> bool:
+    """Whether each round of a loop needs what the one before made: it reads the array too, or
+    stores into it, or what it does is no sum."""
+    found = next((x for x in c.loops if x.statement is outermost), None)
+    if found is None or found.over_tiles or not isinstance(target.value, ast.Name):
+        return False
+    assert isinstance(outermost, ast.For | ast.While)
+    if s.operator not in ACCUMULATING:
+        return True
+    name, summed = target.value.id, set[ast.Expr]()
+    for inner in statements(outermost.body):
+        if isinstance(inner, ast.AugmentedAssign) and isinstance(inner.target, ast.Subscript):
+            summed.add(inner.target.value)
+    return any(
+        isinstance(e, ast.Name) and e.id == name and e not in summed
+        for inner in statements(outermost.body)
+        for root in statement_expressions(inner)
+        for e in expressions(root)
+    )
+
+
+def store_in_order(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> None:
+    """``u[...] = u[...] + value``, which stands in the place of the statement."""
+    value = c.kernel.in_order.get(s)
+    if value is None:
+        old = substituted(source_of(target), {}, target.span, lambda _, e: e)
+        value = c.kernel.in_order[s] = ast.Binary(
+            s.span, s.operator, s.operator_span, old, s.value
+        )
+    if c.final:
+        c.typed.in_order[s] = ast.Assign(s.span, target, value)
+    store(c, target, value, c.infer(value))
 
 
 def _chooses_rows(c: TileContext, target: ast.Subscript) -> bool:

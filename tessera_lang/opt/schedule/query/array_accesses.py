@@ -43,6 +43,10 @@ class MemoryAccess:
         return self.operation.name in ARRAY_WRITES
 
     @property
+    def view(self) -> Value:
+        return self.operation.operands[1 if self.writes else 0]
+
+    @property
     def kind(self) -> str:
         """Of a reduction: what it does; else empty."""
         return str(self.operation.attributes.get("kind", ""))
@@ -184,8 +188,18 @@ class Nest:
         along ``axis``, whatever the other variables are."""
         if a.array is not b.array:
             return True
+        if self._seen_otherwise(a, b):
+            return False
         alike = self._place(a) == self._place(b) and self._around(a) == self._around(b)
         return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
+
+    def _seen_otherwise(self, a: MemoryAccess, b: MemoryAccess) -> bool:
+        """Whether two accesses of an array see it with other sizes: their places say nothing of
+        each other."""
+        views = (self.definitions.get(x.view) for x in (a, b))
+        return a.view is not b.view and any(
+            o is not None and o.attributes.get("reshaped") for o in views
+        )
 
     def _place(self, a: MemoryAccess) -> tuple[object, ...]:
         """What is touched of the array, the same for what is computed alike."""
@@ -226,6 +240,8 @@ class Nest:
         """Whether two accesses whose places are the same in all iterations touch other elements."""
         if a.array is not b.array:
             return True
+        if self._seen_otherwise(a, b):
+            return False
         scope = Scope()
         try:
             self._bounds(self.loop, scope)
