@@ -154,8 +154,12 @@ def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> T
             f"this is {_article(literal.term)}",
             helps=("convert the bool explicitly, as in `i32(p)`",),
         )  # fmt: skip
-    float_literal = (literal.term.cell.root() if isinstance(literal.term, Open) else literal.term)
-    if float_literal.kind == "float" and typed.dtype == INDEX and c.is_size(e):
+    kind = "int"
+    if isinstance(literal.term, Open | Weak):
+        kind = (
+            literal.term.kind if isinstance(literal.term, Weak) else literal.term.cell.root().kind
+        )
+    if kind == "float" and typed.dtype == INDEX and c.is_size(e):
         return _size_beside_literal(c, e, literal)
     if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
         if not typed.dtype.is_float:

@@ -22,7 +22,55 @@ RIGHT: dict[str, Callable[[Array, int, int], Any]] = {
     "op.mean(x) * m / (m + 1)": lambda x, m, n: x.mean() * m / (m + 1),
     "op.where(x > n, m, x)": lambda x, m, n: np.where(x > n, m, x),
     "op.maximum(x, n // 2)": lambda x, m, n: np.maximum(x, n // 2),
+    # beside a literal: of the type that the result meets
+    "x * (1.0 / n)": lambda x, m, n: x * (1.0 / n),
+    "op.sum(x, axis=1) * (0.5 * m)": lambda x, m, n: x.sum(1) * (0.5 * m),
+    "op.exp(1.0 / n) * x": lambda x, m, n: np.exp(1 / n) * x,
+    "x * math.sqrt(1.0 / n)": lambda x, m, n: np.sqrt(1 / n) * x,
+    "x ** 2 * (1.0 - 0.5 / n)": lambda x, m, n: x**2 * (1 - 0.5 / n),
+    "op.where(x > 1.0 / n, x, 0.5 / m)": lambda x, m, n: np.where(x > 1 / n, x, 0.5 / m),
+    "max(x, 2.0 / n)": lambda x, m, n: np.maximum(x, 2 / n),
+    "x * (2.0 * 3.14159 * n / m)": lambda x, m, n: x * (2 * 3.14159 * n / m),
+    "x / op.sqrt(n)": lambda x, m, n: x / np.sqrt(n),
+    "x * op.log(n + 1)": lambda x, m, n: x * np.log(n + 1),
+    "op.zeros_like(x) + 1.0 / n": lambda x, m, n: np.zeros_like(x) + 1 / n,
 }
+LITERALS: dict[str, tuple[str, Callable[[int], Any]]] = {
+    "of full": ("op.full((n,), 1.0 / n)", lambda n: np.full(n, 1 / n, np.float32)),
+    "of ones": ("op.ones((n,)) / n", lambda n: np.full(n, 1 / n, np.float32)),
+    "alone": ("1.0 / n", lambda n: np.float32(1 / n)),
+    "cast": ("f64(1.0 / n)", lambda n: 1 / n),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", LITERALS)
+def test_what_meets_nothing_is_f32(name: str, target: str) -> None:
+    expression, numpy = LITERALS[name]
+    text = f"@op.kernel\ndef f(x):\n    n = x.shape[0]\n    return {expression}\n"
+    got, want = np.asarray(tessera.compile(text, target=target).f(np.ones(7))), numpy(7)
+    assert got.dtype == want.dtype if isinstance(want, np.ndarray | np.generic) else np.float64
+    np.testing.assert_allclose(got, want, rtol=1e-6 if got.dtype == np.float32 else 1e-15)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_value_that_a_loop_over_rounds_changes(target: str) -> None:
+    """It begins as a filled tile and becomes what a product is: a whole value from its begin on."""
+    text = """@op.kernel
+def f(a: f32[n, n]):
+    links = a / op.sum(a, axis=0, keepdims=True)
+    r = op.full((n,), 1.0 / n, f32)
+    for t in range(9):
+        r = 0.85 * links @ r + 0.15 / n
+    return r
+"""
+    for n in (5, 60):
+        a = (np.random.default_rng(n).random((n, n)) > 0.5).astype(np.float32) + np.eye(n)
+        links, r = a / a.sum(0), np.full(n, 1 / n)
+        for _ in range(9):
+            r = 0.85 * links @ r + 0.15 / n
+        got = np.asarray(tessera.compile(text, target=target).f(a.astype(np.float32)))
+        np.testing.assert_allclose(got, r, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -37,7 +85,9 @@ def test_values(expression: str, head: str, dtype: Any, target: str) -> None:
         x = np.random.default_rng(m).normal(size=(m, n)).astype(dtype) * 5
         got = np.asarray(f(x))
         assert got.dtype == dtype
-        np.testing.assert_allclose(got, RIGHT[expression](x, m, n), rtol=1e-5, atol=1e-5)
+        want = RIGHT[expression](x, m, n)
+        near = 1e-5 * max(1.0, float(np.abs(want).max()))
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=near)
 
 
 @pytest.mark.parametrize("head", [

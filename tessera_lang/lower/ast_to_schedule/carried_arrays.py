@@ -11,19 +11,29 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, stores
 from tessera_lang.lower.ast_to_schedule.state import State
-from tessera_lang.lower.ast_to_schedule.value_nodes import Node, Read, replaced, walk
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Node, Read, replaced, walk
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
 from tessera_lang.sema.typed import Local
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
+from tessera_lang.types.type import TileAxis
 
 
-def enter(s: State, local: Local, dtype: DType, span: Span) -> bool:
-    """Store what a variable holds at the head of a loop; False where no array can hold it."""
+def enter(s: State, local: Local, dtype: DType, shown: Sequence[TileAxis], span: Span) -> bool:
+    """Store what a variable holds at the head of a loop; False where no array can hold it.
+    ``shown``: its axes, of which one may have no room where the value at the head has."""
     kept = s.keep(node_operations.cast(s, s.tiles[local], dtype), span, local.name)
     if kept is None:
         return False
+    for node in [n for n in walk(kept) if isinstance(n, Read)]:
+        axes = tuple(
+            a if b.capacity is not None else Axis(a.extent, None)
+            for a, b in zip(node.axes, shown, strict=True)
+        )
+        kept = replaced(kept, node, replace(node, axes=axes))
+        if kept is not node and not isinstance(kept, Read):
+            kept = replace(kept, axes=axes)
     s.carried[local] = s.tiles[local] = kept
     return True
 

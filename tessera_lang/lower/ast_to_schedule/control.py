@@ -82,9 +82,10 @@ def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
             return False
     if local in s.tiles:
         node = s.tiles[local]
-        if any(a.capacity is None for a in node.axes):
+        shown = t.axes if isinstance(t, Tile) else ()
+        if any(a.capacity is None for a in (*node.axes, *shown)):
             dtype = register_dtype(t)
-            if isinstance(t, Tile) and dtype and carried_arrays.enter(s, local, dtype, span):
+            if isinstance(t, Tile) and dtype and carried_arrays.enter(s, local, dtype, shown, span):
                 return True
             what = f"`{local.name}`, a whole-tensor value, changed in a loop or condition"
             raise Unsupported(

@@ -105,6 +105,9 @@ class Kernel:
     callers: list[TileContext] = field(default_factory=lambda: list["TileContext"]())
     # Calls and subscripts with the text that they stand for and its tree; names in such trees with
     # the arguments that they stand for.
+    roomless: set[tuple[str, Span | None, int]] = field(
+        default_factory=set["tuple[str, Span | None, int]"]
+    )  # variables and their axes that hold a value without room in a loop, and so from their begin
     in_order: dict[ast.AugmentedAssign, ast.Binary] = field(
         default_factory=dict[ast.AugmentedAssign, ast.Binary]
     )  # what is stored where a sum goes in order

@@ -121,7 +121,8 @@ def _mix_waiting(
                 settle_tile(c, w.term, o.term.dtype, o.term.wide, span)
             return Unknown()
     for o in operands:
-        if isinstance(o.term, Scalar) and o.term.dtype != BOOL:
+        size = o.term == Scalar(INDEX) and c.is_size(o.e)  # which meets any float
+        if isinstance(o.term, Scalar) and o.term.dtype != BOOL and not size:
             for w in waiting:
                 assert isinstance(w.term, Tile)
                 settle_tile(c, w.term, o.term.dtype, False, span)

@@ -306,9 +306,7 @@ def store_in_order(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript
     value = c.kernel.in_order.get(s)
     if value is None:
         old = substituted(source_of(target), {}, target.span, lambda _, e: e)
-        value = c.kernel.in_order[s] = ast.Binary(
-            s.span, s.operator, s.operator_span, old, s.value
-        )
+        value = c.kernel.in_order[s] = ast.Binary(s.span, s.operator, s.operator_span, old, s.value)
     if c.final:
         c.typed.in_order[s] = ast.Assign(s.span, target, value)
     store(c, target, value, c.infer(value))

@@ -139,7 +139,12 @@ def bind_tile(c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, s
         )  # fmt: skip
         return
     if v.type is None and v.cell is None:
-        v.type, v.since = term, at
+        axes = tuple(
+            TileAxis(None, a.extent) if (name, v.local.span, i) in c.kernel.roomless else a
+            for i, a in enumerate(term.axes)
+        )
+        v.type = term = replace(term, axes=axes)
+        v.since = at
     elif isinstance(v.type, Tile):
         open_ = [a.capacity is None for a in v.type.axes]
         if not _rebind(c, v, value, term, v.type, at):
@@ -169,7 +174,10 @@ def _rebind(
         keeps_type(c, v, value, term, current, at)
         return False
     for i, (x, y) in enumerate(zip(current.axes, term.axes, strict=True)):
-        if x.capacity is not None and x.capacity != y.capacity:
+        if x.capacity is not None and y.capacity is None and not (c.in_tile_loop or c.final):
+            c.kernel.roomless.add((v.local.name, v.local.span, i))
+            c.kernel.changed = True  # from its first value on
+        elif x.capacity is not None and x.capacity != y.capacity:
             _other_capacity(c, v, i, x.capacity, y.capacity, at)
             return False
     if is_waiting(current) and not is_waiting(term):

@@ -153,8 +153,9 @@ def k(a: f32[8, 8], x: f32[b, 8, 8]) -> f32[b, 8, 8]:
 
 
 WRONG = {
-    "table of unknown size": ("q: u8[m, n], t: f32[s], y: mut f32[m, n]",
-                              ("u8 m n", "f32 s", "f32 m n"), "y[:, :] = t[q].to(f32)", "T0215"),
+    "table of unknown size": (
+        "q: u8[m, n], t: f32[s], y: mut f32[m, n]", ("u8 m n", "f32 s", "f32 m n"),
+        "for i in op.tile_range(m, step=8):\n        y[i:i+8, :] = t[q[i:i+8, :]]", "T0215"),
     "table by floats": ("q: f32[m, n], t: f32[7], y: mut f32[m, n]",
                         ("f32 m n", "f32 7", "f32 m n"), "y[:, :] = t[q]", "T0215"),
     "bits of another width": ("x: f32[n], y: mut u16[n]", ("f32 n", "u16 n"),
