@@ -247,6 +247,32 @@ def test_the_argument_is_not_changed(std: Any) -> None:
     assert np.array_equal(x, before)
 
 
+@pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
+def test_rows_of_several_parts(std: Any, dtype: str) -> None:
+    """A CPU reads long rows in parts: where the best is, and ties and NaNs, in any of them."""
+    for n in (32_768, 32_769, 100_003):
+        x = few(dtype, (2, n), seed=n)
+        x[1, :] = x[1, 0]
+        for at in (0, n // 2, n - 1):
+            for value in (np.nan, np.inf) if dtype in FLOATS else (100,):
+                y = x.copy()
+                y[:, at] = value
+                same(std.argmax(y, axis=1), np.argmax(wide(y), 1))
+                same(std.argmin(y, axis=1), np.argmin(wide(y), 1))
+                same(std.max(y, axis=1), wide(y).max(1).astype(y.dtype))
+                same(std.min(y[0]), wide(y[0]).min().astype(y.dtype))
+        same(std.argmax(x), np.int64(np.argmax(wide(x))))
+
+
+@pytest.mark.parametrize("n", [1, 100, 70_000])
+def test_of_two_zeros_the_sign_says_which(std: Any, n: int) -> None:
+    x = np.full(n, -0.0, np.float32)
+    assert np.signbit(np.asarray(std.max(x))) and np.signbit(np.asarray(std.min(x)))
+    x[n // 2] = 0.0
+    assert not np.signbit(np.asarray(std.max(x)))
+    assert np.signbit(np.asarray(std.min(x))) or n == 1
+
+
 @pytest.mark.parametrize("how", ["max", "min"])
 def test_arg_reductions_of_a_gpu_run_on_the_cpu_too(how: str) -> None:
     """There the library takes another way; the kernels give the same places."""

@@ -1,10 +1,11 @@
 """Machine code that Python enters when it calls a kernel: checks, addresses, launch, in one go.
 
 Owns the code of ``call`` and the tables of 64-bit words that it reads. It takes a call whose
-arguments are NumPy arrays of a known layout, and whose launches are too small for a second thread;
-any other call it hands to a Python function as it came. What the Python path looks at in each call
-is looked at here: class, dtype, rank, sizes, strides, flags, alignment, memory in common, faults.
-Must not know plans, nor how the tables are made (``runtime/native_calls.py``).
+arguments are NumPy arrays of a known layout, and whose launches are too small for a second thread,
+or must not have one; any other call it hands to a Python function as it came. What the Python path
+looks at in each call is looked at here: class, dtype, rank, sizes, strides, flags, alignment,
+memory in common, faults. Must not know plans, nor how the tables are made
+(``runtime/native_calls.py``).
 
 The code is the same for all kernels and functions. Fields of Python's and NumPy's objects are where
 their C interfaces fix them; ``runtime/native_calls.py`` proves it on objects of the process first.
@@ -23,10 +24,11 @@ CALL, TICKS = "tessera_call", "tessera_ticks"
 # Words of the table behind the callable's own object.
 FIRST_ENTRY, GENERAL, INTERFACE, TABLE_WORDS = range(4)
 
-# Words of the table of addresses in Python; the last two are written by both sides.
+# Words of the table of addresses in Python; the last two are written by both sides. ALONE: 1 while
+# a launch has one thread, however long it takes.
 (VECTORCALL, SAVE_THREAD, RESTORE_THREAD, THREAD_IDENT, AS_WORD, ERROR_IS, CLEAR_ERROR, INCREF,
- DECREF, NONE, REFUSAL, LIMIT, MAIN_THREAD, WATCHING, COUNTER, INTERFACE_WORDS) = range(
-    16)  # fmt: skip
+ DECREF, NONE, REFUSAL, LIMIT, ALONE, MAIN_THREAD, WATCHING, COUNTER, INTERFACE_WORDS) = range(
+    17)  # fmt: skip
 
 # Words of an entry: one layout of calls. An entry of RETIRED arguments is for no call: a launch of
 # it failed, and what its memory holds is not known.
@@ -178,6 +180,8 @@ class _Stub:
         return (
             f'target triple = "{target.triple}"\n'
             f"declare i64 @llvm.readcyclecounter()\n"
+            f"declare i64 @llvm.umin.i64(i64, i64)\n"
+            f"declare i64 @llvm.umax.i64(i64, i64)\n"
             f"define {self._cc}i64 @{TICKS}() #0 {{\n{ticks}  ret i64 %t\n}}\n"
             f"define {self._cc}ptr @{CALL}(ptr %self, ptr %args, i64 %n, ptr %kw) #0 {{\n"
             f"{body}\n}}\n"
@@ -265,11 +269,15 @@ class _Stub:
                 time = f.value(f"fmul double {f.value(f'sitofp i64 {total} to double')}, {each}")
                 small = f.value(f"fcmp olt double {time}, {_double(WORTH_WAKING)}")
                 single = f.value(f"icmp sle i64 {total}, 1")
-                self.need(f.value(f"or i1 {small}, {single}"), no)
+                here = f.value(f"or i1 {small}, {single}")
+                self.need(f.value(f"or i1 {here}, {self._alone()}"), no)
         ident = self._thread()
         self.is_main = f.value(f"icmp eq i64 {ident}, {self.word(self.api, MAIN_THREAD)}")
         with self.when(self.is_main):
             self.same(self.word(self.api, WATCHING), "1", no)
+
+    def _alone(self) -> str:
+        return self.f.value(f"icmp ne i64 {self.word(self.api, ALONE)}, 0")
 
     def _thread(self) -> str:
         """An ``unsigned long``, which has 32 bits on Windows."""
@@ -365,11 +373,15 @@ class _Stub:
             self.put(api, COUNTER, counter, "ptr")
         state = self.call(self.word(api, SAVE_THREAD, "ptr"), "ptr", "")
         begin = f.value(f"call {self._cc}i64 @{TICKS}()")
+        # Between chunks a launch sees that it is to stop.
+        part = f.value(f"call i64 @llvm.umin.i64(i64 {f.value(f'lshr i64 {total}, 3')}, i64 4096)")
+        part = f.value(f"call i64 @llvm.umax.i64(i64 {part}, i64 1)")
+        chunk = f.value(f"select i1 {self._alone()}, i64 {part}, i64 {total}")
         axes = self.word(step, AXES, "ptr")
         sizes = ", ".join(f"i64 {self.word(axes, i)}" for i in range(3))
         f.line(
             f"call {self._cc}void {self.word(step, ENTRY, 'ptr')}(ptr {slots}, ptr {counter}, "
-            f"i64 {total}, {sizes}, i64 {total}, ptr {self.word(step, SCRATCH, 'ptr')})"
+            f"i64 {total}, {sizes}, i64 {chunk}, ptr {self.word(step, SCRATCH, 'ptr')})"
         )
         taken = f.value(f"sub i64 {f.value(f'call {self._cc}i64 @{TICKS}()')}, {begin}")
         f.line(f"call {self._cc}void {self.word(api, RESTORE_THREAD, 'ptr')}(ptr {state})")

@@ -10,7 +10,7 @@ order; a group may wait for lower-numbered ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import cast
 
@@ -23,6 +23,7 @@ from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.privatized_atomics import Counters
 from tessera_backend.cpu.products import product_rules
+from tessera_backend.cpu.row_runs import RowRuns, row_runs
 from tessera_backend.cpu.simd_target import vector_unit, vector_width
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter
@@ -59,6 +60,10 @@ class Form:
 
     def dialect(self, kernel: Operation, target: CodeTarget) -> CpuDialect:
         return CpuDialect(*dialect_arguments(kernel, target))
+
+    def runs(self, kernel: Operation) -> RowRuns | None:
+        """Whether groups side by side run row by row."""
+        return row_runs(kernel)
 
     def rules(self, rules: Mapping[str, Rule]) -> Mapping[str, Rule]:
         return rules
@@ -98,7 +103,9 @@ def emit_kernel(
 ) -> CpuModule:
     """The module of one ``tile.kernel``. Raises Divergent and NotLowered."""
     form = form or Form()
-    tree = form.planner(kernel).plan()
+    runs = form.runs(kernel)
+    arguments = kernel.regions[0].arguments
+    tree = form.planner(runs.kernel if runs else kernel).plan()
     kernel = tree.kernel
     tree.spilled.update(find_spilled(tree))
     module, f, scratch = ModuleText(), FunctionText(), Scratch()
@@ -109,14 +116,14 @@ def emit_kernel(
     e.rules = form.rules({**rules, **product_rules(vector_unit(target), scratch)})
     dialect.own = form.own_arrays(tree)
     shared_bytes = _shared(kernel, dialect, scratch)
-    pointers = [a for a in kernel.regions[0].arguments if isinstance(a.type, PointerType)]
+    pointers = [a for a in arguments if isinstance(a.type, PointerType)]
     tables = [o.result for o in kernel.walk() if o.name == "tile.table"]
     dialect.set_roots(module, [*pointers, *tables, *dialect.shared, None])
-    _arguments(e, kernel, plan)
+    _arguments(e, arguments, plan)
     form.enter(e)
-    _take_groups(e, dialect, form)
+    loops = _take_groups(e, dialect, form, runs)
     form.group(tree, e, dialect, scratch).emit("group.end")
-    _next_group(e, counters)
+    _next_group(e, counters, loops)
     _finish(module, f, scratch, plan.entry, target)
     attributes = "nounwind" + ("" if target.red_zone else " noredzone")
     footer = (
@@ -141,9 +148,8 @@ def _shared(kernel: Operation, dialect: CpuDialect, scratch: Scratch) -> int:
     return total
 
 
-def _arguments(e: LaneEmitter, kernel: Operation, plan: LaunchPlan) -> None:
+def _arguments(e: LaneEmitter, arguments: Sequence[Value], plan: LaunchPlan) -> None:
     """Binds the kernel's arguments to the slots."""
-    arguments = kernel.regions[0].arguments
     for number, argument in enumerate(arguments):
         address = e.f.value(f"getelementptr inbounds i64, ptr %slots, i64 {number}")
         if isinstance(argument.type, PointerType):
@@ -170,7 +176,9 @@ def _from_slot(e: LaneEmitter, raw: str, argument: Value) -> str:
     return from_bits(e, low, dtype) if dtype.is_float or dtype == BOOL else low
 
 
-def _take_groups(e: LaneEmitter, dialect: CpuDialect, form: Form) -> None:
+def _take_groups(
+    e: LaneEmitter, dialect: CpuDialect, form: Form, runs: RowRuns | None
+) -> _RunLoops | None:
     f = e.f
     e.module.declare("i64 @llvm.umin.i64(i64, i64)")
     current = f.slot("i64")
@@ -181,6 +189,7 @@ def _take_groups(e: LaneEmitter, dialect: CpuDialect, form: Form) -> None:
     f.place("chunk.begin")
     last = f.value(f"add i64 {first}, %chunk")
     f.line(f"%last = call i64 @llvm.umin.i64(i64 {last}, i64 %total)")
+    loops = _RunLoops.begin(e, runs, first, current) if runs else None
     f.place("group")
     position = f.value(f"load i64, ptr {current}")
     f.line(f"%group.next = add nuw i64 {position}, 1")
@@ -190,19 +199,58 @@ def _take_groups(e: LaneEmitter, dialect: CpuDialect, form: Form) -> None:
     dialect.group_counts = ("%gx", "%gy", "%gz")
     if dialect.grid_rank <= 1:
         dialect.group_ids = (group, "0", "0")
-        return
+        return loops
     last_axis, rest = "%gz" if dialect.grid_rank > 2 else "%gy", group
     z = f.value(f"urem i64 {rest}, {last_axis}")
     rest = f.value(f"udiv i64 {rest}, {last_axis}")
     if dialect.grid_rank == 2:
         dialect.group_ids = (rest, z, "0")
-        return
+        return loops
     dialect.group_ids = (f.value(f"udiv i64 {rest}, %gy"), f.value(f"urem i64 {rest}, %gy"), z)
+    return loops
 
 
-def _next_group(e: LaneEmitter, counters: Counters | None) -> None:
-    more = e.f.value("icmp ult i64 %group.next, %last")
-    e.f.branch_if(more, "group", "take")
+@dataclass(slots=True)
+class _RunLoops:
+    """The loops around the groups of a chunk where they run row by row: over runs of groups, and
+    over the rows of each."""
+
+    runs: RowRuns
+    run: str  # stack slots
+    row: str
+
+    @classmethod
+    def begin(cls, e: LaneEmitter, runs: RowRuns, first: str, current: str) -> _RunLoops:
+        f = e.f
+        made = cls(runs, f.slot("i64"), f.slot("i64"))
+        f.line(f"store i64 {first}, ptr {made.run}")
+        f.place("run")
+        begin = f.value(f"load i64, ptr {made.run}")
+        end = f.value(f"add i64 {begin}, {runs.groups}")
+        f.line(f"%run.last = call i64 @llvm.umin.i64(i64 {end}, i64 %last)")
+        f.line(f"store i64 0, ptr {made.row}")
+        f.place("row")
+        e.bind(runs.row, f.value(f"load i64, ptr {made.row}"))
+        f.line(f"store i64 {begin}, ptr {current}")
+        return made
+
+    def end(self, e: LaneEmitter) -> None:
+        f = e.f
+        f.branch_if(f.value("icmp ult i64 %group.next, %run.last"), "group", "row.end")
+        f.place("row.end")
+        following = f.value(f"add nuw i64 {e.operand(self.runs.row)}, 1")
+        f.line(f"store i64 {following}, ptr {self.row}")
+        f.branch_if(f.value(f"icmp ult i64 {following}, {self.runs.rows}"), "row", "run.end")
+        f.place("run.end")
+        f.line(f"store i64 %run.last, ptr {self.run}")
+        f.branch_if(f.value("icmp ult i64 %run.last, %last"), "run", "take")
+
+
+def _next_group(e: LaneEmitter, counters: Counters | None, loops: _RunLoops | None) -> None:
+    if loops:
+        loops.end(e)
+    else:
+        e.f.branch_if(e.f.value("icmp ult i64 %group.next, %last"), "group", "take")
     e.f.place("exit")
     if counters:
         counters.end(e)

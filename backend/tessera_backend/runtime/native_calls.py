@@ -23,6 +23,7 @@ from tessera_backend.cpu.elf import ElfError
 from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.interrupts import interrupts
 from tessera_backend.cpu.loader import LoadedCode, load_object
+from tessera_backend.cpu.thread_count import share_thread_count
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.locks import COMPILER, free_lock, free_reentrant_lock, once
@@ -297,6 +298,7 @@ def interface() -> Interface | None:
         if made is not None and not _known:
             words = made.words
             interrupts.share(words, stub.MAIN_THREAD, stub.WATCHING, stub.COUNTER)
+            share_thread_count(words, stub.ALONE)
             _known.append(made)
     return _known[0] if _known else None
 

@@ -21,6 +21,11 @@ def axpy(a: f32, x: f32[n], y: f32[n], out: mut f32[n], k: i32):
     i = group_linear_id() * 64 + tile_id(0)
     if i < n: out[i] = a * x[i] + y[i] + f32(k)
 
+@kernel tile[(64,)] grid[(ceil_div(n, 64),)]
+def halved(x: f32[n], out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n: out[i] = x[i] * 0.5
+
 @kernel tile[(1,)] grid[(1,)]
 def picked(x: f32[n], at: i32[1], out: mut f32[1]):
     out[0] = x[index(at[0])]
@@ -508,3 +513,30 @@ def test_a_bound_call() -> None:
     out.resize(4 * N, refcheck=False)
     with pytest.raises(tessera.TesseraError, match="T0851"):
         call()
+
+
+def test_with_one_thread_a_long_launch_stays_here() -> None:
+    """There is nobody to wake. With more threads the call after the next goes to them."""
+    m = module()
+    x, out = np.ones(1 << 20, np.float32), numbers(1 << 20)
+    events: list[str] = []
+
+    def python_functions() -> int:
+        events.clear()
+        sys.setprofile(lambda frame, event, argument: events.append(event))
+        m.halved(x, out)
+        sys.setprofile(None)
+        return events.count("call")
+
+    tessera.set_num_threads(1)
+    try:
+        warmed(m.halved, x, out)
+        assert python_functions() == 0
+        assert (out == 0.5).all()
+        tessera.set_num_threads(2)
+        m.halved(x, out)
+        assert python_functions() > 0
+    finally:
+        sys.setprofile(None)
+        tessera.set_num_threads(None)
+    assert (out == 0.5).all()

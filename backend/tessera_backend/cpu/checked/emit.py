@@ -203,6 +203,9 @@ class CheckedForm(Form):
         """None: each element has a shadow word."""
         return frozenset()
 
+    def runs(self, kernel: Operation) -> None:
+        """Lanes are a row there, in several orders."""
+
     def counters(self, kernel: Operation, scratch: Scratch) -> None:
         """None: each access is looked at."""
 
