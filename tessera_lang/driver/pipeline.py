@@ -137,6 +137,7 @@ def _tile_rows() -> tuple[Row, ...]:
     """Tiles: one matrix each, of sizes that units take; rows over clusters."""
     from tessera_lang.opt.schedule.canonical import (
         late_broadcasts,
+        loop_coalescing,
         pad_tiles,
         split_grid_loop,
         split_rows,
@@ -160,6 +161,8 @@ def _tile_rows() -> tuple[Row, ...]:
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
         ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
+        ("loop_coalescing", loop_coalescing.coalesce_loops,
+         "makes one loop of nested loops that only add to a product"),
         ("row_clusters", row_kernels.share_rows,
          "how many thread blocks of a cluster share a row that is too long for one"),
         ("split_rows", split_rows.split_rows,
@@ -235,6 +238,7 @@ def _loop_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.loops import (
         loop_peeling,
         software_pipeline,
+        strength_reduction,
         unroll,
     )
 
@@ -248,6 +252,8 @@ def _loop_rows() -> tuple[Row, ...]:
          "peels the last iteration if the others then need no masks"),
         ("software_pipeline", software_pipeline.overlap,
          "overlaps the products of one iteration with those of the next"),
+        ("strength_reduction", strength_reduction.count,
+         "replaces divisions of a loop's variable by counters, where a role moves tiles"),
     )  # fmt: skip
 
 

@@ -436,6 +436,11 @@ REORDERED_READS = _chosen(
     "that a launch moves each element of an array from which on a copy with its axes in another "
     "order pays: it reads and writes each, and not in lines of one",
 )  # fmt: skip
+COALESCED_TRIPS = _chosen(
+    16, "iterations",
+    "of the innermost loop of a nest from which on it is not worth to make one loop of the nest: "
+    "twice as many as a ring has buffers",
+)  # fmt: skip
 REDUCTION_PARTS = _chosen(
     512, "parts", "of a long reduction: some for each multiprocessor, and few to combine",
 )  # fmt: skip
