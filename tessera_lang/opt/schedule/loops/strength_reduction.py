@@ -89,8 +89,10 @@ def _is_rest(o: Operation, division: Operation, known: Mapping[Value, Operation]
     if o.name != "tile.sub" or o.operands[0] is not number:
         return False
     back = known.get(o.operands[1])
-    return back is not None and back.name == "tile.mul" and (
-        set(back.operands) == {division.result, divisor}
+    return (
+        back is not None
+        and back.name == "tile.mul"
+        and (set(back.operands) == {division.result, divisor})
     )
 
 
