@@ -21,6 +21,7 @@ from tessera_backend.runtime.native_calls import Plan
 from tessera_backend.runtime.native_tapes import Launched, Recording, tape_plan, unclean_workspace
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import aligned_empty
+from tessera_backend.runtime.spare_memory import FEWEST, spare_memory
 from tessera_backend.runtime.world import HostWorld
 from tessera_lang.record import dataclass
 from tessera_lang.target.host_world import Filling, Index, KernelReference, Reduction
@@ -31,6 +32,8 @@ Step = Callable[[list[Any], list[int]], None]
 made."""
 
 
+_OWN = ("zeros", "ones", "empty", "full", "workspace", "launch")
+"""How an array is made that has memory of its own; see ``RecordingWorld.fill``."""
 Apart = tuple[int, int, int, int, int, int]
 """Two arrays, and the bytes from the address of each that may have nothing in common."""
 address_of = address_function()
@@ -46,7 +49,7 @@ def _check_apart(pair: Apart, pointers: list[int]) -> None:
 def _append_empty(
     shape: tuple[int, ...], dtype: Any, arrays: list[Any], pointers: list[int]
 ) -> None:
-    made = aligned_empty(shape, dtype)
+    made = spare_memory.empty(shape, dtype)
     arrays.append(made)
     pointers.append(address_of(made))
 
@@ -71,6 +74,13 @@ class HostTape:
         self._apart = apart
         self._result = result
         self._workspaces = workspaces
+        given = _numbers_in(result)
+        kept = {recording.arrays[number].root for number in given}
+        self._inner = [
+            number
+            for number, seen in enumerate(recording.arrays)
+            if seen.kind in _OWN and seen.root not in kept and seen.bytes >= FEWEST
+        ]
 
     def plan(self, raw: Sequence[Any], names: Sequence[str]) -> Plan | None:
         """For machine code, calls with arguments like these, the last of them by ``names``."""
@@ -90,7 +100,17 @@ class HostTape:
             for number in self._workspaces:
                 if number < len(arrays) and arrays[number].any():
                     raise unclean_workspace()
-        return _found(self._result, arrays)
+        found = _found(self._result, arrays)
+        if self._inner:
+            spare_memory.give([arrays[number] for number in self._inner])
+        return found
+
+
+def _numbers_in(result: Any) -> list[int]:
+    if isinstance(result, tuple):
+        items = cast("tuple[Any, ...]", result)
+        return [number for item in items for number in _numbers_in(item)]
+    return [result.number] if result.__class__ is Place else []
 
 
 def _found(result: Any, arrays: list[Any]) -> Any:
@@ -188,11 +208,14 @@ class RecordingWorld(HostWorld):
         array = cast("Array", super().fill(kind, shape, dtype, value))
         if self.is_array(value):
             self.elements = True
-        first = array.reshape(-1)[0].copy() if kind in ("full", "ones") and array.size else 0
         numpy, size = array.dtype, array.shape
+        if kind == "empty":  # later calls write it, as the one that was noted did
+            self._steps.append(functools.partial(_append_empty, size, numpy))
+            return self._new(array, kind)
+        first = array.reshape(-1)[0].copy() if kind in ("full", "ones") and array.size else 0
 
         def make(arrays: list[Any]) -> Any:
-            made = aligned_empty(size, numpy)
+            made = spare_memory.empty(size, numpy)
             made[...] = first
             return made
 
