@@ -19,7 +19,7 @@ from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import library_help
-from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, product
+from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, product
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
@@ -108,6 +108,9 @@ class Calls(Expressions):
 
     def product(self, a: object, b: object, span: Span) -> object:
         return product(self, a, b, span)
+
+    def chosen(self, array: object, items: tuple[object, ...], span: Span) -> object:
+        return chosen(self, array, items, span)
 
     def _missing(self, name: str, call: ast.Call, *, top: bool) -> HostFault:
         head, _, member = name.partition(".")

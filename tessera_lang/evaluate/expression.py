@@ -335,6 +335,8 @@ class Expressions(Operators):
         if isinstance(owner, Unknown):
             return Unknown()
         if self.world.is_array(owner):
+            if any(self.world.is_array(i) for i in items):
+                return self.chosen(owner, items, e.span)
             return self.read(owner, items, e.span)
         return self._item(owner, items, e)
 
@@ -342,6 +344,10 @@ class Expressions(Operators):
         """``array[items]``."""
         with located(span, "T0807"):
             return self.world.read(array, cast("tuple[Index, ...]", items))
+
+    def chosen(self, array: object, items: tuple[object, ...], span: Span) -> object:
+        """``array[items]`` where an item is an array of places."""
+        raise NotImplementedError
 
     def _bracketed(self, owner: Kernel | HostFunction, e: ast.Subscript, scope: Scope) -> object:
         values = tuple([self.value(item, scope) for item in e.items])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import cast
 
 from tessera_grammar.keywords import MODULE_MEMBERS
@@ -136,6 +137,23 @@ def product(host: Host, a: object, b: object, span: Span) -> object:
     """``a @ b`` of two arrays."""
     text = _Text(host)
     return _launched(host, f"{text.of(a, None)} @ {text.of(b, None)}", text, span)
+
+
+def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> object:
+    """``array[items]``, where arrays of integers choose rows or elements."""
+    text = _Text(host)
+    name = text.of(array, None)
+    try:
+        shown = [_slice(i) if isinstance(i, slice) else text.of(i, None) for i in items]
+    except _Unknown:
+        return Unknown()
+    return _launched(host, f"{name}[{', '.join(shown)}]", text, span)
+
+
+def _slice(found: slice[object, object, object]) -> str:
+    step = "" if found.step is None else f":{found.step}"
+    first, last = ("" if b is None else str(b) for b in (found.start, found.stop))
+    return f"{first}:{last}{step}"
 
 
 def _launched(host: Host, call: str, text: _Text, span: Span, two: bool = False) -> object:

@@ -85,4 +85,6 @@ def _verdict(
 
 def array_name(access: MemoryAccess) -> str:
     name = access.array.name
-    return "return" if is_result(name) else name or "an array"
+    if is_result(name):
+        name = access.view.name or "return"
+    return name or "an array"
