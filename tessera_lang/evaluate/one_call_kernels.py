@@ -144,7 +144,10 @@ def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> ob
     text = _Text(host)
     name = text.of(array, None)
     try:
-        shown = [_slice(i) if isinstance(i, slice) else text.of(i, None) for i in items]
+        shown = [
+            _slice(cast("slice[object, object, object]", i)) if isinstance(i, slice)
+            else text.of(i, None) for i in items
+        ]  # fmt: skip
     except _Unknown:
         return Unknown()
     return _launched(host, f"{name}[{', '.join(shown)}]", text, span)
