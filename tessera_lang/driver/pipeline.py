@@ -136,6 +136,7 @@ def for_machine(context: Context) -> tuple[Pass, ...]:
 def _tile_rows() -> tuple[Row, ...]:
     """Tiles: one matrix each, of sizes that units take; rows over clusters."""
     from tessera_lang.opt.schedule.canonical import (
+        contraction_steps,
         late_broadcasts,
         loop_coalescing,
         pad_tiles,
@@ -160,6 +161,8 @@ def _tile_rows() -> tuple[Row, ...]:
          "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
+        ("contraction_steps", contraction_steps.choose_steps,
+         "gives short loops along a contraction a step that suits their length"),
         ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
         ("loop_coalescing", loop_coalescing.coalesce_loops,
          "makes one loop of nested loops that only add to a product"),

@@ -38,7 +38,7 @@ from tessera_lang.types.dtype import INDEX
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Nest:
+class Nest:
     """Loops, outermost first, and the numbers that stand in front of each further one."""
 
     loops: tuple[Operation, ...]
@@ -50,13 +50,13 @@ def coalesce_loops(program: Program, context: Context) -> Program:
     kernel = kernel_of(program)
     if context.machine.target == "cpu" or not kernel.holds(DOT):
         return program
-    nests = _nests(kernel)
+    nests = nests_of(kernel)
     if not nests:
         return program
     truths = asserted_truths(kernel)
     if truths:
         kernel = rewrite_operation(kernel, lambda o: _where_true(o, truths))
-        nests = _nests(kernel)
+        nests = nests_of(kernel)
     for nest in nests:
         names = ", ".join(f"`{n}`" for loop in nest.loops for n in names_of(loop))
         context.note("T0748", f"the loops over {names} run as one: the innermost has few"
@@ -86,7 +86,7 @@ def _where_true(o: Operation, truths: set[Value]) -> Replacement | None:
 # --- which ---------------------------------------------------------------------------------------
 
 
-def _nests(kernel: Operation) -> list[_Nest]:
+def nests_of(kernel: Operation) -> list[Nest]:
     """The nests that are worth it, none in another."""
     facts = facts_of(kernel)
     found = [nest for loop, _ in facts.loops if (nest := _nest(loop, facts)) is not None]
@@ -94,7 +94,7 @@ def _nests(kernel: Operation) -> list[_Nest]:
     return [nest for nest in found if id(nest.loops[0]) not in inner]
 
 
-def _nest(outer: Operation, facts: Facts) -> _Nest | None:
+def _nest(outer: Operation, facts: Facts) -> Nest | None:
     """The nest that a loop is the outermost of; None where it is none that is worth it."""
     loops, between = [outer], list[Operation]()
     if not _is_plain(outer):
@@ -110,7 +110,7 @@ def _nest(outer: Operation, facts: Facts) -> _Nest | None:
     trips = Estimate(facts, {}).trips(loops[-1])
     if trips is None or trips >= COALESCED_TRIPS:
         return None
-    return _Nest(tuple(loops), tuple(between))
+    return Nest(tuple(loops), tuple(between))
 
 
 def _is_plain(loop: Operation) -> bool:
@@ -146,7 +146,7 @@ def _multiplies(loop: Operation) -> bool:
 # --- the one loop --------------------------------------------------------------------------------
 
 
-def _one_loop(nest: _Nest) -> tuple[Operation, ...]:
+def _one_loop(nest: Nest) -> tuple[Operation, ...]:
     """The operations in place of a nest; the last one is the loop."""
     b = ScheduleBuilder(nest.loops[0].span)
     with b.region() as made:
@@ -167,7 +167,7 @@ def _count(b: ScheduleBuilder, loop: Operation) -> Value:
 
 
 def _loop(
-    nest: _Nest, bounds: tuple[Value, Value, Value], counts: Sequence[Value]
+    nest: Nest, bounds: tuple[Value, Value, Value], counts: Sequence[Value]
 ) -> Operation:  # fmt: skip
     outer, last = nest.loops[0], nest.loops[-1]
     name = "_".join(n for loop in nest.loops for n in names_of(loop))
