@@ -19,6 +19,7 @@ SIGNATURES = {
         'how="sum", A=f32, T=f32, O=f32', 'how="max", V=f32, T=f32', 'how="max", V=f32',
         'how="sum", L=8, A=f32, T=f32, O=f32', 'how="max", L=8, V=f32, S=f32, T=f32',
     ),
+    "reduce_parts": ('how="max", V=f32, T=f32, O=f32', 'how="max", V=f32, T=f32'),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""
 DATA = {("sparse", k): {"x"} for k in ("matvec_into", "_matvec_stream", "_matvec_warps")}
