@@ -99,11 +99,20 @@ def test_what_cannot_be_sorted(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
-def test_several_parts_of_a_cpu(dtype: str) -> None:
-    """Long arrays are sorted by parts, of which the last one may be shorter."""
+def test_several_parts_and_buckets_of_a_cpu(dtype: str) -> None:
+    """A CPU sorts by buckets: of all elements, of one, of few bits, of those that are far apart."""
     std = module("std.sort", "cpu")
-    for n in (131_072, 200_001):
-        for make in (numbers, few):
+
+    def same_but_one(dtype: str, n: int, seed: int) -> Any:
+        x = few(dtype, n, seed=seed)
+        x[:], x[seed % n] = x[0], x[0] + 3
+        return x
+
+    def falling(dtype: str, n: int, seed: int) -> Any:
+        return (np.arange(n)[::-1] // (seed % 7 + 1) % 251).astype(DTYPES[dtype])
+
+    for n in (4097, 131_072, 200_001):
+        for make in (numbers, few, same_but_one, falling):
             x = make(dtype, n, seed=n)
             x[wide(x) == 0] = 0
             same(std.sort(x), np.sort(wide(x), kind="stable").astype(DTYPES[dtype]))
