@@ -144,6 +144,7 @@ def _tile_rows() -> tuple[Row, ...]:
         split_rows,
         transpose_products,
         unbatch,
+        widen_tiles,
     )
     from tessera_lang.opt.schedule.decide import (
         row_kernels,
@@ -159,6 +160,8 @@ def _tile_rows() -> tuple[Row, ...]:
          "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,
          "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
+        ("widen_tiles", widen_tiles.widen,
+         "computes neighbouring tiles of the grid as one where that is sooner"),
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
         ("contraction_steps", contraction_steps.choose_steps,

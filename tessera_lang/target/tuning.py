@@ -290,6 +290,10 @@ PRODUCT_REGISTERS = _chosen(
     200, "registers of a lane",
     "that products may hold before tiles are smaller",
 )  # fmt: skip
+WIDER_WORTH = _chosen(
+    0.9, "share of the cycles", "from which on tiles that the program says are taken together",
+)  # fmt: skip
+WIDEST_TILE = _chosen(256, "elements", "along an axis of tiles that are taken together")
 FMA_REGISTERS = _chosen(
     128, "registers of a lane",
     "of an accumulator of multiply-adds; what is read of operands needs others",
