@@ -181,6 +181,7 @@ def _unit_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.canonical import (
         exact_accumulators,
         speculative_loads,
+        turned_loads,
     )
     from tessera_lang.opt.schedule.decide import (
         assign_units,
@@ -192,6 +193,8 @@ def _unit_rows() -> tuple[Row, ...]:
         ("assign_units", assign_units.assign_units, "the unit of each product: wgmma, mma, fma"),
         ("exact_accumulators", exact_accumulators.promote,
          "separates an accumulator from a product if the unit would round it"),
+        ("turned_loads", turned_loads.turn_loads,
+         "loads factors that lie across the vectors of lanes with their axes turned round"),
         ("speculative_loads", speculative_loads.load_before,
          "hoists loads out of conditions"),
         ("staging", staging.stage, "what is staged in shared memory, and by which kind of copy"),

@@ -37,7 +37,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     lanes_reason,
 )
 from tessera_lang.opt.schedule.query.operand_origin import feeds
-from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy
+from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy, turned_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.launch_plan import COPY_ALIGNMENT
@@ -157,6 +157,11 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
         context.note("T0743", f"not TMA: {why}, and products of {load.tile.dtype} need it; lanes"
                      " transpose it", span)  # fmt: skip
         return {"copy": "plain"}
+    turned = turned_copy(load, facts) if _is_turned(load) else None
+    if turned is not None:
+        context.note("T0743", f"`{name}` is copied once before the launch, with lines along its"
+                     f" axis {turned.lines}: lanes read vectors along it", span)  # fmt: skip
+        return {"copy": turned.copy, "repack": True, "lines": turned.lines}
     reason = ""
     if machine.has_roles:
         reason = tma_reason(access_of(load.operation), facts, name)
@@ -181,6 +186,12 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
             return {"copy": "async"}
     context.note("T0743", f"not asynchronous: {reason or 'the machine has no such copies'}", span)
     return {"copy": "plain"}
+
+
+def _is_turned(load: Load) -> bool:
+    """Whether the axes of a tile are those of the array in another order."""
+    dims = load.operation.integers("dims")
+    return tuple(sorted(dims)) != dims
 
 
 def _without_padding(kernel: Operation, context: Context) -> Operation:

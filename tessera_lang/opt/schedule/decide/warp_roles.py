@@ -43,6 +43,7 @@ from tessera_lang.opt.schedule.query.lane_copies import (
 from tessera_lang.opt.schedule.query.matrix_units import (
     consumer_groups,
     element_bits,
+    lanes_line,
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
@@ -119,26 +120,32 @@ def split_reason(facts: Facts, machine: Machine) -> str:
     if len(by_unit) == len(facts.dots):
         return ""
     others = [d for d in facts.dots if d.operation.attributes.get("unit") != "wgmma"]
-    if not all(map(_is_plain, others)):
+    if not all(_is_plain(d, facts) for d in others):
         return "not every product is done by wgmma"
     if by_unit:
         return ""
-    if not said_by_user(facts.kernel, "warp_specialize") and not all(map(_fills, facts.dots)):
+    if not said_by_user(facts.kernel, "warp_specialize") and not all(map(fills, facts.dots)):
         return "other groups run beside while lanes bring the next tiles themselves"
     return ""
 
 
-def _is_plain(dot: Dot) -> bool:
-    """Whether lanes multiply and add what two staged tiles of 32 bits hold, as they lie, and share
-    the columns evenly."""
+def _is_plain(dot: Dot, facts: Facts) -> bool:
+    """Whether lanes multiply and add what two staged tiles of 32 bits hold, along whose lines they
+    read vectors, and share the columns evenly."""
+    loads = all(lanes_line(x, facts) < 0 for x in (dot.a, dot.b))
+    return loads and may_be_plain(dot)
+
+
+def may_be_plain(dot: Dot) -> bool:
+    """The same, however the tiles lie."""
     unit = dot.operation.attributes.get("unit")
-    loads = all(x.load is not None and not x.swapped for x in (dot.a, dot.b))
+    loads = dot.a.load is not None and dot.b.load is not None
     t = dot.operation.result.type
     even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % FMA_WARP_COLUMNS == 0
     return unit == "fma" and loads and even and element_bits(dot) == 32
 
 
-def _fills(dot: Dot) -> bool:
+def fills(dot: Dot) -> bool:
     """Whether the sums of lanes fill the registers of a multiprocessor, so that no other group
     runs beside and hides what its lanes do besides multiplying."""
     m, n, _ = (int(s) for s in dot.shape)

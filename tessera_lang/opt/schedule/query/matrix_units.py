@@ -138,6 +138,19 @@ def _contiguous_along(operand: Operand, axis: int, facts: Facts) -> bool:
     return (axis == -1) == (last != operand.swapped)
 
 
+def lanes_line(operand: Operand, facts: Facts) -> int:
+    """The axis of a tile, loaded with its axes turned round, that lanes read vectors along to
+    multiply and add: of a first factor the contraction, of a second one the columns. -1 where the
+    array lies so, or the tile as the array."""
+    if operand.load is None:
+        return -1
+    dims, rank = operand.load.operation.integers("dims"), len(operand.load.tile.shape)
+    turned = operand.swapped != (dims != tuple(sorted(dims)))
+    if not turned or _contiguous_along(operand, -1, facts):
+        return -1
+    return rank - 2 if operand.swapped else rank - 1
+
+
 def _dtypes(dot: Dot) -> tuple[DType, DType]:
     return _type(dot.a).dtype, _type(dot.b).dtype
 

@@ -29,6 +29,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
     view_bytes,
 )
+from tessera_lang.opt.schedule.query.matrix_units import lanes_line
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
@@ -86,6 +87,22 @@ def _reordered(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
             return None
         return Repacked("tma" if machine.has_roles else "async", access.dims[axis])
     return None
+
+
+def turned_copy(load: Load, facts: Facts) -> Repacked | None:
+    """From a copy whose lines run along the other axis of the tile: where lanes multiply and add,
+    and read vectors along it. What is not read so in all products stays as it is."""
+    axes = {
+        lanes_line(x, facts) for d in facts.dots for x in (d.a, d.b)
+        if x.load is not None and x.load.operation is load.operation
+    }  # fmt: skip
+    pointer, sizes, strides = facts.argument_numbers(load.view)
+    if len(axes) != 1 or max(axes) < 0 or pointer < 0 or len(sizes) < 2 or strides:
+        return None
+    (axis,), access = axes, access_of(load.operation)
+    if tma_reason(access, facts, "", repacked=axis) or moved(load, facts) < REORDERED_READS:
+        return None
+    return Repacked("tma", access.dims[axis])
 
 
 def _by_elements(load: Load, facts: Facts) -> bool:
