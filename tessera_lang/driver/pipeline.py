@@ -144,11 +144,11 @@ def _tile_rows() -> tuple[Row, ...]:
         split_rows,
         transpose_products,
         unbatch,
-        widen_tiles,
     )
     from tessera_lang.opt.schedule.decide import (
         row_kernels,
         tile_sizes,
+        widen_tiles,
     )
 
     return (

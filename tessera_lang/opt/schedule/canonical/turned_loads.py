@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
-from tessera_lang.opt.schedule.decide.warp_roles import fills, may_be_plain
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
 from tessera_lang.opt.schedule.query.kernel_facts import (
     TRANSPOSE,
@@ -21,7 +20,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     swaps_last,
 )
-from tessera_lang.opt.schedule.query.matrix_units import lanes_line
+from tessera_lang.opt.schedule.query.lane_products import fills, lanes_line, may_be_plain
 from tessera_lang.opt.schedule.query.repack_profitability import turned_copy
 from tessera_lang.record import replace
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import Attribute, Program, TileType
+from tessera_lang.ir.core import Attribute, Program
 from tessera_lang.opt.schedule.decide.row_kernels import row_warps
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, is_promoted
 from tessera_lang.opt.schedule.query.copy_rules import array_name
@@ -40,14 +40,12 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     is_written,
     lanes_reason,
 )
+from tessera_lang.opt.schedule.query.lane_products import fills, lanes_line, may_be_plain
 from tessera_lang.opt.schedule.query.matrix_units import (
     consumer_groups,
-    element_bits,
-    lanes_line,
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
-from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
 from tessera_lang.target.arch.isa_constants import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
@@ -58,7 +56,6 @@ from tessera_lang.target.tuning import (
     MOVING_REGISTERS,
     PIECE_REGISTERS,
     ROLE_REGISTERS,
-    ROLE_SUMS,
 )
 
 
@@ -134,22 +131,6 @@ def _is_plain(dot: Dot, facts: Facts) -> bool:
     read vectors, and share the columns evenly."""
     loads = all(lanes_line(x, facts) < 0 for x in (dot.a, dot.b))
     return loads and may_be_plain(dot)
-
-
-def may_be_plain(dot: Dot) -> bool:
-    """The same, however the tiles lie."""
-    unit = dot.operation.attributes.get("unit")
-    loads = dot.a.load is not None and dot.b.load is not None
-    t = dot.operation.result.type
-    even = isinstance(t, TileType) and len(t.shape) == 2 and t.sizes[1] % FMA_WARP_COLUMNS == 0
-    return unit == "fma" and loads and even and element_bits(dot) == 32
-
-
-def fills(dot: Dot) -> bool:
-    """Whether the sums of lanes fill the registers of a multiprocessor, so that no other group
-    runs beside and hides what its lanes do besides multiplying."""
-    m, n, _ = (int(s) for s in dot.shape)
-    return consumer_groups(m) > 1 and m * n >= ROLE_SUMS
 
 
 def specialise_reason(facts: Facts, context: Context) -> str:

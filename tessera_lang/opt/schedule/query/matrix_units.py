@@ -77,7 +77,7 @@ def wgmma_reason(dot: Dot, facts: Facts) -> str:
                 return f"its {which} operand is computed, and has no place in shared memory"
         elif operand is dot.a and by_registers(dot, facts):
             continue
-        elif a not in SIXTEEN and not _contiguous_along(operand, contraction, facts):
+        elif a not in SIXTEEN and not contiguous_along(operand, contraction, facts):
             reason = lanes_reason(operand.load, facts)
             if reason:
                 needs = f"the contraction of its {which} operand is not contiguous, and {a}"
@@ -130,25 +130,12 @@ def computed_layout(dot: Dot, operand: Operand, facts: Facts) -> SharedLayout | 
     return shared_layout(t, first) or shared_layout(t, 1 - first)
 
 
-def _contiguous_along(operand: Operand, axis: int, facts: Facts) -> bool:
+def contiguous_along(operand: Operand, axis: int, facts: Facts) -> bool:
     """Whether the array behind an operand is contiguous along this axis of the operand."""
     assert operand.load is not None
     unit = contiguous_axis(access_of(operand.load.operation), facts)
     last = unit == len(operand.load.tile.shape) - 1
     return (axis == -1) == (last != operand.swapped)
-
-
-def lanes_line(operand: Operand, facts: Facts) -> int:
-    """The axis of a tile, loaded with its axes turned round, that lanes read vectors along to
-    multiply and add: of a first factor the contraction, of a second one the columns. -1 where the
-    array lies so, or the tile as the array."""
-    if operand.load is None:
-        return -1
-    dims, rank = operand.load.operation.integers("dims"), len(operand.load.tile.shape)
-    turned = operand.swapped != (dims != tuple(sorted(dims)))
-    if not turned or _contiguous_along(operand, -1, facts):
-        return -1
-    return rank - 2 if operand.swapped else rank - 1
 
 
 def _dtypes(dot: Dot) -> tuple[DType, DType]:
@@ -175,7 +162,7 @@ def by_registers(dot: Dot, facts: Facts) -> bool:
     in another order than the unit reads from memory, and registers may lie in any."""
     return (
         dot.a.load is not None and has_matrix_dtype(dot) and _dtypes(dot)[0] not in SIXTEEN
-        and not _contiguous_along(dot.a, -1, facts)
+        and not contiguous_along(dot.a, -1, facts)
     )  # fmt: skip
 
 
@@ -190,8 +177,8 @@ def is_better_swapped(dot: Dot, facts: Facts) -> bool:
     if _dtypes(dot)[0] in SIXTEEN:
         return b.load is None and not source_axis(b.value, facts)
     return (
-        b.load is not None and _contiguous_along(a, -1, facts)
-        and not _contiguous_along(b, -2, facts)
+        b.load is not None and contiguous_along(a, -1, facts)
+        and not contiguous_along(b, -2, facts)
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
     view_bytes,
 )
-from tessera_lang.opt.schedule.query.matrix_units import lanes_line
+from tessera_lang.opt.schedule.query.lane_products import lanes_line
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass

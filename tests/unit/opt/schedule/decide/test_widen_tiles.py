@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.opt.schedule.canonical import widen_tiles
+from tessera_lang.opt.schedule.decide import widen_tiles
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.opt.schedule.decided import from_source
 
