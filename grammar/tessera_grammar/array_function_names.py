@@ -64,6 +64,7 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "clip": ArrayName("x min max", 1, "Each element, not below the one limit nor above the other."),
     "astype": ArrayName("x dtype", 2, "The values in another dtype."),
     "count_nonzero": ArrayName("x axis keepdims", 1, "How many elements are not 0, in i32."),
+    "ptp": ArrayName("x axis keepdims", 1, "The greatest element less the least one."),
     "cumulative_sum": ArrayName("x axis", 1, "`op.cumsum` by the name of the array API standard."),
     "cumulative_prod": ArrayName(
         "x axis", 1, "`op.cumprod` by the name of the array API standard."

@@ -63,6 +63,11 @@ def _count(given: Collection[str], dtype: DType) -> str:
     return _with(f"op.sum({what}", "axis", "keepdims")(given, dtype)
 
 
+def _peak_to_peak(given: Collection[str], dtype: DType) -> str:
+    most, least = (_with(f"op.{n}(x", "axis", "keepdims")(given, dtype) for n in ("max", "min"))
+    return f"{most} - {least}"
+
+
 def _vecdot(given: Collection[str], dtype: DType) -> str:
     return f"op.sum(a * b, axis={'axis' if 'axis' in given else '-1'})"
 
@@ -88,7 +93,7 @@ _TEXTS: dict[str, str] = {
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
     "clip": _clip, "sign": _sign, "signbit": _signbit, "isinf": _isinf, "isfinite": _isfinite,
-    "count_nonzero": _count,
+    "count_nonzero": _count, "ptp": _peak_to_peak,
     "cumulative_sum": _with("op.cumsum(x", "axis"),
     "cumulative_prod": _with("op.cumprod(x", "axis"),
     "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,

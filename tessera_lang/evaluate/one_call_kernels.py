@@ -33,6 +33,8 @@ _NO_CALLS = (*IN_KERNELS_ALONE, "kernel", "autotunable", "conv2d")
 
 _PAIRS = ("op.topk",)
 """What gives two arrays."""
+_OF_KNOWN_NUMBERS = ("op.quantile", "op.percentile", "op.var", "op.std")
+"""What takes floats that a kernel must know when it is compiled."""
 _MAKERS = ("op.eye", "op.linspace")
 """What makes an array of numbers."""
 _ONE_RESULT = ("return {}",)
@@ -108,7 +110,8 @@ def _by_kernel(name: str) -> Function:
 
 def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     """``name(...)`` of arrays, as tile kernels compute it."""
-    text = _Text(host, _dtype_of_floats(host, arguments))
+    known = name in _OF_KNOWN_NUMBERS
+    text = _Text(host, None if known else _dtype_of_floats(host, arguments))
     call = arguments.call
     try:
         given = [

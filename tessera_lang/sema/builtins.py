@@ -104,10 +104,17 @@ _REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "arg
 _DERIVED_REDUCTIONS = ("std", "norm", "logsumexp")
 """Reductions of tiles that are made of others."""
 _SCANS = ("cumsum", "cumprod")
+
+
+def _reduced(name: str) -> str:
+    """The parameters of a reduction of tiles."""
+    return f"x axis keepdims{' correction ddof' * (name in ('var', 'std'))}"
+
+
 _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     *(_info(f"op.{n}", "x") for n in ELEMENTWISE),
     *(_info(n, "x") for n in FAST_MATH),
-    *(_info(f"op.{n}", "x axis keepdims", 1) for n in (*_REDUCTIONS, *_DERIVED_REDUCTIONS)),
+    *(_info(f"op.{n}", _reduced(n), 1) for n in (*_REDUCTIONS, *_DERIVED_REDUCTIONS)),
     *(_info(f"op.{n}", "x axis exclusive reverse", 1) for n in _SCANS),
     *(_info(f"op.{n}", one.parameters, one.required) for n, one in ARRAY_NAMES.items()),
     _info("op.broadcast_to", "x shape", 2),
@@ -124,6 +131,9 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.sort", "x axis descending", 1),
     _info("op.argsort", "x axis descending", 1),
     _info("op.topk", "x k axis largest", 2),
+    _info("op.median", "x axis keepdims", 1),
+    *(_info(f"op.{n}", "x q axis keepdims", 2) for n in ("quantile", "percentile")),
+    _info("op.pad", "x pad_width mode constant_values", 2),
     _info("op.reshape", "x shape", 2),
     _info("op.ravel", "x"),
     _info("op.einsum", "subscripts a b c precision", 2),

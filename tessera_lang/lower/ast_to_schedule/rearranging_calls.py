@@ -1,5 +1,5 @@
-"""``op.expand_dims``, ``squeeze``, ``roll``, ``repeat``, ``tile``, ``take``, ``moveaxis``,
-``swapaxes``, ``array`` as nodes."""
+"""``op.expand_dims``, ``squeeze``, ``roll``, ``repeat``, ``tile``, ``pad``, ``take``,
+``moveaxis``, ``swapaxes``, ``array`` as nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Windows,
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
-from tessera_lang.sema.tile.rearranging import items_of, moved_order, repetitions, swapped_order
+from tessera_lang.sema.tile.rearranging import (
+    items_of,
+    moved_order,
+    pad_widths,
+    repetitions,
+    swapped_order,
+)
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, INDEX
 from tessera_lang.types.type import Tile
@@ -121,6 +127,37 @@ def tiled(s: State, e: ast.Call) -> Node:
     return x
 
 
+def pad(s: State, e: ast.Call) -> Node:
+    """Along each axis the elements moved on, and where none stands, the value."""
+    x = s.node(needed(s, e, "x"))
+    given = argument(s, e, "constant_values")
+    fill = node_operations.constant(s, 0, x.dtype) if given is None else (
+        node_operations.cast(s, s.node(given), x.dtype)
+    )  # fmt: skip
+    widths = pad_widths(needed(s, e, "pad_width"), len(x.axes)) or ()
+    inside = list[tuple[int, Node]]()
+    for axis, pair in enumerate(widths):
+        before, behind = (n if isinstance(n, int) else 0 for n in (known(s, w) for w in pair))
+        if not before + behind:
+            continue
+        old = x.axes[axis]
+        capacity = None if old.capacity is None else old.capacity + before + behind
+        new = Axis(s.b.add(old.extent, s.b.number(before + behind)), capacity)
+        first = node_operations.constant(s, before, INDEX)
+        zero = node_operations.constant(s, 0, INDEX)
+        places = node_operations.mapped(s, "sub", (Iota(0, INDEX, (new,)), first), INDEX)
+        low = node_operations.compared(s, "ge", places, zero)
+        high = node_operations.compared(s, "lt", places, Filled(old.extent, INDEX, ()))
+        here = node_operations.mapped(s, "and", (low, high), BOOL)
+        inside.append((axis, here))
+        x = at_places(s, x, axis, node_operations.select(s, here, places, zero), new, e.span)
+    one = Axis(s.b.number(1), 1)
+    for axis, here in inside:
+        shape = tuple(a if i == axis else one for i, a in enumerate(x.axes))
+        x = node_operations.select(s, node_operations.with_axes(s, here, shape, (axis,)), x, fill)
+    return x
+
+
 def take(s: State, e: ast.Call) -> Node:
     """A place that is not there gives 0, as that of a gathered row does."""
     x = s.node(needed(s, e, "x"))
@@ -194,5 +231,5 @@ def reshape(s: State, e: ast.Call) -> Node:
 CALLS: dict[str, Callable[[State, ast.Call], Node]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.repeat": repeat,
     "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis, "op.swapaxes": moveaxis,
-    "op.array": array, "op.reshape": reshape, "op.ravel": reshape,
+    "op.array": array, "op.pad": pad, "op.reshape": reshape, "op.ravel": reshape,
 }  # fmt: skip

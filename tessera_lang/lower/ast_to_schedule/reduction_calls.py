@@ -108,7 +108,7 @@ def _derived(s: State, e: ast.Call, name: str, x: Node, axes: Sequence[int]) -> 
             squares = node_operations.mapped(s, "mul", (x, x), dtype)
             found = _along(s, "add", squares, axes, e.span)
         case _:
-            found = _variance(s, x, axes, dtype, e.span)
+            found = _variance(s, x, axes, dtype, e)
     return found if name == "var" else node_operations.mapped(s, "sqrt", (found,), dtype)
 
 
@@ -167,20 +167,32 @@ def _has_elements(s: State, e: ast.Call, name: str, count: Value) -> None:
     s.b.assertion(s.b.cmp("gt", count, s.b.number(0)), site)
 
 
-def _mean(s: State, total: Node, x: Node, axes: Sequence[int], dtype: DType) -> Node:
+def _mean(
+    s: State, total: Node, x: Node, axes: Sequence[int], dtype: DType, less: float = 0
+) -> Node:
+    """The sum divided by the number of elements less a correction, which is not below 0."""
     count = s.b.number(1)
     for axis in axes:
         count = s.b.arithmetic("mul", count, x.axes[axis].extent)
-    divisor = Filled(s.b.cast(count, dtype), dtype, ())
+    divisor: Node = Filled(s.b.cast(count, dtype), dtype, ())
+    if less:
+        correction = node_operations.constant(s, less, dtype)
+        divisor = node_operations.mapped(s, "sub", (divisor, correction), dtype)
+        zero = node_operations.constant(s, 0, dtype)
+        divisor = node_operations.mapped(s, "max", (divisor, zero), dtype)
     return node_operations.mapped(s, "div", (total, divisor), dtype)
 
 
-def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, span: Span) -> Node:
+def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, e: ast.Call) -> Node:
     """The mean of the squared distances from the mean."""
+    span = e.span
+    given = argument(s, e, "correction") or argument(s, e, "ddof")
+    less = known(s, given, 0)
     mean = _mean(s, _along(s, "add", x, axes, span), x, axes, dtype)
     distance = node_operations.mapped(s, "sub", (x, _back(s, mean, axes)), dtype)
     found = node_operations.mapped(s, "mul", (distance, distance), dtype)
-    return _mean(s, _along(s, "add", found, axes, span), x, axes, dtype)
+    less = less if isinstance(less, int | float) else 0
+    return _mean(s, _along(s, "add", found, axes, span), x, axes, dtype, less)
 
 
 def scan(s: State, e: ast.Call) -> Node:

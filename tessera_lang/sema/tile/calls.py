@@ -19,6 +19,7 @@ from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile import (
     elementwise_builtins,
     makers,
+    order_statistics,
     rearranging,
     reductions,
     shape_builtins,
@@ -164,7 +165,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
 
 
 _SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES,
-            **sorting.TYPES, "op.einsum": einsum, "op.reshape": reshape,
+            **sorting.TYPES, **order_statistics.TYPES, "op.einsum": einsum, "op.reshape": reshape,
             "op.ravel": reshape}  # fmt: skip
 
 

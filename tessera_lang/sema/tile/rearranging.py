@@ -1,4 +1,4 @@
-"""``op.expand_dims``, ``squeeze``, ``roll``, ``diff``, ``repeat``, ``tile``, ``take``,
+"""``op.expand_dims``, ``squeeze``, ``roll``, ``diff``, ``repeat``, ``tile``, ``pad``, ``take``,
 ``moveaxis``, ``swapaxes``, ``array``.
 
 Owns their types. Must not know how elements are moved.
@@ -214,6 +214,55 @@ def tiled(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return tile
 
 
+def pad_widths(e: ast.Expr, rank: int) -> tuple[tuple[ast.Expr, ast.Expr], ...] | None:
+    """How many elements come before and behind on each axis, of one number, of a pair for all
+    axes, or of a pair for each; None where it is none of these."""
+    if not isinstance(e, (ast.TupleExpr, ast.ListExpr)):
+        return ((e, e),) * rank
+    nested = [isinstance(item, (ast.TupleExpr, ast.ListExpr)) for item in e.items]
+    pairs = list(e.items) if all(nested) else [e]
+    found = list[tuple[ast.Expr, ast.Expr]]()
+    for pair in pairs:
+        items = list(pair.items) if isinstance(pair, (ast.TupleExpr, ast.ListExpr)) else []
+        if len(items) not in (1, 2) or any(nested) != all(nested):
+            return None
+        found.append((items[0], items[-1]))
+    return tuple(found * rank if len(found) == 1 else found)
+
+
+def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.pad(x, ((1, 1), (2, 2)), constant_values=0)``: more elements of one value around it."""
+    tile = _tile(c, bound, "op.pad")
+    mode = bound.get("mode")
+    if mode is not None:
+        c.infer(mode)
+        if c.try_value(mode) != "constant":
+            return c.report(
+                "T0311", '`op.pad` has the mode "constant" only', mode.span,
+                helps=("of \"edge\" write `op.take(x, op.clip(op.arange(n + 2) - 1, 0, n - 1),"
+                       " axis=0)`",),
+            )  # fmt: skip
+    if not isinstance(tile, Tile):
+        return tile
+    widths = pad_widths(bound["pad_width"], len(tile.axes))
+    c.infer(bound["pad_width"])
+    if widths is None or len(widths) != len(tile.axes):
+        return c.report("T0604", f"`op.pad` of {len(tile.axes)} axes takes a number, a pair, or as"
+                        " many pairs", bound["pad_width"].span)  # fmt: skip
+    axes = list[TileAxis]()
+    for axis, pair in zip(tile.axes, widths, strict=True):
+        numbers = [_number(c, item, "a width of `op.pad`", 0) for item in pair]
+        if None in numbers:
+            return _nothing(c)
+        more = sum(n for n in numbers if n is not None)
+        extent = None if axis.extent is None else normal(DimOp("+", axis.extent, more))
+        axes.append(TileAxis(None if axis.capacity is None else axis.capacity + more, extent))
+    value = bound.get("constant_values")
+    if value is not None and not give_tile(c, value, c.infer(value), tile.dtype, False):
+        c.report("T0208", f"`{tile.dtype}` is not padded with this", value.span)
+    return replace(tile, axes=tuple(axes))
+
+
 def take(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.take(x, indices, axis)``: the elements at these places of an axis."""
     tile = _tile(c, bound, "op.take")
@@ -339,5 +388,5 @@ def _common(terms: Sequence[Term]) -> DType | None:
 TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.diff": diff,
     "op.repeat": repeat, "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis,
-    "op.swapaxes": moveaxis, "op.array": array,
+    "op.swapaxes": moveaxis, "op.array": array, "op.pad": pad,
 }  # fmt: skip

@@ -96,6 +96,19 @@ def flag_argument(c: TileContext, bound: Bound, name: str, what: str) -> bool:
     return value is True
 
 
+def _correction(c: TileContext, bound: Bound, name: str) -> None:
+    """``correction=``, or ``ddof=`` as NumPy has it: what the count of elements is less by."""
+    given = [bound[n] for n in ("correction", "ddof") if n in bound]
+    if len(given) > 1:
+        c.report("T0106", "`correction` and `ddof` are two names of one number", given[1].span)
+    for e in given:
+        term, value = c.infer(e), c.try_value(e)
+        settle(c, e, term, F64 if isinstance(value, float) else INDEX)
+        if (isinstance(value, bool) or not isinstance(value, int | float)) and not is_silent(term):
+            c.report("T0311", f"the correction of `{name}` is a number known at compile time",
+                     e.span)  # fmt: skip
+
+
 def _axis_given(bound: Bound) -> ast.Expr | None:
     """``axis=None`` is that of NumPy: all of them."""
     given = bound.get("axis")
@@ -111,6 +124,7 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     given = _axis_given(bound)
     along = tuple(range(rank)) if given is None else axes_argument(c, given, rank, name)
     keepdims = flag_argument(c, bound, "keepdims", name)
+    _correction(c, bound, name)
     if along is None:
         return ERROR if c.final else Unknown()
     if is_waiting(tile):
