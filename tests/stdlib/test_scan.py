@@ -91,6 +91,20 @@ def test_nan_and_infinity(std: Any) -> None:
     same(std.running_max(x), x)
 
 
+@pytest.mark.parametrize("dtype", some("f32", "f64", "i8"))
+def test_a_cpu_adds_as_a_gpu_does(dtype: str) -> None:
+    """It has kernels of its own; those of a GPU run on it too, and give the same bits."""
+    std = module("std.scan", "cpu")
+    heads = np.zeros(1, np.bool_)
+    for n in (1, 129, 2047, 2048, 2049, 16_385, 600_000):
+        x = numbers(dtype, n, seed=n)
+        for exclusive, name in ((False, "inclusive"), (True, "exclusive")):
+            found = np.asarray(getattr(std, name)(x))
+            kind = str(found.dtype).replace("float", "f").replace("uint", "u").replace("int", "i")
+            want = std.scanned_in_groups(x, heads, "sum", exclusive, False, kind, kind)
+            assert found.tobytes() == np.asarray(want).tobytes()
+
+
 def test_every_run_gives_the_same_bits(std: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers("f32", 100003)
     bits: set[bytes] = set()

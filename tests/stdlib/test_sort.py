@@ -132,3 +132,7 @@ def test_passes_of_a_gpu_run_on_the_cpu_too(dtype: str) -> None:
         same(keys, x[order])
         np.testing.assert_array_equal(np.asarray(found), order)
         same(std._passes_in_groups(x, places[:1], False, False)[0], x[order])
+    for n in (1, 33, 1024, 1025, 4096):
+        x = few(dtype, n, seed=n)
+        x[wide(x) == 0] = 0
+        same(std._in_a_group(x, np.zeros(1, np.uint8), False, False)[0], np.sort(x))

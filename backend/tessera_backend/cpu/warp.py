@@ -93,6 +93,11 @@ def _fixed_lanes(loops: LaneLoops, lane: Value) -> list[int] | None:
             return list(range(WARP))
         if op.name == "tile.lane_linear":  # whole warps come before this one
             return list(range(WARP))
+        if op.name == "tile.mod":
+            divisor, whole = loops.plan.strides.constant(op.operands[1]), of(op.operands[0])
+            if whole is None or divisor is None or divisor <= 0 or WARP % divisor:
+                return None
+            return [lane % divisor for lane in whole]
         step = _STEPS.get(op.name)
         sides = [of(v) for v in op.operands] if step else []
         if step is None or None in sides:

@@ -114,17 +114,20 @@ def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lane", ["-1", "32", "67", "-40", "lane ^ 37", "31 - lane", "lane * 9 - 70"]
-)
-def test_shuffles_of_constants(lane: str) -> None:
+    "lane",
+    ["-1", "32", "67", "-40", "lane ^ 37", "31 - lane", "lane * 9 - 70", "lane % 8 * 4",
+     "(lane + 5) % 12", "(lane - 40) % 16", "t % 4 + 1"],
+)  # fmt: skip
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_shuffles_of_constants(lanes: int, lane: str) -> None:
     """Of numbers outside of a warp, too, which count modulo 32."""
-    text = "@kernel tile[(64,)]\ndef k(x: i32[n], out: mut i32[n]):\n    lane = lane_id()\n"
+    text = f"@kernel tile[({lanes},)]\ndef k(x: i32[n], out: mut i32[n]):\n    lane = lane_id()\n"
     text += f"    t = tile_linear_id()\n    out[t] = warp_shuffle(x[t], {lane})\n"
-    x = np.random.default_rng(3).integers(0, 100, 64).astype(np.int32)
+    x = np.random.default_rng(3).integers(0, 100, lanes).astype(np.int32)
     out = np.zeros_like(x)
     tessera.compile(text, target="cpu").k[1](x, out)
-    for t in range(64):
-        assert out[t] == x[t // 32 * 32 + eval(lane, {"lane": t % 32}) % 32]
+    for t in range(lanes):
+        assert out[t] == x[t // 32 * 32 + eval(lane, {"lane": t % 32, "t": t}) % 32]
 
 
 ROWS = """
