@@ -440,6 +440,11 @@ REORDERED_READS = _chosen(
     "that a launch moves each element of an array from which on a copy with its axes in another "
     "order pays: it reads and writes each, and not in lines of one",
 )  # fmt: skip
+REORDERED_ELEMENTS = _chosen(
+    1 << 21, "elements",
+    "that lanes would bring one at a time, from which on a copy with its axes in another order is "
+    "worth a launch",
+)  # fmt: skip
 COALESCED_TRIPS = _chosen(
     16, "iterations",
     "of the innermost loop of a nest from which on it is not worth to make one loop of the nest: "

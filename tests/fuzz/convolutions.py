@@ -93,7 +93,18 @@ def convolution(c: Choice, r: np.random.Generator) -> Convolution:
     if c.then == "twice":
         wanted[0] = (2 * out).astype(np.float32).astype(dtype).astype(np.float64)
     arguments = tuple(a.astype(dtype) for a in given)
-    return Convolution(_text(c), arguments, tuple(wanted))
+    return Convolution(text_of(c), arguments, tuple(wanted))
+
+
+def shapes_of(c: Choice) -> dict[str, tuple[int, ...]]:
+    """The arguments' shapes by name."""
+    b, ci, co, *rest = c.sizes
+    taps, extra = rest[: c.rank], rest[c.rank :]
+    spatial = [n + (k - 1) * d for n, k, d in zip(extra, taps, c.dilation, strict=True)]
+    image = (c.groups * ci, *spatial) if c.image == "first" else (*spatial, c.groups * ci)
+    weights = (c.groups * co, ci, *taps)
+    found = {"x": (b, *image), "f": tuple(weights[a] for a in _weight_axes(c))}
+    return {**found, "bias": (c.groups * co,)} if c.then == "bias" else found
 
 
 def _right(c: Choice, x: Array, f: Array) -> Array:
@@ -119,7 +130,7 @@ def _weight_axes(c: Choice) -> tuple[int, ...]:
     return tuple(a for letter in c.weights.split() for a in places[letter])
 
 
-def _text(c: Choice) -> str:
+def text_of(c: Choice) -> str:
     """The program. Names of sizes of a spatial axis end in its letter: ``kw``, ``ow``, ``pw``."""
     axes = LETTERS[-c.rank :]
     channels, co = (f"{c.groups}*ci", "oc") if c.groups > 1 else ("ci", "co")

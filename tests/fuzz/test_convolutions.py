@@ -14,7 +14,15 @@ from tessera_backend.runtime.compiler import SessionProvider, options_from_envir
 
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
-from tests.fuzz.convolutions import Array, Choice, convolution, differs, random_choice
+from tests.fuzz.convolutions import (
+    Array,
+    Choice,
+    convolution,
+    differs,
+    random_choice,
+    shapes_of,
+    text_of,
+)
 from tests.fuzz.products import placed
 from tests.on_device import call
 
@@ -56,11 +64,9 @@ def test_results_on_a_gpu(block: int) -> None:
 
 
 def emitted(choice: Choice) -> tuple[Any, str]:
-    made = convolution(choice, np.random.default_rng(0))
-    session = Session(overlay={"k.tessera": made.text})
+    session = Session(overlay={"k.tessera": text_of(choice)})
     machine = session.machine("cuda", "sm_90a")
-    shapes = [f"{n}: {choice.dtype}{list(a.shape)}"
-              for n, a in zip(("x", "f", "bias"), made.arguments, strict=False)]  # fmt: skip
+    shapes = [f"{n}: {choice.dtype}{list(s)}" for n, s in shapes_of(choice).items()]
     wanted = session.signature("k.tessera", "kernel", ", ".join(shapes))
     options = TargetOptions("cuda", machine.arch)
     artifact = session.compile_kernel("k.tessera", "kernel", wanted, options, ("ptx",))
@@ -69,10 +75,10 @@ def emitted(choice: Choice) -> tuple[Any, str]:
     return schedule, artifact.texts["ptx"]
 
 
-SIZES = (2, 64, 96)
+SIZES = (32, 64, 96)
 ALL = [
     Choice(rank, dtype, (2,) * (rank - 1) + (1,), (1,) * (rank - 1) + (3,), 1, image, weights,
-           then, (64, 32, 64), (*SIZES, *(3,) * rank, *(5,) * (rank - 1), 90))
+           then, (64, 32, 64), (*SIZES, *(3,) * rank, *(25,) * (rank - 1), 250))
     for rank in (1, 2, 3) for dtype in ("bf16", "f16") for image in ("first", "last")
     for weights in ("o i k", "i o k", "k o i", "k i o", "o k i")
     for then in ("plain", "bias", "sums", "twice")
@@ -88,10 +94,18 @@ def test_products_are_asynchronous_and_in_rings(choice: Choice) -> None:
     assert not found.missing, [d.message for d in made.remarks]
 
 
-def test_what_few_tiles_read_is_not_copied() -> None:
-    """One position of a result: the image is read once."""
-    choice = Choice(2, "bf16", (1, 1), (1, 1), 1, "first", "k o i", "plain", (64, 32, 16),
-                    (1, 64, 64, 5, 1, 1, 16))  # fmt: skip
+def copies(choice: Choice) -> int:
     schedule, _ = emitted(choice)
-    (launch,) = schedule.launches
-    assert not launch.lowered[1].copies
+    return sum(len(launch.lowered[1].copies) for launch in schedule.launches)
+
+
+def test_what_few_tiles_read_is_not_copied() -> None:
+    """A small image and its weights are not worth a launch, however often they are read."""
+    small, large = (1, 64, 64, 3, 3, 4, 20), (32, 64, 256, 3, 3, 250, 250)
+    for sizes, weights, count in (
+        (small, "o i k", 0), (small, "k o i", 0), (large, "k o i", 1), (large, "o i k", 2),
+    ):  # fmt: skip
+        choice = Choice(
+            2, "bf16", (1, 1), (1, 1), 1, "first", weights, "plain", (64, 32, 64), sizes
+        )
+        assert copies(choice) == count

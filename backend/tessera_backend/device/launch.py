@@ -22,7 +22,7 @@ from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
 from tessera_backend.device.occupancy import LaunchConfig, resident_groups
 from tessera_backend.device.reorder import Copy
-from tessera_backend.device.repack import LANES, LOCK, repacker
+from tessera_backend.device.repack import LANES, LOCK, Copying, repacker
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.locks import once
@@ -163,21 +163,17 @@ class CudaKernel:
 
         return fire_copied
 
-    def _copying(self, module: Module, arguments: int) -> Callable[[Sequence[int], int, int], None]:
-        """Launches a kernel that copies arrays, and keeps its module loaded."""
-        buffer = LaunchBuffer(arguments, (LANES, 1, 1), 0)
-        function = int(module.function)
+    def _copying(self, module: Module, values: Sequence[int], groups: int) -> Copying:
+        """The arguments of a kernel that copies arrays, and what launches it; the module stays
+        loaded."""
+        buffer = LaunchBuffer(len(values), (LANES, 1, 1), 0)
+        buffer.block[:] = values
+        fire = self._launcher(buffer, groups, 1, 1, int(module.function))
 
-        def launch(values: Sequence[int], groups: int, stream: int, keep: Any = module) -> None:
-            buffer.block[:] = values
-            geometry = (groups, 1, 1, stream)
-            if geometry != buffer.geometry:
-                _reshape(buffer, geometry)
-            status = self._launch(buffer.config_address, function, buffer.pointers_address, None)
-            if status:
-                self._retry(buffer, status, function)
+        def launch(stream: int, keep: Any = module) -> None:
+            fire(stream)
 
-        return launch
+        return buffer.block, launch
 
     def _filling(
         self, buffer: LaunchBuffer, fire: Callable[[int], None],
@@ -217,14 +213,17 @@ class CudaKernel:
             found = self._maps[key] = TensorMaps(self.device, slot, array, spare)
         return found
 
-    def _launcher(self, buffer: LaunchBuffer, gx: int, gy: int, gz: int) -> Callable[[int], None]:
+    def _launcher(
+        self, buffer: LaunchBuffer, gx: int, gy: int, gz: int, other: int = 0
+    ) -> Callable[[int], None]:  # fmt: skip
+        """``other``: a function in place of this kernel."""
         geometry = (gx, gy, gz, 0)
         buffer.geometry = _UNSHAPED
         if not _reshape(buffer, geometry):
             return _launch_nothing
         launch, retry, config = self._launch, self._retry, buffer.config
         where, pointers = ctypes.c_void_p(buffer.config_address), buffer.pointers_address
-        function, values = ctypes.c_void_p(self._function), ctypes.c_void_p(pointers)
+        function, values = ctypes.c_void_p(other or self._function), ctypes.c_void_p(pointers)
         current = 0
 
         def fire(stream: int) -> None:
@@ -234,7 +233,7 @@ class CudaKernel:
                 current = stream
             status = launch(where, function, values, None)
             if status:
-                retry(buffer, status)
+                retry(buffer, status, other)
 
         return fire
 

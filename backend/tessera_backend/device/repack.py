@@ -28,15 +28,17 @@ LOCK = free_lock()
 memory of copies."""
 
 
-Launch = Callable[[Sequence[int], int, int], None]
-"""``launch(values, groups, stream)``."""
+Copying = tuple[Any, Callable[[int], None]]
+"""The arguments of a kernel that copies, which may change, and ``launch(stream)``."""
+Launcher = Callable[[Module, Sequence[int], int], Copying]
+"""``launcher(module, arguments, groups)``."""
 
 
 def repacker(
-    device: Device, block: Any, copies: Sequence[Copy], launcher: Callable[[Module, int], Launch]
+    device: Device, block: Any, copies: Sequence[Copy], launcher: Launcher
 ) -> Callable[[int], None]:
     """``make(stream)``: copies the arrays whose addresses are in ``block``, and puts those of the
-    copies there. ``launcher`` gives what launches a module with so many arguments."""
+    copies there."""
     total = max((c.at + c.pitch * _lines(c) for c in copies), default=0)
     made = [(c, *_copier(device, c, launcher)) for c in copies]
 
@@ -53,22 +55,26 @@ def repacker(
 
 
 def _copier(
-    device: Device, copy: Copy, launcher: Callable[[Module, int], Launch]
+    device: Device, copy: Copy, launcher: Launcher
 ) -> tuple[int, Callable[[int, int, int], None]]:
     """Groups to launch, and ``copied(target, source, stream)``."""
     if reorder.is_reordered(copy):
         groups, values = reorder.geometry(copy)
-        launch = launcher(reorder.reorder_module(device, copy.element), reorder.ARGUMENTS)
+        block, launch = launcher(
+            reorder.reorder_module(device, copy.element), (0, 0, *values), groups
+        )
 
         def reordered(target: int, source: int, stream: int) -> None:
-            launch((target, source, *values), groups, stream)
+            block[0], block[1] = target, source
+            launch(stream)
 
         return groups, reordered
     groups, (low, high, *rest) = _geometry(copy)
-    launch = launcher(repack_module(device), ARGUMENTS)
+    block, launch = launcher(repack_module(device), (0, 0, 0, 0, *rest), groups)
 
     def lines(target: int, source: int, stream: int) -> None:
-        launch((target, source, source + low, source + high, *rest), groups, stream)
+        block[0], block[1], block[2], block[3] = target, source, source + low, source + high
+        launch(stream)
 
     return groups, lines
 

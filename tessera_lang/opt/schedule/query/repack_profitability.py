@@ -35,7 +35,11 @@ from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import COPY_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import REORDERED_READS, REPACK_READS
+from tessera_lang.target.tuning import (
+    REORDERED_ELEMENTS,
+    REORDERED_READS,
+    REPACK_READS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def _reordered(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
             continue
         if tma_reason(access, facts, "", repacked=axis):
             continue
-        if moved(load, facts) < REORDERED_READS:
+        if not _is_moved_often(load, facts):
             return None
         return Repacked("tma" if machine.has_roles else "async", access.dims[axis])
     return None
@@ -126,16 +130,31 @@ def _axes_by_use(load: Load, facts: Facts) -> list[int]:
     return list({**found, **dict.fromkeys(2 * rank - 3 - a for a in found)})
 
 
+def _is_moved_often(load: Load, facts: Facts) -> bool:
+    """Whether a launch probably moves so many elements in tiles, and each so often, that a copy
+    pays. It does where nothing is known of the sizes."""
+    total = _moved_bytes(load, facts)
+    many = total is None or total >= REORDERED_ELEMENTS * load.tile.dtype.bytes
+    return many and moved(load, facts) >= REORDERED_READS
+
+
 def moved(load: Load, facts: Facts) -> int:
     """How often a launch probably moves each element of an array: all tiles against its size.
     Many where nothing is known of the sizes."""
+    total, whole = _moved_bytes(load, facts), view_bytes(load.view, facts, Estimate(facts, {}))
+    return REORDERED_READS if whole is None or total is None else total // max(whole, 1)
+
+
+def _moved_bytes(load: Load, facts: Facts) -> int | None:
+    """Bytes of all tiles that a launch probably loads; None where that is not known."""
     estimate, total = Estimate(facts, {}), tile_bytes(load.tile)
-    whole = view_bytes(load.view, facts, estimate)
     for around in load.inside:
         if around.name in LOOPS:
             trips = estimate.trips(around)
-            total *= REPACK_READS if trips is None else trips
-    return REORDERED_READS if whole is None else total // max(whole, 1)
+            if trips is None:
+                return None
+            total *= trips
+    return total
 
 
 def reads(load: Load, facts: Facts) -> int:
