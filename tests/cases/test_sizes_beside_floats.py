@@ -154,3 +154,26 @@ def test_rows_of_what_is_computed(body: str, target: str) -> None:
     i = np.array([2, 0, 4, 4])
     wanted = TAKEN[body](x, i)
     np.testing.assert_allclose(np.asarray(f(x, i)), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_plain_function_that_is_given_a_size(dtype: Any, target: str) -> None:
+    text = """def share(v):
+    return 1.0 / v
+
+
+def mean_of(s, n):
+    return s / n
+
+
+@op.kernel
+def f(x):
+    m, n = x.shape
+    return x * SHARE + mean_of(op.sum(x), m * n)
+"""
+    text = text.replace("SHARE", "share(n)" if dtype == np.float32 else "(1.0 / n)")
+    x = np.random.default_rng(5).normal(size=(6, 5)).astype(dtype)
+    got = np.asarray(tessera.compile(text, target=target).f(x))
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, x / 5 + x.mean(), rtol=1e-5, atol=1e-6)

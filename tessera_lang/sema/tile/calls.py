@@ -50,7 +50,7 @@ from tessera_lang.sema.typed import (
     TypedFunction,
 )
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, DType
+from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
 
 PRECISIONS = ("exact", "tf32")
@@ -323,6 +323,12 @@ def _function(
             return _mapped(c, e, symbol, module, terms)
     if _is_of(c, symbol, "random") and not brackets:
         return _of_each(c, e, symbol, "random", terms)
+    return _inlined(c, e, symbol, brackets)
+
+
+def _inlined(
+    c: TileContext, e: ast.Call, symbol: FunctionSymbol, brackets: tuple[ast.Expr, ...]
+) -> Term:
     c.kernel.callers.append(c)
     term = call_function(c, e, symbol, brackets)
     c.kernel.callers.pop()
@@ -381,6 +387,10 @@ def _of_numbers(
     if key not in lanes.memo:
         scope = c.scope_of(symbol)
         lanes.memo[key] = lanes.instantiate(lanes, scope, symbol.declaration, bindings)
+    instance, found = lanes.memo[key]
+    if instance is None or any(d.severity == "error" for d in found):
+        if any(c.infer(a) == Scalar(INDEX) and c.is_size(a) for a in arguments.values()):
+            return _inlined(c, e, symbol, brackets)  # lanes do not know that it is a size
     c.shared.memo[key] = lanes.memo[key]
     term = result_of_call(c, e, symbol, arguments, bindings, key)
     instance = lanes.memo[key][0]
