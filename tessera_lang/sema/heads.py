@@ -217,7 +217,10 @@ def _annotations(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diag
         for name in sorted(names - plain)[:1]:
             yield Diagnostic(
                 "T0312", f"the size `{name}` is never bound", e.span,
-                helps=(f"give an array an axis of size `{name}` alone, as in `f32[{name}]`",),
+                helps=("give the axis a name of its own, and write what it is made of with that:"
+                       " of `u8[m, n]` the third of an axis is `n // 3`, and `where n % 3 == 0`"
+                       " says that nothing is left",
+                       f"or give an array an axis of size `{name}` alone, as in `f32[{name}]`"),
             )  # fmt: skip
     yield from _result(function)
 

@@ -134,16 +134,28 @@ def _size_beside_literal(c: Context, size: ast.Expr, literal: Operand) -> Term:
     return found
 
 
+def literal_as_float(c: Context, key: ast.Expr, literal: Operand) -> Scalar | Open:
+    """The float type of a function of a literal: open until the result meets one, as that of
+    ``1.0 / n`` is."""
+    if isinstance(literal.term, Open):
+        return literal.term
+    return _of_cell(c, key)
+
+
 def size_as_float(c: Context, key: ast.Expr, size: ast.Expr) -> Scalar | Open:
     """The float type that a size takes where no other number says which: open until the result
     meets one, f32 if it meets none. ``key``: which result."""
+    found = _of_cell(c, key)
+    if isinstance(found, Scalar):
+        c.coerce(size, found.dtype)
+    return found
+
+
+def _of_cell(c: Context, key: ast.Expr) -> Scalar | Open:
     cell = c.size_cells.get(key) or c.cells.new("float", wide=True)
     c.size_cells[key] = cell
     dtype = cell.root().dtype
-    if dtype is None:
-        return Open(cell)
-    c.coerce(size, dtype)
-    return Scalar(dtype)
+    return Open(cell) if dtype is None else Scalar(dtype)
 
 
 def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> Term:

@@ -108,3 +108,25 @@ def test_what_is_refused(name: str) -> None:
     )
     with pytest.raises(tessera.TesseraError, match=r"T0207|T0601|T0311"):
         tessera.compile(text).f(np.zeros((2, 4, 6, 8), np.float32))
+
+
+PAIRS: dict[str, Callable[[Array, Array, Array], Any]] = {
+    "return x[i, j]": lambda x, i, j: x[i, j],
+    "return op.sum(x[i, j], axis=1)": lambda x, i, j: x[i, j].sum(1),
+    "return x[i, 2]": lambda x, i, j: x[i, 2],
+    "return x[2, j]": lambda x, i, j: x[2, j],
+    "return x[op.arange(3)[:, None], j]": lambda x, i, j: np.take_along_axis(x[:3], j, axis=1),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("body", PAIRS)
+def test_pairs_of_places_with_several_axes(body: str, target: str) -> None:
+    f = module_for(target, f"\n@op.kernel\ndef f(x, i, j):\n    {body}\n").f
+    r = np.random.default_rng(7)
+    x = r.normal(size=(90, 100)).astype(np.float32)
+    i, j = (r.integers(0, n, (3, 4)).astype(np.int32) for n in x.shape)
+    want = PAIRS[body](x.astype(np.float64), i, j)
+    got = np.asarray(f(x, i, j))
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

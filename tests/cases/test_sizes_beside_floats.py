@@ -33,6 +33,11 @@ RIGHT: dict[str, Callable[[Array, int, int], Any]] = {
     "x * (2.0 * 3.14159 * n / m)": lambda x, m, n: x * (2 * 3.14159 * n / m),
     "x / op.sqrt(n)": lambda x, m, n: x / np.sqrt(n),
     "x * op.log(n + 1)": lambda x, m, n: x * np.log(n + 1),
+    "x / op.sqrt(2.0)": lambda x, m, n: x / np.sqrt(2),
+    "x * op.exp(1.0) * op.abs(-1.5)": lambda x, m, n: x * np.e * 1.5,
+    "x * op.abs(op.sum(x)) * op.relu(x[0, 0] + 9.0)": lambda x, m, n: (
+        x * np.abs(x.sum()) * max(x[0, 0] + 9, 0)
+    ),
     "op.zeros_like(x) + 1.0 / n": lambda x, m, n: np.zeros_like(x) + 1 / n,
 }
 LITERALS: dict[str, tuple[str, Callable[[int], Any]]] = {

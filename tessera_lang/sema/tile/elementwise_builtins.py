@@ -14,8 +14,8 @@ from tessera_lang.sema.builtins import FAST_MATH
 from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
-from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, silent, size_as_float
+from tessera_lang.sema.literals import is_silent, settle
+from tessera_lang.sema.operators import Operand, literal_as_float, silent, size_as_float
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -56,10 +56,11 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
     if isinstance(o.term, Open):
         return o.term
     if isinstance(o.term, Weak):
-        found = mix(c, e.span, [o, Operand(x, Scalar(F32))], f"`{name}`")
-        if not isinstance(found, Mixed):
+        found = literal_as_float(c, e, o)
+        if not isinstance(found, Scalar):
             return found
-        o = Operand(x, Scalar(F32))
+        settle(c, x, o.term, found.dtype)
+        o = Operand(x, found)
     if not isinstance(o.term, (Scalar, Tile)) or not o.term.dtype.is_float:
         return c.report(
             "T0207", f"`{name}` takes floats, not `{text_of(o.term)}`", x.span,
@@ -156,10 +157,19 @@ def absolute(c: TileContext, e: ast.Call, x: ast.Expr) -> Term:
     o = value_of_operand(c, Operand(x, c.infer(x)))
     if is_silent(o.term):
         return o.term
-    if not isinstance(o.term, Tile) or o.term.dtype == BOOL:
+    if isinstance(o.term, (Weak, Open)):
+        found = literal_as_float(c, e, o) if _is_float(o.term) else Scalar(INDEX)
+        if not isinstance(found, Scalar):
+            return found
+        settle(c, x, o.term, found.dtype)
+        return found
+    if not isinstance(o.term, Tile | Scalar) or o.term.dtype == BOOL:
         return c.report("T0206", f"this takes numbers, not `{text_of(o.term)}`", x.span)
-    del e
     return o.term
+
+
+def _is_float(term: Weak | Open) -> bool:
+    return (term.kind if isinstance(term, Weak) else term.cell.root().kind) == "float"
 
 
 def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:

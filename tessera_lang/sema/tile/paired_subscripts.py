@@ -23,7 +23,8 @@ def side_by_side(
     if len(tiles) < 2:
         return None
     given = {"x": e.value, **{f"i{k}": item for k, item in enumerate(e.items)}}
-    good = all(_is_place(i, t) for i, t in zip(e.items, terms, strict=True))
+    several = not c.in_tile_loop  # axes: they are gone through one behind the other
+    good = all(_is_place(i, t, several) for i, t in zip(e.items, terms, strict=True))
     if good and isinstance(base, Tensor) and not target:
         return expand(c, e, _of_array(base, len(e.items)), given)
     a, b = (source_of(e.items[i]) for i in tiles[:2])
@@ -36,13 +37,26 @@ def side_by_side(
     )  # fmt: skip
 
 
-def _is_place(item: ast.Expr, term: Term) -> bool:
+def beside_numbers(
+    c: TileContext, e: ast.Subscript, base: Tensor, terms: list[Term]
+) -> Term | None:
+    """``x[2, places]`` where the places have several axes; None where it is something else."""
+    tiles = [t for t in terms if isinstance(t, Tile)]
+    if len(tiles) != 1 or len(tiles[0].axes) < 2 or len(terms) < 2 or c.in_tile_loop:
+        return None
+    if not all(_is_place(i, t, several=True) for i, t in zip(e.items, terms, strict=True)):
+        return None
+    given = {"x": e.value, **{f"i{k}": item for k, item in enumerate(e.items)}}
+    return expand(c, e, _of_array(base, len(e.items)), given)
+
+
+def _is_place(item: ast.Expr, term: Term, several: bool = False) -> bool:
     if isinstance(item, ast.SliceExpr | ast.NoneLit):
         return False
     if isinstance(term, Tile):
-        return term.dtype.is_integer and len(term.axes) == 1
+        return term.dtype.is_integer and (several or len(term.axes) == 1)
     if isinstance(term, Tensor):
-        return term.dtype.is_integer and len(term.shape) == 1
+        return term.dtype.is_integer and (several or len(term.shape) == 1)
     return isinstance(term, Scalar)
 
 

@@ -16,7 +16,7 @@ from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
-from tessera_lang.sema.tile.paired_subscripts import of_each_row, side_by_side
+from tessera_lang.sema.tile.paired_subscripts import beside_numbers, of_each_row, side_by_side
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
@@ -169,6 +169,7 @@ def _of_array(
 ) -> Term:
     if not target:
         found = _looked_up(c, e, base, terms) or _taken(c, e, terms, least=2)
+        found = found or beside_numbers(c, e, base, terms)
         if found is not None:
             return found
     axes: list[TileAxis] = []
