@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
 from tessera_lang.driver.session import Session
+from tessera_lang.opt.schedule.decide import widen_tiles
+from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.convolutions import (
     Array,
@@ -109,3 +112,24 @@ def test_what_few_tiles_read_is_not_copied() -> None:
             2, "bf16", (1, 1), (1, 1), 1, "first", weights, "plain", (64, 32, 64), sizes
         )
         assert copies(choice) == count
+
+
+@pytest.mark.parametrize("where", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.sample(2)
+def test_the_largest_tiles_are_right(
+    block: int, where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neighbouring tiles as one, whatever that costs: also those that begin at shifted places."""
+    wider: list[int] = []
+
+    def area(facts: Facts, _: object) -> float:
+        wider.append(sum(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots))
+        return -wider[-1]
+
+    monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(widen_tiles, "_price", area)
+    monkeypatch.setattr(widen_tiles, "WIDER_WORTH", 1)
+    for seed in range(2000 + 4 * block, 2004 + 4 * block):
+        assert not (said := tried(seed, where)), said
+    assert len(set(wider)) > 1

@@ -3,7 +3,8 @@
 A program that says tiles of 64 x 64 means their results, not that a multiprocessor has one warp
 group at work: where iterations of the grid are neighbours along an axis of their tiles, and nothing
 looks across that axis, one iteration does several of them. That holds where every tile with the
-axis begins at the variable of the grid, ends where the array does, and the variable has no other
+axis begins at the variable of the grid, or as far from it in each iteration, ends where the grid
+does, and the variable has no other
 use than to say so, or to number elements along the axis. Each row, or column, is then computed
 by the same operations in the same order as before.
 
@@ -27,6 +28,7 @@ from tessera_lang.opt.schedule.cost.workload import store_bytes
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
+from tessera_lang.opt.schedule.query.index_forms import IndexForms
 from tessera_lang.opt.schedule.query.kernel_facts import (
     MASK,
     Facts,
@@ -197,8 +199,8 @@ class _Axis:
         at = self._extent_of(o)
         if at is None:
             return True
-        if o.name != MASK and _start_of(o, self._tile(o), self.along(self._tile(o)) or 0) is not (
-            self.variable
+        if o.name != MASK and not self._begins(
+            _start_of(o, self._tile(o), self.along(self._tile(o)) or 0)
         ):
             return False
         steps = o.integers("steps")
@@ -220,6 +222,17 @@ class _Axis:
             return 2 + axis
         at = next(i for i, v in enumerate(o.operands) if isinstance(v.type, ViewType))
         return at + 1 + len(o.operands[at].view_type.shape) + axis
+
+    def _begins(self, start: Value) -> bool:
+        """Whether a number is the variable, or as far from it in all iterations."""
+        if start is self.variable:
+            return True
+        made = self.facts.definitions.get(start)
+        if made is None or made.name not in ("tile.add", "tile.sub"):
+            return False
+        own = [v for v in made.operands if depends_on([v], self.variable, self.facts)]
+        shifted = len(own) == 1 and (made.name == "tile.add" or own[0] is made.operands[0])
+        return shifted and self._begins(own[0])
 
     def _is_extent(self, extent: Value) -> bool:
         """Whether as much is there as of the grid: a whole tile, up to its end, or, where an
@@ -243,16 +256,16 @@ class _Axis:
         return divisor_of(self.upper, self.facts) % self.size == 0
 
     def _is_rest(self, made: Operation) -> bool:
-        """Whether it is ``min(size, upper - variable)``."""
+        """Whether it is ``min(size, upper - variable)``, whatever way that is added up."""
         facts = self.facts
         if made.name != "tile.min":
             return False
         rest = [v for v in made.operands if facts.constant(v) != self.size]
-        gap = facts.definitions.get(rest[0]) if len(rest) == 1 else None
-        return (
-            gap is not None and gap.name == "tile.sub" and gap.operands[1] is self.variable
-            and facts.same(gap.operands[0], self.upper)
-        )  # fmt: skip
+        if len(rest) != 1:
+            return False
+        forms = IndexForms(facts.definitions)
+        gap, upper, at = (forms.form(v, forms.outer) for v in (rest[0], self.upper, self.variable))
+        return gap == upper - at
 
     def _only_begins(self) -> bool:
         """Whether the variable says where tiles begin, how much of them is there, and which
@@ -264,9 +277,11 @@ class _Axis:
         if o.name in BOXES:
             at = _axis_at(o, value)
             return at is not None and self.axes.find(at) == self.axis
-        if o.name == "tile.sub" and value is not o.operands[0]:
-            return all(u.name == "tile.min" and self._is_rest(u) and self._ends(u) for u in users)
-        if o.name == PREFIX + "full":
+        if o.name == "tile.min":
+            return self._is_rest(o) and self._ends(o)
+        if o.name in ("tile.add", "tile.sub"):
+            return all(self._is_own(u, o.result) for u in users)
+        if o.name == PREFIX + "full" and value is self.variable:
             return self.along(o.result) is not None and all(
                 self._counts(u, o.result) for u in users
             )
