@@ -386,6 +386,10 @@ ROLE_SUMS = _chosen(
     "of the sums of lanes from which on no other group runs beside, so that a role that moves "
     "data gains",
 )  # fmt: skip
+MANY_SUMS = _chosen(
+    128 * 128, "elements",
+    "of a result from which on eight warps share it, and their lanes hardly wait for factors",
+)  # fmt: skip
 PIECE_REGISTERS = _chosen(
     16, "elements of a lane", "of a piece, where lanes copy a tile in pieces to save registers",
 )  # fmt: skip

@@ -14,6 +14,8 @@ Good enough to rank; must not know operations.
 
 from __future__ import annotations
 
+import math
+
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine
@@ -31,6 +33,7 @@ from tessera_lang.target.tuning import (
     COMPUTED_TURN,
     FEW_BUFFERS,
     FIRST_BUFFERS,
+    MANY_SUMS,
     MEMORY_LATENCY,
     PARTS_ARRIVE,
     PARTS_RATE,
@@ -48,7 +51,8 @@ from tessera_lang.target.tuning import (
 class Product:
     """One product of a tile, run ``trips`` times; ``bits`` of an element, and who does it.
     ``in_turn``: sums are added outside the unit, which has nothing else to do meanwhile.
-    ``computed``: elements of operands that lanes compute from ``source`` bytes that are brought."""
+    ``computed``: elements of operands that lanes compute from ``source`` bytes that are brought.
+    ``waits``: lanes that multiply and add wait for factors where they have few sums."""
 
     m: int
     n: int
@@ -60,6 +64,7 @@ class Product:
     in_turn: bool = False
     computed: int = 0
     source: int = 0
+    waits: bool = False
 
     @property
     def rows(self) -> int:
@@ -135,6 +140,8 @@ def iteration_cycles(product: Product, work: Work, machine: Machine) -> float:
     adds = product.rows * product.n * product.k
     if product.unit == "fma":
         computing = adds / (rates.scalar * 0.7)
+        if product.waits:
+            computing /= min(1.0, math.sqrt(product.m * product.n / MANY_SUMS))
     else:
         slow = product.unit == "mma" and machine.has("wgmma")
         share = SYNCHRONOUS_SHARE if slow else 1.0

@@ -40,7 +40,12 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     is_written,
     lanes_reason,
 )
-from tessera_lang.opt.schedule.query.lane_products import fills, lanes_line, may_be_plain
+from tessera_lang.opt.schedule.query.lane_products import (
+    fills,
+    flow_warps,
+    lanes_line,
+    may_be_plain,
+)
 from tessera_lang.opt.schedule.query.matrix_units import (
     consumer_groups,
 )
@@ -198,6 +203,6 @@ def _plain_warps(facts: Facts, context: Context) -> tuple[int, str]:
     """Warps of a group, and who says so: more of them where their lanes had too few registers."""
     if not facts.dots:
         return row_warps(facts, context.machine), COST
-    largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
-    warps = 8 if largest >= 128 * 128 else 4
-    return min(GROUP_WARPS, warps << context.relief), LEGALITY if context.relief else COST
+    return min(
+        GROUP_WARPS, flow_warps(facts) << context.relief
+    ), LEGALITY if context.relief else COST

@@ -22,9 +22,10 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, Vi
 from tessera_lang.ir.definitions import BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
+from tessera_lang.opt.schedule.cost.cost_model import cycles
 from tessera_lang.opt.schedule.cost.resource_estimate import dot_registers
 from tessera_lang.opt.schedule.cost.split_k import price_of
-from tessera_lang.opt.schedule.cost.workload import store_bytes
+from tessera_lang.opt.schedule.cost.workload import store_bytes, work_of
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
@@ -57,8 +58,8 @@ def widen(program: Program, context: Context) -> Program:
     facts = facts_of(kernel)
     if facts.grid is None or not facts.dots or open_names(kernel):
         return program
-    if not all(map(has_matrix_dtype, facts.dots)) or len(facts.reads) > len(facts.loads):
-        return program  # the model knows neither what lanes gather nor how they multiply
+    if len(facts.reads) > len(facts.loads):
+        return program  # the model does not know what lanes gather
     best = program, _price(facts, machine) * WIDER_WORTH
     for made in _wider(program, facts):
         found = facts_of(kernel_of(made))
@@ -89,14 +90,21 @@ def _wider(program: Program, facts: Facts) -> Iterator[Program]:
 
 
 def _price(facts: Facts, machine: Machine) -> float:
-    return price_of(facts, {}, machine, sums_of(facts).loop is not None)
+    """Cycles of a kernel; of lanes that multiply and add, with what they wait for factors."""
+    price = price_of(facts, {}, machine, sums_of(facts).loop is not None)
+    if any(map(has_matrix_dtype, facts.dots)):
+        return price
+    work = work_of(facts, {}, machine)
+    products = tuple(replace(p, waits=True) for p in work.products)
+    return max(price, cycles(replace(work, products=products), machine))
 
 
 def _fits(facts: Facts, machine: Machine) -> bool:
     """Whether accumulators and two stages of what loops bring surely have room."""
     if sum(dot_registers(d, {}, facts, machine) for d in facts.dots) > PRODUCT_REGISTERS:
         return False
-    shared = store_bytes(facts, {})
+    by_lanes = not any(map(has_matrix_dtype, facts.dots))
+    shared = 0 if by_lanes else store_bytes(facts, {})
     for load in facts.loads:
         shared += math.prod(load.tile.sizes) * load.tile.dtype.bytes * (2 if load.loop else 1)
     for dot in facts.dots:

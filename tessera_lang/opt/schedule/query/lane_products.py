@@ -13,7 +13,7 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     element_bits,
 )
 from tessera_lang.opt.schedule.query.warp_grids import FMA_WARP_COLUMNS
-from tessera_lang.target.tuning import ROLE_SUMS
+from tessera_lang.target.tuning import MANY_SUMS, ROLE_SUMS
 
 
 def lanes_line(operand: Operand, facts: Facts) -> int:
@@ -43,3 +43,9 @@ def fills(dot: Dot) -> bool:
     runs beside and hides what its lanes do besides multiplying."""
     m, n, _ = (int(s) for s in dot.shape)
     return consumer_groups(m) > 1 and m * n >= ROLE_SUMS
+
+
+def flow_warps(facts: Facts) -> int:
+    """Warps of a group that all do the same: more for large products."""
+    largest = max(int(d.shape[0]) * int(d.shape[1]) for d in facts.dots)
+    return 8 if largest >= MANY_SUMS else 4

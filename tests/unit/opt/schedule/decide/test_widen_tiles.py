@@ -14,7 +14,7 @@ from tessera_lang.opt.schedule.decide import widen_tiles
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.opt.schedule.decided import from_source
 
-NAMES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+NAMES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
 
 PRODUCT = """\
 @op.kernel
@@ -129,6 +129,13 @@ def test_large_products() -> None:
     """Cubes of 64 wait for the cache."""
     ((rows, columns),) = shapes(ALONE, LARGE)
     assert rows * columns >= 128 * 128
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_lanes_have_more_sums(arch: str) -> None:
+    """Those of 64 x 64 wait for their factors."""
+    found = shapes(ALONE.replace("bf16[", "f32["), LARGE.replace("bf16", "f32"), arch)
+    assert all(rows * columns >= 128 * 128 for rows, columns in found)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
