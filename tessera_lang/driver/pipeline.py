@@ -146,6 +146,7 @@ def _tile_rows() -> tuple[Row, ...]:
         unbatch,
     )
     from tessera_lang.opt.schedule.decide import (
+        narrow_tiles,
         row_kernels,
         tile_sizes,
         widen_tiles,
@@ -160,6 +161,8 @@ def _tile_rows() -> tuple[Row, ...]:
          "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,
          "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
+        ("narrow_tiles", narrow_tiles.narrow,
+         "takes tiles that have no room in parts: of contractions, and of the columns of results"),
         ("widen_tiles", widen_tiles.widen,
          "computes neighbouring tiles of the grid as one where that is sooner"),
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),

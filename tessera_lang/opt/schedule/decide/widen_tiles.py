@@ -115,7 +115,7 @@ def _fits(facts: Facts, machine: Machine) -> bool:
     return shared <= machine.shared_limit
 
 
-class _Rows(Axes):
+class CarriedAxes(Axes):
     """Axes that meet, where a mask looks at none, and a product at the one it contracts alone."""
 
     def _mask(self, operation: Operation) -> None:
@@ -141,7 +141,7 @@ class _Axis:
     grid: Operation
     number: int
     size: int
-    axes: _Rows
+    axes: CarriedAxes
     axis: Axis
     made: dict[Value, Value] = field(default_factory=dict[Value, Value])
     extent: Value = field(default_factory=lambda: Value(INDEX, "extent"))
@@ -165,7 +165,7 @@ class _Axis:
         lower, step = grid.operands[number], facts.constant(grid.operands[2 * n + number])
         if step is None or step < 2 or facts.constant(lower) != 0:
             return None
-        axes = _Rows(kernel)
+        axes = CarriedAxes(kernel)
         for o in facts.users.get(variable, ()):
             if o.name in BOXES:
                 at = _axis_at(o, variable)
