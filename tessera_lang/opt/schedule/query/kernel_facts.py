@@ -253,16 +253,19 @@ class Estimate:
     """Numbers that index values probably have: from the hints of the launch.
 
     ``sizes`` are the values given to the open names. A value that cannot be followed is 0
-    at its least: loop variables count as 0, so that extents come out full.
+    at its least: loop variables count as 0, so that extents come out full. ``last``: they count
+    as in the last iteration.
     """
 
-    def __init__(self, facts: Facts, sizes: Mapping[str, int]) -> None:
+    def __init__(self, facts: Facts, sizes: Mapping[str, int], last: bool = False) -> None:
         hints = facts.kernel.integers("hints")
         self._known: dict[Value, int | None] = {}
         for i, argument in enumerate(facts.arguments):
             self._known[argument] = hints[i] if i < len(hints) and hints[i] else None
         self._facts = facts
         self._sizes = sizes
+        self._last = last
+        self._at_end: Estimate | None = None
 
     def value(self, value: Value) -> int | None:
         if value not in self._known:
@@ -273,7 +276,7 @@ class Estimate:
     def _compute(self, value: Value) -> int | None:
         operation = self._facts.definitions.get(value)
         if operation is None:
-            return 0
+            return self._variable(value) if self._last else 0
         if operation.name == "tile.constant":
             return self._facts.constant(value)
         if operation.name == PARAMETER:
@@ -287,8 +290,18 @@ class Estimate:
             return _one_known(operation.name, a, b)
         return _arithmetic(operation.name, a, b)
 
+    def _variable(self, value: Value) -> int | None:
+        """The last number that the variable of a loop is; 0 for others."""
+        for loop, _ in self._facts.loops:
+            n = len(loop.strings("axes")) if loop.name == FOR else 0
+            if value in loop.regions[0].arguments[:n]:
+                at = loop.regions[0].arguments.index(value)
+                upper, step = (self.value(loop.operands[i * n + at]) for i in (1, 2))
+                return None if upper is None or not step else max(0, (upper - 1) // step * step)
+        return 0
+
     def trips(self, loop: Operation) -> int | None:
-        """How often the body of a loop probably runs."""
+        """How often the body of a loop probably runs, at most where that depends on others."""
         product = 1
         for count in self.trips_along(loop) or (None,):
             if count is None:
@@ -306,14 +319,19 @@ class Estimate:
                       for i in range(n)]  # fmt: skip
         else:
             return []
+        if self._at_end is None and not self._last:
+            self._at_end = Estimate(self._facts, self._sizes, last=True)
         found: list[int | None] = []
         for bound in bounds:
-            low, high, by = map(self.value, bound)
-            if low is None or high is None or not by:
-                found.append(None)
-            else:
-                found.append(max(0, -(-(high - low) // by)))
+            first = _count(*map(self.value, bound))
+            last = None if self._at_end is None else _count(*map(self._at_end.value, bound))
+            found.append(first if first is None or last is None else max(first, last))
         return found
+
+
+def _count(low: int | None, high: int | None, by: int | None) -> int | None:
+    """Iterations of a loop with these bounds."""
+    return None if low is None or high is None or not by else max(0, -(-(high - low) // by))
 
 
 def view_bytes(view: Value, facts: Facts, estimate: Estimate) -> int | None:
