@@ -362,6 +362,10 @@ HEAVY_REGISTERS = _chosen(
     {2: (24, 240)}, "registers of a lane", "the same where accumulators are large",
 )  # fmt: skip
 HEAVY_FROM = _chosen(160, "registers of a lane", "from which on accumulators are large")
+TWO_RESIDENTS = _chosen(
+    (40, 208), "registers of a lane",
+    "of the producer and of the consumer of each of two groups that run beside each other",
+)  # fmt: skip
 MOVING_REGISTERS = _chosen(
     {1: (0, 0), 2: (104, 200), 3: (80, 144), 4: (56, 112)}, "registers of a lane",
     "the same where lanes of the producer hold what they bring",

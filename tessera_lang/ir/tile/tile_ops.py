@@ -166,7 +166,7 @@ HOPPER = [
         "tile.roles", (), "roles", results=0, terminators=(("tile.yield",),), variadic=True,
         attributes=(
             AttributeDef("names", "strs"), AttributeDef("warps", "ints"),
-            AttributeDef("registers", "ints"),
+            AttributeDef("registers", "ints"), AttributeDef("launched", "int", (), True),
         ),
         effect="nested", traits=_ALL,
     ),

@@ -24,6 +24,8 @@ BANKS, BANK_BYTES = 32, 4
 """Banks of shared memory, and bytes of a word of each."""
 LINE_BYTES, SECTOR_BYTES = 128, 32
 """Bytes of a line of the caches, and those of it that are moved at least."""
+GROUP_BYTES = 1024
+"""Bytes of shared memory that the system keeps for each group."""
 VECTOR_BYTES = 16
 """Bytes of the widest access of a lane, and of what a swizzle moves as one."""
 UNIT_ROWS = 64

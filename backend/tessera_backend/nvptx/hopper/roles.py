@@ -72,7 +72,9 @@ def _roles(e: LaneEmitter, op: Operation) -> None:
             f.branch_if(below, then, other)
             f.place(then)
         dialect.role = Role(first, warps * WARP, 1 + number)
-        base = _launched_registers(whole.lanes, dialect.arch.limits.registers)
+        base = op.integer("launched", 0) or _launched_registers(
+            whole.lanes, dialect.arch.limits.registers
+        )
         if registers[number] and registers[number] != base:
             way = "inc" if registers[number] > base else "dec"
             immediates(e, f"setmaxnreg.{way}.sync.aligned.u32", ("i32", registers[number]))

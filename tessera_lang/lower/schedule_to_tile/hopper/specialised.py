@@ -46,13 +46,14 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
+from tessera_lang.opt.schedule.query.residents import launched_registers
 from tessera_lang.opt.schedule.query.scalar_facts import (
     Facts,
 )
 from tessera_lang.opt.schedule.query.staging_rings import rings_of, tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
-from tessera_lang.target.arch.isa_constants import STEP_BYTES, WARP_GROUP
+from tessera_lang.target.arch.isa_constants import STEP_BYTES, WARP, WARP_GROUP
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.shape import Dim, dim_op
@@ -235,6 +236,9 @@ class _Lowering:
             "names": ("producer", "consumer"),
             "warps": (self.producer_warps, self.consumer_warps), "registers": self.registers,
         }  # fmt: skip
+        if residents := self.threaded.kernel.integer("residents", 0):
+            lanes = WARP * (self.producer_warps + self.consumer_warps)
+            attributes["launched"] = launched_registers(lanes, residents, machine)
         b.emit("tile.roles", (), (), attributes, regions)
 
     def _consumer(
@@ -341,6 +345,8 @@ class _Lowering:
         }  # fmt: skip
         if self.cluster.size > 1:
             attributes["cluster"] = (self.cluster.size,)
+        if residents := kernel.integer("residents", 0):
+            attributes["registers"] = launched_registers(lanes, residents, self.engine.machine)
         whole = Operation("tile.kernel", (), (), attributes, (body,), kernel.span)
         return Program("tile", (self._by_parts(whole, region),)), self._plan(lanes)
 

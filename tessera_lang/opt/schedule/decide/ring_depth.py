@@ -31,6 +31,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
+from tessera_lang.opt.schedule.query.residents import room_of_residents
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import RESERVED_BYTES, RING_STAGES
@@ -49,7 +50,8 @@ def pipeline(program: Program, context: Context) -> Program:
         x.stages for x in rings
     )
     others = sum(u.total for u in shared_use(facts)) - rings_bytes
-    room = context.machine.shared_limit - others - RESERVED_BYTES - sum(r.bytes for r in outer)
+    limit = room_of_residents(kernel.integer("residents", 1), context.machine)
+    room = limit - others - RESERVED_BYTES - sum(r.bytes for r in outer)
     stages = _depths(inner, room, facts, context)
     left = room - sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
     decisions = {x.operation: {"stages": n} for r, n in zip(inner, stages, strict=True)

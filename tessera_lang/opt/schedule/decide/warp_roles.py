@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Attribute, Program
+from tessera_lang.opt.schedule.cost.workload import store_bytes
 from tessera_lang.opt.schedule.decide.row_kernels import row_warps
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators, is_promoted
 from tessera_lang.opt.schedule.query.copy_rules import array_name
@@ -28,6 +29,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
 from tessera_lang.opt.schedule.query.kernel_facts import (
     GATHER,
     Dot,
+    Estimate,
     Facts,
     Load,
     facts_of,
@@ -48,12 +50,15 @@ from tessera_lang.opt.schedule.query.lane_products import (
 )
 from tessera_lang.opt.schedule.query.matrix_units import (
     consumer_groups,
+    through_shared,
 )
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
-from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.opt.schedule.query.residents import room_of_residents
+from tessera_lang.opt.schedule.query.staging_rings import is_staged, tile_bytes
 from tessera_lang.target.arch.isa_constants import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
+    BETWEEN_REGISTERS,
     GROUP_WARPS,
     HEAVY_FROM,
     HEAVY_MOVING_REGISTERS,
@@ -61,6 +66,7 @@ from tessera_lang.target.tuning import (
     MOVING_REGISTERS,
     PIECE_REGISTERS,
     ROLE_REGISTERS,
+    TWO_RESIDENTS,
 )
 
 
@@ -103,9 +109,30 @@ def assign_roles(program: Program, context: Context) -> Program:
         "warps": 4 * groups,
         "warp_specialize": True,
     }
+    if groups == 1 and not context.relief and _may_be_two(facts, context.machine):
+        decisions.update(registers=TWO_RESIDENTS, residents=2)
     if context.relief and moved_by_lanes(facts):
         decisions["pieces"] = PIECE_REGISTERS
     return with_kernel(program, with_decisions(kernel, decisions))
+
+
+def _may_be_two(facts: Facts, machine: Machine) -> bool:
+    """Whether two groups of one consumer run beside each other: lanes of one compute what a
+    product takes while the unit multiplies for the other. Both have half of the registers and of
+    shared memory, two places of what loops bring, and tiles enough."""
+    if moved_by_lanes(facts) or not any(x.load is None for d in facts.dots for x in (d.a, d.b)):
+        return False
+    if any(through_shared(d, x, facts) for d in facts.dots for x in (d.a, d.b)):
+        return False
+    if accumulators(facts, 1) + BETWEEN_REGISTERS[1] > TWO_RESIDENTS[1]:
+        return False
+    tiles = Estimate(facts, {}).trips(facts.grid) if facts.grid is not None else None
+    if tiles is None or tiles < 2 * machine.units or not machine.has("setmaxnreg"):
+        return False
+    shared = store_bytes(facts, {}) + sum(
+        tile_bytes(x.tile) * (1 if x.loop is None else 2) for x in facts.reads if is_staged(x)
+    )
+    return shared <= room_of_residents(2, machine)
 
 
 def split_reason(facts: Facts, machine: Machine) -> str:
