@@ -382,8 +382,8 @@ def _result(r: list[object]) -> ResultPlan:
 
 
 def _copy(c: object) -> CopyPlan:
-    parameter, axes, alignment = cast("tuple[int, list[int], int]", c)
-    return CopyPlan(parameter, tuple(axes), alignment)
+    parameter, axes, *alignment = cast("tuple[int, list[int], int]", c)
+    return CopyPlan(parameter, tuple(axes), *alignment)
 
 
 def _span(value: object) -> tuple[str, int, int]:

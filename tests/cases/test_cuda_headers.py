@@ -27,6 +27,17 @@ def soft(y: f32[n, m]) -> (f32[n, m], f32[m]):
     s = op.sum(y, axis=0)
     return y / s[None, :], s
 
+@op.kernel
+def taps(W: f32[co, ci, k], X: f32[ci, n]) -> f32[co, n - k + 1]:
+    out = op.empty((co, n - k + 1), f32)
+    for m, q in op.tile_range(co, n - k + 1, step=(64, 64)):
+        acc = op.zeros((64, 64), f32)
+        for s in range(k):
+            for c in op.tile_range(ci, step=32):
+                acc += W[m:m+64, c:c+32, s] @ X[c:c+32, q+s:min(q+64, n-k+1)+s]
+        out[m:m+64, q:q+64] = acc
+    return out
+
 @kernel tile[(64,)] grid[(ceil_div(n, 64),)]
 def gather(x: f32[n], at: i32[n], out: mut f32[n]):
     i = grid_tile_linear_id()
@@ -43,7 +54,7 @@ SIGNATURES = (
     "A: f32[m, k], B: f32[k, n]", "A: f32[128, 128], B: f32[128, 128]",
     "P: bf16[m, k], Q: bf16[k, n]", "P: bf16[512, 512], Q: bf16[512, 512]",
     "P: bf16[4096, 64], Q: bf16[64, 4096]", "y: f32[4096, 256]", "x: f32[n], at: i32[n]",
-    "v: i32[n]",
+    "v: i32[n]", "W: f32[128, 64, 5], X: f32[64, 4100]",
 )  # fmt: skip
 
 PROGRAM = r"""
@@ -52,6 +63,7 @@ PROGRAM = r"""
 #include "tessera_product.h"
 #include "tessera_half.h"
 #include "tessera_soft.h"
+#include "tessera_taps.h"
 #include "tessera_gather.h"
 #include "tessera_show.h"
 
@@ -144,6 +156,32 @@ static void multiply(int bf16, int64_t m, int64_t k, int64_t n, int wanted)
     release(pa); release(pb); release(pc);
 }
 
+static void convolve(void)
+{
+    static float w[128 * 64 * 5], x[64 * 4100], y[128 * 4096];
+    int64_t sw[3] = {128, 64, 5}, sx[2] = {64, 4100}, sy[2] = {128, 4096}, i, j, c, s;
+    uint64_t pw, px, py;
+    tessera_array W, X, Y;
+    tessera_taps_call taps;
+    int wrong = 0;
+    for (i = 0; i < 128 * 64 * 5; i++) w[i] = number(i);
+    for (i = 0; i < 64 * 4100; i++) x[i] = number(i / 3);
+    pw = upload(w, sizeof w); px = upload(x, sizeof x); py = upload(NULL, sizeof y);
+    W = of(TESSERA_F32, pw, 3, sw); X = of(TESSERA_F32, px, 2, sx); Y = of(TESSERA_F32, py, 2, sy);
+    expect(tessera_taps_prepare(capability, &W, &X, &Y, &taps) == TESSERA_OK, "prepare taps");
+    expect(taps.all.launches[taps.all.count - 1].copy_count > 0, "a copy");
+    expect(run(&taps.all, NULL, NULL) == TESSERA_OK, "taps");
+    to_host(y, py, sizeof y);
+    for (i = 0; i < 128; i += 7) for (j = 0; j < 4096; j += 61) {
+        float want = 0;
+        for (c = 0; c < 64; c++) for (s = 0; s < 5; s++)
+            want += w[(i * 64 + c) * 5 + s] * x[c * 4100 + j + s];
+        wrong += want != y[i * 4096 + j];
+    }
+    expect(!wrong, "values of taps");
+    release(pw); release(px); release(py);
+}
+
 static void rest(void)
 {
     static float x[4096 * 256], y[4096 * 256], s[256];
@@ -217,6 +255,7 @@ int main(int count, char **arguments)
     capability = tessera_cuda_capability(&driver);
     multiply(0, 90, 99, 70, 0); multiply(0, 128, 128, 128, 1); multiply(0, 1, 1, 1, 0);
     multiply(1, 300, 200, 100, 0); multiply(1, 512, 512, 512, 1); multiply(1, 4096, 64, 4096, 1);
+    convolve();
     rest();
     puts(failed ? "failed" : "all right");
     return failed;
@@ -227,9 +266,11 @@ int main(int count, char **arguments)
 PRETENDED = r"""
 #include "tessera_product.h"
 #include "tessera_soft.h"
+#include "tessera_taps.h"
 #include "tessera_gather.h"
 /* A driver whose device memory is the host's, and whose launches look at what they are given. */
-static int failed, allocated, loaded, launched, copied;
+static int failed, allocated, loaded, launched, copied, reordered;
+static float weights[128 * 64 * 5], image[64 * 4100], out[128 * 4096];
 static uint64_t record;
 static float a[90 * 99], b[99 * 70], c[90 * 70], x[4096 * 256], y[4096 * 256], s[256];
 static int32_t at[1000];
@@ -272,6 +313,24 @@ static int copy_to_host(void *to, uint64_t from, size_t size)
 static int wait_for(void *stream) { return stream != NULL; }
 static void *slot(void **arguments, int number)
 { return (void *)(uintptr_t)*(uint64_t *)arguments[number]; }
+/* What the kernel does with its arguments. */
+static void reorder(unsigned groups, void **arguments)
+{
+    int64_t v[21], i, j, k, g;
+    for (i = 0; i < 21; i++) v[i] = *(int64_t *)arguments[i];
+    for (g = 0; g < (int64_t)groups; g++) {
+        int64_t rest = g / v[7] / v[8], to = v[0], from = v[1];
+        for (k = 9; k < 21; k += 3) {
+            to += rest % v[k] * v[k + 2];
+            from += rest % v[k] * v[k + 1];
+            rest /= v[k];
+        }
+        for (i = g % v[7] * 32; i < g % v[7] * 32 + 32 && i < v[2]; i++)
+            for (j = g / v[7] % v[8] * 64; j < g / v[7] % v[8] * 64 + 64 && j < v[3]; j++)
+                memcpy((char *)(uintptr_t)(to + j * v[6] + i * 4),
+                       (char *)(uintptr_t)(from + i * v[4] + j * v[5]), 4);
+    }
+}
 static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                   unsigned bz, unsigned bytes, void *stream, void **arguments, void **extra)
 {
@@ -279,6 +338,17 @@ static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, u
     (void)bytes; (void)stream; (void)extra;
     expect(gx && gy && gz && bx >= 32 && by && bz, "a shape");
     launched++;
+    if (strcmp(name, "reorder") == 0) {
+        reorder(gx, arguments);
+        return 0;
+    }
+    if (strcmp(name, "tessera_taps") == 0) {
+        const float *lines = (const float *)slot(arguments, TESSERA_TAPS_1_DATA_W_COPY);
+        int i, wrong = 0;
+        for (i = 0; i < 128 * 64 * 5; i++)
+            wrong += lines[(i / 320 * 5 + i % 5) * 64 + i / 5 % 64] != weights[i];
+        reordered = !wrong;
+    }
     if (strcmp(name, "tessera_product") == 0) {
         const char *lines = (const char *)slot(arguments, TESSERA_PRODUCT_1_DATA_A_COPY);
         int64_t i;
@@ -328,6 +398,25 @@ int main(int count, char **arguments)
     printf("copies %d\n", product.all.launches[0].copy_count);
     tessera_cuda_unload(&driver, &kernel);
     expect(allocated == 0 && loaded == 0, "all is given back");
+
+    {
+        int64_t sw[] = {128, 64, 5}, si[] = {64, 4100}, so[] = {128, 4096};
+        tessera_array W = tessera_of(TESSERA_F32, weights, 3, sw, NULL);
+        tessera_array I = tessera_of(TESSERA_F32, image, 2, si, NULL);
+        tessera_array R = tessera_of(TESSERA_F32, out, 2, so, NULL);
+        tessera_taps_call taps;
+        for (i = 0; i < 128 * 64 * 5; i++) weights[i] = (float)i;
+        expect(tessera_taps_prepare(capability, &W, &I, &R, &taps) == TESSERA_OK, "prepare taps");
+        expect(tessera_cuda_load(&driver, arguments[1], &taps.all, &kernel) == TESSERA_OK, "load");
+        for (i = 0; i < 2; i++)
+            expect(tessera_cuda_launch(&driver, &kernel, &taps.all, NULL) == TESSERA_OK, "taps");
+        expect(reordered, "axes in another order");
+        kernel.reorder_functions[2] = NULL;
+        i = tessera_cuda_launch(&driver, &kernel, &taps.all, NULL);
+        expect(i == TESSERA_NO_COPY, "a kernel that copies is not there");
+        tessera_cuda_unload(&driver, &kernel);
+        expect(allocated == 0 && loaded == 0, "all is given back of taps");
+    }
 
     expect(tessera_soft_prepare(capability, &X, &Y, &S, &soft) == TESSERA_OK, "prepare soft");
     expect(tessera_cuda_load(&driver, arguments[1], &soft.all, &kernel) == TESSERA_OK, "load soft");

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tessera_backend.cpu.elf import renamed
@@ -22,6 +22,8 @@ from tessera_backend.runtime.portable_places import Portable
 from tessera_lang import __version__
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact, TargetOptions
+from tessera_lang.target.launch_plan import COPY_ALIGNMENT, LaunchPlan
+from tessera_lang.types.dtype import DTYPES
 
 PREFIX = "tessera"
 _OURS = (".o", ".ptx", ".cubin", ".h")
@@ -61,6 +63,7 @@ def write_build(
         files[f"{labels[kernel]}.h"] = header(kernel, labels[kernel], own).encode()
     on_gpu = any(a.kind != "object" for a in artifacts)
     files.update({name: included(name) for name in INCLUDES[: 1 + on_gpu]})
+    files.update(_copying(a.plan for whole in artifacts for a in (whole, *whole.then)))
     manifest = {
         "schema": SCHEMA, "tessera": __version__, "sha256": digest_of(items), "kernels": items,
         "files": sorted(files),
@@ -71,6 +74,20 @@ def write_build(
     for name in before - files.keys():
         (directory / name).unlink(missing_ok=True)
     return tuple(written)
+
+
+def _copying(plans: Iterable[LaunchPlan]) -> dict[str, bytes]:
+    """Kernels that make copies whose lines run along another axis than those of their arrays."""
+    sizes: set[int] = set()
+    for plan in plans:
+        arrays = [x.dtype for x in (*plan.parameters, *plan.results)]
+        reordered = (c for c in plan.copies if c.alignment < COPY_ALIGNMENT)
+        sizes |= {DTYPES[arrays[c.parameter]].bytes for c in reordered}
+    if not sizes:
+        return {}
+    from tessera_backend.device.reorder import ptx
+
+    return {f"tessera_reorder_{n}.ptx": ptx(n).encode() for n in sorted(sizes)}
 
 
 def _files_of(directory: Path) -> set[str]:

@@ -63,8 +63,10 @@ def repacked_copy(load: Load, facts: Facts, machine: Machine) -> Repacked | None
 def _aligned(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
     """From a copy whose axes lie as the array's."""
     access = access_of(load.operation)
+    axis = line_axis(access, facts)
+    if axis < 0:
+        return None  # lines that the tile does not run along
     if machine.has_roles:
-        axis = line_axis(access, facts)
         if not tma_reason(access, facts, "") or tma_reason(access, facts, "", repacked=axis):
             return None
         copy = "tma"

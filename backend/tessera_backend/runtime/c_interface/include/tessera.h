@@ -29,7 +29,7 @@ enum {
     TESSERA_FAULTED,   /* a lane reported a fault: see `tessera_options.fault` */
     TESSERA_DRIVER,    /* the CUDA driver refused: see `tessera_cuda_kernel.status` */
     TESSERA_NO_FILE,   /* code cannot be read */
-    TESSERA_NO_COPY    /* a copy with its axes in another order is the caller's to make */
+    TESSERA_NO_COPY    /* a file tessera_reorder_*.ptx of the folder was not there to make a copy with its axes in another order */
 };
 
 /* An array: `data` is its first element, strides are in elements (NULL: row-major without gaps).
@@ -311,8 +311,9 @@ typedef struct tessera_copy {
     const tessera_array *source;
     int axes[TESSERA_AXES]; /* outermost first; the last is the one along which elements are next to each other */
     int64_t pitch;
-    int64_t offset; /* in the memory of all copies */
-    int slot;       /* takes its address, or -1 */
+    int64_t alignment; /* of its lines; less than 128 where they run along another axis than those of the array */
+    int64_t offset;    /* in the memory of all copies */
+    int slot;          /* takes its address, or -1 */
 } tessera_copy;
 
 /* `slot` takes an address `offset` bytes into memory; or: `offset` bytes at it are zeroed. */
@@ -390,6 +391,7 @@ static inline void tessera_place_copy(int *bad, tessera_launch *launch, int numb
         lines = tessera_multiply(bad, lines, source->shape[copy->axes[i]]);
     copy->source = source;
     copy->slot = slot;
+    copy->alignment = alignment;
     bytes = tessera_multiply(bad, source->shape[copy->axes[last]], size);
     copy->pitch = tessera_ceil_divide(bad, bytes, alignment) * alignment;
     copy->offset = launch->copy_bytes;

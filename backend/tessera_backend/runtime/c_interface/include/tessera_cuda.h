@@ -94,6 +94,7 @@ typedef struct tessera_cuda_kernel {
     void **modules;
     void **functions;
     unsigned *resident; /* groups that run at once, of a kernel that walks over tiles */
+    void *reorder_modules[4], *reorder_functions[4]; /* copies of elements of 1, 2, 4 and 8 bytes */
     uint64_t memory[TESSERA_SPACES];
     size_t sizes[TESSERA_SPACES];
     int status; /* of the driver, where something gave TESSERA_DRIVER */
@@ -149,6 +150,9 @@ static inline void tessera_cuda_unload(const tessera_driver *driver, tessera_cud
     for (i = 0; i < kernel->count; i++)
         if (kernel->modules[i] != NULL)
             driver->module_unload(kernel->modules[i]);
+    for (i = 0; i < 4; i++)
+        if (kernel->reorder_modules[i] != NULL)
+            driver->module_unload(kernel->reorder_modules[i]);
     for (i = 0; i < TESSERA_SPACES; i++)
         if (kernel->memory[i])
             driver->release(kernel->memory[i]);
@@ -194,6 +198,36 @@ static inline int tessera_cuda_resident(const tessera_driver *driver, const tess
     return status;
 }
 
+static inline int tessera_cuda_size_number(int64_t bytes)
+{
+    return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3;
+}
+
+/* Loads what makes the copies of a launch whose lines run along another axis. */
+static inline int tessera_cuda_load_reorder(const tessera_driver *driver, const char *folder,
+                                            const tessera_launch *l, tessera_cuda_kernel *kernel,
+                                            int *status)
+{
+    int i;
+    for (i = 0; i < l->copy_count && *status == 0; i++) {
+        int64_t bytes = tessera_element_bytes(l->copies[i].source->dtype);
+        int number = tessera_cuda_size_number(bytes);
+        char name[40], *code;
+        if (l->copies[i].alignment >= 128 || kernel->reorder_modules[number] != NULL)
+            continue;
+        snprintf(name, sizeof name, "tessera_reorder_%d.ptx", (int)bytes);
+        code = tessera_read(folder, name);
+        if (code == NULL)
+            return TESSERA_NO_FILE;
+        *status = driver->module_load(&kernel->reorder_modules[number], code);
+        free(code);
+        if (*status == 0)
+            *status = driver->get_function(&kernel->reorder_functions[number],
+                                           kernel->reorder_modules[number], "reorder");
+    }
+    return TESSERA_OK;
+}
+
 /* Loads the code of a prepared call from the folder of its header. `kernel` may hold anything
  * before; tessera_cuda_unload takes it back, also where this fails. */
 static inline int tessera_cuda_load(const tessera_driver *driver, const char *folder,
@@ -221,6 +255,8 @@ static inline int tessera_cuda_load(const tessera_driver *driver, const char *fo
             status = driver->set_attribute(kernel->functions[i], 8, (int)l->shared_bytes);
         if (status == 0 && l->persistent)
             status = tessera_cuda_resident(driver, l, kernel->functions[i], &kernel->resident[i]);
+        if (status == 0 && tessera_cuda_load_reorder(driver, folder, l, kernel, &status) != TESSERA_OK)
+            return TESSERA_NO_FILE;
     }
     return tessera_cuda_said(kernel, status);
 }
@@ -250,9 +286,78 @@ static inline int tessera_cuda_room(const tessera_driver *driver, tessera_cuda_k
     return status;
 }
 
+enum { TESSERA_REORDER_LINE = 32, TESSERA_REORDER_RUN = 64, TESSERA_REORDER_OUTER = 4 };
+
+/* Makes a copy whose lines are none of the array: rectangles of a line and of the axis along which
+ * its elements lie nearest to each other. */
+static inline int tessera_cuda_reorder(const tessera_driver *driver, tessera_cuda_kernel *kernel,
+                                       const tessera_copy *copy, int64_t address, void *stream,
+                                       int *status)
+{
+    const tessera_array *a = copy->source;
+    int64_t element = tessera_element_bytes(a->dtype), step = copy->pitch, groups;
+    int64_t n[TESSERA_AXES], from[TESSERA_AXES], to[TESSERA_AXES];
+    int last = a->rank - 1, count = 0, run = 0, i, at;
+    uint64_t values[9 + 3 * TESSERA_REORDER_OUTER];
+    void *arguments[9 + 3 * TESSERA_REORDER_OUTER];
+    void *function = kernel->reorder_functions[tessera_cuda_size_number(element)];
+    if (function == NULL)
+        return TESSERA_NO_COPY;
+    for (i = last - 1; i >= 0; i--) {
+        int64_t size = a->shape[copy->axes[i]], stride = tessera_stride(a, copy->axes[i]) * element;
+        if (size > 1 && count && stride == n[count - 1] * from[count - 1]
+            && step == n[count - 1] * to[count - 1]) {
+            n[count - 1] *= size;
+        } else if (size > 1) {
+            n[count] = size;
+            from[count] = stride;
+            to[count++] = step;
+        }
+        step *= size;
+    }
+    if (count == 0) {
+        n[0] = 1;
+        from[0] = to[0] = 0;
+        count = 1;
+    }
+    for (i = 1; i < count; i++) {
+        int64_t here = from[i] < 0 ? -from[i] : from[i], best = from[run] < 0 ? -from[run] : from[run];
+        if (here < best)
+            run = i;
+    }
+    if (count - 1 > TESSERA_REORDER_OUTER)
+        return TESSERA_NO_COPY;
+    values[0] = (uint64_t)address;
+    values[1] = (uint64_t)(uintptr_t)a->data;
+    values[2] = (uint64_t)a->shape[copy->axes[last]];
+    values[3] = (uint64_t)n[run];
+    values[4] = (uint64_t)(tessera_stride(a, copy->axes[last]) * element);
+    values[5] = (uint64_t)from[run];
+    values[6] = (uint64_t)to[run];
+    values[7] = (values[2] + TESSERA_REORDER_LINE - 1) / TESSERA_REORDER_LINE;
+    values[8] = (values[3] + TESSERA_REORDER_RUN - 1) / TESSERA_REORDER_RUN;
+    groups = (int64_t)(values[7] * values[8]);
+    for (i = 0, at = 9; i < count; i++)
+        if (i != run) {
+            values[at++] = (uint64_t)n[i];
+            values[at++] = (uint64_t)from[i];
+            values[at++] = (uint64_t)to[i];
+            groups *= n[i];
+        }
+    for (; at < 9 + 3 * TESSERA_REORDER_OUTER; at += 3) {
+        values[at] = 1;
+        values[at + 1] = values[at + 2] = 0;
+    }
+    for (i = 0; i < 9 + 3 * TESSERA_REORDER_OUTER; i++)
+        arguments[i] = &values[i];
+    *status = driver->launch(function, (unsigned)groups, 1, 1, 256, 1, 1, 0, stream, arguments, NULL);
+    return *status ? TESSERA_DRIVER : TESSERA_OK;
+}
+
 /* Makes a copy: lines of neighbours, one or many at a time. */
-static inline int tessera_cuda_make(const tessera_driver *driver, const tessera_copy *copy,
-                                    int64_t address, void *stream, int *status)
+static inline int tessera_cuda_make(const tessera_driver *driver, tessera_cuda_kernel *kernel,
+                                    const tessera_copy *copy, int64_t address, void *stream,
+                                    int *status)
 {
     const tessera_array *a = copy->source;
     int64_t element = tessera_element_bytes(a->dtype), at[TESSERA_AXES], lines = 1, step = 0;
@@ -262,7 +367,7 @@ static inline int tessera_cuda_make(const tessera_driver *driver, const tessera_
     if (tessera_is_empty(a))
         return TESSERA_OK;
     if (!tessera_is_unit(a, copy->axes[last]))
-        return TESSERA_NO_COPY;
+        return tessera_cuda_reorder(driver, kernel, copy, address, stream, status);
     if (last > 0) {
         step = tessera_stride(a, copy->axes[outer]) * element;
         lines = step >= width ? a->shape[copy->axes[outer]] : 1;
@@ -347,7 +452,7 @@ static inline int tessera_cuda_ready(const tessera_driver *driver, tessera_cuda_
     for (i = 0; i < l->copy_count && *status == 0; i++) {
         int64_t address = base + l->copies[i].offset;
         int j;
-        result = tessera_cuda_make(driver, &l->copies[i], address, stream, status);
+        result = tessera_cuda_make(driver, kernel, &l->copies[i], address, stream, status);
         if (result != TESSERA_OK)
             return result;
         if (l->copies[i].slot >= 0)
