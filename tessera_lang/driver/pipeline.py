@@ -100,6 +100,7 @@ def parallel_loops() -> tuple[Pass, ...]:
 def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
+    from tessera_lang.opt.schedule.parallel.equal_values import merge_equal
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
@@ -116,6 +117,8 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
                   "keeps the sum of `+=` on an array in a tile: one load before the loop, one "
                   "store after it"),
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
+        _schedule("equal_values", merge_equal,
+                  "computes and reads once what is computed or read alike"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
     )  # fmt: skip
 
@@ -139,6 +142,7 @@ def _tile_rows() -> tuple[Row, ...]:
         contraction_steps,
         late_broadcasts,
         loop_coalescing,
+        late_reductions,
         pad_tiles,
         split_grid_loop,
         split_rows,
@@ -172,6 +176,8 @@ def _tile_rows() -> tuple[Row, ...]:
         ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
         ("loop_coalescing", loop_coalescing.coalesce_loops,
          "makes one loop of nested loops that only add to a product"),
+        ("late_reductions", late_reductions.reduce_late,
+         "sums of the tiles of a loop meet across lanes once, behind it"),
         ("row_clusters", row_kernels.share_rows,
          "how many thread blocks of a cluster share a row that is too long for one"),
         ("split_rows", split_rows.split_rows,
