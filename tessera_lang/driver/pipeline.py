@@ -58,6 +58,12 @@ LAY_ANEW = Step(
     "schedule",
     "copies arrays across whose lines products read or store their tiles",
 )
+SPLIT_ITERATIONS = Step(
+    "split_iterations",
+    "schedule",
+    "schedule",
+    "takes few iterations with long reductions apart, so that groups share one",
+)
 SPLIT_REDUCTIONS = Step(
     "split_reductions",
     "schedule",
@@ -466,7 +472,7 @@ def stages() -> tuple[Stage, ...]:
         Stage("The tree as Tile IR", "lane kernels", LANES),
         Stage("The tree as Schedule IR", "tile kernels", (AST_TO_SCHEDULE,)),
         Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),
-        Stage("Launches", "tile kernels", (LAY_ANEW, SPLIT_REDUCTIONS, CUT_LAUNCHES)),
+        Stage("Launches", "tile kernels", (LAY_ANEW, SPLIT_ITERATIONS, SPLIT_REDUCTIONS, CUT_LAUNCHES)),
         Stage("What is independent", "each launch of a tile kernel", for_any_machine([])),
         Stage("The schedule for a machine: a lane for each iteration",
               "on a GPU, each launch; the others where the first finds such a kernel",

@@ -81,12 +81,16 @@ def launches(
     """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
     from tessera_lang.opt.schedule.parallel.launch_phases import cut_launches, split_reductions
     from tessera_lang.opt.schedule.parallel.relayout import lay_anew
+    from tessera_lang.opt.schedule.parallel.split_iterations import split_iterations
 
     remarks: list[Diagnostic] = []
     program = runner.run(program, pipeline.parallel_loops())
     whole = program, plan
     laid = runner.step(pipeline.LAY_ANEW, lambda: lay_anew(*whole, remarks), program)
-    split = runner.step(pipeline.SPLIT_REDUCTIONS, lambda: split_reductions(*laid), laid[0])
+    shared = runner.step(
+        pipeline.SPLIT_ITERATIONS, lambda: split_iterations(*laid, numbers_for), laid[0]
+    )
+    split = runner.step(pipeline.SPLIT_REDUCTIONS, lambda: split_reductions(*shared), shared[0])
     parts = runner.step(pipeline.CUT_LAUNCHES, lambda: cut_launches(*split, remarks), split[0])
     passes = pipeline.for_any_machine(remarks)
     if len(parts) > 1:

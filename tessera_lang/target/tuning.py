@@ -464,6 +464,13 @@ REDUCTION_PARTS = _chosen(
 PHASE_ELEMENTS = _chosen(
     1 << 15, "elements", "that one group walks over, from which on a launch of its own pays",
 )  # fmt: skip
+FEW_ITERATIONS = _chosen(
+    256, "iterations", "of a parallel loop, fewer than which leave a device with nothing to do",
+)  # fmt: skip
+LONG_ITERATION = _chosen(
+    1 << 17, "elements",
+    "that a reduction in one of them goes over, from which on it is worth launches of its own",
+)  # fmt: skip
 SHORT_ROW = _chosen(
     1024, "elements",
     "of a row that stays in the first-level cache while tiles of several are computed",

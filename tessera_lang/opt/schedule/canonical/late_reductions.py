@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
+from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.parallel.loop_transforms import names_of
@@ -39,16 +39,17 @@ def reduce_late(program: Program, context: Context) -> Program:
     if context.machine.target == "cpu" or context.relief or kernel.holds(DOT):
         return program
     (region,) = kernel.regions
-    return with_kernel(program, replace(kernel, regions=(_region(region),)))
+    region = _region(region, definitions_of(kernel))
+    return with_kernel(program, replace(kernel, regions=(region,)))
 
 
-def _region(region: Region) -> Region:
+def _region(region: Region, definitions: Mapping[Value, Operation]) -> Region:
     made: list[Operation] = []
     for o in region.operations:
-        inner = tuple(map(_region, o.regions))
+        inner = tuple([_region(r, definitions) for r in o.regions])
         if any(a is not b for a, b in zip(inner, o.regions, strict=True)):
             o = replace(o, regions=inner)
-        made += _late(o)
+        made += _late(o, definitions)
     same = len(made) == len(region.operations) and all(
         a is b for a, b in zip(made, region.operations, strict=True)
     )
@@ -68,7 +69,7 @@ class _Sum:
     extents: tuple[Value | None, ...]
 
 
-def _late(loop: Operation) -> list[Operation]:
+def _late(loop: Operation, definitions: Mapping[Value, Operation]) -> list[Operation]:
     """A loop, with what stands before and behind it now."""
     if loop.name != FOR or not loop.results or is_grid(loop):
         return [loop]
@@ -93,10 +94,23 @@ def _late(loop: Operation) -> list[Operation]:
                 axis = o.integer("axis")
                 size = found.tile_type.sizes[axis]
                 found = b.reduce(s.kind, found, b.index(size), axis, hint=o.result.name)
-            last = Operation(s.step.name, (loop.operands[first + s.slot], found),
-                             (loop.results[s.slot],), {}, (), s.step.span)  # fmt: skip
-            b.append(last)
+            total, start = loop.results[s.slot], loop.operands[first + s.slot]
+            if _is_unit(start, s, definitions):
+                *_, last = b.current.operations
+                b.current.operations[-1] = replace(last, results=(total,))
+            else:
+                b.append(Operation(s.step.name, (start, found), (total,), {}, (), s.step.span))
     return [*front.operations, made, *behind.operations]
+
+
+def _is_unit(start: Value, s: _Sum, definitions: Mapping[Value, Operation]) -> bool:
+    """Whether what a loop begins with changes nothing."""
+    made = definitions.get(start)
+    if made is not None and made.name == PREFIX + "full":
+        made = definitions.get(made.operands[0])
+    return (
+        made is not None and made.name == "tile.constant" and made.attributes["value"] == _unit(s)
+    )
 
 
 def _body(loop: Operation, sums: Sequence[_Sum], units: Mapping[int, Value]) -> Region:

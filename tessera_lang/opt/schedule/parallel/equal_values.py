@@ -84,5 +84,7 @@ class _Merging:
         return o.name, o.result.type, attributes, version, *o.operands
 
 
-_LEFT = frozenset(("tile.view", PREFIX + "prefetch", *(n for n in CONTRACTS if n != PREFIX + "reduce")))
+_LEFT = frozenset(
+    ("tile.view", PREFIX + "prefetch", *(n for n in CONTRACTS if n != PREFIX + "reduce"))
+)
 """Views are the kernel's interface, and a prefetch is a request."""

@@ -27,6 +27,7 @@ from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
 from tessera_lang.target.tuning import REDUCTION_PARTS
 from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
 
 _KINDS = {"tile.add": "add", "tile.mul": "mul", "tile.max": "max", "tile.min": "min"}
 _UNITS = {"add": 0, "mul": 1}
@@ -120,7 +121,7 @@ class _Work:
         to = dict(zip(loop.results, found, strict=True))
         rest = replace_values(region.operations[at + 1 :], to)
         operations = (*region.operations[:at], *inner.operations, *rest)
-        made = Region((*region.arguments, *pointers), operations)
+        made = Region(region.arguments, operations)
         self.kernel = replace(self.kernel, regions=(made,))
 
     # --- memory ---------------------------------------------------------------------------------
@@ -132,38 +133,20 @@ class _Work:
 
     def _memory(self, value: Value) -> Value:
         """An argument for the parts of a value: a result that no caller gets."""
-        dtype = value.element_dtype
-        name = f"parts_{value.name}"
-        plan, number = self.plan, len(self.plan.parameters) + len(self.plan.results)
-        kept = ResultPlan(dtype.name, self._shape(value), kept=True)
-        slot = Slot("data", number, dtype=dtype.name)
-        self.plan = replace(plan, results=(*plan.results, kept), slots=(*plan.slots, slot))
-        attributes = dict(self.kernel.attributes)
-        rows = (("parameters", name), ("hints", 0), ("divisors", VECTOR_BYTES))
-        for key, more in rows:
-            before = attributes.get(key)
-            if isinstance(before, tuple):
-                made: Attribute = (*before, more)
-                attributes[key] = made
-        self.kernel = replace(self.kernel, attributes=attributes)
-        return Value(PointerType(dtype, "global"), name)
+        self.kernel, self.plan, pointer = with_array(
+            self.kernel, self.plan, f"parts_{value.name}", value.element_dtype, self._shape(value)
+        )
+        return pointer
 
     # --- the halves -----------------------------------------------------------------------------
 
     def _parts(
         self, b: ScheduleBuilder, loop: Operation, kinds: Sequence[str], views: Sequence[Value]
     ) -> None:
-        """Part p takes every ``REDUCTION_PARTS``-th iteration from the p-th on."""
-        (lower,), (upper,), (step,) = bounds_of(loop)
-        with b.region(("part", lower.type)) as body:
+        with b.region(("part", loop.operands[0].type)) as body:
             (part,) = body.arguments
-            first = b.binary("add", lower, b.binary("mul", part, step))
-            wide = b.binary("mul", step, b.index(REDUCTION_PARTS))
-            starts = [self._start(b, k, v) for k, v in zip(kinds, loop.operands[3:], strict=True)]
-            one = clone_operation(loop, {})
-            one = replace(one, operands=(first, upper, wide, *starts))
-            b.current.operations.append(one)
-            for value, view in zip(one.results, views, strict=True):
+            found = part_of(b, loop, kinds, part, REDUCTION_PARTS)
+            for value, view in zip(found, views, strict=True):
                 t = value.type
                 tile = b.expand(value, 0) if isinstance(t, TileType) else b.full(value, (1,))
                 shape = self._shape(value)
@@ -175,15 +158,6 @@ class _Work:
         b.loops([b.index(0)], [b.index(REDUCTION_PARTS)], [b.index(1)], [], body.region, ["part"],
                 attributes=attributes)  # fmt: skip
 
-    def _start(self, b: ScheduleBuilder, kind: str, start: Value) -> Value:
-        """What a part begins with: it is taken in once more at the end where that changes
-        nothing."""
-        if kind not in _UNITS:
-            return start
-        t = start.type
-        unit = b.constant(_UNITS[kind], start.element_dtype)
-        return b.full(unit, t.shape) if isinstance(t, TileType) else unit
-
     def _combined(
         self, b: ScheduleBuilder, value: Value, kind: str, view: Value, start: Value
     ) -> Value:
@@ -191,4 +165,52 @@ class _Work:
         zeros, sizes = [b.index(0) for _ in shape], [b.index(n) for n in shape]
         tile = b.load_tile(view, zeros, sizes, shape)
         found = b.reduce(kind, tile, b.index(REDUCTION_PARTS), 0, hint=value.name)
-        return b.binary(kind, start, found, hint=value.name) if kind in _UNITS else found
+        return with_start(b, kind, start, found, value.name)
+
+
+def part_of(
+    b: ScheduleBuilder, loop: Operation, kinds: Sequence[str], part: Value, count: int
+) -> tuple[Value, ...]:
+    """What one of ``count`` parts of a loop that reduces gives: part p takes every ``count``-th
+    iteration from the p-th on."""
+    (lower,), (upper,), (step,) = bounds_of(loop)
+    first = b.binary("add", lower, b.binary("mul", part, step))
+    wide = b.binary("mul", step, b.index(count))
+    starts = [_start(b, k, v) for k, v in zip(kinds, loop.operands[3:], strict=True)]
+    one = replace(clone_operation(loop, {}), operands=(first, upper, wide, *starts))
+    b.append(one)
+    return one.results
+
+
+def _start(b: ScheduleBuilder, kind: str, start: Value) -> Value:
+    """What a part begins with: it is taken in once more at the end where that changes nothing."""
+    if kind not in _UNITS:
+        return start
+    t = start.type
+    unit = b.constant(_UNITS[kind], start.element_dtype)
+    return b.full(unit, t.shape) if isinstance(t, TileType) else unit
+
+
+def with_start(b: ScheduleBuilder, kind: str, start: Value, found: Value, hint: str) -> Value:
+    """What all parts together give, with what the whole began with."""
+    return b.binary(kind, start, found, hint=hint) if kind in _UNITS else found
+
+
+def with_array(
+    kernel: Operation, plan: LaunchPlan, name: str, dtype: DType, dims: Sequence[Dim]
+) -> tuple[Operation, LaunchPlan, Value]:
+    """The kernel with one more argument, the memory of an array that no caller gets."""
+    number = len(plan.parameters) + len(plan.results)
+    kept = ResultPlan(dtype.name, tuple(dims), kept=True)
+    slot = Slot("data", number, dtype=dtype.name)
+    plan = replace(plan, results=(*plan.results, kept), slots=(*plan.slots, slot))
+    attributes = dict(kernel.attributes)
+    for key, more in (("parameters", name), ("hints", 0), ("divisors", VECTOR_BYTES)):
+        before = attributes.get(key)
+        if isinstance(before, tuple):
+            made: Attribute = (*before, more)
+            attributes[key] = made
+    pointer = Value(PointerType(dtype, "global"), name)
+    (region,) = kernel.regions
+    region = Region((*region.arguments, pointer), region.operations)
+    return replace(kernel, attributes=attributes, regions=(region,)), plan, pointer
