@@ -210,9 +210,10 @@ class Builder:
         aligned: bool = False,
         name: str = "",
         reshaped: bool = False,
+        merged: Sequence[int] = (),
     ) -> Value:
         """The array at ``pointer``; contiguous where no strides are given. ``reshaped``: its sizes
-        are not those that the call gives it.
+        are not those that the call gives it. ``merged``: how many axes of the array each axis is.
 
         ``shape`` holds the sizes known now; without it none is.
         """
@@ -222,6 +223,8 @@ class Builder:
         contiguous = not strides
         t = ViewType(pointer.type.dtype, known, pointer.type.space, mut, contiguous, aligned)
         more: dict[str, Attribute] = {"reshaped": True} if reshaped else {}
+        if merged:
+            more["merged"] = tuple(merged)
         return self._one("tile.view", (pointer, *sizes, *strides), t, name, **more)
 
     def shared_alloc(self, dtype: DType, shape: Sequence[int], name: str) -> Value:

@@ -61,7 +61,10 @@ _GEOMETRY = [
 _MEMORY = [
     OpDef(
         "tile.view", ("pointer", "sizes..."), "view",
-        attributes=(AttributeDef("reshaped", "bool", (), True),),  # with other sizes than the array
+        attributes=(
+            AttributeDef("reshaped", "bool", (), True),  # with other sizes than the array
+            AttributeDef("merged", "ints", (), True),  # how many of its axes each axis is
+        ),
     ),
     OpDef(
         "tile.table", (), "table",

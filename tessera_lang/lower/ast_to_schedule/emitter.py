@@ -32,6 +32,7 @@ class Emitter(ScheduleBuilder):
         self._made: dict[Value, tuple[str, Value, Value]] = {}
         self.carried: set[Value] = set()  # extents that a loop or branch hands on
         self._sums: dict[Value, tuple[Value, int]] = {}
+        self._pointers: dict[Value, Value] = {}
 
     # --- regions ----------------------------------------------------------------------------
 
@@ -118,6 +119,30 @@ class Emitter(ScheduleBuilder):
         found = self._placed(key, ())
         if found is None:
             found = self.of_kernel(lambda: self.parameter(size))
+            self._known[_FLOOR][key] = found
+        return found
+
+    def view(
+        self, pointer: Value, sizes: Sequence[Value], strides: Sequence[Value] = (), *,
+        shape: Sequence[int | None] = (), mut: bool = False, aligned: bool = False,
+        name: str = "", reshaped: bool = False, merged: Sequence[int] = (),
+    ) -> Value:  # fmt: skip
+        made = super().view(pointer, sizes, strides, shape=shape, mut=mut, aligned=aligned,
+                            name=name, reshaped=reshaped, merged=merged)  # fmt: skip
+        self._pointers[made] = pointer
+        return made
+
+    def merged(self, view: Value, sizes: Sequence[Value], axes: Sequence[int]) -> Value:
+        """A row-major array with fewer axes, each of them ``axes`` neighbouring ones of its own;
+        made once, where arrays are."""
+        key: Key = ("merged", view, *axes)
+        found = self._placed(key, ())
+        if found is None:
+            t = view.view_type
+            found = self.of_kernel(lambda: self.view(
+                self._pointers[view], sizes, shape=[self.known(n) for n in sizes], mut=t.mut,
+                aligned=t.aligned, name=view.name, reshaped=True, merged=axes,
+            ))  # fmt: skip
             self._known[_FLOOR][key] = found
         return found
 

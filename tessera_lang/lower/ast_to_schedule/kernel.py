@@ -63,6 +63,7 @@ def lower_tile_kernel(
         for argument in frame.arguments:
             builder.defined_here(argument)
         state.rooms = _rooms(typed, frame, builder)
+        state.made_for = _made_for(typed, frame)
         _open_results(state, frame, info)
         state.private = ScratchArrays(
             frame, builder, len(typed.declaration.parameters) + len(info.results)
@@ -187,6 +188,20 @@ def _rooms(typed: TypedFunction, frame: KernelFrame, b: Emitter) -> dict[Value, 
                 exact = size_in_bucket(bound, fact.divisors[axis] if fact.divisors else 1)
                 extent = b.number(exact) if exact else size
                 found[size] = found[extent] = Axis(extent, bound)
+    return found
+
+
+def _made_for(typed: TypedFunction, frame: KernelFrame) -> dict[Value, int]:
+    """The sizes that are numbers in every launch of the code."""
+    declared = declared_parameters(typed)
+    found: dict[Value, int] = {}
+    for slot, size in zip(frame.slots, frame.arguments, strict=True):
+        for fact, axis in _axes(declared, slot):
+            known = fact.sizes[axis] if fact.sizes else None
+            if known is None and fact.buckets and (bound := fact.buckets[axis]) is not None:
+                known = size_in_bucket(bound, fact.divisors[axis] if fact.divisors else 1)
+            if known is not None:
+                found[size] = known
     return found
 
 

@@ -42,7 +42,7 @@ def scalar_of(s: State, node: Node) -> Value:
         s.nests.name_alone(node)
         return s.demand(node, ())
 
-    return s.computed(node, compute)
+    return s.computed(s.merged(node), compute)
 
 
 def converted(s: State, node: Node, wanted: Type | None) -> Node:

@@ -66,7 +66,7 @@ def row_of(s: State, place: Read, root: Node) -> Row | None:
     if not plain or any(a.capacity is not None for a in (*place.axes, *root.axes)):
         return None
     reductions = [n for n in walk(root) if isinstance(n, Reduced)]
-    if not reductions or _says_loops(s.typed):
+    if not reductions or says_loops(s.typed):
         return None
     room = _room(s, root.axes[-1].extent)
     if room is not None and rank > 1:
@@ -83,7 +83,7 @@ def _room(s: State, extent: Value) -> Axis | None:
     return found if found is not None and (found.capacity or 0) > SHORT_ROW else None
 
 
-def _says_loops(typed: TypedFunction) -> bool:
+def says_loops(typed: TypedFunction) -> bool:
     """Whether the user says how an axis is cut, or how the loops over its parts run."""
     directives = typed.tile.directives if typed.tile is not None else ()
     return any(d.name in ("tile", "pipeline_stages") for d in directives)

@@ -79,6 +79,16 @@ class State:
     rooms: dict[Value, Axis] = field(default_factory=dict[Value, Axis])  # of sizes with a bound
     given: dict[ast.Expr, Node] = field(default_factory=dict[ast.Expr, Node])
     """Arguments that the expression a call stands for uses several times."""
+    seen: dict[Value, tuple[Value, tuple[int, ...]]] = field(
+        default_factory=dict["Value", "tuple[Value, tuple[int, ...]]"]
+    )
+    """Of a view with merged axes that of the array, and how many of its axes each axis is."""
+    ways: dict[tuple[Value, int], tuple[int, ...]] = field(
+        default_factory=dict["tuple[Value, int]", "tuple[int, ...]"]
+    )
+    """How an array is seen with so many axes."""
+    made_for: dict[Value, int] = field(default_factory=dict[Value, int])
+    """Sizes that are numbers in every launch of the code."""
 
     def node(self, e: ast.Expr) -> Node:
         """An expression as a node; a number has rank 0."""
@@ -114,7 +124,29 @@ class State:
 
     # --- arrays -------------------------------------------------------------------------------
 
+    def number_of(self, size: Value) -> int | None:
+        """The number that a size is, or that the code is made for."""
+        known = self.b.known(size)
+        return self.made_for.get(size) if known is None else known
+
+    def merged_view(self, view: Value, dim: int) -> Value | None:
+        """An array with one axis in place of ``dim`` and the next; None where it is seen otherwise
+        with as many axes, as accesses are compared axis by axis."""
+        base, of = self.seen.get(view, (view, (1,) * len(self.low.sizes[view])))
+        merged = (*of[:dim], of[dim] + of[dim + 1], *of[dim + 2 :])
+        if self.ways.setdefault((base, len(merged)), merged) != merged:
+            return None
+        sizes = self.low.sizes[view]
+        known = [(n, self.number_of(n)) for n in sizes[dim : dim + 2]]
+        both = self.b.arithmetic("mul", *(n if k is None else self.b.number(k) for n, k in known))
+        sizes = (*sizes[:dim], both, *sizes[dim + 2 :])
+        made = self.b.merged(base, sizes, merged)
+        self.seen[made] = base, merged
+        self.low.sizes[made] = sizes
+        return made
+
     def version(self, view: Value) -> int:
+        view, _ = self.seen.get(view, (view, ()))
         return self.writes.setdefault(view, Write()).count
 
     def wrote(self, view: Value, span: Span | None) -> None:
@@ -124,7 +156,8 @@ class State:
 
     def _stale(self, node: Read) -> None:
         """A whole-tensor value is computed where it is used: its arrays must be as they were."""
-        now = self.writes.get(node.view)
+        view, _ = self.seen.get(node.view, (node.view, ()))
+        now = self.writes.get(view)
         if now is None or now.count == node.version:
             return
         name = node.view.name
@@ -200,6 +233,12 @@ class State:
         """A value stored into an array of the call now, as a read of it; None where it cannot.
         ``name``: of the array in messages."""
         return self.on_keep(self, node, span, name)
+
+    def merged(self, node: Node) -> Node:
+        """A value whose sums over neighbouring axes are over one axis where they can be."""
+        from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
+
+        return with_merged_sums(self, node)
 
     def computed(self, node: Node, compute: Callable[[Node], T]) -> T:
         """What ``compute`` gives for a node; what can only be read from memory is stored first."""

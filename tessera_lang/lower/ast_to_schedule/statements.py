@@ -307,7 +307,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     for operand in operands_of(node):
         part = operand
         if isinstance(operand, Reduced | Scanned | Sorted | Product) and is_whole(operand):
-            part = s.computed(operand, lambda x: _held_alone(s, x))
+            part = s.computed(s.merged(operand), lambda x: _held_alone(s, x))
         elif not isinstance(operand, Held | Filled | Read):
             part = _settled(s, operand, known)
         changed = changed or part is not operand

@@ -12,6 +12,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, slices
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
+from tessera_lang.lower.ast_to_schedule.merged_axes import merged_store
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
@@ -42,20 +43,22 @@ from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
 from tessera_lang.types.shape import Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
 
-Emit = Callable[[Value, list[Value], list[Value], list[int], list[int]], None]
+Emit = Callable[[Value, Value, list[Value], list[Value], list[int], list[int]], None]
+"""Of a tile and a view of the array: the starts along its axes, the extents of the tile, and along
+which axes and in which steps it lies."""
 _KINDS = {"+": "add", "-": "add", "*": "mul"}
 
 
 def store(s: State, target: ast.Subscript, value: Node) -> None:
     """``C[...] = value``."""
     place, inside = _place(s, target)
-    _write(s, place, inside, value, target.span, _stores(s, place.view))
+    _write(s, place, inside, value, target.span, _stores(s))
 
 
 def fill(s: State, view: Value, value: Node, span: Span) -> None:
     """A whole array."""
     place = slices.array(s, view, span)
-    _write(s, place, None, value, span, _stores(s, view))
+    _write(s, place, None, value, span, _stores(s))
 
 
 def accumulate(s: State, node: ast.AugmentedAssign) -> None:
@@ -68,7 +71,7 @@ def accumulate(s: State, node: ast.AugmentedAssign) -> None:
     if kind is None:
         old: Node = node_operations.cast(s, place, wide)
         made = node_operations.combine(s, node.operator, old, value, wide, None, node.span)
-        _write(s, place, inside, made, node.span, _stores(s, place.view))
+        _write(s, place, inside, made, node.span, _stores(s))
         return
     value = node_operations.cast(s, value, wide)
     if node.operator == "-":
@@ -76,9 +79,10 @@ def accumulate(s: State, node: ast.AugmentedAssign) -> None:
     b = s.b
 
     def emit(
-        tile: Value, starts: list[Value], extents: list[Value], dims: list[int], steps: list[int]
-    ) -> None:
-        b.accumulate(kind, tile, place.view, starts, extents, dims=dims, steps=steps)
+        tile: Value, view: Value, starts: list[Value], extents: list[Value], dims: list[int],
+        steps: list[int],
+    ) -> None:  # fmt: skip
+        b.accumulate(kind, tile, view, starts, extents, dims=dims, steps=steps)
 
     _write(s, place, inside, value, node.span, emit, wide)
 
@@ -90,10 +94,11 @@ def accumulator(dtype: DType) -> DType:
     return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
-def _stores(s: State, view: Value) -> Emit:
+def _stores(s: State) -> Emit:
     def emit(
-        tile: Value, starts: list[Value], extents: list[Value], dims: list[int], steps: list[int]
-    ) -> None:
+        tile: Value, view: Value, starts: list[Value], extents: list[Value], dims: list[int],
+        steps: list[int],
+    ) -> None:  # fmt: skip
         s.b.store_tile(tile, view, starts, extents, dims=dims, steps=steps)
 
     return emit
@@ -120,7 +125,7 @@ def _write(
     if not place.axes:
         _write_element(s, place, inside, value, emit)
     else:
-        _write_axes(s, place, value, wanted, span, emit)
+        _write_axes(s, place, value, wanted, span, emit, dtype is not None)
     s.wrote(view, span)
 
 
@@ -133,10 +138,12 @@ def _write_element(s: State, place: Read, inside: Value | None, value: Node, emi
     if inside is not None:
         extent = b.select(inside, extent, b.number(0))
         starts = [b.select(inside, v, b.number(0)) for v in starts]
-    emit(b.full(scalar, (1,)), starts, [extent], [last], [1])
+    emit(b.full(scalar, (1,)), place.view, starts, [extent], [last], [1])
 
 
-def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, emit: Emit) -> None:
+def _write_axes(
+    s: State, place: Read, value: Node, dtype: DType, span: Span, emit: Emit, sums: bool
+) -> None:
     """Whole where every axis has a capacity; else loops over those that have none."""
     b = s.b
     axes = tuple(_axis(place, value, i) for i in range(len(place.axes)))
@@ -161,26 +168,26 @@ def _write_axes(s: State, place: Read, value: Node, dtype: DType, span: Span, em
             for a, b, start in zip(axes, given, starts, strict=True)
         )
     root = root_of(value)
-    windows: list[Window | None] = [
-        None if a.capacity is None else Window(s.b.number(0), a.capacity, a.extent) for a in axes
-    ]
-    if any(w is None for w in windows):
+    if any(a.capacity is None for a in axes):
         root = _without_own_reads(s, root, place, span)
         root = _with_kept_products(s, root, span)
     if any(n is not None for n in place.numbers):
         s.computed(root, lambda found: scatter(s, place, found, span))
         return
-    s.computed(root, lambda found: _write_nest(s, place, found, windows, emit, inside))
+    s.computed(root, lambda found: _write_nest(s, place, found, emit, inside, sums))
 
 
-def _write_nest(
-    s: State, place: Read, root: Node, windows: list[Window | None], emit: Emit, plain: bool
-) -> None:  # fmt: skip
-    b = s.b
+def _write_nest(s: State, place: Read, root: Node, emit: Emit, plain: bool, sums: bool) -> None:
+    """``sums``: what is there is added to."""
+    b, windows = s.b, _windows(s, root.axes)
     if any(w is None for w in windows):
         row = row_of(s, place, root)
         if row is not None and _write_rows(s, place, row, emit):
             return
+        root = s.merged(root)
+        if not sums:
+            place, root = merged_store(s, place, root)
+            windows = _windows(s, root.axes)
 
     def body(found: Windows) -> None:
         tile = s.demand(root, found)
@@ -191,9 +198,14 @@ def _write_nest(
         tile = s.demand.permute(tile, order)
         extents = [found[i].extent for i in order]
         dims = [place.dims[i] for i in order]
-        emit(tile, starts, extents, dims, [place.steps[i] for i in order])
+        emit(tile, place.view, starts, extents, dims, [place.steps[i] for i in order])
 
     s.nests.over(root, windows, body, element_wise=is_element_wise(root), plain=plain)
+
+
+def _windows(s: State, axes: Sequence[Axis]) -> list[Window | None]:
+    zero = s.b.number(0)
+    return [None if a.capacity is None else Window(zero, a.capacity, a.extent) for a in axes]
 
 
 def _has_products(value: Node) -> bool:
@@ -214,7 +226,7 @@ def _write_rows(s: State, place: Read, row: Row, emit: Emit) -> bool:
         if not windows:
             tile, extents = b.full(tile, (1,)), [b.number(1)]
         starts = [b.add(start, i) for start, i in zip(place.starts, at, strict=False)]
-        emit(tile, [*starts, *place.starts[len(at) :]], extents, [last], [1])
+        emit(tile, place.view, [*starts, *place.starts[len(at) :]], extents, [last], [1])
         b.yield_()
     zeros, ones = [b.number(0)] * len(outer), [b.number(1)] * len(outer)
     b.loops(zeros, [a.extent for a in outer], ones, (), inside.region, names)

@@ -225,8 +225,9 @@ def _element_wise(
     together in no tile are of loops one after the other, each of which has all the room."""
     order = list(_innermost_first(facts, names))
     tiles = _open_tiles(facts)
-    along = _contiguous_names(facts)
-    along = tuple(n for n in along if any(n in t and {*along} & {*t} - {n} for t in tiles))
+    lines = _contiguous_names(facts)
+    along = tuple(n for n in lines if any(n in t and {*lines} & {*t} - {n} for t in tiles))
+    order.sort(key=lambda n: n not in lines)
     sizes = dict(said)
     room = ELEMENT_LANES * ELEMENT_VECTORS * max(1, 16 // _access_bytes(facts))
     if facts.grid is None:
@@ -236,7 +237,7 @@ def _element_wise(
         order.sort(key=lambda n: n not in along)
     lengths = {n: _length(facts, n) for n in order} if len(order) > 1 else {}
     for name in (n for n in order if n not in sizes):
-        wide = WIDEST_ROW if len(order) > 1 else WIDEST_ARRAY
+        wide = WIDEST_ROW if any(name in t and len(t) > 1 for t in tiles) else WIDEST_ARRAY
         wide *= ALONE if facts.grid is None else 1
         most = WIDEST_SQUARE if name in along else wide
         taken = max((_elements(t, sizes) for t in tiles if name in t), default=1)

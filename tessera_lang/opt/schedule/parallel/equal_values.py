@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, CONTRACTS, is_pure
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import accesses_in
+from tessera_lang.opt.schedule.query.array_accesses import FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of
 from tessera_lang.record import dataclass, field, replace
 
@@ -52,7 +52,7 @@ class _Merging:
                 o = replace(o, operands=operands)
             key = self._key(o)
             found = None if key is None else known.setdefault(key, o)
-            if found is not None and found is not o:
+            if found is not None and found is not o and len(found.results) == len(o.results):
                 self.to.update(zip(o.results, found.results, strict=True))
                 continue
             kept.append(self._inside(o, known) if o.regions else o)
@@ -61,7 +61,7 @@ class _Merging:
         return Region(region.arguments, tuple(kept))
 
     def _inside(self, o: Operation, known: Mapping[Hashable, Operation]) -> Operation:
-        numbers = {k: x for k, x in known.items() if not isinstance(x.result.type, TileType)}
+        numbers = {k: x for k, x in known.items() if _is_number(x)}
         self._written(o)  # the iteration before may have written
         regions = tuple(self.region(r, numbers) for r in o.regions)
         self._written(o)
@@ -74,6 +74,8 @@ class _Merging:
 
     def _key(self, o: Operation) -> Hashable | None:
         """What an operation gives, in terms of what it is made of; None where it does more."""
+        if o.name == FOR and o.results:
+            return self._loop(o)
         reads = o.name in ARRAY_READS
         if o.regions or len(o.results) != 1 or not (reads or is_pure(o)) or o.name in _LEFT:
             return None
@@ -82,6 +84,41 @@ class _Merging:
         if reads:
             version = self.writes.get(self.arrays.get(o.operands[0], o.operands[0]), 0)
         return o.name, o.result.type, attributes, version, *o.operands
+
+    def _loop(self, loop: Operation) -> Hashable | None:
+        """The same of a loop that writes nothing: its operations, whose values have numbers."""
+        numbers: dict[Value, int] = {}
+
+        def number(v: Value) -> int | Value:
+            return numbers.get(v, v)
+
+        def of(o: Operation) -> Hashable | None:
+            inner: list[Hashable] = []
+            known = o.name in ARRAY_READS or o.name == "tile.yield" or o.name == FOR or is_pure(o)
+            if not known or (o.regions and o.name != FOR):
+                return None
+            operands = tuple(number(self.to.get(v, v)) for v in o.operands)
+            for region in o.regions:
+                for v in region.arguments:
+                    numbers[v] = len(numbers)
+                found = [of(x) for x in region.operations]
+                if any(x is None for x in found):
+                    return None
+                inner.append((tuple(v.type for v in region.arguments), tuple(found)))
+            for v in o.results:
+                numbers[v] = len(numbers)
+            version = 0
+            if o.name in ARRAY_READS:
+                version = self.writes.get(self.arrays.get(o.operands[0], o.operands[0]), 0)
+            attributes = tuple(sorted((n, repr(a)) for n, a in o.attributes.items()))
+            types = tuple(v.type for v in o.results)
+            return o.name, types, attributes, version, operands, tuple(inner)
+
+        return of(loop)
+
+
+def _is_number(o: Operation) -> bool:
+    return not o.regions and not isinstance(o.result.type, TileType)
 
 
 _LEFT = frozenset(

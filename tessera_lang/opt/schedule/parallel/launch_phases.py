@@ -223,6 +223,8 @@ class _Body:
         for o in self.operations:
             if o.name == "tile.constant" and isinstance(n := o.attributes["value"], int):
                 sizes[o.result] = n
+            elif o.name == "tile.mul":  # the size of axes that are one
+                sizes[o.result] = prod(sizes.get(v, 0) for v in o.operands)
         views = [o for o in self.operations if o.name == "tile.view"]
         read = [o for o in views if o.operands[0] in self.reads[i]]
         found = [

@@ -15,7 +15,7 @@ from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.index_forms import IndexForms, Scope
 from tessera_lang.opt.schedule.query.value_numbers import ValueNumbers
-from tessera_lang.record import dataclass, field
+from tessera_lang.record import dataclass, field, replace
 
 FOR, STORE, ACCUMULATE = (PREFIX + n for n in ("for", "store", "accumulate"))
 LOAD, GATHER, PARAMETER = (PREFIX + n for n in ("load", "gather", "parameter"))
@@ -44,6 +44,7 @@ class MemoryAccess:
 
     @property
     def view(self) -> Value:
+        """What the array is seen as."""
         return self.operation.operands[1 if self.writes else 0]
 
     @property
@@ -190,6 +191,7 @@ class Nest:
             return True
         if self._seen_otherwise(a, b):
             return False
+        a, b = self._axis_by_axis(a, b)
         alike = self._place(a) == self._place(b) and self._around(a) == self._around(b)
         return self._apart(axis, a, b) and (alike or self._apart(axis, b, a))
 
@@ -198,8 +200,21 @@ class Nest:
         each other."""
         views = (self.definitions.get(x.view) for x in (a, b))
         return a.view is not b.view and any(
-            o is not None and o.attributes.get("reshaped") for o in views
+            o is not None and o.attributes.get("reshaped") and "merged" not in o.attributes
+            for o in views
         )
+
+    def _axis_by_axis(self, a: MemoryAccess, b: MemoryAccess) -> tuple[MemoryAccess, MemoryAccess]:
+        """Two accesses of one array, as it is seen in one way: where one has merged axes and the
+        other has not, each by the axes of the array, and nothing is known along merged ones."""
+        of_a, of_b = (self._merged(x) for x in (a, b))
+        return (a, b) if of_a == of_b else (_unmerged(a, of_a), _unmerged(b, of_b))
+
+    def _merged(self, a: MemoryAccess) -> tuple[int, ...]:
+        """How many axes of the array each axis of an access is."""
+        made = self.definitions.get(a.view)
+        of = made.integers("merged") if made is not None else ()
+        return of or (1,) * len(a.starts)
 
     def _place(self, a: MemoryAccess) -> tuple[object, ...]:
         """What is touched of the array, the same for what is computed alike."""
@@ -242,6 +257,7 @@ class Nest:
             return True
         if self._seen_otherwise(a, b):
             return False
+        a, b = self._axis_by_axis(a, b)
         scope = Scope()
         try:
             self._bounds(self.loop, scope)
@@ -293,6 +309,23 @@ class Nest:
         gap = f.form(first, x) - f.form(second, y)
         widths = [f.size(b.sizes[dim]), *(() if extent is None else f.widths(extent, y))]
         return any(f.known.proves(gap - w.shifted(-1).scaled(step).shifted(1)) for w in widths)
+
+
+def _unmerged(a: MemoryAccess, of: Sequence[int]) -> MemoryAccess:
+    """The access by the axes of the array, of which each of its own is so many."""
+    starts: list[Value | None] = []
+    sizes: list[int | str] = []
+    steps: list[int] = []
+    extents: list[Value | None] = []
+    for i, count in enumerate(of):
+        one = count == 1
+        starts += [a.starts[i] if one else None] * count
+        sizes += [a.sizes[i] if one else 1] * count
+        steps += [a.steps[i] if one else 1] * count
+        extents += [a.extents[i] if one else None] * count
+    return replace(
+        a, starts=tuple(starts), sizes=tuple(sizes), steps=tuple(steps), extents=tuple(extents)
+    )
 
 
 def depends(value: Value, on: Sequence[Value], definitions: Mapping[Value, Operation]) -> bool:
