@@ -63,9 +63,12 @@ def merged_store(s: State, place: Read, root: Node) -> tuple[Read, Node]:
         if root.axes[i].capacity is not None or root.axes[i + 1].capacity is not None:
             continue
         place = replace(place, axes=root.axes)
+        ways = dict(s.ways)
         to, value = merging.one(place, i), merging.one(root, i)
         if isinstance(to, Read) and value is not None:
             place, root = to, value
+        else:
+            s.ways = ways  # nothing is seen so
     return place, root
 
 
@@ -90,7 +93,10 @@ class _Merging:
             return node
         if any(inner.operand.axes[i].capacity is not None for i in both):
             return node
+        ways = dict(self.s.ways)
         found = self.one(inner.operand, first)
+        if found is None:
+            self.s.ways = ways  # nothing is seen so
         return node if found is None else replace(node, operand=found, along=first)
 
     def one(self, node: Node, i: int) -> Node | None:
