@@ -430,6 +430,12 @@ STORE_TIMES = _chosen(
 SPLIT_COUNTS = _chosen(
     (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32), "parts", "of a contraction that are compared",
 )  # fmt: skip
+STREAM_COUNTS = _chosen(
+    (48, 64, 96, 128, 192, 256), "parts", "of a sum without products that are compared, too",
+)  # fmt: skip
+STREAM_GROUPS = _chosen(
+    8, "groups", "of a multiprocessor that wait for memory at once, where none multiplies",
+)  # fmt: skip
 PART_ITERATIONS = _chosen(4, "iterations", "of a part of a contraction, at least")
 PART_WAVES = _chosen(2, "parts", "of contractions that a multiprocessor gets at most")
 EASED = _chosen(

@@ -43,6 +43,7 @@ from tessera_lang.target.tuning import (
     SHARED_MIXED,
     SHORT_LAUNCH,
     SHORTER_SEEN,
+    STREAM_GROUPS,
     SYNCHRONOUS_SHARE,
 )
 
@@ -107,6 +108,11 @@ class Work:
     parts: int = 1
     sums: int = 0
     stream: tuple[int, int] = (0, 0)
+
+    def places(self, machine: Machine) -> int:
+        """How many tiles are computed at once: groups that only wait for memory are several on a
+        multiprocessor."""
+        return machine.units * (1 if self.products else STREAM_GROUPS)
 
     @property
     def iterations(self) -> int:
@@ -209,7 +215,7 @@ def _waiting(product: Product, work: Work) -> float:
 def cycles(work: Work, machine: Machine) -> float:
     """Cycles of the whole launch."""
     rates = machine.rates
-    waves = -(-work.tiles // machine.units)
+    waves = -(-work.tiles // work.places(machine))
     iterations = sum(p.trips * iteration_cycles(p, work, machine) for p in work.products)
     iterations += work.stream[0] * (MEMORY_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache

@@ -23,6 +23,7 @@ from tessera_lang.target.tuning import (
     PART_WAVES,
     PARTS_WORTH,
     SPLIT_COUNTS,
+    STREAM_COUNTS,
     STREAM_TILES,
     STREAM_WORTH,
 )
@@ -30,7 +31,8 @@ from tessera_lang.target.tuning import (
 
 def is_few(work: Work, machine: Machine) -> bool:
     """Whether tiles leave multiprocessors idle that iterations of the loop could keep busy."""
-    return 2 * work.tiles <= machine.units * PART_WAVES and work.iterations >= 2 * PART_ITERATIONS
+    places = work.places(machine) * PART_WAVES
+    return 2 * work.tiles <= places and work.iterations >= 2 * PART_ITERATIONS
 
 
 def said_reason(kernel: Operation, facts: Facts) -> str:
@@ -49,8 +51,10 @@ def best_parts(work: Work, machine: Machine) -> tuple[int, float]:
     limit = best[1] * PARTS_WORTH
     if not is_few(work, machine):
         return best
-    most = min(work.iterations // PART_ITERATIONS, PART_WAVES * machine.units // max(1, work.tiles))
-    for parts in (n for n in SPLIT_COUNTS if n <= most):
+    places = PART_WAVES * work.places(machine)
+    most = min(work.iterations // PART_ITERATIONS, places // max(1, work.tiles))
+    counts = SPLIT_COUNTS if work.products else (*SPLIT_COUNTS, *STREAM_COUNTS)
+    for parts in (n for n in counts if n <= most):
         price = cycles(in_parts(work, parts), machine)
         if price < min(limit, best[1]):
             best = parts, price

@@ -305,9 +305,11 @@ def _spread(
     machine: Machine,
 ) -> dict[str, int]:  # fmt: skip
     """Halved while there are fewer groups than multiprocessors, outer sizes first; a size that
-    divides no axis of the grid makes none."""
+    divides no axis of the grid makes none. What that leaves of a tile is for the axes in it that
+    a group goes along: as many loads are in flight as before."""
     grid = facts.grid
     tiles = _open_tiles(facts)
+    given: list[str] = []
     while grid is not None:
         groups = Estimate(facts, sizes).trips(grid)
         total = max((_elements(t, sizes) for t in tiles), default=1)
@@ -320,4 +322,21 @@ def _spread(
         if not wide:
             break
         sizes[wide[0]] //= 2
+        given.append(wide[0])
+    for name in given:
+        _give(facts, sizes, said, name, tiles)
     return sizes
+
+
+def _give(
+    facts: Facts, sizes: dict[str, int], said: Mapping[str, int], name: str,
+    tiles: Sequence[tuple[int | str, ...]],
+) -> None:  # fmt: skip
+    """What half of a size leaves, to the last size of its tiles that no group shares."""
+    assert facts.grid is not None
+    beside = dict.fromkeys(n for t in tiles if name in t for n in t if isinstance(n, str))
+    inner = [n for n in beside if n not in said and not covers(facts, facts.grid, n)]
+    if inner:
+        length = _length(facts, inner[-1])
+        twice = 2 * sizes[inner[-1]]
+        sizes[inner[-1]] = twice if length is None or twice <= length else sizes[inner[-1]]

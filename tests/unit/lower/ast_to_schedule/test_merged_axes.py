@@ -38,7 +38,10 @@ def _program(r: random.Random, shape: tuple[int, ...]) -> tuple[str, Any]:
     tail = ", None" * (rank - 1)
     match r.choice(("all", "axes", "rows", "channel", "part", "weights", "turned")):
         case "all":
-            return f"return x * 2.0 - op.{kind}(x + z)", lambda x, z: 2 * x - getattr(np, kind)(x + z)
+            return (
+                f"return x * 2.0 - op.{kind}(x + z)",
+                lambda x, z: 2 * x - getattr(np, kind)(x + z),
+            )
         case "axes":
             body = f"return (x + z) - op.{kind}(x, axis={axes}, keepdims=True)"
             return body, lambda x, z: x + z - getattr(np, kind)(x, axis=axes, keepdims=True)
@@ -71,7 +74,12 @@ def _program(r: random.Random, shape: tuple[int, ...]) -> tuple[str, Any]:
         case "weights":
             zeros = ", ".join(["0"] * (rank - 1))
             body = f"w = z[:, {zeros}]\n    return x * w[:{tail}] + op.{kind}(x)"
-            return body, lambda x, z: x * z[(slice(None), *(slice(0, 1),) * (rank - 1))] + getattr(np, kind)(x)
+            return (
+                body,
+                lambda x, z: (
+                    x * z[(slice(None), *(slice(0, 1),) * (rank - 1))] + getattr(np, kind)(x)
+                ),
+            )
         case _:
             body = f"return x.mT * 2.0 + op.{kind}(z.mT)"
             return body, lambda x, z: 2 * np.swapaxes(x, -1, -2) + getattr(np, kind)(z)
@@ -111,7 +119,9 @@ def nests(kernel: Operation) -> list[int]:
 
 
 def kernel(text: str, shapes: str) -> Operation:
-    return from_source(f"@op.kernel\ndef kernel(x: f32[a, b, c, d], y: f32[d]):\n    {text}\n", shapes).schedule.operations[0]
+    return from_source(
+        f"@op.kernel\ndef kernel(x: f32[a, b, c, d], y: f32[d]):\n    {text}\n", shapes
+    ).schedule.operations[0]
 
 
 CONTIGUOUS = "x: f32[40, 30, 50, 70], y: f32[70]"

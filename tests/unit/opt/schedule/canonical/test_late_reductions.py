@@ -106,7 +106,9 @@ def every(x: f32[m, n]): return op.{kind if kind != "prod" else "max"}(1.0 - x)
     module = loaded(text, target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows, columns, every = (np.asarray(getattr(module, n)(x)) for n in ("kernel", "columns", "every"))
+        rows, columns, every = (
+            np.asarray(getattr(module, n)(x)) for n in ("kernel", "columns", "every")
+        )
     f = getattr(np, kind)
     assert np.array_equal(rows, f(x, axis=1))
     assert np.allclose(columns, f(x.astype(np.float64), axis=0))
