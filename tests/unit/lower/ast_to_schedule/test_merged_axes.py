@@ -1,5 +1,5 @@
-"""Axes that lie together are one: programs over arrays of rank 2 to 5 give what NumPy gives, bit for
-bit, as all numbers are small integers; and nests have as few axes as the memory allows."""
+"""Axes that lie together are one: programs over arrays of rank 2 to 5 give what NumPy gives, bit
+for bit, as all numbers are small integers; and nests have as few axes as the memory allows."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _program(r: random.Random, shape: tuple[int, ...]) -> tuple[str, Any]:
             return body, lambda x, z: x + z - getattr(np, kind)(x, axis=axes, keepdims=True)
         case "rows":
             body = (
-                f"y = op.empty_like(x)\n    for i in op.tile_range(n0, step=1):\n        v = x[i, {rows}]"
-                f"\n        y[i, {rows}] = v * op.{kind}(v) + z[i, {rows}]\n    return y"
+                f"y = op.empty_like(x)\n    for i in op.tile_range(n0, step=1):\n"
+                f"        v = x[i, {rows}]\n        y[i, {rows}] = v * op.{kind}(v) + z[i, {rows}]\n    return y"
             )
             over = tuple(range(1, rank))
             return body, lambda x, z: x * getattr(np, kind)(x, axis=over, keepdims=True) + z
@@ -56,14 +56,18 @@ def _program(r: random.Random, shape: tuple[int, ...]) -> tuple[str, Any]:
             rest = ", ".join([":"] * (rank - 2))
             at = f":, j, {rest}" if rest else ":, j"
             body = (
-                f"y = op.empty_like(x)\n    for j in op.tile_range(n1, step=1):\n        v = x[{at}]"
-                f"\n        y[{at}] = v - op.{kind}(v)\n    return y"
+                f"y = op.empty_like(x)\n    for j in op.tile_range(n1, step=1):\n"
+                f"        v = x[{at}]\n        y[{at}] = v - op.{kind}(v)\n    return y"
             )
             over = tuple(i for i in range(rank) if i != 1)
             return body, lambda x, z: x - getattr(np, kind)(x, axis=over, keepdims=True)
         case "part":
             end = max(1, shape[0] - 1)
-            body = f"y = op.zeros(({dims},), f32)\n    y[:{end}, {rows}] = x[:{end}, {rows}] + op.{kind}(z[:{end}, {rows}])\n    return y"
+            at = f":{end}, {rows}"
+            body = (
+                f"y = op.zeros(({dims},), f32)\n"
+                f"    y[{at}] = x[{at}] + op.{kind}(z[{at}])\n    return y"
+            )
 
             def by_numpy(x: Any, z: Any) -> Any:
                 y = np.zeros_like(x)
