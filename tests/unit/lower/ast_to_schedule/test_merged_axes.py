@@ -48,7 +48,8 @@ def _program(r: random.Random, shape: tuple[int, ...]) -> tuple[str, Any]:
         case "rows":
             body = (
                 f"y = op.empty_like(x)\n    for i in op.tile_range(n0, step=1):\n"
-                f"        v = x[i, {rows}]\n        y[i, {rows}] = v * op.{kind}(v) + z[i, {rows}]\n    return y"
+                f"        v = x[i, {rows}]\n"
+                f"        y[i, {rows}] = v * op.{kind}(v) + z[i, {rows}]\n    return y"
             )
             over = tuple(range(1, rank))
             return body, lambda x, z: x * getattr(np, kind)(x, axis=over, keepdims=True) + z
