@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
+from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -42,7 +43,7 @@ def scalar_of(s: State, node: Node) -> Value:
         s.nests.name_alone(node)
         return s.demand(node, ())
 
-    return s.computed(s.merged(node), compute)
+    return s.computed(with_merged_sums(s, node), compute)
 
 
 def converted(s: State, node: Node, wanted: Type | None) -> Node:

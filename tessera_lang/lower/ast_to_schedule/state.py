@@ -234,12 +234,6 @@ class State:
         ``name``: of the array in messages."""
         return self.on_keep(self, node, span, name)
 
-    def merged(self, node: Node) -> Node:
-        """A value whose sums over neighbouring axes are over one axis where they can be."""
-        from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
-
-        return with_merged_sums(self, node)
-
     def computed(self, node: Node, compute: Callable[[Node], T]) -> T:
         """What ``compute`` gives for a node; what can only be read from memory is stored first."""
         before = dict(self.demand.before)

@@ -18,6 +18,7 @@ from tessera_lang.lower.ast_to_schedule import (
     node_operations,
     stores,
 )
+from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
 from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -307,7 +308,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     for operand in operands_of(node):
         part = operand
         if isinstance(operand, Reduced | Scanned | Sorted | Product) and is_whole(operand):
-            part = s.computed(s.merged(operand), lambda x: _held_alone(s, x))
+            part = s.computed(with_merged_sums(s, operand), lambda x: _held_alone(s, x))
         elif not isinstance(operand, Held | Filled | Read):
             part = _settled(s, operand, known)
         changed = changed or part is not operand

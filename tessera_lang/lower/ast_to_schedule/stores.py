@@ -12,7 +12,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, slices
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
-from tessera_lang.lower.ast_to_schedule.merged_axes import merged_store
+from tessera_lang.lower.ast_to_schedule.merged_axes import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
@@ -184,7 +184,7 @@ def _write_nest(s: State, place: Read, root: Node, emit: Emit, plain: bool, sums
         row = row_of(s, place, root)
         if row is not None and _write_rows(s, place, row, emit):
             return
-        root = s.merged(root)
+        root = with_merged_sums(s, root)
         if not sums:
             place, root = merged_store(s, place, root)
             windows = _windows(s, root.axes)
