@@ -51,8 +51,10 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     dims: list[Dim] | None = [-1] if shape is None else _sizes(c, shape)
     if is_silent(base):
         return base
-    if isinstance(base, Tensor) and _is_scratch(c, bound["x"]):
-        base = as_tile(c, bound["x"], base)  # may be written again: what it holds now is meant
+    if isinstance(base, Tensor) and not _is_row_major(c, bound["x"]):
+        if c.in_tile_loop:
+            return _no_copy(c, bound["x"])
+        base = as_tile(c, bound["x"], base)  # what it holds now, row by row
     if isinstance(base, Tile) and base.axes:
         return _computed(c, e, bound, base, dims)
     if not isinstance(base, Tensor):
@@ -60,7 +62,7 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             "T0207", f"`op.reshape` in a tile kernel takes an array, not `{text_of(base)}`",
             bound["x"].span,
         )  # fmt: skip
-    if dims is None or not _is_row_major(c, bound["x"]):
+    if dims is None:
         return _nothing(c)
     total = _product([c.kernel.facts.resolve(d) for d in base.shape])
     found = _inferred(c, e, bound, dims, total)
@@ -100,14 +102,6 @@ def _computed(
     if c.final:
         c.typed.reshaped[e] = sizes
     return Tile(base.dtype, tuple(whole_axis(c, d, room=False) for d in sizes), base.wide)
-
-
-def _is_scratch(c: TileContext, x: ast.Expr) -> bool:
-    """Whether an array is one that the kernel makes."""
-    symbol = c.name_symbol(x.id) if isinstance(x, ast.Name) else None
-    return isinstance(symbol, Local) and symbol.name not in (
-        p.name for p in c.declaration.parameters
-    )
 
 
 def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
@@ -168,23 +162,22 @@ def _root(c: TileContext, x: ast.Expr) -> str:
 
 
 def _is_row_major(c: TileContext, x: ast.Expr) -> bool:
-    """Whether an array is one of the call without gaps, which a signature says; else reported."""
+    """Whether an array is one of the call without gaps, which a signature says. One that the kernel
+    makes may be written again, and is not seen under another name."""
     symbol = c.name_symbol(x.id) if isinstance(x, ast.Name) else None
     names = [p.name for p in c.declaration.parameters]
     if c.inlined or not isinstance(symbol, Local) or symbol.name not in names:
-        c.report("T0207", "`op.reshape` takes a parameter of the kernel, by its name", x.span,
-                 helps=(_IN_FRONT,))  # fmt: skip
         return False
-    at = names.index(symbol.name) - len(names)
-    fact = c.typed.signature[at]
-    if isinstance(fact, TensorArgument) and not fact.contiguous:
-        c.report(
-            "T0207", f"`op.reshape` takes an array whose elements stand row by row, without gaps:"
-            f" `{symbol.name}` has others between", x.span,
-            helps=(f"give the kernel a copy: `op.contiguous({symbol.name})`",),
-        )  # fmt: skip
-        return False
-    return True
+    fact = c.typed.signature[names.index(symbol.name) - len(names)]
+    return not isinstance(fact, TensorArgument) or fact.contiguous
+
+
+def _no_copy(c: TileContext, x: ast.Expr) -> Term:
+    return c.report(
+        "T0207", "`op.reshape` in a loop over tiles takes a parameter of the kernel whose elements"
+        " stand row by row, by its name", x.span,
+        helps=("reshape in front of the loop", _IN_FRONT),
+    )  # fmt: skip
 
 
 def check_reshaped(c: TileContext) -> None:
