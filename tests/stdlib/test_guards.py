@@ -26,9 +26,8 @@ SIGNATURES = {
     ),
     "sort_on_cpu": (
         'kind="float", bits=32, T=f32, K=u32, W=u32',
-        'kind="float", ties=True, bits=32, T=f32, K=u32', 'S=u32',
-        'kind="float", ties=True, bits=32, T=f32, K=u32, S=u32',
-        'kind="float", ties=True, pairs=True, bits=32, T=f32, K=u32, S=u32, V=i64',
+        'kind="float", ties=True, bits=32, T=f32, K=u32', 'S=u32', 'bits=32, K=u32, S=u32',
+        'pairs=True, bits=32, K=u32, S=u32, V=i64',
         'kind="float", pairs=True, bits=32, T=f32, K=u32, S=u32, V=i64',
     ),
     "reduce_parts": ('how="max", V=f32, T=f32, O=f32', 'how="max", V=f32, T=f32'),
