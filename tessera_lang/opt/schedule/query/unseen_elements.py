@@ -97,11 +97,11 @@ def _carried(loop: Operation, place: _Place) -> list[_Place]:
 
 def _handed_on(end: Operation, around: Operation, place: _Place) -> list[_Place] | None:
     value, axis = place
-    if around.name not in (FOR, "tile.if"):
-        return None
     inner: Sequence[Value] = ()
     if around.name == FOR:
         inner = around.regions[0].arguments[len(around.strings("axes")) :]
+    elif around.name != "tile.if":
+        return None
     found = [i for i, v in enumerate(end.operands) if v is value]
     return [(v, axis) for i in found for v in (around.results[i], *inner[i : i + 1])]
 
