@@ -12,17 +12,13 @@ from __future__ import annotations
 from tessera_backend.cpu.interchange import ARRAY_OPERAND, FEWEST_LANES, LaneStrides
 from tessera_lang.analysis.uniformity.lane_uniformity import uniformity
 from tessera_lang.ir.core import Operation, Region, Value
-from tessera_lang.ir.definitions import ATOMICS, BUFFERS, LOOPS
+from tessera_lang.ir.definitions import ATOMICS, BUFFERS, LOOPS, REPORTS, with_effect
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
-from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import INDEX
 
 _LANES = 1024  # of a run along the last axis: a few of their rows stay in the first cache
-_TOGETHER = (
-    LOOPS | BUFFERS | ATOMICS | frozenset(WARP_OPS)
-    | {"tile.barrier", "tile.fence", "tile.print"}
-)  # fmt: skip
+_TOGETHER = LOOPS | BUFFERS | ATOMICS | REPORTS | with_effect("sync", "warp")
 
 
 @dataclass(frozen=True, slots=True)
