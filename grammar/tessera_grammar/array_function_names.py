@@ -76,6 +76,8 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "outer": ArrayName("a b", 2, "All products of the elements of two vectors."),
     "trace": ArrayName("x", 1, "The sum of the diagonal of a matrix."),
     "diagonal": ArrayName("x", 1, "The diagonal of a square matrix."),
+    "atan2": ArrayName("y x", 2, "The angle of the point (x, y), from -pi to pi."),
+    "hypot": ArrayName("a b", 2, "sqrt(a * a + b * b), without overflow on the way."),
     "vecdot": ArrayName("a b axis", 2, "The sum of the products of elements along an axis."),
 }
 """Members of ``op`` that are other words for what the language has."""

@@ -89,6 +89,7 @@ _TEXTS: dict[str, str] = {
                  " op.maximum(a, b) + op.softplus(-op.abs(a - b)))",
     "astype": "op.cast(x, dtype)", "permute_dims": "op.transpose(x, axes)",
     "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
+    "atan2": "math.atan2(y, x)", "hypot": "math.hypot(a, b)",
     "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
 }  # fmt: skip
 _FORMS: dict[str, Form] = {

@@ -14,7 +14,25 @@ _NUMPY = (
 )
 _BARRIER = "write `tbarrier()`"
 
+OTHER_SPELLINGS = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
+    "arctanh": "atanh",
+}  # fmt: skip
+"""Functions of one number by NumPy's older names, which `math` and `op` have by C's."""
+_TWO = {"arctan2": "atan2(y, x)"}
+
+
+def _spelled(module: str) -> dict[str, str]:
+    """What to write for each of them, as a member of a module."""
+    forms = {old: f"{new}(x)" for old, new in OTHER_SPELLINGS.items()} | _TWO
+    return {old: f"write `{module}.{form}`" for old, form in forms.items()}
+
+
+MATH_FORMS: dict[str, str] = _spelled("math")
+"""What to write for what `math` does not have."""
+
 FOREIGN_NAMES: dict[str, str] = {
+    **MATH_FORMS,
     "threadIdx": "write `tile_id(axis)`, the last axis being the fastest, or `tile_linear_id()`",
     "blockIdx": "write `group_id(axis)`, the last axis being the fastest, or `group_linear_id()`",
     "blockDim": "write `group_tile_count()`, the lanes of a group",
@@ -54,7 +72,8 @@ def _members() -> dict[str, str]:
         name: f"write `op.{name}(x)`"
         for name in (*reductions, "std", "norm", "cumsum", "cumprod", "softmax")
     }
-    of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "sin", "cos", "tanh")
+    of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "log10", "sin", "cos",
+              "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "expm1")  # fmt: skip
     found |= {n: f"write `math.{n}(x)` of a number, `op.{n}(x)` of a tile" for n in of_one}
     found |= dict.fromkeys(("astype", "type", "float", "half", "int"), "write `x.to(f32)`")
     found |= dict.fromkeys(("size", "numel"), "write `len(x)`, or `x.shape[0] * x.shape[1]`")
@@ -129,6 +148,7 @@ IN_LIBRARY: dict[str, str] = {
 
 
 TILE_FORMS: dict[str, str] = {
+    **_spelled("op"),
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
@@ -150,12 +170,6 @@ TILE_FORMS: dict[str, str] = {
     "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1,"
     " keepdims=True)`, then `d @ d.T / f32(n)`",
     "nanmedian": "write `op.median(x, axis=1)`: it is NaN where an element is",
-    "hypot": "write `op.sqrt(a * a + b * b)`",
-    "tan": "write `op.sin(x) / op.cos(x)`",
-    "sinh": "write `0.5 * (op.exp(x) - op.exp(-x))`",
-    "cosh": "write `0.5 * (op.exp(x) + op.exp(-x))`",
-    "log10": "write `op.log(x) * 0.4342944819032518`",
-    "expm1": "write `op.exp(x) - 1.0`, which is not exact for small x",
     "hstack": "write `op.concat((a, b), axis=1)`",
     "vstack": "write `op.concat((a, b), axis=0)`",
     "column_stack": "write `op.stack((a, b), axis=1)`",

@@ -183,6 +183,16 @@ def _gelu(x: float) -> float:
     return 0.5 * max(x, -50.0) * math.erfc(-x * math.sqrt(0.5)) if x == x else x
 
 
+def _atanh(x: float) -> float:
+    return math.copysign(math.inf, x) if abs(x) == 1 else math.atanh(x)
+
+
+def _sinh(x: float) -> float:
+    return math.copysign(math.inf, x) if abs(x) > 711 else math.sinh(x)
+
+
+_OF_THE_C_LIBRARY = (math.tan, math.asin, math.acos, math.atan, math.cosh, math.asinh, math.acosh)
+
 SCALAR_FUNCTIONS: dict[str, Function] = {
     "op.abs": _abs, "abs": _abs, "print": _print, "range": _range, "len": _len,
     "min": _extreme("min"), "max": _extreme("max"), "ceil_div": _ceil_div,
@@ -193,10 +203,17 @@ SCALAR_FUNCTIONS: dict[str, Function] = {
     "math.exp2": _math("math.exp2", _exp2),
     "math.log": _math("math.log", _log(math.log)),
     "math.log2": _math("math.log2", _log(math.log2)),
+    "math.log10": _math("math.log10", _log(math.log10)),
+    "math.expm1": _math("math.expm1", math.expm1),
     "math.log1p": _math("math.log1p", _log(math.log1p, -1.0)),
     "math.erf": _math("math.erf", math.erf), "math.sigmoid": _math("math.sigmoid", _sigmoid),
     "math.gelu": _math("math.gelu", _gelu), "math.sin": _math("math.sin", math.sin),
-    "math.cos": _math("math.cos", math.cos), "math.tan": _math("math.tan", math.tan),
+    "math.cos": _math("math.cos", math.cos),
+    **{f"math.{f.__name__}": _math(f"math.{f.__name__}", f) for f in _OF_THE_C_LIBRARY},
+    "math.atanh": _math("math.atanh", _atanh),
+    "math.sinh": _math("math.sinh", _sinh),
+    "math.atan2": _math("math.atan2", math.atan2, 2),
+    "math.hypot": _math("math.hypot", math.hypot, 2),
     "math.tanh": _math("math.tanh", math.tanh), "math.pow": _math("math.pow", math.pow, 2),
     "math.floor": _math("math.floor", _rounded(math.floor)),
     "math.ceil": _math("math.ceil", _rounded(math.ceil)),

@@ -205,7 +205,7 @@ OP_BUILT = (
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
-HOST_ONLY = ("int", "float", "str", "math.tan")
+HOST_ONLY = ("int", "float", "str")
 """What plain functions have when the host program runs them, and kernels have not."""
 
 NAMESPACES_LATER: dict[str, str] = {

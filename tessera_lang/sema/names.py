@@ -11,7 +11,7 @@ from typing import Literal
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, TILE_FORMS, library_help
+from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, MATH_FORMS, TILE_FORMS, library_help
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import bind, bind_builtin
@@ -183,6 +183,8 @@ class NameChecker:
         helps = (f"did you mean `{close}`?",) if close else _number_instead(e.name)
         if module.name == "op" and self.place != "lane" and e.name in TILE_FORMS:
             helps = (TILE_FORMS[e.name],)
+        if module.name == "math" and e.name in MATH_FORMS:
+            helps = (MATH_FORMS[e.name],)
         helps = helps or library_help(e.name, host=self.place == "any")
         self.problems.append(Diagnostic(
             "T0104", f"`{module.name}` has no `{e.name}`", e.name_span,

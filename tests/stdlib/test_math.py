@@ -32,11 +32,11 @@ def k(x: {dtype}[n], out: mut {dtype}[n]):
     for i in range(grid_tile_linear_id(), n, grid_tile_count()):
         out[i] = math.{name}(x[i])
 """
-POWERS = """\
+OF_TWO = """\
 @kernel tile[(128,)] grid[(64,)]
 def k(x: {dtype}[n], y: {dtype}[n], out: mut {dtype}[n]):
     for i in range(grid_tile_linear_id(), n, grid_tile_count()):
-        out[i] = math.pow(x[i], y[i])
+        out[i] = math.{name}(x[i], y[i])
 """
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -55,6 +55,9 @@ def _gelu(x: Any) -> Any:
 EXACT: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp, "exp2": np.exp2, "sigmoid": _sigmoid, "tanh": np.tanh, "log": np.log,
     "log2": np.log2, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
+    "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "expm1": np.expm1, "log10": np.log10,
     "erf": lambda x: _erf(x).astype(np.float64), "gelu": _gelu,
 }  # fmt: skip
 SHAPES: dict[str, tuple[Any, Any, int, int]] = {
@@ -113,6 +116,9 @@ def inputs(dtype: str, count: int) -> Any:
         (r.standard_normal(count) * r.choice([1e-3, 0.1, 1, 3], count)).astype(kind),
         r.uniform(-750, 750, count).astype(kind),
         r.uniform(0.7, 1.5, count).astype(kind),
+        r.uniform(-1, 1, count // 2).astype(kind),
+        (1 + r.choice([-1, 1], count // 4) * 2 ** r.uniform(-52, 0, count // 4)).astype(kind),
+        (np.round(r.uniform(0, 1e5, count // 4)) * (np.pi / 2)).astype(kind),
     ]
     return np.concatenate(parts)
 
@@ -207,11 +213,11 @@ def test_the_bits_are_the_same_on_both_targets(name: str, dtype: str) -> None:
 
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("dtype", SHAPES)
-@pytest.mark.parametrize("name", [*NAMES, "pow"])
+@pytest.mark.parametrize("name", [*NAMES, "pow", "atan2", "hypot"])
 @pytest.mark.sample
 def test_ptxas_takes_it(name: str, dtype: str) -> None:
     session = Session()
-    text = POWERS if name == "pow" else KERNEL
+    text = OF_TWO if name in ("pow", "atan2", "hypot") else KERNEL
     session.set_text("k.tessera", text.format(name=name, dtype=dtype), 1)
     program, plan = session.tile("k.tessera", "k", session.signature("k.tessera", "k"))
     row = architecture_named("sm_80")
@@ -224,9 +230,9 @@ def test_ptxas_takes_it(name: str, dtype: str) -> None:
 # --- powers ----------------------------------------------------------------------------------
 
 
-def power(dtype: str, target: str, x: Any, y: Any) -> Any:
+def power(dtype: str, target: str, x: Any, y: Any, name: str = "pow") -> Any:
     out = np.zeros_like(x)
-    tessera.compile(POWERS.format(dtype=dtype), target=target).k(x, y, out)
+    tessera.compile(OF_TWO.format(name=name, dtype=dtype), target=target).k(x, y, out)
     tessera.synchronize()
     return out
 
@@ -276,10 +282,111 @@ def test_powers_of_special_numbers(dtype: str, target: str) -> None:
     assert errors(power(dtype, target, x, y), exact, dtype).max() <= limit
 
 
+# --- angles and lengths ------------------------------------------------------------------------
+
+PAIRS: dict[str, Callable[[Any, Any], Any]] = {"atan2": np.arctan2, "hypot": np.hypot}
+
+
+def pairs(dtype: str, count: int) -> tuple[Any, Any]:
+    """Random bits, numbers whose quotient is near 1 or far from it, and all pairs of what is
+    special."""
+    bits, kind, digits, least = SHAPES[dtype]
+    r = np.random.default_rng(17)
+    random = r.integers(0, np.iinfo(bits).max, 2 * count, dtype=bits, endpoint=True).view(kind)
+    power = 2.0 ** r.uniform(least - digits, -least - 62, count) if least < -100 else (
+        2.0 ** r.uniform(-20, 12, count)
+    )  # fmt: skip
+    x = [random[:count], r.standard_normal(count), power, power, np.ones(count)]
+    y = [random[count:], r.standard_normal(count), power * r.uniform(0.2, 3, count),
+         power * 2 ** r.uniform(-60, 60, count), r.uniform(-3, 3, count)]  # fmt: skip
+    info = ml_dtypes.finfo(kind)
+    some = np.array([0, 1, 2, 0.5, np.inf, np.nan, float(info.max), float(info.tiny),
+                     float(info.smallest_subnormal)])  # fmt: skip
+    grid = np.meshgrid(np.concatenate([some, -some]), np.concatenate([some, -some]))
+    with np.errstate(all="ignore"):
+        left, right = (
+            np.concatenate([*(v.astype(kind) for v in parts), g.ravel().astype(kind)])
+            for parts, g in zip((x, y), grid, strict=True)
+        )
+    return left, right
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", SHAPES)
+@pytest.mark.parametrize("name", PAIRS)
+def test_angles_and_lengths(name: str, dtype: str, target: str) -> None:
+    if dtype == "f64" and np.finfo(np.longdouble).nmant < 63:
+        pytest.skip("no wider float to compare with")
+    x, y = pairs(dtype, RANDOM // 5)
+    wide: Any = np.longdouble if dtype == "f64" else np.float64
+    with np.errstate(all="ignore"):
+        exact = PAIRS[name](x.astype(wide), y.astype(wide))
+    bound = stated(name, dtype) if dtype in ("f32", "f64") else 0.51
+    assert errors(power(dtype, target, x, y, name), exact, dtype).max() <= bound
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", SHAPES)
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_have_the_same_bits_on_both_targets(name: str, dtype: str) -> None:
+    x, y = pairs(dtype, RANDOM // 10)
+    a, b = power(dtype, "cpu", x, y, name), power(dtype, "cuda", x, y, name)
+    assert (np.isnan(a) == np.isnan(b)).all()
+    number = ~np.isnan(a)
+    bits = SHAPES[dtype][0]
+    assert np.array_equal(a[number].view(bits), b[number].view(bits))
+
+
+TILES = """
+@op.kernel
+def k(x: f32[m, n], v: f32[n]):
+    return {}
+
+def host(x: f32[m, n]):
+    return {}, math.atan2(1.0, 2.0), math.hypot(3.0, 4.0)
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tiles_and_host_code(target: str) -> None:
+    """Each as a function of tiles and of whole arrays."""
+    names = ["tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1",
+             "log10"]  # fmt: skip
+    of_one = ", ".join(f"op.{n}(x)" for n in names)
+    of_two = "op.atan2(x, v[None, :]), math.atan2(x, 1.0), op.hypot(x, v[None, :])"
+    m = tessera.compile(TILES.format(f"{of_one}, {of_two}", of_one), target=target)
+    r = np.random.default_rng(3)
+    x, v = r.uniform(-2, 2, (9, 70)).astype(np.float32), r.uniform(-2, 2, 70).astype(np.float32)
+    with np.errstate(all="ignore"):
+        right = [EXACT[n](x.astype(np.float64)) for n in names]
+    right += [np.arctan2(x, v), np.arctan2(x, 1), np.hypot(x, v)]
+    for name, found, wanted in zip([*names, "two", "one", "hypot"], m.k(x, v), right, strict=True):
+        np.testing.assert_allclose(np.asarray(found), wanted, 3e-7, 1e-9, err_msg=name)
+    found = m.host(x)
+    for name, one, wanted in zip(names, found, right, strict=False):
+        np.testing.assert_allclose(np.asarray(one), wanted, 3e-7, 1e-9, err_msg=name)
+    assert found[-2:] == (math.atan2(1.0, 2.0), 5.0)
+
+
+@pytest.mark.parametrize("module", ["math", "op"])
+@pytest.mark.parametrize(("old", "form"), [
+    ("arcsin(x)", "asin(x)"), ("arccosh(x)", "acosh(x)"), ("arctan2(x, x)", "atan2(y, x)"),
+])  # fmt: skip
+def test_older_spellings_are_refused_with_the_form(old: str, form: str, module: str) -> None:
+    text = f"@op.kernel\ndef k(x: f32[n]):\n    return {module}.{old}\n"
+    with pytest.raises(tessera.TesseraError) as caught:
+        tessera.compile(text, target="cpu")
+    (found,) = caught.value.diagnostics
+    assert found.code == "T0104" and found.helps == (f"write `{module}.{form}`",)
+
+
 @pytest.mark.parametrize(("call", "message"), [
     ("math.exp(i)", "takes f16, bf16, f32 and f64"),
     ("f32(math.sin(bool(x[i])))", "takes f16, bf16, f32 and f64"),
     ("math.pow(x[i], f16(1.0))", "takes two numbers of one dtype"),
+    ("math.tan(i)", "takes f16, bf16, f32 and f64"),
+    ("math.atan2(x[i], f16(1.0))", "takes two numbers of one dtype"),
+    ("math.hypot(x[i], f16(1.0))", "takes two numbers of one dtype"),
 ])  # fmt: skip
 def test_what_they_do_not_take_is_said(call: str, message: str) -> None:
     text = (

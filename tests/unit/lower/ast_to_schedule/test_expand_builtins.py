@@ -173,6 +173,8 @@ SPECIAL: dict[str, Reference] = {
     "op.copysign(v[None, :], x)": lambda x, v: np.copysign(v, x),
     "op.logaddexp(x, v[None, :])": lambda x, v: np.logaddexp(x, v),
     "op.maximum(x, v[None, :])": lambda x, v: np.maximum(x, v),
+    "op.atan2(x, v[None, :])": lambda x, v: np.arctan2(x, v),
+    "op.hypot(x, v[None, :])": lambda x, v: np.hypot(x, v),
 }
 
 
