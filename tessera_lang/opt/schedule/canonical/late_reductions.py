@@ -162,8 +162,9 @@ def _is_zero(
     if made is not None and made.name == LOAD:
         found = access_of(made).extents
         return axis < len(found) and found[axis] is extent
-    keeps = made is not None and made.name in _KEEP_ZERO
-    return keeps and all(_is_zero(v, axis, extent, definitions) for v in made.operands)
+    if made is None or made.name not in _KEEP_ZERO:
+        return False
+    return all(_is_zero(v, axis, extent, definitions) for v in made.operands)
 
 
 # --- what a loop carries ------------------------------------------------------------------------

@@ -215,7 +215,7 @@ class _Split:
         axes = names_of(self.loop)
         with b.region(*((n, INDEX) for n in axes), ("part", INDEX)) as inner:
             *at, part = inner.arguments
-            to = self._before(b, at, loop.uses())
+            to = self._before(b, at, tuple(loop.uses()))
             found = part_of(b, clone_operation(loop, to), kinds, part, count)
             for value, view in zip(found, parts, strict=True):
                 self._store(b, b.expand(value, 0) if _is_tile(value) else b.full(value, (1,)), view,
