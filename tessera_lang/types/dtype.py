@@ -192,6 +192,19 @@ def common_dtype(a: DType, b: DType) -> DType | None:
     return None
 
 
+def widest(a: DType, b: DType) -> DType:
+    """The narrowest dtype that has all values of two; f64 where none has."""
+
+    def holds(wide: DType, one: DType) -> bool:
+        if one.is_float or wide.is_float:
+            exact = not one.is_float and one.bits - one.is_signed <= wide.mantissa
+            return widens_to(one, wide) or exact
+        (least, most), (low, high) = integer_range(one), integer_range(wide)
+        return low <= least and most <= high
+
+    return next((d for d in (a, b, I16, I32, I64, F32) if holds(d, a) and holds(d, b)), F64)
+
+
 def integer_range(dtype: DType) -> tuple[int, int]:
     """Least and greatest value of an integer (or bool) dtype."""
     if dtype.kind == "bool":

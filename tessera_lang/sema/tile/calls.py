@@ -41,6 +41,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.reshape import reshape
+from tessera_lang.sema.tile.shape_tuples import with_tuples
 from tessera_lang.sema.tile.slices import read, written
 from tessera_lang.sema.typed import (
     Builtin,
@@ -156,6 +157,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
         return failed(c)
     if name == "op.arange" and "stop" not in bound:
         bound = {"stop" if k == "start" else k: v for k, v in bound.items()}
+    bound = with_tuples(c, bound)
     if c.final:
         c.typed.arguments[e] = tuple(bound.get(p) for p in info.parameters)
     if is_derived(name):

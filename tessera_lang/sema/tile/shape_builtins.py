@@ -34,7 +34,7 @@ from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, DType, common_dtype
+from tessera_lang.types.dtype import F32, F64, DType, common_dtype, widest
 from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
 
@@ -169,12 +169,20 @@ def _common(c: TileContext, name: str, parts: list[Operand], tiles: list[Tile]) 
     for o, t in zip(parts, tiles, strict=True):
         met = common_dtype(dtype, t.dtype)
         if met is None:
+            wide = widest(dtype, t.dtype)
+            texts = [f"`{_source(p.e)}.to({wide})`"
+                     for p, own in zip(parts, tiles, strict=True) if own.dtype != wide]  # fmt: skip
             c.report("T0206", f"`{name}` joins tiles of one dtype, not of `{dtype}` and"
                      f" `{t.dtype}`", o.e.span,
-                     helps=(f"convert it: `{source_of(o.e)}.to({dtype})`",))  # fmt: skip
+                     helps=(f"convert: {', '.join(texts)}",))  # fmt: skip
             return None
         dtype = met
     return dtype
+
+
+def _source(e: ast.Expr) -> str:
+    text = source_of(e)
+    return f"({text})" if isinstance(e, (ast.Binary, ast.Unary)) else text
 
 
 def _fit(
