@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
-from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, CONTRACTS, is_pure
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, is_pure
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.array_accesses import FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of
@@ -77,7 +77,7 @@ class _Merging:
         if o.name == FOR and o.results:
             return self._loop(o)
         reads = o.name in ARRAY_READS
-        if o.regions or len(o.results) != 1 or not (reads or is_pure(o)) or o.name in _LEFT:
+        if o.regions or len(o.results) != 1 or not (reads or is_pure(o)):
             return None
         attributes = tuple(sorted((n, repr(a)) for n, a in o.attributes.items()))
         version = 0
@@ -119,9 +119,3 @@ class _Merging:
 
 def _is_number(o: Operation) -> bool:
     return not o.regions and not isinstance(o.result.type, TileType)
-
-
-_LEFT = frozenset(
-    ("tile.view", PREFIX + "prefetch", *(n for n in CONTRACTS if n != PREFIX + "reduce"))
-)
-"""Views are the kernel's interface, and a prefetch is a request."""
