@@ -42,7 +42,7 @@ from tessera_lang.opt.schedule.query.sum_loops import sums_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import UNIT_ROWS
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import PRODUCT_REGISTERS, WIDER_WORTH, WIDEST_TILE
+from tessera_lang.target.tuning import MANY_SUMS, PRODUCT_REGISTERS, WIDER_WORTH, WIDEST_TILE
 from tessera_lang.types.dtype import INDEX
 
 _TIMES = (1, 2, 3, 4)
@@ -104,6 +104,8 @@ def _fits(facts: Facts, machine: Machine) -> bool:
     if sum(dot_registers(d, {}, facts, machine) for d in facts.dots) > PRODUCT_REGISTERS:
         return False
     by_lanes = not any(map(has_matrix_dtype, facts.dots))
+    if by_lanes and any(int(d.shape[0]) * int(d.shape[1]) > MANY_SUMS for d in facts.dots):
+        return False  # their lanes hardly wait for factors, and have few registers left for them
     shared = 0 if by_lanes else store_bytes(facts, {})
     for load in facts.loads:
         shared += math.prod(load.tile.sizes) * load.tile.dtype.bytes * (2 if load.loop else 1)
