@@ -25,7 +25,7 @@ from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.launch_plan import LaunchPlan, ParameterPlan
 
 MANIFEST = "manifest.json"
-SCHEMA = 6
+SCHEMA = 7
 """Of the manifest with the plans in it: raised with each change of their fields."""
 
 _SUFFIXES = {"object": ".o", "ptx": ".ptx", "cubin": ".cubin"}
