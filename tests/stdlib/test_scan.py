@@ -101,7 +101,7 @@ def test_a_cpu_adds_as_a_gpu_does(dtype: str) -> None:
         for exclusive, name in ((False, "inclusive"), (True, "exclusive")):
             found = np.asarray(getattr(std, name)(x))
             kind = str(found.dtype).replace("float", "f").replace("uint", "u").replace("int", "i")
-            want = std.scanned_in_groups(x, heads, "sum", exclusive, False, kind, kind)
+            want = std._scanned_in_groups(x, heads, "sum", exclusive, False, kind, kind)
             assert found.tobytes() == np.asarray(want).tobytes()
 
 
