@@ -504,7 +504,7 @@ def math(_: Any, target: str) -> dict[str, Call]:
     names = ("exp", "exp2", "sigmoid", "tanh", "log", "log2", "log1p", "sin", "cos", "erf", "gelu",
              "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "expm1",
              "log10")  # fmt: skip
-    calls = {name: f"math.{name}(0.5 * v + 0.1)" for name in names}
+    calls = {name: f"math.{name}(min(v, 0.9))" for name in names}
     calls |= {name: f"math.{name}(v + 0.1, v)" for name in ("pow", "atan2", "hypot")}
     return in_kernels(target, {**calls, "acosh": "math.acosh(abs(v) + 1.5)"})
 
