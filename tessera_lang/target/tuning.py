@@ -293,6 +293,9 @@ PRODUCT_REGISTERS = _chosen(
 WIDER_WORTH = _chosen(
     0.9, "share of the cycles", "from which on tiles that the program says are taken together",
 )  # fmt: skip
+NARROW_COLUMNS = _chosen(
+    (256, 128, 64), "elements", "of the columns of a result that has no room as a whole",
+)  # fmt: skip
 WIDEST_TILE = _chosen(256, "elements", "along an axis of tiles that are taken together")
 FMA_REGISTERS = _chosen(
     128, "registers of a lane",

@@ -36,15 +36,13 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     open_names,
 )
-from tessera_lang.opt.schedule.query.matrix_units import element_bits
+from tessera_lang.opt.schedule.query.matrix_units import element_bits, has_matrix_dtype
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import LINE_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import PRODUCT_REGISTERS
+from tessera_lang.target.tuning import NARROW_COLUMNS, PRODUCT_REGISTERS
 from tessera_lang.types.dtype import INDEX
-
-_COLUMNS = (256, 128, 64)
 
 
 @rewrites
@@ -55,7 +53,7 @@ def narrow(program: Program, context: Context) -> Program:
     if machine.target == "cpu" or not machine.has("mma") or said or open_names(kernel):
         return program
     facts = facts_of(kernel)
-    if facts.grid is None or not facts.dots or _has_room(facts, machine, 1):
+    if facts.grid is None or not facts.dots or _is_whole(facts, machine):
         return program
     for stages, (made, what) in itertools.product((2, 1), tuple(_narrower(program))):
         if _has_room(facts_of(kernel_of(made)), machine, stages):
@@ -65,9 +63,17 @@ def narrow(program: Program, context: Context) -> Program:
     return program
 
 
-def _has_room(facts: Facts, machine: Machine, stages: int) -> bool:
+def _is_whole(facts: Facts, machine: Machine) -> bool:
+    """Whether there is room as it is. Products of other units than the asynchronous one are shared
+    by more warps where registers are too few."""
+    units = machine.has("wgmma") and all(map(has_matrix_dtype, facts.dots))
+    return _has_room(facts, machine, 1, units)
+
+
+def _has_room(facts: Facts, machine: Machine, stages: int, sums: bool = True) -> bool:
     """Whether so many places of each factor that a loop brings, and the sums, have room."""
-    if sum(dot_registers(d, {}, facts, machine) for d in facts.dots) > PRODUCT_REGISTERS:
+    held = sum(dot_registers(d, {}, facts, machine) for d in facts.dots)
+    if sums and held > PRODUCT_REGISTERS:
         return False
     factors = {x.load.operation: x.load for d in facts.dots for x in (d.a, d.b) if x.load}
     shared = sum(
@@ -85,7 +91,7 @@ def _narrower(program: Program) -> Iterator[tuple[Program, str]]:
     shorter = _with_short_contractions(program)
     if shorter is not program:
         yield shorter, "products add up parts of their contractions"
-    for width in _COLUMNS:
+    for width in NARROW_COLUMNS:
         made = _Columns.narrowed(kernel_of(program), width)
         if made is None:
             continue

@@ -161,7 +161,7 @@ def split_reason(facts: Facts, machine: Machine) -> str:
 def _is_plain(dot: Dot, facts: Facts) -> bool:
     """Whether lanes multiply and add what two staged tiles of 32 bits hold, along whose lines they
     read vectors, and share the columns evenly."""
-    loads = all(lanes_line(x, facts) < 0 for x in (dot.a, dot.b))
+    loads = all(not x.swapped and lanes_line(x, facts) < 0 for x in (dot.a, dot.b))
     return loads and may_be_plain(dot)
 
 

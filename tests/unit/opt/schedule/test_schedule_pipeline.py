@@ -143,12 +143,17 @@ def test_refused_within_20_ms() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "kernel", "reason"),
     [
-        ("warp_specialize", True, matmul(dtype=F32), "not every product is done by wgmma"),
+        (
+            "warp_specialize",
+            True,
+            matmul(256, 256, dtype=F32),
+            "not every product is done by wgmma",
+        ),
         ("padding", 1, matmul(), "a swizzle avoids the conflicts"),
         ("cluster", (2, 2), matmul(), "along one axis"),
         ("cluster", (16, 1), matmul(), "at most 8 groups"),
         ("warps", 6, matmul(), "warp groups of 4"),
-        ("persistent", True, matmul(dtype=F32), "not split into producer and consumers"),
+        ("persistent", True, matmul(256, 256, dtype=F32), "not split into producer and consumers"),
     ],
 )
 def test_what_cannot_be_honoured_is_said(

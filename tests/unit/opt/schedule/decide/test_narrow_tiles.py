@@ -44,7 +44,7 @@ def of(name: str, text: str = ATTENTION) -> str:
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for factors and sums of 64 columns and no more."""
 
-    def has_room(facts: Facts, machine: object, stages: int) -> bool:
+    def has_room(facts: Facts, machine: object, stages: int, sums: bool = True) -> bool:
         return all(max(map(int, d.shape)) <= 64 for d in facts.dots)
 
     monkeypatch.setattr(narrow_tiles, "_has_room", has_room)
