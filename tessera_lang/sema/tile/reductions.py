@@ -127,9 +127,9 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     _correction(c, bound, name)
     if along is None:
         return ERROR if c.final else Unknown()
-    if is_waiting(tile):
-        c.kernel.changed = True
     kind = name.removeprefix("op.")
+    if is_waiting(tile) and len(along) == rank and not keepdims:
+        return Unknown()  # a number has no open dtype
     places = kind in ("argmax", "argmin")
     if places and given is not None and len(along) > 1:
         return c.report(

@@ -148,3 +148,22 @@ def test_in_the_host_program() -> None:
               )  # fmt: skip
     for found, want in zip(m.f(x), wanted, strict=True):
         np.testing.assert_allclose(found, want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("op.sum(op.ones((4,)))", 4.0),
+        ("op.sum(op.ones((4,))) * op.sum(x)", 24.0),
+        ("op.sum(op.ones((4, 5)), axis=0) / 2.0", np.full(5, 2.0)),
+        ("op.mean(op.full((4, 5), 3), axis=0, keepdims=True)", np.full((1, 5), 3.0)),
+        ("op.argmax(op.zeros((4, 5)), axis=0)", np.zeros(5)),
+        ("op.var(op.zeros((4,)), ddof=1)", 0.0),
+        ("op.max(op.full((4,), 2))", 2.0),
+    ],
+)
+def test_reductions_of_what_has_no_dtype_yet(body: str, wanted: Any) -> None:
+    """It is f32, as alone; such a reduction ended in a fault of the compiler."""
+    text = f"@op.kernel\ndef k(x: f32[m, n]):\n    return {body}\n"
+    found = np.asarray(loaded(text).k(np.ones((2, 3), np.float32)))
+    np.testing.assert_array_equal(found, wanted)
