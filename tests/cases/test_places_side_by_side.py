@@ -105,7 +105,11 @@ def test_infinities_of_other_columns_stay_there() -> None:
 WRONG = {
     "a slice between": ("return x[l, :, l]", "x: f32[a, b, c], l: i64[n]"),
     "floats": ("return x[l, l]", "x: f32[a, b], l: f32[n]"),
-    "tiles of two axes": ("return x[l, l]", "x: f32[a, b], l: i64[n, n]"),
+    "tiles of two axes in a loop": (
+        "y = op.zeros((n, n), f32)\nfor i in op.tile_range(n, step=2):\n"
+        "    y[i:i+2, :] = x[l[i:i+2, :], l[i:i+2, :]]\nreturn y",
+        "x: f32[a, b], l: i64[n, n]",
+    ),
     "a store": ("x[l, l] = 0.0", "x: mut f32[a, b], l: i64[n]"),
     "other rows of a computed tile": ("t = x * 2.0\nreturn t[l, l]", "x: f32[a, b], l: i64[n]"),
 }
