@@ -480,9 +480,9 @@ LONG_ITERATION = _chosen(
     1 << 17, "elements",
     "that a reduction in one of them goes over, from which on it is worth launches of its own",
 )  # fmt: skip
-SHORT_ROW = _chosen(
-    1024, "elements",
-    "of a row that stays in the first-level cache while tiles of several are computed",
+SHORT_ROW = _measured(
+    128, "elements", _ROWS,
+    "of a row of which tiles of several are computed, with a loop for each reduction",
 )  # fmt: skip
 SCATTER_ROWS = _chosen(64, "rows", "that are written at once where nothing says how many")
 SCATTER_MOST_ROWS = _chosen(

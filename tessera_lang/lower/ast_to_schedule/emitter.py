@@ -27,6 +27,7 @@ class Emitter(ScheduleBuilder):
     def __init__(self, span: Span | None = None) -> None:
         super().__init__(span)
         self._known: list[dict[Key, Value]] = [{}]
+        self._with_other_sizes: set[Value] = set()
         self._depth: dict[Value, int] = {}
         self._numbers: dict[Value, int] = {}
         self._made: dict[Value, tuple[str, Value, Value]] = {}
@@ -130,18 +131,22 @@ class Emitter(ScheduleBuilder):
         made = super().view(pointer, sizes, strides, shape=shape, mut=mut, aligned=aligned,
                             name=name, reshaped=reshaped, merged=merged)  # fmt: skip
         self._pointers[made] = pointer
+        if reshaped and not merged:
+            self._with_other_sizes.add(made)
         return made
 
     def merged(self, view: Value, sizes: Sequence[Value], axes: Sequence[int]) -> Value:
         """A row-major array with fewer axes, each of them ``axes`` neighbouring ones of its own;
-        made once, where arrays are."""
+        made once, where arrays are. Of one that has other sizes than its array that says nothing of
+        the array's axes."""
+        of_array = () if view in self._with_other_sizes else axes
         key: Key = ("merged", view, *axes)
         found = self._placed(key, ())
         if found is None:
             t = view.view_type
             found = self.of_kernel(lambda: self.view(
                 self._pointers[view], sizes, shape=[self.known(n) for n in sizes], mut=t.mut,
-                aligned=t.aligned, name=view.name, reshaped=True, merged=axes,
+                aligned=t.aligned, name=view.name, reshaped=True, merged=of_array,
             ))  # fmt: skip
             self._known[_FLOOR][key] = found
         return found

@@ -170,7 +170,7 @@ def test_what_is_not_made_of_rows_is_cut(name: str) -> None:
 def test_short_rows_are_cut() -> None:
     """Several of them are a tile, and the first-level cache keeps it."""
     parameters, body, _ = ROWS["softmax"]
-    program = lowered(parameters, body, *arrays_of(parameters, 3, 1024))[0]
+    program = lowered(parameters, body, *arrays_of(parameters, 3, 128))[0]
     assert shapes(program, STORE) == [("$0", "$1")]
 
 
