@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.analysis.resources.tile_layouts import wgmma_a, wgmma_c
-from tessera_lang.ir.core import BarrierType, Operation, Program, Region, TileType, Value
+from tessera_lang.ir.core import Attribute, BarrierType, Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, PERMUTES, REPORTS, WRITES
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.ir.rewrite import replace_values
@@ -232,7 +232,7 @@ class _Lowering:
         moving = Moving(pipeline, self.numbers, machine, self.producer_warps)
         self.scratches.append(moving.scratch)
         regions = [moving.region(top, walk), self._consumer(top, walk, pipeline, tiles)]
-        attributes = {
+        attributes: dict[str, Attribute] = {
             "names": ("producer", "consumer"),
             "warps": (self.producer_warps, self.consumer_warps), "registers": self.registers,
         }  # fmt: skip
