@@ -38,6 +38,17 @@ SIGNATURES = {
         'how="sum", A=f32, T=f32, O=f32', 'how="max", V=f32, T=f32', 'how="max", V=f32',
         'how="sum", L=8, A=f32, T=f32, O=f32', 'how="max", L=8, V=f32, S=f32, T=f32',
     ),
+    "scan_on_cpu": (
+        'how="sum", exclusive=False, alone=False, rows=8, T=f32, A=f32, O=f32',
+        'how="sum", A=f32', 'how="sum", rows=8, A=f32, O=f32',
+    ),
+    "sort_on_cpu": (
+        'kind="float", bits=32, T=f32, K=u32, W=u32, rows: index',
+        'kind="float", ties=False, bits=32, T=f32, K=u32',
+        'bits=32, K=u32, S=u32', "S=u32", 'pairs=False, bits=32, K=u32, S=u32, V=i64',
+        'kind="float", pairs=False, bits=32, T=f32, K=u32, S=u32, V=i64',
+    ),
+    "reduce_parts": ('how="max", V=f32, T=f32, O=f32', 'how="max", V=f32, T=f32'),
 }  # fmt: skip
 """For kernels that no test of their own file calls."""
 

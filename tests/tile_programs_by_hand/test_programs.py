@@ -95,10 +95,7 @@ NOT_IN_RINGS = {
     "rope on the fly, then scores": 2,  # of computed matrices, once a tile
     "trailing update of a factorization": 1,  # reads the array that it writes
     "causal convolution with window": 1,  # a window of shifted rows is read by lanes
-    "int4 with zero points by groups": 2,  # the packed weights, which two products share
 }
-# The compiler should give a reason for these as well.
-WITHOUT_A_REASON = ("int4 with zero points by groups",)
 
 
 @pytest.mark.slow
@@ -116,7 +113,7 @@ def test_products_are_asynchronous_and_in_rings(name: str) -> None:
     said = (found, [d.message for d in made.remarks])
     assert found.missing == NOT_IN_RINGS.get(name, 0), said
     if found.missing:
-        assert bool(found.why) == (name not in WITHOUT_A_REASON), said
+        assert found.why, said
     assert artifact.resources.spill_bytes == 0
     assert not [d for d in artifact.diagnostics if "C75" in d.message]
 
