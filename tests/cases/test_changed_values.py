@@ -179,6 +179,7 @@ def kernel(name: str, body: str) -> str:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(1)
 def test_loops_are_those_of_numpy(target: str) -> None:
     names = list(CASES) if target in ("cpu", "cuda") else list(CASES)[::2]
     module = module_for(target, "".join(kernel(name, CASES[name][0]) for name in names))

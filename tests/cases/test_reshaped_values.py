@@ -48,7 +48,7 @@ VALUES: dict[str, Callable[[Array, Array], Any]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("body", VALUES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_a_computed_value_with_another_shape(body: str, dtype: Any, target: str) -> None:
     text = "\ndef flat(v):\n    return op.reshape(v * v, (v.shape[0], -1))\n\n\n@op.kernel\n"
     text += f"def f(x, w):\n    b, c, h, v = x.shape\n    {body}\n"
@@ -79,7 +79,7 @@ PLACES: dict[str, Callable[[Array, Array], Any]] = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("rank", [2, 3])
 @pytest.mark.parametrize("body", PLACES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_places_with_several_axes(body: str, rank: int, target: str) -> None:
     if rank == 3 and "[:, 0, :]" in body:
         body = body.replace("[:, 0, :]", "[:, 0, :, :]")
@@ -121,6 +121,7 @@ PAIRS: dict[str, Callable[[Array, Array, Array], Any]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("body", PAIRS)
+@pytest.mark.sample(3)
 def test_pairs_of_places_with_several_axes(body: str, target: str) -> None:
     f = module_for(target, f"\n@op.kernel\ndef f(x, i, j):\n    {body}\n").f
     r = np.random.default_rng(7)

@@ -241,6 +241,7 @@ X = uniform(70).astype(np.float64)
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(1)
 def test_statements_run_in_their_order(target: str, whole: bool) -> None:
     """All pairs of statements that store into one array: what is read is what was stored last."""
     pairs = list(itertools.product(_STEPS, _STEPS))

@@ -66,7 +66,7 @@ def one_sum(u0: Array) -> Array:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("function", [heat, two, quotient, mixed, nested, one_sum])
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_as_numpy(function: Callable[[Array], Array], dtype: Any, target: str) -> None:
     lines = inspect.getsource(function).splitlines()
     body = "\n".join(lines[1:]).replace("for _ in", "for t in", 1).replace("for _ in", "for k in")

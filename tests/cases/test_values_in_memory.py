@@ -105,7 +105,7 @@ def source(scan: str, use: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("scan", SCANS)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_scans_in_expressions(scan: str, target: str, whole: bool) -> None:
     """Each scan with each use; if not ``whole``, each use with one scan on the CPU."""
     at = list(SCANS).index(scan)
@@ -155,6 +155,7 @@ OWN: dict[str, tuple[str, Callable[[Array], None]]] = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(1)
 def test_a_store_reads_what_was_there_before(target: str) -> None:
     text = "\n".join(
         f"@op.kernel\ndef {name}(x: mut f32[m, n], at: i32[3]):\n    {line}\n"
@@ -171,6 +172,7 @@ def test_a_store_reads_what_was_there_before(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(1)
 def test_such_stores_in_loops_run_in_order(target: str) -> None:
     """Every store of the table, several times, and a scan in parts of each iteration. (``+=`` in a
     loop is one sum over its iterations.)"""

@@ -222,7 +222,7 @@ def test_norms_of_more_axes_and_constant_rows(std: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm", "transpose"])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_layouts(placed: Any, request: pytest.FixtureRequest, name: str) -> None:
     """On a GPU sums of a strided row are grouped otherwise: there they agree to the rounding."""
     on_cpu = request.node.callspec.params["std"] == "cpu"

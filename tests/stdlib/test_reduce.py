@@ -126,7 +126,7 @@ def test_whole_arrays_of_every_size(std: Any, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_rows_and_columns_of_every_size(std: Any, dtype: str, name: str) -> None:
     shapes = [(3, n) for n in SIZES[:-1]] + [(n, 3) for n in SIZES[:-1]] + [(0, 0), (257, 300)]
     make = few if name.startswith("arg") else numbers
@@ -138,7 +138,7 @@ def test_rows_and_columns_of_every_size(std: Any, dtype: str, name: str) -> None
 
 @pytest.mark.parametrize("dtype", ["i32", "f32"])
 @pytest.mark.parametrize("rank", range(5))
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
     for shape in ((3, 5, 2, 4)[:rank], (1, 1, 7, 1)[:rank], (2, 0, 3, 5)[:rank]):
         x = numbers(dtype, shape, seed=rank)
@@ -248,6 +248,7 @@ def test_the_argument_is_not_changed(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
+@pytest.mark.sample(1)
 def test_rows_of_several_parts(std: Any, dtype: str) -> None:
     """A CPU reads long rows in parts: where the best is, and ties and NaNs, in any of them."""
     for n in (32_768, 32_769, 100_003):

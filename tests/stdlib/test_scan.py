@@ -92,6 +92,7 @@ def test_nan_and_infinity(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("f32", "f64", "i8"))
+@pytest.mark.sample(1)
 def test_a_cpu_adds_as_a_gpu_does(dtype: str) -> None:
     """It has kernels of its own; those of a GPU run on it too, and give the same bits."""
     std = module("std.scan", "cpu")

@@ -121,6 +121,7 @@ def test_several_parts_and_buckets_of_a_cpu(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("i16", "f32", "u64"))
+@pytest.mark.sample(1)
 def test_passes_of_a_gpu_run_on_the_cpu_too(dtype: str) -> None:
     """There the library takes another way; the kernels give the same."""
     std = module("std.sort", "cpu")

@@ -36,7 +36,7 @@ def test_a_variable_that_says_more_keeps_its_step() -> None:
 @pytest.mark.parametrize("ci", [1, 16, 17, 31, 33, 63, 64, 65, 100, 128, 130])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 def test_results(ci: int, dtype: type, turned: bool) -> None:
     text = TEXT
     if turned:

@@ -90,6 +90,7 @@ def same(text: str, *arrays: Any) -> bool:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("shape", [(0, 2, 2), (40, 0, 3), (40, 2, 0), (1, 1, 1), (65, 3, 2)])
+@pytest.mark.sample(3)
 def test_loops_that_are_empty(shape: tuple[int, int, int], dtype: type) -> None:
     ci, kh, kw = shape
     r = np.random.default_rng(1)

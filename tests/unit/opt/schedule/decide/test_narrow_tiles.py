@@ -65,6 +65,7 @@ def attention(q: Any, k: Any, v: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", GPU])
 @pytest.mark.parametrize(("name", "d"), [("bf16", 192), ("bf16", 200), ("f32", 128), ("f32", 84)])
+@pytest.mark.sample(2)
 def test_attention(name: str, d: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     little_room(monkeypatch)
     g = np.random.default_rng(d)
