@@ -105,8 +105,8 @@ def parallel_loops() -> tuple[Pass, ...]:
 
 def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
+    from tessera_lang.opt.schedule.parallel.common_subexpressions import merge_equal
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
-    from tessera_lang.opt.schedule.parallel.equal_values import merge_equal
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
@@ -123,7 +123,7 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
                   "keeps the sum of `+=` on an array in a tile: one load before the loop, one "
                   "store after it"),
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
-        _schedule("equal_values", merge_equal,
+        _schedule("common_subexpressions", merge_equal,
                   "computes and reads once what is computed or read alike"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
     )  # fmt: skip

@@ -39,7 +39,7 @@ GUARDS = {
     "device/memory:_spare": "_lock",
     "device/memory:zero_function": ONCE,
     "device/module:Module._module": ONE_THREAD,
-    "device/reorder:reorder_module": ONCE,
+    "device/permuted_copies:reorder_module": ONCE,
     "device/repack:repack_module": ONCE,
     "device/stream:Event._event": ONE_THREAD,
     "device/stream:Stream._stream": ONE_THREAD,

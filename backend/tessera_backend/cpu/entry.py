@@ -18,12 +18,12 @@ from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import GroupEmitter
 from tessera_backend.cpu.group_plan import GroupPlan, Planner
+from tessera_backend.cpu.interleaved_groups import RowRuns, row_runs
 from tessera_backend.cpu.lane_array_reuse import find_own_arrays
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.privatized_atomics import Counters
 from tessera_backend.cpu.products import product_rules
-from tessera_backend.cpu.row_runs import RowRuns, row_runs
 from tessera_backend.cpu.simd_target import vector_unit, vector_width
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
 from tessera_backend.llvm.lane_rules import lane_emitter

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tessera_backend.device import reorder
+from tessera_backend.device import permuted_copies
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
-from tessera_backend.device.reorder import Copy
+from tessera_backend.device.permuted_copies import Copy
 from tessera_backend.device.workspace import copies as memory_of_copies
 from tessera_lang.locks import free_lock, once
 from tessera_lang.target.arch import OLDEST
 
-LANES = reorder.LANES
+LANES = permuted_copies.LANES
 CHUNK = 16
 OUTER = 4
 """Axes around a line; further ones must be joined."""
@@ -58,10 +58,10 @@ def _copier(
     device: Device, copy: Copy, launcher: Launcher
 ) -> tuple[int, Callable[[int, int, int], None]]:
     """Groups to launch, and ``copied(target, source, stream)``."""
-    if reorder.is_reordered(copy):
-        groups, values = reorder.geometry(copy)
+    if permuted_copies.is_reordered(copy):
+        groups, values = permuted_copies.geometry(copy)
         block, launch = launcher(
-            reorder.reorder_module(device, copy.element), (0, 0, *values), groups
+            permuted_copies.reorder_module(device, copy.element), (0, 0, *values), groups
         )
 
         def reordered(target: int, source: int, stream: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.cpu import entry
-from tessera_backend.cpu.row_runs import RowRuns, row_runs
+from tessera_backend.cpu.interleaved_groups import RowRuns, row_runs
 
 import tessera_lang as tessera
 
