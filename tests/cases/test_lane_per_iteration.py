@@ -100,7 +100,7 @@ def by_lanes(text: str, signature: str, arch: str = "sm_90a") -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_elements(name: str, target: str, tmp_path: Path) -> None:
     """Also where the last group has lanes without an iteration, and where there is none."""
     body, wanted = PROGRAMS[name]

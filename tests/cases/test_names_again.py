@@ -79,6 +79,7 @@ def kernel(name: str, body: str) -> str:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.sample(1)
 def test_values_and_arguments_are_those_of_numpy(target: str) -> None:
     text = FUNCTION + "".join(kernel(name, body) for name, (body, _) in CASES.items())
     module = module_for(target, text)

@@ -184,7 +184,7 @@ SIZES: Sequence[int] = (1, 2, 63, 64, 300)
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_arrays_of_one_axis(m: Callable[..., Any], n: int) -> None:
     x = uniform(n)
     wide = x.astype(np.float64)
@@ -199,7 +199,7 @@ def test_arrays_of_one_axis(m: Callable[..., Any], n: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (64, 100), (130, 7)])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_arrays_of_several_axes(m: Callable[..., Any], shape: tuple[int, int]) -> None:
     x, w = uniform(*shape), uniform(shape[1], 50)
     wide = x.astype(np.float64)

@@ -153,7 +153,7 @@ def test_products(target: str, size: tuple[int, int, int], dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1), (33, 65, 17), (64, 128, 48), (50, 70, 0)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_product_with_its_epilogue(target: str, size: tuple[int, int, int]) -> None:
     m, n, k = size
     x, w, bias = random(m, k), random(n, k, seed=1), random(n, seed=2)
@@ -236,7 +236,7 @@ def attention[BM: int = 32, BN: int = 32](
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [(1, 1, 1, 1, 8), (2, 2, 33, 65, 16), (1, 2, 64, 64, 32)])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_attention(target: str, size: tuple[int, ...], causal: bool) -> None:
     b, h, s, t, d = size
     q, k, v = random(b, h, s, d), random(b, h, t, d, seed=1), random(b, h, t, d, seed=2)

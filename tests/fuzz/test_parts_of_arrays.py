@@ -13,7 +13,7 @@ CASES = list(itertools.product(range(40), ("cpu", "sm_90a", "sm_80")))
 
 
 @pytest.mark.parametrize(("block", "where"), CASES)
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_statements_are_what_numpy_has(
     block: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,7 +34,7 @@ def test_statements_on_a_gpu(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(40))
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_large_ones_are_cut(block: int) -> None:
     """A million elements: no loops over elements (T0747) or in order (T0706), nothing spilled
     (T0881), and groups that

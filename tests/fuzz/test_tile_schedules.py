@@ -44,6 +44,7 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("target", "count"), TARGETS)
+@pytest.mark.sample(1)
 def test_schedules_change_nothing(target: str, count: int) -> None:
     refused = 0
     for seed in range(count):

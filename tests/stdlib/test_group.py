@@ -43,7 +43,7 @@ def in_order(group: Any) -> Any:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", ["i32", "f16", "bf16", "f32", "f64", "u64"])
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_reductions(dtype: str, group: tuple[int, ...], target: str) -> None:
     lanes = prod(group)
     x = numbers(dtype, 3 * lanes)

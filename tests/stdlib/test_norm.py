@@ -53,7 +53,7 @@ NORMS: dict[str, tuple[Callable[..., Any], Callable[[int], int]]] = {
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", NORMS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_norms(std: Any, name: str, dtype: str) -> None:
     call, groups = NORMS[name]
     e = EPSILON["f64" if dtype == "f64" else "f32"]

@@ -46,7 +46,7 @@ def test_files_with_tests() -> None:
 
 
 @pytest.mark.parametrize("file", TESTED)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_on_the_cpu(file: str) -> None:
     assert passed(f"{LIBRARY}/{file}", "cpu") == {file}
 

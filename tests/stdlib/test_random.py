@@ -194,6 +194,7 @@ def lanes(out: mut f32[n], seed: i64):
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.sample(1)
 def test_kernels_have_the_same_numbers(target: str) -> None:
     """In tiles and in lanes, bit for bit those that the host program has."""
     made, host = loaded(AT, target), tessera.load("std.random")

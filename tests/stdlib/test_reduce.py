@@ -154,6 +154,7 @@ def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
 
 @pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
 @pytest.mark.parametrize("dtype", ["f32", pytest.param("i64", marks=pytest.mark.slow)])
+@pytest.mark.sample(2)
 def test_layouts(placed: Any, dtype: str, layout: str) -> None:
     for shape in ((6, 10, 4), (33, 17), (100,)):
         x = views(numbers(dtype, shape))[layout]
@@ -275,6 +276,7 @@ def test_of_two_zeros_the_sign_says_which(std: Any, n: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["max", "min"])
+@pytest.mark.sample(1)
 def test_arg_reductions_of_a_gpu_run_on_the_cpu_too(how: str) -> None:
     """There the library takes another way; the kernels give the same places."""
     k = tessera.load("std.reduce_kernels", target="cpu")

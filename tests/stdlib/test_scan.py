@@ -53,7 +53,7 @@ def check_sums(found: Any, x: Any, dtype: str, exclusive: bool) -> None:
 
 @pytest.mark.parametrize("name", ["inclusive", "exclusive", "running_max", "running_min"])
 @pytest.mark.parametrize("dtype", MOST)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_every_size(std: Any, dtype: str, name: str) -> None:
     for n in (*SIZES, 2048, 2048 * 33 + 5):
         x = numbers(dtype, n, seed=n)

@@ -78,6 +78,7 @@ def test_pairs_keep_their_order(std: Any, n: int) -> None:
 
 @pytest.mark.parametrize("n", [2001, 9001])
 @pytest.mark.parametrize("dtype", some("f32"))
+@pytest.mark.sample(1)
 def test_other_layouts(placed: Any, dtype: str, n: int) -> None:
     for view in views(numbers(dtype, n, seed=5)).values():
         order = np.lexsort((~np.signbit(wide(view)), wide(view)))  # -0.0 before 0.0
@@ -99,6 +100,7 @@ def test_what_cannot_be_sorted(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
+@pytest.mark.sample(1)
 def test_several_parts_and_buckets_of_a_cpu(dtype: str) -> None:
     """A CPU sorts by buckets: of all elements, of one, of few bits, of those that are far apart."""
     std = module("std.sort", "cpu")

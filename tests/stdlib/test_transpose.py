@@ -19,6 +19,7 @@ def std(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("dtype", some("bool", "i8", "u16", "i64", "bf16", "f8e4m3", "f32"))
+@pytest.mark.sample(3)
 def test_every_size(std: Any, dtype: str) -> None:
     for m in SIZES:
         for n in SIZES:
@@ -57,6 +58,7 @@ def test_large(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
+@pytest.mark.sample(1)
 def test_layouts(placed: Any, dtype: str) -> None:
     for x in views(numbers(dtype, (67, 90))).values():
         same(placed.transpose(x), x.T)

@@ -73,7 +73,7 @@ def test_right_data(tesserac: Command, add: Path) -> None:
         ("a='text'", ("array",)),
     ],
 )
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_data_that_does_not_fit(
     tesserac: Command, add: Path, setting: str, words: tuple[str, ...]
 ) -> None:
@@ -90,7 +90,7 @@ def test_data_that_does_not_fit(
         "empty.csv", "none/a.npy",
     ],
 )  # fmt: skip
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_files_that_cannot_be_read(tesserac: Command, add: Path, file: str) -> None:
     status, codes, text = run(tesserac, f"a={file}")
     assert (status, codes) == (3, ["T0813"]), text

@@ -35,7 +35,7 @@ FILES: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("command", ["check", "run"])
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 def test_file(tesserac: Command, tmp_path: Path, name: str, command: str) -> None:
     data, code = FILES[name]
     (tmp_path / "a.tessera").write_bytes(data)

@@ -110,6 +110,7 @@ def test_two_devices_of_different_architecture(
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (99, 0)])
+@pytest.mark.sample(1)
 def test_a_device_that_is_not_served(
     tesserac: Command, double: Path, tmp_path: Path, capability: tuple[int, int]
 ) -> None:
@@ -124,7 +125,7 @@ def test_a_device_that_is_not_served(
 
 
 @pytest.mark.parametrize("named", [None, "missing", "folder", "text"])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_no_ptxas(tesserac: Command, double: Path, tmp_path: Path, named: str | None) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("no program")
@@ -236,6 +237,7 @@ def test_output_to_a_full_disk(double: Path, tmp_path: Path, tesserac: Command) 
 
 @posix
 @pytest.mark.parametrize("where", ["none/a.npy", "file/a.npy", "."])
+@pytest.mark.sample(1)
 def test_a_result_that_cannot_be_written(tesserac: Command, tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     text = f"op.save({where!r}, op.zeros((4,), f32))\n"
@@ -262,7 +264,7 @@ DAMAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_garbled_entries(tesserac: Command, double: Path, home: Path, how: str) -> None:
     ran(tesserac("run", "double.tessera", "--target=cpu"), noted=False)
     whole = {entry: entry.read_bytes() for entry in home.rglob("*.entry")}
@@ -303,6 +305,7 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname"):
         ("build", "double.tessera", "-o", "o"), ("version",), ("explain", "T0101"),
     ],
 )  # fmt: skip
+@pytest.mark.sample(3)
 def test_nothing_connects(
     tesserac: Command, double: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -314,6 +317,7 @@ def test_nothing_connects(
 
 
 @pytest.mark.parametrize(("size", "noted"), [("7", False), ("-5x", True), ("1e3", True)])
+@pytest.mark.sample(1)
 def test_the_size_of_the_cache_is_a_number(
     tesserac: Command, double: Path, size: str, noted: bool
 ) -> None:

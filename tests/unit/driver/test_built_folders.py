@@ -289,6 +289,7 @@ def filled[VALUE: int, T: dtype](out: mut T[n]):
 
 
 @pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.sample(1)
 def test_several_signatures_and_processors_in_one_library(tmp_path: Path, language: str) -> None:
     """Each call takes the variant whose premises hold, and objects of all link together."""
     (tmp_path / "p.tessera").write_text(KERNELS[: KERNELS.index("@op.kernel\ndef soft")] + FILLED)

@@ -309,7 +309,7 @@ def available() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.filterwarnings("ignore")
 def test_calls_that_change(seed: int) -> None:
     """Results, what is left in memory, messages and counts of references are the same."""

@@ -111,9 +111,9 @@ def f(A: f32[1024, 1024], B: f32[1024, 1024], C: f32[1024, 1024], O: mut f32[102
 """
 
 
-@pytest.mark.parametrize(("rows", "columns", "warps"), [(64, 64, 4), (128, 128, 8), (128, 256, 8)])
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(64, 64, 4), (128, 128, 8), (128, 256, 16)])
 def test_a_group_has_the_lanes_that_its_tiles_need(rows: int, columns: int, warps: int) -> None:
-    """Two accumulators, with no more lanes than they take: 256 columns are computed in parts."""
+    """Two accumulators: 64, 128 and 128 registers, with no more lanes than that takes."""
     text = PRODUCTS.format(rows=rows, columns=columns)
     session = Session(overlay={"m.tessera": text})
     signature = session.signature("m.tessera", "f")

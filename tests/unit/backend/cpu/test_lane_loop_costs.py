@@ -89,7 +89,7 @@ def test_a_transpose_is_no_loop_that_is_kept(lanes: tuple[int, ...], tmp_path: P
 
 @pytest.mark.parametrize("lanes", GROUPS, ids=str)
 @pytest.mark.parametrize("shape", [(1, 9), (16, 37), (33, 64), (70, 129)], ids=str)
-@pytest.mark.sample
+@pytest.mark.sample(4)
 def test_results_are_those_of_one_lane_after_the_other(
     lanes: tuple[int, ...], shape: tuple[int, int]
 ) -> None:

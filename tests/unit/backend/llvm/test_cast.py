@@ -100,7 +100,7 @@ PAIRS = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if a != b]
 
 
 @pytest.mark.parametrize("source", optimized_of(DTYPES.values(), BOOL, F32), ids=str)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_cast(source: DType) -> None:
     values = every(source)
     targets = [d for d in DTYPES.values() if d != source]

@@ -37,7 +37,7 @@ def runs(case: Case) -> list[tuple[Mapping[str, int], str]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_values(case: Case) -> None:
     random = np.random.default_rng(7)
     for (sizes, dtype), opened in zip(runs(case), itertools.cycle(SIZES), strict=False):

@@ -67,7 +67,7 @@ def checked(texts: list[str], dtype: str, target: str) -> None:
         np.testing.assert_array_equal(found.astype(np.float64), wanted(s, arrays), err_msg=s)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("part", range(9))
 @pytest.mark.parametrize("dtype", DTYPES)

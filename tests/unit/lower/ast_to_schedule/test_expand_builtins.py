@@ -144,7 +144,7 @@ def source(part: list[tuple[str, Reference]], dtype: str) -> str:
 CASES = [(d, i) for d in NAMES for i in range(len(chunks(d)))]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("dtype", "number"), CASES)
 def test_names(dtype: str, number: int, target: str) -> None:

@@ -107,6 +107,7 @@ def compared(seeds: range, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", GPU])
+@pytest.mark.sample(1)
 def test_programs_as_numpy(target: str) -> None:
     compared(range(12), target)
 

@@ -106,6 +106,7 @@ OTHERS: dict[str, tuple[str, Callable[..., Any], tuple[tuple[int, ...], ...]]] =
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.sample(8)
 def test_others(name: str, target: str) -> None:
     text, reference, shapes = OTHERS[name]
     given = [numbers(*shape, seed=i) for i, shape in enumerate(shapes)]

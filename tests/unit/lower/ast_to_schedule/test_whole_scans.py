@@ -153,7 +153,7 @@ def backwards(x: Any, axis: int) -> Any:
     return np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis)
 
 
-@pytest.mark.sample
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float64"])
 @pytest.mark.parametrize("shape", [(5, 7), (70, 999), (2, 5001)])

@@ -102,7 +102,7 @@ def nothing(dtype: str, most: bool) -> float:
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_every_dtype_and_kind(target: str, dtype: str) -> None:
     """One row a group (which shares it), and one row a lane (which does not)."""
     x = values(dtype, 5, 70)

@@ -176,7 +176,7 @@ def test_a_contraction_of_any_length(dtype: str, k: int) -> None:
 
 @pytest.mark.parametrize("orders", [(1, 0), (1, 1)])
 @pytest.mark.parametrize("pair", [("bf16", "f32"), ("f32", "bf16"), ("f16", "f32")])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_an_operand_that_is_rounded_on_the_way(
     pair: tuple[str, str], orders: tuple[int, int]
 ) -> None:
@@ -187,6 +187,7 @@ def test_an_operand_that_is_rounded_on_the_way(
 
 
 @pytest.mark.parametrize("along", [0, 1])
+@pytest.mark.sample(1)
 def test_weights_of_eight_bits_times_their_scales(along: int) -> None:
     a, b = numbers("bf16", 144, 272), numbers("i8", 272, 208, along)
     s = (2.0 ** RANDOM.integers(-2, 3, 208)).astype(np.float32)

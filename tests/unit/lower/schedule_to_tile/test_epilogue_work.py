@@ -66,7 +66,7 @@ def numbers(*shape: int) -> Array:
 
 @pytest.mark.parametrize("n", [128, 200])
 @pytest.mark.parametrize("what", RETURNED)
-@pytest.mark.sample
+@pytest.mark.sample(4)
 def test_results(what: str, n: int) -> None:
     work, reference = RETURNED[what]
     a, b, c, r = numbers(n, 72), numbers(72, n), numbers(n), numbers(n, n)

@@ -144,6 +144,7 @@ SIZES = [(128, 128, 192, 96), (200, 136, 328, 77), (64, 64, 64, 1)]
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(("text", "made"), [(ROWS, rows), (TERMS, terms), (BOTH, both)])
+@pytest.mark.sample(4)
 def test_gathered_rows_are_copied_into_the_ring(
     text: str, made: Any, sizes: tuple[int, int, int, int]
 ) -> None:
@@ -159,6 +160,7 @@ def filled(text: str, tile: Mapping[str, int]) -> str:
 
 
 @pytest.mark.parametrize("tile", [(128, 96, 32), (192, 48, 64), (64, 256, 16), (128, 80, 80)])
+@pytest.mark.sample(2)
 def test_tiles_of_many_shapes(tile: tuple[int, int, int]) -> None:
     text = filled(BOTH, dict(zip("mnk", tile, strict=True)))
     kernel = checked(text, both, (256, 320, 160, 50), ml_dtypes.bfloat16)
@@ -196,6 +198,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("text", "name", "place"), PLANTED)
+@pytest.mark.sample(3)
 def test_a_planted_fault_is_found(text: str, name: str, place: int) -> None:
     make, dtype = (rows, ml_dtypes.bfloat16) if text is ROWS else (turned, np.int8)
     arrays, _ = make(128, 128, 640, 96, dtype)

@@ -86,7 +86,7 @@ def shuffles(choose: Random) -> str:
 @pytest.mark.optimized
 @pytest.mark.parametrize("lanes", [32, 64, 96, 128, 40])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "u8", "f16"])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_shuffles_of_neighbours(lanes: int, dtype: str) -> None:
     """Each gives the value that the definition gives, whatever is known of the lanes."""
     choose = Random(f"{lanes} {dtype}")
@@ -147,6 +147,7 @@ def k(x: {dtype}[n], out: mut {dtype}[n]):
 
 @pytest.mark.parametrize("width", [2, 3, 4, 7, 8, 9, 16])
 @pytest.mark.parametrize("dtype", ["f32", "u8"])
+@pytest.mark.sample(7)
 def test_rows_of_neighbours(width: int, dtype: str) -> None:
     """Lanes that go over as many neighbours as they are apart, in groups whole and cut off."""
     kernel = tessera.compile(ROWS.format(width=width, dtype=dtype), target="cpu").k

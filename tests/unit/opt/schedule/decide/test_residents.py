@@ -98,6 +98,7 @@ def test_loops_that_grow_are_not_taken_for_one_iteration() -> None:
 
 @pytest.mark.parametrize("target", ["sm_90a", GPU])
 @pytest.mark.parametrize("shape", [(70, 128), (140, 64)])
+@pytest.mark.sample(1)
 def test_causal_attention(shape: tuple[int, int], target: str) -> None:
     b, n = shape
     g = np.random.default_rng(n)
