@@ -88,3 +88,25 @@ def k(x: f32[m, n], s: mut f32[n], y: mut f32[m, n]):
     x = np.ones((64, 8), np.float32)
     with pytest.raises(tessera.TesseraError, match="T0621"):
         tessera.compile(text).k(x, np.zeros(8, np.float32), np.zeros_like(x))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("row", ["x[t, :]", "x[t, 0:y.shape[0]]", "x[t, 0:len(y)]"])
+@pytest.mark.sample(3)
+def test_what_only_asks_for_sizes_is_no_use(row: str, target: str) -> None:
+    """One sum, rounded once: the same bits however its places are written."""
+    text = f"""
+@op.kernel
+def f(x: f16[m, 8]):
+    y = op.zeros((8,), f16)
+    for t in range(40):
+        y[0:8] += {row}
+    return y
+"""
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float16)
+    want = np.zeros(8, np.float32)
+    for line in x:
+        want += line
+    np.testing.assert_array_equal(
+        np.asarray(module_for(target, text).f(x)), want.astype(np.float16)
+    )

@@ -26,6 +26,16 @@ def side_by_side(
     several = not c.in_tile_loop  # axes: they are gone through one behind the other
     good = all(_is_place(i, t, several) for i, t in zip(e.items, terms, strict=True))
     if good and isinstance(base, Tensor) and not target:
+        ranks = {len(t.axes): i for i, t in enumerate(terms) if isinstance(t, Tile) and t.axes}
+        if len(ranks) > 1:
+            few, many = min(ranks), max(ranks)
+            text = source_of(e.items[ranks[few]])
+            axes = ", ".join(["None"] * (many - few) + [":"] * few)
+            return c.report(
+                "T0604", f"places that stand side by side have one rank, not {few} and {many} axes",
+                e.items[ranks[few]].span,
+                helps=(f"say where the missing axes are: `{text}[{axes}]`",),
+            )  # fmt: skip
         return expand(c, e, _of_array(base, len(e.items)), given)
     a, b = (source_of(e.items[i]) for i in tiles[:2])
     what = "written" if target else "read" if isinstance(base, Tensor) else "taken of a tile"

@@ -26,7 +26,7 @@ from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.sema.typed import Local, TensorArgument
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
-from tessera_lang.types.type import ERROR, Tensor, Tile
+from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
 
 _IN_FRONT = "the host program can: `op.reshape(x, (m, n))` in front of the call, or of its result"
 
@@ -61,6 +61,8 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return c.report(
             "T0207", f"`op.reshape` in a tile kernel takes an array, not `{text_of(base)}`",
             bound["x"].span,
+            helps=("an array of one number is made by `op.full((1,), number)`",)
+            if isinstance(base, Scalar | Weak) else (),
         )  # fmt: skip
     if dims is None:
         return _nothing(c)

@@ -283,22 +283,24 @@ def _goes_in_order(
 ) -> bool:
     """Whether each round of a loop needs what the one before made: it reads the array too, or
     stores into it, or what it does is no sum."""
-    found = next((x for x in c.loops if x.statement is outermost), None)
-    if found is None or found.over_tiles or not isinstance(target.value, ast.Name):
+    loop = next((x for x in c.loops if x.statement is outermost), None)
+    if loop is None or loop.over_tiles or not isinstance(target.value, ast.Name):
         return False
     assert isinstance(outermost, ast.For | ast.While)
     if s.operator not in ACCUMULATING:
         return True
-    name, summed = target.value.id, set[ast.Expr]()
-    for inner in statements(outermost.body):
-        if isinstance(inner, ast.AugmentedAssign) and isinstance(inner.target, ast.Subscript):
-            summed.add(inner.target.value)
-    return any(
-        isinstance(e, ast.Name) and e.id == name and e not in summed
-        for inner in statements(outermost.body)
-        for root in statement_expressions(inner)
-        for e in expressions(root)
-    )
+    inside = tuple(statements(outermost.body))
+    parts = [e for x in inside for root in statement_expressions(x) for e in expressions(root)]
+    uses: set[ast.Expr] = {e for e in parts if isinstance(e, ast.Name) and e.id == target.value.id}
+    for x in inside:  # what is summed into is no use, nor is what only asks for sizes
+        if isinstance(x, ast.AugmentedAssign) and isinstance(x.target, ast.Subscript):
+            uses.discard(x.target.value)
+    for e in parts:
+        if isinstance(e, ast.Attribute) and e.name in ("shape", "dtype", "ndim"):
+            uses.discard(e.value)
+        elif isinstance(e, ast.Call) and isinstance(e.function, ast.Name):
+            uses.difference_update(e.arguments if e.function.id == "len" else ())
+    return bool(uses)
 
 
 def store_in_order(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> None:
