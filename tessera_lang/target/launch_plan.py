@@ -198,6 +198,11 @@ class ResultPlan:
     kept: bool = False
 
 
+COPY_AXES = 5
+"""Axes of an array at most of which a copy is made: with any strides, the kernels that copy take a
+line and four axes around it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
     """A copy of a parameter's array that the runtime makes before each launch, on its stream.

@@ -14,12 +14,13 @@ from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
 from tessera_lang.locks import once
 from tessera_lang.target.arch import OLDEST
+from tessera_lang.target.launch_plan import COPY_AXES
 
 LANES = 256
 LINE, RUN = 32, 64
 """Elements of a rectangle along a line and along a run."""
-OUTER = 4
-"""Axes around a rectangle; further ones must be joined."""
+OUTER = COPY_AXES - 1
+"""Axes around a rectangle, of which there is one fewer."""
 ENTRY = "reorder"
 (
     _TARGET, _SOURCE, _LINES, _RUNS, _LINE_STEP, _RUN_STEP, _PITCH, _ACROSS, _ALONG, _FIRST,

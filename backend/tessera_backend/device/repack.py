@@ -17,11 +17,12 @@ from tessera_backend.device.permuted_copies import Copy
 from tessera_backend.device.workspace import copies as memory_of_copies
 from tessera_lang.locks import free_lock, once
 from tessera_lang.target.arch import OLDEST
+from tessera_lang.target.launch_plan import COPY_AXES
 
 LANES = permuted_copies.LANES
 CHUNK = 16
-OUTER = 4
-"""Axes around a line; further ones must be joined."""
+OUTER = COPY_AXES - 1
+"""Axes around a line."""
 
 LOCK = free_lock()
 """Held from the first copy to the launch that reads them: threads of one stream share the

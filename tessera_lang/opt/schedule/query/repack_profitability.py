@@ -34,6 +34,7 @@ from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import COPY_BYTES
+from tessera_lang.target.launch_plan import COPY_AXES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     REORDERED_ELEMENTS,
@@ -55,7 +56,11 @@ def repacked_copy(load: Load, facts: Facts, machine: Machine) -> Repacked | None
     """How a tile is moved from a copy of its array; None where a copy would change nothing, or
     costs more than it saves."""
     pointer, sizes, strides = facts.argument_numbers(load.view)
-    if pointer < 0 or len(sizes) < 2 or (strides and unit_axis(load.view, facts) < 0):
+    if (
+        pointer < 0
+        or not 2 <= len(sizes) <= COPY_AXES
+        or (strides and unit_axis(load.view, facts) < 0)
+    ):
         return None
     return _aligned(load, facts, machine) or _reordered(load, facts, machine)
 

@@ -10,6 +10,9 @@ from tessera_backend.device import repack
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
 from tessera_backend.runtime.bound_call import BoundCopy
 
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
+
 
 def copied(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """What the launch copies, line by line, into bytes that were 255."""
@@ -75,3 +78,29 @@ def test_the_kernel_is_assembled(arch: str) -> None:
     made = assemble(tool, repack.ptx(), arch, 3)
     assert made.cubin
     assert made.resources.spill_bytes == 0
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("rank", [4, 5, 6, 7])
+@pytest.mark.sample
+def test_no_plan_has_more_axes_than_the_kernel_takes(rank: int, arch: str) -> None:
+    """Arrays with gaps everywhere: none of their axes is one with its neighbour."""
+    names = "abcde"[: rank - 2]
+    loops, ones = ", ".join("ijpqr"[: rank - 2]), "1, " * (rank - 2)
+    axes = ", ".join(names)
+    text = f"""@op.kernel
+def f(x: f16[{axes}, m, k], w: f16[k, n]) -> f16[{axes}, m, n]:
+    y = op.empty(({axes}, m, n), f16)
+    for {loops}, s, o in op.tile_range({axes}, m, n, step=({ones}64, 64)):
+        acc = op.zeros((64, 64), f32)
+        for t in op.tile_range(k, step=32):
+            acc += x[{loops}, s:s+64, t:t+32] @ w[t:t+32, o:o+64]
+        y[{loops}, s:s+64, o:o+64] = acc.to(f16)
+    return y
+"""
+    session = Session(overlay={"k.tessera": text})
+    shapes = f"x: f16[{'2, ' * (rank - 2)}1024, 1003], w: f16[1003, 2048]"
+    wanted = session.signature("k.tessera", "f", shapes)
+    made = session.compile_kernel("k.tessera", "f", wanted, TargetOptions("cuda", arch), ("ptx",))
+    copies = [c for c in made.plan.copies if c.parameter == 0]
+    assert len(copies) == (1 if rank <= repack.OUTER + 1 else 0)
