@@ -53,7 +53,7 @@ AST_TO_SCHEDULE = Step(
     "lowers the typed kernel to loops over tiles, and makes its launch plan",
 )
 LAY_ANEW = Step(
-    "relayout",
+    "layout_transformation",
     "schedule",
     "schedule",
     "copies arrays across whose lines products read or store their tiles",
@@ -145,7 +145,7 @@ def for_machine(context: Context) -> tuple[Pass, ...]:
 def _tile_rows() -> tuple[Row, ...]:
     """Tiles: one matrix each, of sizes that units take; rows over clusters."""
     from tessera_lang.opt.schedule.canonical import (
-        contraction_steps,
+        contraction_tile_sizes,
         late_broadcasts,
         late_reductions,
         loop_coalescing,
@@ -177,7 +177,7 @@ def _tile_rows() -> tuple[Row, ...]:
          "computes neighbouring tiles of the grid as one where that is sooner"),
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
-        ("contraction_steps", contraction_steps.choose_steps,
+        ("contraction_tile_sizes", contraction_tile_sizes.choose_steps,
          "gives short loops along a contraction a step that suits their length"),
         ("pad_tiles", pad_tiles.pad, "rounds tiles up to what matrix units take"),
         ("loop_coalescing", loop_coalescing.coalesce_loops,

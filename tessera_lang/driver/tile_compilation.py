@@ -80,7 +80,7 @@ def launches(
 ) -> tuple[tuple[Lowered, ...], tuple[Diagnostic, ...]]:
     """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
     from tessera_lang.opt.schedule.parallel.launch_phases import cut_launches, split_reductions
-    from tessera_lang.opt.schedule.parallel.relayout import lay_anew
+    from tessera_lang.opt.schedule.parallel.layout_transformation import lay_anew
     from tessera_lang.opt.schedule.parallel.split_iterations import split_iterations
 
     remarks: list[Diagnostic] = []

@@ -91,7 +91,6 @@ def test_results(target: str, name: str) -> None:
 NOT_IN_RINGS = {
     "one product by units, one exact": 1,  # of exact f32
     "a small matrix taken whole, again and again": 2,  # one of a computed matrix, one brought once
-    "lora with a rank of eight in a second loop": 1,  # of a small matrix that is brought once
     "rope on the fly, then scores": 2,  # of computed matrices, once a tile
     "trailing update of a factorization": 1,  # reads the array that it writes
     "causal convolution with window": 1,  # a window of shifted rows is read by lanes

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
+from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,

@@ -18,7 +18,7 @@ from tessera_lang.lower.ast_to_schedule import (
     node_operations,
     stores,
 )
-from tessera_lang.lower.ast_to_schedule.merged_axes import with_merged_sums
+from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
 from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,

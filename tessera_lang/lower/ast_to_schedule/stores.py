@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_operations, slices
+from tessera_lang.lower.ast_to_schedule.axis_collapsing import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
-from tessera_lang.lower.ast_to_schedule.merged_axes import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State

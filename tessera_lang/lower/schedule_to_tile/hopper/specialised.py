@@ -46,7 +46,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
-from tessera_lang.opt.schedule.query.residents import launched_registers
+from tessera_lang.opt.schedule.query.occupancy import launched_registers
 from tessera_lang.opt.schedule.query.scalar_facts import (
     Facts,
 )

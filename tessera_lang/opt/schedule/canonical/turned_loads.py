@@ -11,6 +11,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
+from tessera_lang.opt.schedule.query.fma_products import fills, lanes_line, may_be_plain
 from tessera_lang.opt.schedule.query.kernel_facts import (
     TRANSPOSE,
     Facts,
@@ -20,7 +21,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     swaps_last,
 )
-from tessera_lang.opt.schedule.query.lane_products import fills, lanes_line, may_be_plain
 from tessera_lang.opt.schedule.query.repack_profitability import turned_copy
 from tessera_lang.record import replace
 

@@ -31,7 +31,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.residents import room_of_residents
+from tessera_lang.opt.schedule.query.occupancy import room_of_residents
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import RESERVED_BYTES, RING_STAGES

@@ -19,7 +19,7 @@ from tessera_lang.opt.schedule.cost.resource_estimate import (
 )
 from tessera_lang.opt.schedule.cost.split_k import price_of
 from tessera_lang.opt.schedule.cost.workload import numbers_of, store_bytes
-from tessera_lang.opt.schedule.parallel.open_sizes import with_sizes
+from tessera_lang.opt.schedule.parallel.size_substitution import with_sizes
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, pitch_reason
 from tessera_lang.opt.schedule.query.decision_context import (
     COST,

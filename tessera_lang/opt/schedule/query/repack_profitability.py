@@ -21,6 +21,7 @@ from tessera_lang.opt.schedule.query.copy_rules import (
     tma_reason,
     unit_axis,
 )
+from tessera_lang.opt.schedule.query.fma_products import lanes_line
 from tessera_lang.opt.schedule.query.kernel_facts import (
     FOR,
     LOOPS,
@@ -29,7 +30,6 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Load,
     view_bytes,
 )
-from tessera_lang.opt.schedule.query.lane_products import lanes_line
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
