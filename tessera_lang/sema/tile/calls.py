@@ -34,6 +34,7 @@ from tessera_lang.sema.tile.operators import (
     give_tile,
     is_tiled,
     is_waiting,
+    make_float,
     mix,
     result_of,
     shape_of,
@@ -467,8 +468,9 @@ def _mapped(
         )  # fmt: skip
     operands = [Operand(a, t) for a, t in zip(e.arguments, terms, strict=True)]
     operands = [value_of_operand(c, o) for o in operands]
-    if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands):
-        return Unknown()
+    for o in operands:
+        if isinstance(o.term, Tile) and is_waiting(o.term):
+            make_float(c, o.term)
     found = mix(c, e.span, operands, f"`{module}.{name}`")
     if not isinstance(found, Mixed):
         return found

@@ -24,20 +24,38 @@ Value = Dim | tuple[TileAxis, ...]
 """What a name is worth now: an integer as a size, a tile as its axes."""
 
 
+Instance = tuple[tuple[str, str], ...]
+"""Of an inlined function: what its parameters hold, by their names."""
+
+
 @dataclass(slots=True, eq=False)
 class OpenTile:
     """A tile whose dtype the first typed value decides (``op.zeros`` without one).
 
-    ``default`` is what it takes when it meets none.
+    ``default`` is what it takes when it meets none. ``literal``: it is chosen from literals, which
+    are computed in f32 beside narrower floats. ``joined``: another one, which it has met.
     """
 
     name: str
     span: Span
     default: DType
+    literal: bool = False
     dtype: DType | None = None
     wide: bool = False
     met: Span | None = None
-    room: tuple[int, ...] = ()
+    joined: OpenTile | None = None
+
+    def root(self) -> OpenTile:
+        tile = self
+        while tile.joined is not None:
+            tile = tile.joined
+        return tile
+
+    def accepts(self, dtype: DType) -> bool:
+        """Whether it may take this dtype at all."""
+        if not self.literal:
+            return True
+        return dtype.is_float or (self.default.is_integer and dtype.is_integer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +104,9 @@ class Kernel:
     scopes: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     room: dict[str, int] = field(default_factory=dict[str, int])
     wraps: set[str] = field(default_factory=set[str])  # at least 0, unless too large for its dtype
-    tiles: dict[ast.Expr, OpenTile] = field(default_factory=dict[ast.Expr, OpenTile])
+    tiles: dict[tuple[ast.Expr, Instance], OpenTile] = field(
+        default_factory=dict["tuple[ast.Expr, Instance]", OpenTile]
+    )
     fresh: dict[tuple[object, str], str] = field(default_factory=dict[tuple[object, str], str])
     needed: dict[tuple[str, int], Span] = field(default_factory=dict[tuple[str, int], Span])
     whole: dict[tuple[str, int], None] = field(default_factory=dict[tuple[str, int], None])
@@ -137,6 +157,7 @@ class TileContext(Context):
 
     kernel: Kernel = field(default_factory=_none)
     prefix: str = ""
+    instance: Instance = ()
     env: dict[str, Value] = field(default_factory=dict[str, Value])
     loops: list[Loop] = field(default_factory=list[Loop])
     terms: dict[ast.Expr, Term] = field(default_factory=dict[ast.Expr, Term])
@@ -228,10 +249,11 @@ class TileContext(Context):
             if name not in facts.equal:
                 facts.equal[name] = self.kernel.room[name]
                 some = True
-        for tile in self.kernel.tiles.values():
-            if tile.dtype is None:
-                tile.dtype = tile.default
-                some = True
+        waiting = [t for t in self.kernel.tiles.values() if t.root() is t and t.dtype is None]
+        floats = [t for t in waiting if t.default.is_float]
+        for tile in floats or waiting:  # integers may still meet one of the floats
+            tile.dtype = tile.default
+            some = True
         return some
 
     def shown(self, tile: Tile) -> Tile:

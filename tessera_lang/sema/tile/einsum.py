@@ -15,7 +15,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
-from tessera_lang.sema.tile.operators import is_narrow, is_waiting, value_of_operand
+from tessera_lang.sema.tile.operators import is_narrow, settle_together, value_of_operand
 from tessera_lang.sema.tile.products import PAIRS
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
@@ -37,8 +37,8 @@ def einsum(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             return o.term if is_silent(o.term) else c.report(
                 "T0207", f"`op.einsum` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span
             )  # fmt: skip
-        if is_waiting(o.term):
-            return Unknown()
+    if not settle_together(c, operands):
+        return Unknown()
     if not isinstance(text, str):
         return c.report("T0207", "the letters of `op.einsum` are a string known at compile time",
                         bound["subscripts"].span,

@@ -15,14 +15,17 @@ from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import Operand, literal_as_float, silent, size_as_float
+from tessera_lang.sema.operators import Operand, literal_as_float, meet, silent, size_as_float
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
+    default_of_literals,
     is_narrow,
     is_waiting,
+    make_float,
     mix,
+    open_dtype,
     result_of,
     value_of_operand,
 )
@@ -50,6 +53,7 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
         return term
     o = value_of_operand(c, Operand(x, term))
     if isinstance(o.term, Tile) and is_waiting(o.term):
+        make_float(c, o.term)
         return o.term
     if o.term == Scalar(INDEX) and c.is_size(x):
         o = Operand(x, size_as_float(c, e, x))
@@ -182,15 +186,23 @@ def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return c.report(
             "T0205", f"a condition is a `bool`, not `{text_of(test.term)}`", test.e.span
         )
-    if all(isinstance(o.term, Weak) for o in sides):
-        sides.append(Operand(sides[0].e, Scalar(F32)))
+    if all(isinstance(o.term, (Weak, Open)) for o in sides):
+        if isinstance(test.term, Scalar) and len(e.arguments) == 3:
+            return meet(c, e.span, *sides)  # as `a if condition else b`
+        # Literals take the dtype that they meet, as a whole.
+        dtype, wide = open_dtype(c, e, default_of_literals(*(o.term for o in sides)), literal=True)
+        made = Tile(dtype, (), wide)
+        if is_waiting(made):
+            return replace(made, axes=test.term.axes if isinstance(test.term, Tile) else ())
+        sides.append(Operand(sides[0].e, made))
     if all(isinstance(o.term, Scalar) and o.term.dtype == BOOL for o in sides):
         found: Mixed | Term = Mixed(BOOL, False, ())
     elif all(isinstance(o.term, Tile) and o.term.dtype == BOOL for o in sides):
         found = mix(c, e.span, sides, "`op.where`", "&")
     else:
         found = mix(c, e.span, sides, "`op.where`")
-    if not isinstance(found, Mixed):
+    waits = isinstance(found, Tile) and is_waiting(found)
+    if not isinstance(found, Mixed) and not waits:
         return found
     axes = found.axes
     if isinstance(test.term, Tile) and test.term.axes:
@@ -201,7 +213,8 @@ def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 return ERROR if c.final else Unknown()
             met = both
         axes = met
-    return result_of(c, replace(found, axes=axes))
+    made = replace(found, axes=axes)
+    return result_of(c, made) if isinstance(made, Mixed) else made
 
 
 def clamp(c: TileContext, e: ast.Call, bound: Bound) -> Term:

@@ -376,6 +376,10 @@ def _inlined(
         if v.local.kind == "parameter" and isinstance(v.type, Tile):
             v.type = replace(v.type, buffer=False)
             c.env[name] = v.type.axes
+    c.instance = tuple(
+        (name, v.type.dtype.name) for name, v in c.variables.items()
+        if v.local.kind == "parameter" and isinstance(v.type, (Tile, Tensor, Scalar))
+    )  # fmt: skip
     _start(c)
     parameters_ = {n for n, v in c.variables.items() if v.local.kind == "parameter"}
     c.env.update({n: d for n, d in caller.given.items() if n in parameters_})

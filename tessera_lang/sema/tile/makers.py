@@ -12,8 +12,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle
-from tessera_lang.sema.tile.context import OpenTile, TileContext
-from tessera_lang.sema.tile.operators import is_waiting
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.operators import default_of_literals, is_waiting, open_dtype
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.sema.tile.symbolic import dim_of, length_of, shape_dims
@@ -161,15 +161,7 @@ def open_tile(
     c: TileContext, e: ast.Call, dtype: DType | None, default: DType
 ) -> tuple[DType, bool]:
     """The dtype of a tile that was made without one, as far as it is known."""
-    if dtype is not None:
-        return dtype, False
-    found = c.kernel.tiles.get(e)
-    if found is None:
-        found = OpenTile(f"?{len(c.kernel.tiles) + 1}", e.span, default)
-        c.kernel.tiles[e] = found
-    if found.dtype is None:
-        return DType(found.name, "float", 32), False
-    return found.dtype, found.wide
+    return (dtype, False) if dtype is not None else open_dtype(c, e, default)
 
 
 def shared(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -198,7 +190,7 @@ def filled(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         dtype = term.dtype
     if room is None:
         return _missing(c)
-    kind, wide = open_tile(c, e, dtype, F32)
+    kind, wide = open_tile(c, e, dtype, default_of_literals(term))
     if value is not None and term is not None:
         _fill_value(c, value, term, Tile(kind, (), wide))
     axes = tuple(TileAxis(n, c.open_extent(e, i, n)) for i, n in enumerate(room))

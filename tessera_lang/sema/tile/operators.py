@@ -10,12 +10,12 @@ from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
-from tessera_lang.sema.tile.context import TileContext, register_dtype
+from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.slices import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, INDEX, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis, Weak
 
 
@@ -56,12 +56,74 @@ def is_waiting(tile: Tile) -> bool:
     return tile.dtype.name.startswith("?")
 
 
-def settle_tile(c: TileContext, tile: Tile, dtype: DType, wide: bool, span: Span) -> None:
-    """A tile with an open dtype meets its first typed value."""
-    for waiting in c.kernel.tiles.values():
-        if waiting.name == tile.dtype.name and waiting.dtype is None:
-            waiting.dtype, waiting.wide, waiting.met = dtype, wide, span
-            c.kernel.changed = True
+def default_of_literals(*terms: Term | None) -> DType:
+    """What a tile made of literals alone is where it meets nothing typed."""
+    found = [t.kind if isinstance(t, Weak) else t.cell.root().kind
+             for t in terms if isinstance(t, (Weak, Open))]  # fmt: skip
+    return I32 if found and "float" not in found else F32
+
+
+def open_dtype(
+    c: TileContext, e: ast.Call, default: DType, *, literal: bool = False
+) -> tuple[DType, bool]:
+    """The dtype of the tile that a call makes, as far as it is known, and whether it is wide."""
+    key = e, c.instance
+    found = c.kernel.tiles.get(key)
+    if found is None:
+        found = OpenTile(f"?{len(c.kernel.tiles) + 1}", e.span, default, literal)
+        c.kernel.tiles[key] = found
+    found = found.root()
+    if found.dtype is None:
+        return DType(found.name, "int" if found.default.is_integer else "float", 32), False
+    return found.dtype, found.wide
+
+
+def _open_tile(c: TileContext, tile: Tile) -> OpenTile | None:
+    named = (t.root() for t in c.kernel.tiles.values() if t.name == tile.dtype.name)
+    found = next(named, None)
+    return None if found is None or found.dtype is not None else found
+
+
+def settle_tile(
+    c: TileContext, tile: Tile, dtype: DType, wide: bool, span: Span, *, place: bool = False
+) -> None:
+    """A tile with an open dtype meets its first typed value; ``place``: where it is kept."""
+    waiting = _open_tile(c, tile)
+    if waiting is None:
+        return
+    if not waiting.accepts(dtype):
+        dtype, wide = waiting.default, False
+    elif waiting.literal and is_narrow(dtype) and not place:
+        dtype, wide = F32, False
+    waiting.dtype, waiting.wide, waiting.met = dtype, wide, span
+    c.kernel.changed = True
+
+
+def make_float(c: TileContext, tile: Tile) -> None:
+    """A tile with an open dtype meets a literal of floats, or what gives floats."""
+    waiting = _open_tile(c, tile)
+    if waiting is not None and waiting.default.is_integer:
+        waiting.default = F32
+        c.kernel.changed = True
+
+
+def _join(c: TileContext, tiles: list[Tile]) -> Tile:
+    """Tiles with open dtypes meet: they will have one."""
+    first = _open_tile(c, tiles[0])
+    for tile in tiles[1:]:
+        other = _open_tile(c, tile)
+        if first is None or other is None or first is other:
+            continue
+        if other.literal < first.literal:  # the one that takes more
+            first, other = other, first
+        if other.default.is_float:
+            first.default = other.default
+        other.joined = first
+        c.kernel.changed = True
+    if first is None:
+        return tiles[0]
+    kind = "int" if first.default.is_integer else "float"
+    return replace(tiles[0], dtype=DType(first.name, kind, 32))
 
 
 def shape_of(
@@ -99,7 +161,7 @@ def mix(
         return ERROR if c.final else Unknown()
     waiting = [o for o in operands if isinstance(o.term, Tile) and is_waiting(o.term)]
     if waiting:
-        return _mix_waiting(c, span, operands, waiting)
+        return _mix_waiting(c, span, operands, axes, floats=operator == "/")
     wide = any(isinstance(o.term, Tile) and o.term.wide for o in operands)
     met = _meet(c, span, operands, operator, wide)
     if not isinstance(met, Scalar):
@@ -111,24 +173,42 @@ def mix(
 
 
 def _mix_waiting(
-    c: TileContext, span: Span, operands: list[Operand], waiting: list[Operand]
-) -> Term:
-    """Some operand's dtype is open: it takes that of the others, and the next walk knows."""
-    for o in operands:
-        if isinstance(o.term, Tile) and not is_waiting(o.term):
-            for w in waiting:
-                assert isinstance(w.term, Tile)
-                settle_tile(c, w.term, o.term.dtype, o.term.wide, span)
-            return Unknown()
+    c: TileContext, span: Span, operands: list[Operand], axes: tuple[TileAxis, ...], *,
+    floats: bool = False,
+) -> Term:  # fmt: skip
+    """Some operand's dtype is open: it takes that of the others, and the next walk knows.
+    ``floats``: the operation gives floats, of integers too."""
+    tiles = [o.term for o in operands if isinstance(o.term, Tile)]
+    waiting = [t for t in tiles if is_waiting(t)]
+    typed = [(t.dtype, t.wide) for t in tiles if not is_waiting(t)]
     for o in operands:
         size = o.term == Scalar(INDEX) and c.is_size(o.e)  # which meets any float
-        if isinstance(o.term, Scalar) and o.term.dtype != BOOL and not size:
-            for w in waiting:
-                assert isinstance(w.term, Tile)
-                settle_tile(c, w.term, o.term.dtype, False, span)
-            return Unknown()
-    first = waiting[0].term
-    return first if len(waiting) == 1 else Unknown()
+        if isinstance(o.term, Scalar) and not size:
+            typed.append((o.term.dtype, False))
+    met = next((d for d in typed if d[0] != BOOL), None)
+    if met is not None:
+        for tile in waiting:
+            settle_tile(c, tile, *met, span)
+        return Unknown()
+    if floats or any(_is_float_literal(o.term) for o in operands):
+        for tile in waiting:
+            make_float(c, tile)
+    if typed:
+        return Unknown()
+    return replace(_join(c, waiting), axes=axes)
+
+
+def settle_together(c: TileContext, operands: list[Operand]) -> bool:
+    """Parts of one dtype, of which some may be open: whether none is."""
+    tiles = [o.term for o in operands if isinstance(o.term, Tile)]
+    if not any(is_waiting(t) for t in tiles):
+        return True
+    _mix_waiting(c, operands[0].e.span, operands, ())
+    return False
+
+
+def _is_float_literal(term: Term) -> bool:
+    return isinstance(term, (Weak, Open)) and default_of_literals(term).is_float
 
 
 def surrogate(o: Operand, wide: bool) -> Operand:
@@ -220,9 +300,8 @@ def compare_tiles(
     if axes is None:
         return ERROR if c.final else Unknown()
     if any(isinstance(o.term, Tile) and is_waiting(o.term) for o in (a, b)):
-        waiting = [o for o in (a, b) if isinstance(o.term, Tile) and is_waiting(o.term)]
-        _mix_waiting(c, span, [a, b], waiting)
-        return Tile(BOOL, axes)
+        _mix_waiting(c, span, [a, b], axes)
+        return Tile(BOOL, axes) if axes else Unknown()
     wide = any(isinstance(o.term, Tile) and o.term.wide for o in (a, b))
     literals = any(isinstance(o.term, (Weak, Open)) for o in (a, b))
     pair = [surrogate(o, wide and literals) for o in (a, b)]

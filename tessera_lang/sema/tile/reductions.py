@@ -22,6 +22,7 @@ from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
     is_waiting,
+    make_float,
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import is_walked
@@ -128,8 +129,10 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if along is None:
         return ERROR if c.final else Unknown()
     kind = name.removeprefix("op.")
+    if is_waiting(tile) and kind in DERIVED:
+        make_float(c, tile)
     if is_waiting(tile) and len(along) == rank and not keepdims:
-        return Unknown()  # a number has no open dtype
+        return replace(tile, axes=()) if kind in ("sum", "max", "min") else Unknown()
     places = kind in ("argmax", "argmin")
     if places and given is not None and len(along) > 1:
         return c.report(
@@ -257,6 +260,7 @@ def softmax(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return ERROR if c.final else Unknown()
     is_walked(c, tile, axis, again=True)
     if is_waiting(tile):
+        make_float(c, tile)
         return tile
     if not tile.dtype.is_float:
         return c.report(
@@ -282,7 +286,10 @@ def causal(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             "T0604", "`op.causal` takes rows and columns", bound["x"].span,
             f"this has {len(tile.axes)} axis",
         )  # fmt: skip
-    if not tile.dtype.is_float and not is_waiting(tile):
+    if is_waiting(tile):
+        make_float(c, tile)
+        return tile
+    if not tile.dtype.is_float:
         return c.report("T0207", f"`op.causal` takes floats, not `{tile.dtype}`", bound["x"].span)
     return tile
 

@@ -23,7 +23,13 @@ from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.operators import give_tile, is_tiled, is_waiting, value_of_operand
+from tessera_lang.sema.tile.operators import (
+    give_tile,
+    is_tiled,
+    is_waiting,
+    settle_tile,
+    value_of_operand,
+)
 from tessera_lang.sema.tile.scratch_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
@@ -197,6 +203,8 @@ def _result(
         return o.term.dtype, ()
     assert isinstance(o.term, Tile)
     if is_waiting(o.term):
+        if wanted is not None:
+            settle_tile(c, o.term, wanted[0], False, e.span, place=True)
         return None
     c.ranks.append(len(o.term.axes))
     dtype = wanted[0] if wanted is not None else o.term.dtype

@@ -26,7 +26,7 @@ from tessera_lang.sema.tile.operators import (
     convert_operand,
     give_tile,
     is_narrow,
-    is_waiting,
+    settle_together,
     value_of_operand,
 )
 from tessera_lang.sema.tile.reductions import axes_argument, axis_argument, index_argument
@@ -148,9 +148,9 @@ def _parts(
     for o in parts:
         if not isinstance(o.term, Tile):
             return o.term if is_silent(o.term) else _no_tile(c, o, name)
-        if is_waiting(o.term):
-            return Unknown()
         tiles.append(o.term)
+    if not settle_together(c, parts):
+        return Unknown()
     c.note(given, TupleType(tuple(tiles)))
     axis = axis_argument(c, bound.get("axis"), len(tiles[0].axes) + more, name)
     if bound.get("axis") is not None and axis is None:

@@ -105,7 +105,7 @@ def fit_shape(c: TileContext, target: ast.Subscript, place: Tile, o: Operand) ->
 def fit_dtype(c: TileContext, target: ast.Subscript, dtype: DType, o: Operand) -> None:
     """A value goes into its place: rounded if it is wide, else without loss."""
     if isinstance(o.term, Tile) and is_waiting(o.term):
-        settle_tile(c, o.term, dtype, False, o.e.span)
+        settle_tile(c, o.term, dtype, False, o.e.span, place=True)
         return
     if give_tile(c, o.e, o.term, dtype, False):
         return

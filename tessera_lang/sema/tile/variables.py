@@ -158,7 +158,8 @@ def bind_tile(c: TileContext, v: Variable, value: ast.Expr | None, term: Tile, s
             c.coerce(value, v.type.dtype)
         return
     elif v.cell is not None and not term.axes:
-        c.cells.fix(v.cell, register_dtype(term), at)
+        if not is_waiting(term):
+            c.cells.fix(v.cell, register_dtype(term), at)
         return
     else:
         keeps_type(c, v, value, term, variable_term(c, v), span)
