@@ -201,8 +201,7 @@ def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         found = mix(c, e.span, sides, "`op.where`", "&")
     else:
         found = mix(c, e.span, sides, "`op.where`")
-    waits = isinstance(found, Tile) and is_waiting(found)
-    if not isinstance(found, Mixed) and not waits:
+    if not isinstance(found, Mixed) and not (isinstance(found, Tile) and is_waiting(found)):
         return found
     axes = found.axes
     if isinstance(test.term, Tile) and test.term.axes:
@@ -213,8 +212,9 @@ def where(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 return ERROR if c.final else Unknown()
             met = both
         axes = met
-    made = replace(found, axes=axes)
-    return result_of(c, made) if isinstance(made, Mixed) else made
+    if isinstance(found, Mixed):
+        return result_of(c, replace(found, axes=axes))
+    return replace(found, axes=axes)
 
 
 def clamp(c: TileContext, e: ast.Call, bound: Bound) -> Term:
