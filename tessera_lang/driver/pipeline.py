@@ -107,6 +107,7 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
     from tessera_lang.opt.schedule.parallel.common_subexpressions import merge_equal
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
+    from tessera_lang.opt.schedule.parallel.fold_ranges import fold_ranges
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
@@ -125,6 +126,8 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
         _schedule("common_subexpressions", merge_equal,
                   "computes and reads once what is computed or read alike"),
+        _schedule("fold_ranges", fold_ranges,
+                  "removes limits of floats that are surely within them"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
     )  # fmt: skip
 
