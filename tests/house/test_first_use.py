@@ -20,6 +20,7 @@ POOL = "pop and append; who took one has it alone"
 ONE_THREAD = "an object of one call, one recording or one load"
 GUARDS = {
     "cpu/asynchronous/layouts:warp_groups": ATOMIC,
+    "cpu/equal_code:_made": COMPILER,
     "cpu/executable_memory:_libc": ATOMIC,
     "cpu/features:host_features": ATOMIC,
     "cpu/host_cpu:cpu_identity": ATOMIC,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.host_cpu import cpu_identity, host_machine
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
@@ -70,7 +71,7 @@ class CpuBackend:
     ) -> Artifact:
         from tessera_backend.cpu.entry import emit_kernel
         from tessera_backend.cpu.group_plan import Divergent
-        from tessera_backend.cpu.llvm_codegen import code_target, compile_text
+        from tessera_backend.cpu.llvm_codegen import code_target
         from tessera_backend.llvm.emitter import NotLowered
         from tessera_backend.llvm.fault_reports import reporting_plan
 
@@ -98,14 +99,9 @@ class CpuBackend:
             raise _not_lowered(missing, kernel) from missing
         except Divergent as fault:
             raise _divergent(fault.operation) from fault
-        compiled = compile_text(module.text, target, options.optimize, stages)
-        texts = {
-            name: text
-            for name, text in (("asm", compiled.assembly), ("llvm", compiled.llvm))
-            if name in stages
-        }
+        code, texts = _code(module.text, plan.entry, target, options.optimize, stages)
         resources = Resources(shared_bytes=module.shared_bytes, local_bytes=module.scratch_bytes)
-        kind, code = "object", compiled.code
+        kind = "object"
         if form is not None and roots is not None:
             from tessera_backend.cpu.checked.code import KIND, encode, facts_of
 
@@ -113,6 +109,20 @@ class CpuBackend:
         return Artifact(
             kind, code, plan.entry, plan, options, resources, texts, needs=target.needs
         )  # fmt: skip
+
+
+def _code(
+    text: str, entry: str, target: CodeTarget, level: int, stages: tuple[str, ...]
+) -> tuple[bytes, dict[str, str]]:
+    """The object of a module, and the texts of it that are asked for."""
+    from tessera_backend.cpu.equal_code import compiled_once
+    from tessera_backend.cpu.llvm_codegen import compile_text
+
+    if "asm" not in stages and "llvm" not in stages:
+        return compiled_once(text, entry, target, level), {}
+    made = compile_text(text, target, level, stages)
+    texts = {"asm": made.assembly, "llvm": made.llvm}
+    return made.code, {name: texts[name] for name in texts if name in stages}
 
 
 def _kernel_of(program: Program) -> Operation:

@@ -1,7 +1,8 @@
 """Micro-kernels: a block of an accumulator, held in registers over the whole contraction.
 
-Owns their LLVM text. ``c[0:rows, 0:vectors*lanes] += a[0:rows, 0:k] @ b[0:k, ...]``; pitches are
-constants of the text. Must not know what calls them.
+Owns their LLVM text. ``c[0:rows, 0:vectors*lanes] += a[0:rows, 0:k] @ b[0:k, ...]``. Pitches are
+arguments, so that all products of a module share them; where there is one product, LLVM finds
+them constant. Must not know what calls them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,18 @@ from tessera_lang.types.dtype import DType
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """Dtype and pitches (elements from row to row) of what is multiplied; with ``transpose_a``
-    the rows of a are the terms of the contraction."""
+    """What is multiplied; with ``transpose_a`` the rows of a are the terms of the contraction."""
 
     dtype: DType
-    pitch_a: int
-    pitch_b: int
-    pitch_c: int
     transpose_a: bool = False
 
     @property
     def name(self) -> str:
-        turned = "t" if self.transpose_a else "n"
-        return f"{self.dtype}.{turned}.{self.pitch_a}.{self.pitch_b}.{self.pitch_c}"
+        return f"{self.dtype}.{'t' if self.transpose_a else 'n'}"
+
+
+PITCHES = "i64 %pitch.a, i64 %pitch.b, i64 %pitch.c"
+"""Parameters, and as what they are handed on: elements from row to row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Block:
 
 
 def micro_kernel(module: ModuleText, unit: VectorUnit, m: Matrices, block: Block) -> str:
-    """Name of ``void (ptr a, ptr b, ptr c, i64 k)``."""
+    """Name of ``void (ptr a, ptr b, ptr c, i64 k, i64 pitch_a, i64 pitch_b, i64 pitch_c)``."""
     name = f'@"dot.{m.name}.{block.rows}x{block.vectors}x{block.lanes}"'
     module.add_helper(name, _Text(module, unit, m, block).function(name))
     return name
@@ -66,6 +66,10 @@ class _Text:
 
     def function(self, name: str) -> str:
         cells = [(r, v) for r in range(self.block.rows) for v in range(self.block.vectors)]
+        for r in range(2, self.block.rows):
+            if not self.m.transpose_a:
+                self._line(f"%away.a.{r} = mul nuw nsw i64 %pitch.a, {r}")
+            self._line(f"%away.c.{r} = mul nuw nsw i64 %pitch.c, {r}")
         self._line("%empty = icmp sle i64 %k, 0")
         self._line("br i1 %empty, label %done, label %terms")
         self.lines.append("terms:")
@@ -83,9 +87,13 @@ class _Text:
         self._line("br label %done")
         body = "\n".join(["entry:", *self.lines, "done:", "  ret void"])
         return (
-            f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %k) "
-            f"noinline {self.attributes} {{\n{body}\n}}"
+            f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %k, "
+            f"{PITCHES}) noinline {self.attributes} {{\n{body}\n}}"
         )
+
+    def _row(self, matrix: str, r: int) -> str:
+        """How far the row is away from the first."""
+        return "0" if r == 0 else f"%pitch.{matrix}" if r == 1 else f"%away.{matrix}.{r}"
 
     def _line(self, text: str) -> None:
         self.lines.append(f"  {text}")
@@ -93,17 +101,17 @@ class _Text:
     def _term(self, cells: list[tuple[int, int]]) -> None:
         """One term of the contraction for every cell."""
         m, kind, vector, lanes = self.m, self.element, self.vector, self.block.lanes
-        self._line(f"%row.b = mul nuw nsw i64 %p, {m.pitch_b}")
+        self._line("%row.b = mul nuw nsw i64 %p, %pitch.b")
         self._line(f"%at.b = getelementptr inbounds {kind}, ptr %b, i64 %row.b")
         for v in range(self.block.vectors):
             self._line(f"%at.b.{v} = getelementptr inbounds {kind}, ptr %at.b, i64 {v * lanes}")
             self._line(f"%b.{v} = load {vector}, ptr %at.b.{v}, align {m.dtype.bytes}")
         if m.transpose_a:
-            self._line(f"%row.a = mul nuw nsw i64 %p, {m.pitch_a}")
+            self._line("%row.a = mul nuw nsw i64 %p, %pitch.a")
         row = "%row.a" if m.transpose_a else "%p"
         self._line(f"%at.a = getelementptr inbounds {kind}, ptr %a, i64 {row}")
         for r in range(self.block.rows):
-            away = r if m.transpose_a else r * m.pitch_a
+            away = r if m.transpose_a else self._row("a", r)
             self._line(f"%at.a.{r} = getelementptr inbounds {kind}, ptr %at.a, i64 {away}")
             self._line(f"%x.{r} = load {kind}, ptr %at.a.{r}, align {m.dtype.bytes}")
             self._line(f"%one.{r} = insertelement {vector} poison, {kind} %x.{r}, i64 0")
@@ -124,8 +132,10 @@ class _Text:
 
     def _take_in(self, r: int, v: int) -> None:
         kind, vector, align = self.element, self.vector, self.m.dtype.bytes
-        away = r * self.m.pitch_c + v * self.block.lanes
-        self._line(f"%at.c.{r}.{v} = getelementptr inbounds {kind}, ptr %c, i64 {away}")
+        if v == 0:
+            self._line(f"%at.c.{r} = getelementptr inbounds {kind}, ptr %c, i64 {self._row('c', r)}")
+        away = v * self.block.lanes
+        self._line(f"%at.c.{r}.{v} = getelementptr inbounds {kind}, ptr %at.c.{r}, i64 {away}")
         self._line(f"%c.{r}.{v} = load {vector}, ptr %at.c.{r}.{v}, align {align}")
         add = "fadd" if self.m.dtype.is_float else "add"
         self._line(f"%d.{r}.{v} = {add} {vector} %c.{r}.{v}, %n.{r}.{v}")

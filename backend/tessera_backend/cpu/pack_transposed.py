@@ -12,14 +12,14 @@ from tessera_backend.llvm.types import register_type
 from tessera_lang.types.dtype import DType
 
 
-def packing(module: ModuleText, unit: VectorUnit, dtype: DType, pitch: int, packed: int) -> str:
-    """Name of ``void (ptr b, ptr packed, i64 rows, i64 k)``: ``rows`` rows of b, ``pitch`` apart,
-    become columns of ``packed``, whose rows are ``packed`` elements apart."""
-    name = f'@"pack.{dtype}.{pitch}.{packed}"'
-    square = _square(module, unit, dtype, pitch, packed)
+def packing(module: ModuleText, unit: VectorUnit, dtype: DType, packed: int) -> str:
+    """Name of ``void (ptr b, ptr packed, i64 rows, i64 k, i64 pitch)``: ``rows`` rows of b,
+    ``pitch`` apart, become columns of ``packed``, whose rows are ``packed`` elements apart."""
+    name = f'@"pack.{dtype}.{packed}"'
+    square = _square(module, unit, dtype, packed)
     kind, lanes = register_type(dtype), unit.lanes(dtype)
     module.add_helper(name, f"""define internal void {name}(ptr noalias %b, ptr noalias %packed, \
-i64 %rows, i64 %k) noinline {unit.attributes} {{
+i64 %rows, i64 %k, i64 %pitch) noinline {unit.attributes} {{
 entry:
   %whole = and i64 %k, {-lanes}
   br label %rows.head
@@ -39,16 +39,16 @@ square.head:
   %more = icmp slt i64 %t, %squares
   br i1 %more, label %square.body, label %single.head
 square.body:
-  %row = mul nuw nsw i64 %j, {pitch}
+  %row = mul nuw nsw i64 %j, %pitch
   %from = add nuw nsw i64 %row, %t
   %at.b = getelementptr inbounds {kind}, ptr %b, i64 %from
   %line = mul nuw nsw i64 %t, {packed}
   %to = add nuw nsw i64 %line, %j
   %at.p = getelementptr inbounds {kind}, ptr %packed, i64 %to
-  call void {square}(ptr %at.b, ptr %at.p)
+  call void {square}(ptr %at.b, ptr %at.p, i64 %pitch)
   %t.next = add nuw nsw i64 %t, {lanes}
   br label %square.head
-{_one_by_one(kind, dtype, pitch, packed)}
+{_one_by_one(kind, dtype, packed)}
 rows.next:
   br label %rows.head
 done:
@@ -57,7 +57,7 @@ done:
     return name
 
 
-def _one_by_one(kind: str, dtype: DType, pitch: int, packed: int) -> str:
+def _one_by_one(kind: str, dtype: DType, packed: int) -> str:
     """The blocks that move what no square of vectors covers, element by element."""
     return f"""single.head:
   %u = phi i64 [ %squares, %square.head ], [ %u.next, %single.next ]
@@ -66,7 +66,7 @@ def _one_by_one(kind: str, dtype: DType, pitch: int, packed: int) -> str:
 single.body:
   %i = phi i64 [ 0, %single.head ], [ %i.next, %single.body ]
   %ji = add nuw nsw i64 %j, %i
-  %row.s = mul nuw nsw i64 %ji, {pitch}
+  %row.s = mul nuw nsw i64 %ji, %pitch
   %from.s = add nuw nsw i64 %row.s, %u
   %at.bs = getelementptr inbounds {kind}, ptr %b, i64 %from.s
   %x = load {kind}, ptr %at.bs, align {dtype.bytes}
@@ -82,15 +82,16 @@ single.next:
   br label %single.head"""
 
 
-def _square(module: ModuleText, unit: VectorUnit, dtype: DType, pitch: int, packed: int) -> str:
+def _square(module: ModuleText, unit: VectorUnit, dtype: DType, packed: int) -> str:
     """Name of the function that transposes one square of vectors."""
-    name = f'@"square.{dtype}.{pitch}.{packed}"'
+    name = f'@"square.{dtype}.{packed}"'
     kind, lanes = register_type(dtype), unit.lanes(dtype)
     vector = f"<{lanes} x {kind}>"
     lines = ["entry:"]
     rows: list[str] = []
     for r in range(lanes):
-        lines.append(f"  %at.{r} = getelementptr inbounds {kind}, ptr %b, i64 {r * pitch}")
+        lines.append(f"  %row.{r} = mul nuw nsw i64 %pitch, {r}")
+        lines.append(f"  %at.{r} = getelementptr inbounds {kind}, ptr %b, i64 %row.{r}")
         lines.append(f"  %r.{r} = load {vector}, ptr %at.{r}, align {dtype.bytes}")
         rows.append(f"%r.{r}")
     distance = lanes // 2
@@ -112,7 +113,7 @@ def _square(module: ModuleText, unit: VectorUnit, dtype: DType, pitch: int, pack
     body = "\n".join([*lines, "  ret void"])
     module.add_helper(
         name,
-        f"define internal void {name}(ptr noalias %b, ptr noalias %p) alwaysinline "
+        f"define internal void {name}(ptr noalias %b, ptr noalias %p, i64 %pitch) alwaysinline "
         f"{unit.attributes} {{\n{body}\n}}",
     )
     return name

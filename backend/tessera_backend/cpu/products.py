@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_backend.cpu.lane_loops import Scratch
-from tessera_backend.cpu.micro_kernels import Block, Matrices, micro_kernel
+from tessera_backend.cpu.micro_kernels import PITCHES, Block, Matrices, micro_kernel
 from tessera_backend.cpu.pack_transposed import packing
 from tessera_backend.cpu.simd_target import VectorUnit
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
@@ -39,10 +39,13 @@ def _dot_into(e: LaneEmitter, op: Operation, unit: VectorUnit, scratch: Scratch)
     turned_a, turned_b = (bool(op.attributes[f"transpose_{x}"]) for x in "ab")
     panel = unit.lanes(dtype) * unit.columns
     packed = scratch.take(b_last * panel * dtype.bytes) if turned_b else "null"
-    m = Matrices(dtype, a_last, panel if turned_b else b_last, c_last, turned_a)
-    name = _panels(e.module, unit, m, b_last if turned_b else 0)
+    # Where rows of c and b are whole vectors, what is behind the last column may be written.
+    lanes = unit.lanes(dtype)
+    padded = c_last % lanes == 0 and (turned_b or b_last % lanes == 0)
+    name = _panels(e.module, unit, Matrices(dtype, turned_a), turned_b, padded)
     joined = ", ".join(f"ptr {address}" for address in (*addresses, packed))
-    e.f.line(f"call void {name}({joined}, i64 {rows}, i64 {columns}, i64 {terms})")
+    numbers = ", ".join(f"i64 {n}" for n in (rows, columns, terms, a_last, b_last, c_last))
+    e.f.line(f"call void {name}({joined}, {numbers})")
 
 
 def _buffer(value: Value) -> BufferType:
@@ -65,13 +68,13 @@ def _matrix(e: LaneEmitter, value: Value, batch: Sequence[str]) -> str:
     return e.f.value(f"getelementptr inbounds {kind}, ptr {place.pointer}, i64 {whole}")
 
 
-def _panels(module: ModuleText, unit: VectorUnit, m: Matrices, turned: int) -> str:
-    """Name of ``void (ptr a, ptr b, ptr c, ptr packed, i64 m, i64 n, i64 k)``; ``turned``: the
-    pitch of b where it is given transposed, else 0."""
-    name = f'@"product.{m.name}.{turned}"'
+def _panels(
+    module: ModuleText, unit: VectorUnit, m: Matrices, turned: bool, padded: bool
+) -> str:  # fmt: skip
+    """Name of ``void (ptr a, ptr b, ptr c, ptr packed, i64 m, i64 n, i64 k, pitches)``; ``turned``:
+    b is given transposed."""
+    name = f'@"product.{m.name}.{"t" if turned else "n"}.{"padded" if padded else "exact"}"'
     kind, lanes = register_type(m.dtype), unit.lanes(m.dtype)
-    # Where rows of c and b are whole vectors, what is behind the last column may be written.
-    padded = m.pitch_c % lanes == 0 and (turned > 0 or m.pitch_b % lanes == 0)
     lines = [
         "entry:", "  br label %panel", "panel:",
         "  %j = phi i64 [ 0, %entry ], [ %j.next, %next ]",
@@ -81,17 +84,18 @@ def _panels(module: ModuleText, unit: VectorUnit, m: Matrices, turned: int) -> s
     ]  # fmt: skip
     if turned:
         panel = lanes * unit.columns
-        pack = packing(module, unit, m.dtype, turned, panel)
+        pack = packing(module, unit, m.dtype, panel)
         lines += [
-            f"  %row = mul nuw nsw i64 %j, {turned}",
+            "  %row = mul nuw nsw i64 %j, %pitch.b",
             f"  %pb = getelementptr inbounds {kind}, ptr %b, i64 %row",
             f"  %more = icmp sgt i64 %rest, {panel}",
             f"  %width = select i1 %more, i64 {panel}, i64 %rest",
-            f"  call void {pack}(ptr %pb, ptr %packed, i64 %width, i64 %k)",
+            f"  call void {pack}(ptr %pb, ptr %packed, i64 %width, i64 %k, i64 %pitch.b)",
         ]
     else:
         lines.append(f"  %pb = getelementptr inbounds {kind}, ptr %b, i64 %j")
     panel_b = "%packed" if turned else "%pb"
+    pitches = f"i64 %pitch.a, i64 {lanes * unit.columns}, i64 %pitch.c" if turned else PITCHES
     forms = [(v, lanes) for v in range(unit.columns, 0, -1)] + ([] if padded else [(1, 1)])
     arms: list[str] = []
     for number, (vectors, width) in enumerate(forms):
@@ -105,7 +109,7 @@ def _panels(module: ModuleText, unit: VectorUnit, m: Matrices, turned: int) -> s
             lines.append(f"  br label %arm.{number}")
         rows = _rows(module, unit, m, vectors, width)
         arms += [f"arm.{number}:",
-                 f"  call void {rows}(ptr %a, ptr {panel_b}, ptr %pc, i64 %m, i64 %k)",
+                 f"  call void {rows}(ptr %a, ptr {panel_b}, ptr %pc, i64 %m, i64 %k, {pitches})",
                  "  br label %next"]  # fmt: skip
     steps = ", ".join(f"[ {v * w}, %arm.{n} ]" for n, (v, w) in enumerate(forms))
     lines += [*arms, "next:", f"  %step = phi i64 {steps}",
@@ -115,17 +119,17 @@ def _panels(module: ModuleText, unit: VectorUnit, m: Matrices, turned: int) -> s
     module.add_helper(
         name,
         f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, "
-        f"ptr noalias %packed, i64 %m, i64 %n, i64 %k) noinline {unit.attributes} "
+        f"ptr noalias %packed, i64 %m, i64 %n, i64 %k, {PITCHES}) noinline {unit.attributes} "
         f"{{\n{body}\n}}",
     )
     return name
 
 
 def _rows(module: ModuleText, unit: VectorUnit, m: Matrices, vectors: int, lanes: int) -> str:
-    """Name of ``void (ptr a, ptr b, ptr c, i64 m, i64 k)``: one panel, block of rows by block."""
+    """Name of ``void (ptr a, ptr b, ptr c, i64 m, i64 k, pitches)``: a panel, block by block."""
     name = f'@"rows.{m.name}.{vectors}x{lanes}"'
     kind = register_type(m.dtype)
-    step_a = 1 if m.transpose_a else m.pitch_a
+    step_a = "1" if m.transpose_a else "%pitch.a"
     lines = ["entry:", "  br label %head.0"]
     before, sizes = "entry", _row_blocks(unit.rows)
     for number, rows in enumerate(sizes):
@@ -141,9 +145,10 @@ def _rows(module: ModuleText, unit: VectorUnit, m: Matrices, vectors: int, lanes
             f"body.{number}:",
             f"  %oa.{number} = mul nuw nsw i64 %i.{number}, {step_a}",
             f"  %a.{number} = getelementptr inbounds {kind}, ptr %a, i64 %oa.{number}",
-            f"  %oc.{number} = mul nuw nsw i64 %i.{number}, {m.pitch_c}",
+            f"  %oc.{number} = mul nuw nsw i64 %i.{number}, %pitch.c",
             f"  %c.{number} = getelementptr inbounds {kind}, ptr %c, i64 %oc.{number}",
-            f"  call void {kernel}(ptr %a.{number}, ptr %b, ptr %c.{number}, i64 %k)",
+            f"  call void {kernel}(ptr %a.{number}, ptr %b, ptr %c.{number}, i64 %k, "
+            f"{PITCHES})",
             f"  br label %head.{number}",
         ]
         before = f"head.{number}"
@@ -151,7 +156,7 @@ def _rows(module: ModuleText, unit: VectorUnit, m: Matrices, vectors: int, lanes
     module.add_helper(
         name,
         f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %m, "
-        f"i64 %k) noinline {unit.attributes} {{\n{body}\n}}",
+        f"i64 %k, {PITCHES}) noinline {unit.attributes} {{\n{body}\n}}",
     )
     return name
 
