@@ -133,7 +133,8 @@ class _Text:
     def _take_in(self, r: int, v: int) -> None:
         kind, vector, align = self.element, self.vector, self.m.dtype.bytes
         if v == 0:
-            self._line(f"%at.c.{r} = getelementptr inbounds {kind}, ptr %c, i64 {self._row('c', r)}")
+            row = self._row("c", r)
+            self._line(f"%at.c.{r} = getelementptr inbounds {kind}, ptr %c, i64 {row}")
         away = v * self.block.lanes
         self._line(f"%at.c.{r}.{v} = getelementptr inbounds {kind}, ptr %at.c.{r}, i64 {away}")
         self._line(f"%c.{r}.{v} = load {vector}, ptr %at.c.{r}.{v}, align {align}")
