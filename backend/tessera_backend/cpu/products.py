@@ -147,8 +147,7 @@ def _rows(module: ModuleText, unit: VectorUnit, m: Matrices, vectors: int, lanes
             f"  %a.{number} = getelementptr inbounds {kind}, ptr %a, i64 %oa.{number}",
             f"  %oc.{number} = mul nuw nsw i64 %i.{number}, %pitch.c",
             f"  %c.{number} = getelementptr inbounds {kind}, ptr %c, i64 %oc.{number}",
-            f"  call void {kernel}(ptr %a.{number}, ptr %b, ptr %c.{number}, i64 %k, "
-            f"{PITCHES})",
+            f"  call void {kernel}(ptr %a.{number}, ptr %b, ptr %c.{number}, i64 %k, {PITCHES})",
             f"  br label %head.{number}",
         ]
         before = f"head.{number}"
