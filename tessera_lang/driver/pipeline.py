@@ -157,6 +157,7 @@ def _tile_rows() -> tuple[Row, ...]:
         split_rows,
         transpose_products,
         unbatch,
+        window_loads,
     )
     from tessera_lang.opt.schedule.decide import (
         narrow_tiles,
@@ -166,6 +167,8 @@ def _tile_rows() -> tuple[Row, ...]:
     )
 
     return (
+        ("window_loads", window_loads.load_windows,
+         "loads windows past the edges of arrays as boxes, where products read them"),
         ("unbatch", unbatch.unbatch, "makes each iteration work on one matrix of a batch"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
         ("split_grid_loop", split_grid_loop.split_grid_loop,

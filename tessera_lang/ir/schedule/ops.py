@@ -41,6 +41,7 @@ _REPACK = (
     _optional("lines", "int"),  # the axis of the view that they run along instead
 )
 _FILLED = _optional("filled", "bool")  # the zeros beyond the extents are looked at
+_OUTSIDE = _optional("outside", "bool")  # it may begin before its array: there it has zeros
 _AHEAD = _optional("ahead", "ints")  # (axis of the view, how far): lines asked for besides
 _EARLY = _optional("early", "bool")  # for the next iteration of a persistent group
 _KEPT = _optional("kept", "bool")  # once, for all iterations of a persistent group
@@ -79,6 +80,7 @@ _OPS = [
         "load", ("view", "numbers..."), "schedule_load",
         attributes=(
             *_DIMS, *_STAGING, *_REPACK, _AHEAD, _EARLY, _KEPT, _AGAIN, _HINT, _FILLED,
+            _OUTSIDE,
         ),
         effect="read", traits=("box",),
     ),

@@ -120,7 +120,8 @@ def _load(s: Lowering, op: Operation, index: Index) -> Value:
     inside = _all_below(s, list(zip(index, extents, strict=True)))
     s.touched[s.root(view)] = None
     dtype = view_type(op.operands[0]).dtype
-    return guarded(s, inside, lambda: s.b.load(view, places, "proved"), dtype)
+    how = "guarded" if op.attributes.get("outside") else "proved"
+    return guarded(s, inside, lambda: s.b.load(view, places, how), dtype)
 
 
 def _gather(s: Lowering, op: Operation, index: Index) -> Value:

@@ -12,8 +12,17 @@ from collections.abc import Hashable
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import COMMUTATIVE
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
+from tessera_lang.target.array_facts import size_in_bucket
 from tessera_lang.target.launch_plan import LaunchPlan, Slot
-from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, dim_op, symbols_of
+from tessera_lang.types.shape import (
+    Dim,
+    DimOp,
+    DimOperator,
+    Sym,
+    dim_op,
+    evaluate_dim,
+    symbols_of,
+)
 
 _DIM_OPERATORS: dict[str, DimOperator] = {
     "tile.add": "+", "tile.sub": "-", "tile.mul": "*", "tile.floordiv": "//", "tile.mod": "%",
@@ -30,6 +39,7 @@ class Numbers:
         self._keys: dict[Value, Hashable] = {}
         self._same: dict[Dim, Dim] = {}
         self._sizes: dict[Value, Dim] = {}
+        self._compiled_for = _known_sizes(plan)
         for condition in plan.conditions:
             if condition.comparison == "==" and not condition.others:
                 self._join(condition.left, condition.right)
@@ -76,6 +86,16 @@ class Numbers:
         if operator in ("//", "%") and not (isinstance(right, int) and right > 0):
             return None
         return dim_op(operator, left, right)
+
+    def number(self, value: Value) -> int | None:
+        """What a number is in every launch of this code; None where that differs."""
+        dim = self.dim(value)
+        if dim is None or not symbols_of(dim) <= self._compiled_for.keys():
+            return None
+        try:
+            return evaluate_dim(dim, self._compiled_for)
+        except ZeroDivisionError:
+            return None
 
     # --- keys -------------------------------------------------------------------------------
 
@@ -130,3 +150,17 @@ def _dim_of_slot(slot: Slot, plan: LaunchPlan) -> Dim | None:
     if parameter.dims:
         return parameter.dims[slot.axis]
     return Sym(f"{parameter.name}.shape[{slot.axis}]")
+
+
+def _known_sizes(plan: LaunchPlan) -> dict[str, int]:
+    """The sizes that a kernel is compiled for, by their names."""
+    known: dict[str, int] = {}
+    for p in plan.parameters:
+        for axis, size in enumerate(p.sizes):
+            bound = p.buckets[axis] if p.buckets else None
+            if size is None and bound is not None:
+                size = size_in_bucket(bound, p.divisors[axis] if p.divisors else 1)
+            dim = p.dims[axis] if p.dims else Sym(f"{p.name}.shape[{axis}]")
+            if size is not None and isinstance(dim, Sym):
+                known[dim.name] = size
+    return known

@@ -26,7 +26,12 @@ from tessera_lang.lower.schedule_to_tile.ampere.mma_engine import MatrixEngine
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.directive_notes import notes_on_directives
-from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled, TooLarge, TooLong
+from tessera_lang.lower.schedule_to_tile.common.errors import (
+    NotHonoured,
+    NotTiled,
+    TooLarge,
+    TooLong,
+)
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, Taken
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
@@ -54,6 +59,7 @@ def lower_to_tile(
     notes.
     """
     (kernel,) = program.operations
+    check_windows(kernel)
     if "roles" in kernel.attributes:
         return (*lower_specialised(program, plan, machine), ())
     lowering = _Lowering(kernel, plan, machine)
@@ -67,6 +73,14 @@ def lower_to_tile(
         persistent=made.grid is not None and made.grid.persistent,
     )  # fmt: skip
     return Program("tile", (made.kernel,)), done, tuple(made.table)
+
+
+def check_windows(kernel: Operation) -> None:
+    """Raises NotHonoured where a tile that may begin before its array is brought by another copy
+    than that of boxes, which alone gives zeros there."""
+    for o in kernel.walk():
+        if o.attributes.get("outside") and o.attributes.get("copy") != "tma":
+            raise NotHonoured("windows", "no copy engine brings a window past the edges", o.span)
 
 
 def check_length(kernel: Operation, lanes: int) -> None:

@@ -25,6 +25,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     view_bytes,
 )
+from tessera_lang.opt.schedule.query.repack_profitability import moved
 from tessera_lang.target.tuning import CACHE_HELD, CACHE_LONG
 
 
@@ -46,6 +47,8 @@ def _is_read_once(load: Load, facts: Facts) -> bool:
     reads another part of it."""
     estimate = Estimate(facts, {})
     if sum(x.view is load.view for x in facts.reads) > 1:
+        return False
+    if moved(load, facts) > 1:  # tiles that lie over each other, as the taps of a convolution
         return False
     size = view_bytes(load.view, facts, estimate)
     return size is not None and CACHE_HELD < size <= CACHE_LONG and all(

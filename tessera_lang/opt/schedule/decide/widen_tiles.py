@@ -4,7 +4,7 @@ A program that says tiles of 64 x 64 means their results, not that a multiproces
 group at work: where iterations of the grid are neighbours along an axis of their tiles, and nothing
 looks across that axis, one iteration does several of them. That holds where every tile with the
 axis begins at the variable of the grid, or as far from it in each iteration, ends where the grid
-does, and the variable has no other
+does or is a window that has zeros past the edges of its array, and the variable has no other
 use than to say so, or to number elements along the axis. Each row, or column, is then computed
 by the same operations in the same order as before.
 
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
@@ -60,8 +61,9 @@ def widen(program: Program, context: Context) -> Program:
         return program
     if len(facts.reads) > len(facts.loads):
         return program  # the model does not know what lanes gather
+    known = _known_sizes(kernel, facts, context)
     best = program, _price(facts, machine) * WIDER_WORTH
-    for made in _wider(program, facts):
+    for made in _wider(program, facts, known):
         found = facts_of(kernel_of(made))
         if _fits(found, machine) and (price := _price(found, machine)) < best[1]:
             best = made, price
@@ -73,16 +75,25 @@ def widen(program: Program, context: Context) -> Program:
     return best[0]
 
 
-def _wider(program: Program, facts: Facts) -> Iterator[Program]:
+def _known_sizes(kernel: Operation, facts: Facts, context: Context) -> dict[Value, int]:
+    """The arguments of a kernel that are the same number in every launch of this code."""
+    if context.numbers is None:
+        return {}
+    numbers = context.numbers(kernel)
+    found = ((v, numbers.number(v)) for v in facts.arguments if v.type == INDEX)
+    return {v: n for v, n in found if n is not None}
+
+
+def _wider(program: Program, facts: Facts, known: Mapping[Value, int]) -> Iterator[Program]:
     """The program with several tiles as one, along each axis of the grid that has such tiles."""
     grid = facts.grid
     assert grid is not None
     kernel = kernel_of(program)
-    axes = [i for i in range(len(grid.strings("axes"))) if _Axis.of(kernel, i) is not None]
+    axes = [i for i in range(len(grid.strings("axes"))) if _Axis.of(kernel, i, known) is not None]
     for times in itertools.product(_TIMES, repeat=len(axes)):
         made: Operation | None = kernel
         for axis, n in zip(axes, times, strict=True):
-            found = _Axis.of(made, axis) if made is not None and n > 1 else None
+            found = _Axis.of(made, axis, known) if made is not None and n > 1 else None
             if n > 1:
                 made = found.widened(n) if found is not None else None
         if made is not None and any(n > 1 for n in times):
@@ -145,6 +156,7 @@ class _Axis:
     size: int
     axes: CarriedAxes
     axis: Axis
+    known: Mapping[Value, int]
     made: dict[Value, Value] = field(default_factory=dict[Value, Value])
     extent: Value = field(default_factory=lambda: Value(INDEX, "extent"))
 
@@ -157,7 +169,7 @@ class _Axis:
         return self.grid.operands[len(self.grid.strings("axes")) + self.number]
 
     @staticmethod
-    def of(kernel: Operation, number: int) -> _Axis | None:
+    def of(kernel: Operation, number: int, known: Mapping[Value, int]) -> _Axis | None:
         """That axis of the grid; None where its tiles cannot be taken together."""
         facts = facts_of(kernel)
         grid = facts.grid
@@ -172,7 +184,7 @@ class _Axis:
             if o.name in BOXES:
                 at = _axis_at(o, variable)
                 if at is not None:
-                    found = _Axis(facts, grid, number, step, axes, axes.find(at))
+                    found = _Axis(facts, grid, number, step, axes, axes.find(at), known)
                     return found if found.holds() else None
         return None
 
@@ -216,7 +228,13 @@ class _Axis:
         steps = o.integers("steps")
         if steps and steps[self.along(self._tile(o)) or 0] != 1:
             return False
-        return self._is_extent(o.operands[at])
+        return self._is_all_there(o, at) or self._is_extent(o.operands[at])
+
+    def _is_all_there(self, o: Operation, at: int) -> bool:
+        """Whether a window is read past the edges of its array: it is whole everywhere."""
+        return bool(o.attributes.get("outside")) and (
+            self.facts.constant(o.operands[at]) == self.size
+        )
 
     def _tile(self, o: Operation) -> Value:
         return o.results[0] if o.results else o.operands[0]
@@ -274,6 +292,7 @@ class _Axis:
         if len(rest) != 1:
             return False
         forms = IndexForms(facts.definitions)
+        forms.outer.forms.update({v: Linear((), n) for v, n in self.known.items()})
         gap, upper, at = (forms.form(v, forms.outer) for v in (rest[0], self.upper, self.variable))
         return gap == upper - at
 
@@ -338,7 +357,10 @@ class _Axis:
         operands = [self.made.get(v, v) for v in o.operands]
         before: list[Operation] = []
         at = self._extent_of(o)
-        if at is not None:
+        if at is not None and self._is_all_there(o, at):
+            whole = Operation("tile.constant", (), (Value(INDEX),), {"value": size})
+            operands[at], before = whole.result, [whole]
+        elif at is not None:
             operands[at], before = self._extent(o.operands[at])
         if o is self.grid:
             wide = Operation("tile.constant", (), (Value(INDEX),), {"value": size})

@@ -36,6 +36,10 @@ class Numbers(Protocol):
         """What it is in sizes of the launch; None where it is none of them."""
         ...
 
+    def number(self, value: Value) -> int | None:
+        """What it is in every launch of this code; None where that differs."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -50,8 +54,8 @@ class Context:
     """``remarks`` collects what the passes have to say: notes, and errors that end the way.
     ``relief``: how often a schedule for this machine was found to need too many registers.
     ``refusals``: decisions (``roles``, ``split``, ``async_copy``, ``subtile``, ``epilogue_parts``,
-    ``epilogue_prefetch``) that the lowering of an earlier schedule of this kernel found no form
-    for, and that are not to be taken again. ``numbers``:
+    ``epilogue_prefetch``, ``windows``) that the lowering of an earlier schedule of this kernel
+    found no form for, and that are not to be taken again. ``numbers``:
     what the launch knows of a kernel, where there is a plan. ``reasons``: why a decision was not
     taken, for the passes behind."""
 
