@@ -29,7 +29,7 @@ from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.lower.ast_to_tile import kernel as lane_kernel
 from tessera_lang.opt.tile import narrow_indices, prove_bounds
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 
 SIGNATURES = {
     "elementwise": ("T=f32", "S=i32, T=f32"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import Builtin, Constant, FunctionSymbol, ModuleSymbol, Symbol
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Builtin, Constant, FunctionSymbol, ModuleSymbol, Symbol
 from tessera_lang.syntax import ast
 
 Key = tuple[object, ...]

@@ -32,10 +32,10 @@ from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_kernel, lower_body
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.instance import check_function, needed_sizes
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import FunctionSymbol, Signature, TensorArgument, TypedFunction
+from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import FunctionSymbol, Signature, TensorArgument, TypedFunction
 from tessera_lang.source import Anchor, SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.backend import TargetOptions

@@ -16,8 +16,8 @@ from tessera_lang.diagnostics.render import in_order, render
 from tessera_lang.driver.files import Files
 from tessera_lang.driver.modules import ModuleFinder, Refused, standard_library
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.resolve import resolve_module
-from tessera_lang.sema.scope import ImportNode, ModuleScope
+from tessera_lang.sema.module_scope import ImportNode, ModuleScope
+from tessera_lang.sema.module_symbols import resolve_module
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ParseCache, ParsedModule, ast, parse_module
 

@@ -18,7 +18,7 @@ from tessera_lang.ir.core import Program
 from tessera_lang.ir.pass_type import Pass, Step
 from tessera_lang.opt.tile.narrow_indices import narrow
 from tessera_lang.opt.tile.prove_bounds import drop_guards, prove_bounds
-from tessera_lang.opt.tile.shared_budget import shrink_shared
+from tessera_lang.opt.tile.shared_allocation import shrink_shared
 from tessera_lang.opt.tile.simplify import simplify
 from tessera_lang.opt.tile.version_guards import version_guards
 from tessera_lang.record import dataclass, replace
@@ -53,13 +53,13 @@ AST_TO_SCHEDULE = Step(
     "lowers the typed kernel to loops over tiles, and makes its launch plan",
 )
 LAY_ANEW = Step(
-    "layout_transformation",
+    "transposed_copies",
     "schedule",
     "schedule",
     "copies arrays across whose lines products read or store their tiles",
 )
 SPLIT_ITERATIONS = Step(
-    "split_iterations",
+    "partial_reductions",
     "schedule",
     "schedule",
     "takes few iterations with long reductions apart, so that groups share one",
@@ -81,15 +81,15 @@ CUT_LAUNCHES = Step(
 def parallel_loops() -> tuple[Pass, ...]:
     """What makes loops whose iterations are independent, for every machine: of a kernel, and
     again of each launch where it is cut into several."""
-    from tessera_lang.opt.schedule.canonical.keep_infinities import keep_infinities
+    from tessera_lang.opt.schedule.canonical.fp8_infinities import keep_infinities
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_fusion import fuse_loops
     from tessera_lang.opt.schedule.parallel.loop_interchange import interchange_loops
-    from tessera_lang.opt.schedule.parallel.loop_transforms import join_loops
+    from tessera_lang.opt.schedule.parallel.loop_utils import join_loops
     from tessera_lang.opt.schedule.parallel.sink_conditions import sink_all_conditions
 
     return (
-        _schedule("keep_infinities", keep_infinities,
+        _schedule("fp8_infinities", keep_infinities,
          "keeps infinities of 8-bit floats that are picked, not computed"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
         _schedule("sink_conditions", sink_all_conditions,
@@ -148,38 +148,39 @@ def for_machine(context: Context) -> tuple[Pass, ...]:
 def _tile_rows() -> tuple[Row, ...]:
     """Tiles: one matrix each, of sizes that units take; rows over clusters."""
     from tessera_lang.opt.schedule.canonical import (
+        batch_axis_unrolling,
         contraction_tile_sizes,
+        grid_axis_nesting,
         late_broadcasts,
         late_reductions,
         loop_coalescing,
         pad_tiles,
-        split_grid_loop,
-        split_rows,
+        rows_over_cluster,
         transpose_products,
-        unbatch,
         window_loads,
     )
     from tessera_lang.opt.schedule.decide import (
-        narrow_tiles,
+        oversized_tiles,
         row_kernels,
+        tile_coarsening,
         tile_sizes,
-        widen_tiles,
     )
 
     return (
         ("window_loads", window_loads.load_windows,
          "loads windows past the edges of arrays as boxes, where products read them"),
-        ("unbatch", unbatch.unbatch, "makes each iteration work on one matrix of a batch"),
+        ("batch_axis_unrolling", batch_axis_unrolling.unbatch,
+         "makes each iteration work on one matrix of a batch"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
-        ("split_grid_loop", split_grid_loop.split_grid_loop,
+        ("grid_axis_nesting", grid_axis_nesting.split_grid_loop,
          "splits a loop with grid axes and sequential axes into two nested loops"),
         ("late_broadcasts", late_broadcasts.late_broadcasts,
          "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,
          "transposes 8-bit products whose operands have a layout that wgmma cannot read"),
-        ("narrow_tiles", narrow_tiles.narrow,
+        ("oversized_tiles", oversized_tiles.narrow,
          "takes tiles that have no room in parts: of contractions, and of the columns of results"),
-        ("widen_tiles", widen_tiles.widen,
+        ("tile_coarsening", tile_coarsening.widen,
          "computes neighbouring tiles of the grid as one where that is sooner"),
         ("tile_sizes", tile_sizes.choose_tiles, "the tile sizes that the program leaves open"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes the chosen sizes into the types"),
@@ -192,7 +193,7 @@ def _tile_rows() -> tuple[Row, ...]:
          "sums of the tiles of a loop meet across lanes once, behind it"),
         ("row_clusters", row_kernels.share_rows,
          "how many thread blocks of a cluster share a row that is too long for one"),
-        ("split_rows", split_rows.split_rows,
+        ("rows_over_cluster", rows_over_cluster.split_rows,
          "splits such a row into parts, one for each thread block"),
     )  # fmt: skip
 
@@ -200,9 +201,9 @@ def _tile_rows() -> tuple[Row, ...]:
 def _unit_rows() -> tuple[Row, ...]:
     """Units of products, and how their operands get to them."""
     from tessera_lang.opt.schedule.canonical import (
-        exact_accumulators,
+        fp8_accumulation,
         speculative_loads,
-        turned_loads,
+        transposed_loads,
     )
     from tessera_lang.opt.schedule.decide import (
         assign_units,
@@ -212,9 +213,9 @@ def _unit_rows() -> tuple[Row, ...]:
 
     return (
         ("assign_units", assign_units.assign_units, "the unit of each product: wgmma, mma, fma"),
-        ("exact_accumulators", exact_accumulators.promote,
+        ("fp8_accumulation", fp8_accumulation.promote,
          "separates an accumulator from a product if the unit would round it"),
-        ("turned_loads", turned_loads.turn_loads,
+        ("transposed_loads", transposed_loads.turn_loads,
          "loads factors that lie across the vectors of lanes with their axes turned round"),
         ("speculative_loads", speculative_loads.load_before,
          "hoists loads out of conditions"),
@@ -231,9 +232,9 @@ def _group_rows() -> tuple[Row, ...]:
         grid_order,
         l2_prefetch,
         persistent_rows,
-        ring_depth,
+        pipeline_stages,
         row_kernels,
-        split_contraction,
+        split_k_parts,
         stream_k,
     )
 
@@ -242,9 +243,9 @@ def _group_rows() -> tuple[Row, ...]:
          "stream-K: thread blocks share the contraction of the tiles of the last, partial wave"),
         ("cluster", grid_order.cluster, "clusters whose thread blocks share tiles by multicast"),
         ("epilogue_tiles", epilogue_tiles.subtile, "the column blocks in which a result is stored"),
-        ("split_contraction", split_contraction.split_contraction,
+        ("split_k_parts", split_k_parts.split_contraction,
          "split-K: thread blocks share the contraction of every tile"),
-        ("ring_depth", ring_depth.pipeline,
+        ("pipeline_stages", pipeline_stages.pipeline,
          "the number of stages of each ring buffer in shared memory"),
         ("grid_order", grid_order.order_grid, "the order of tiles, for the L2 cache"),
         ("persistent", grid_order.persistent,
@@ -263,7 +264,7 @@ def _loop_rows() -> tuple[Row, ...]:
     """Loops, directives that are left, and what does not fit."""
     from tessera_lang.opt.schedule.decide import (
         legality,
-        staging_directives,
+        overruled_staging_directives,
     )
     from tessera_lang.opt.schedule.loops import (
         loop_peeling,
@@ -274,8 +275,8 @@ def _loop_rows() -> tuple[Row, ...]:
 
     return (
         ("unroll", unroll.unroll, "repeats the body of a loop n times, with a remainder loop"),
-        ("staging_directives", staging_directives.settle_staging,
-         "follows the directives on buffers, or reports why not"),
+        ("overruled_staging_directives", overruled_staging_directives.settle_staging,
+         "reports directives on staged tiles that cannot be honoured"),
         ("legality", legality.check_fit,
          "refuses schedules that exceed shared memory or registers"),
         ("loop_peeling", loop_peeling.peel,
@@ -330,7 +331,7 @@ def for_lane_per_iteration(context: Context) -> tuple[Pass, ...]:
 
 def _lane_rows() -> tuple[Row, ...]:
     """A lane for each iteration."""
-    from tessera_lang.opt.schedule.canonical.unit_extents import unit_extents
+    from tessera_lang.opt.schedule.canonical.unit_extent_folding import unit_extents
     from tessera_lang.opt.schedule.decide import lane_per_iteration, tile_sizes
 
     return (
@@ -338,7 +339,7 @@ def _lane_rows() -> tuple[Row, ...]:
          "which kernels do so little in an iteration that a lane does each"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes sizes of one element into the types"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
-        ("unit_extents", unit_extents,
+        ("unit_extent_folding", unit_extents,
          "the extent of one element is 1 in the loop that goes over the elements"),
     )  # fmt: skip
 

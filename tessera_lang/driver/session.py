@@ -37,9 +37,9 @@ from tessera_lang.ir.core import Program
 from tessera_lang.lower.ast_to_tile.kernel import finish_plan
 from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.generic_check import check_function_structure
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Signature, TypedFunction
 from tessera_lang.sema.signature import signature_of_annotations
-from tessera_lang.sema.typed import Signature, TypedFunction
 from tessera_lang.source import Anchor, Span
 from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.target.arch import find_architecture, specific_to, unknown_architecture

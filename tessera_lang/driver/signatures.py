@@ -11,7 +11,15 @@ from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import replace
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import (
+    Argument,
+    Constant,
+    ConstantArgument,
+    ScalarArgument,
+    Signature,
+    TensorArgument,
+)  # fmt: skip
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
@@ -20,14 +28,6 @@ from tessera_lang.sema.signature import (
     is_compile_time,
     parameters_of,
     spec_of,
-)  # fmt: skip
-from tessera_lang.sema.typed import (
-    Argument,
-    Constant,
-    ConstantArgument,
-    ScalarArgument,
-    Signature,
-    TensorArgument,
 )  # fmt: skip
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast

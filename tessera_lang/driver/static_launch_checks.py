@@ -15,9 +15,8 @@ from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.evaluate.symbolic_world import SymbolicArray
 from tessera_lang.evaluate.value import Unknown
 from tessera_lang.record import replace
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.signature import is_compile_time
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     ScalarArgument,
@@ -25,6 +24,7 @@ from tessera_lang.sema.typed import (
     TensorArgument,
     TypedFunction,
 )  # fmt: skip
+from tessera_lang.sema.signature import is_compile_time
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference

@@ -80,8 +80,8 @@ def launches(
 ) -> tuple[tuple[Lowered, ...], tuple[Diagnostic, ...]]:
     """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
     from tessera_lang.opt.schedule.parallel.launch_phases import cut_launches, split_reductions
-    from tessera_lang.opt.schedule.parallel.layout_transformation import lay_anew
-    from tessera_lang.opt.schedule.parallel.split_iterations import split_iterations
+    from tessera_lang.opt.schedule.parallel.partial_reductions import split_iterations
+    from tessera_lang.opt.schedule.parallel.transposed_copies import lay_anew
 
     remarks: list[Diagnostic] = []
     program = runner.run(program, pipeline.parallel_loops())
@@ -202,7 +202,7 @@ def fitted(
     memory as far as that is open. None where nothing fits, and ``context`` has the refusal. Raises
     NotTiled."""
     from tessera_lang.lower.schedule_to_tile import NotHonoured, TooLarge
-    from tessera_lang.opt.schedule.decide.ring_depth import with_less_shared
+    from tessera_lang.opt.schedule.decide.pipeline_stages import with_less_shared
 
     least: TooLarge | None = None
     runner = runner or PassRunner()

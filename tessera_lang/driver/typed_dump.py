@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     TensorArgument,

@@ -3,7 +3,7 @@
 Both are one small algebra, and every question of the hardware (boxes of a tensor map, matrix
 descriptors, addresses of matrix loads, bank conflicts) is a query on them, never a second
 description. Owns the two records, their spelling and their evaluation; queries stand in
-``tessera_lang.analysis.resources.tile_layouts`` and in the backends. Must not know operations.
+``tessera_lang.analysis.resources.register_layouts`` and in the backends. Must not know operations.
 
 A *register layout* maps (register, lane, warp) to coordinates of the tile. Each of the three
 numbers is split into digits, fastest first; digit ``d`` of a mode ``extent@axis*stride`` adds

@@ -7,8 +7,8 @@ signature; ``signature_of_annotations`` says whether annotations alone fix one;
 
 from tessera_lang.sema.generic_check import check_structure
 from tessera_lang.sema.instance import check_function, examine_function, unique
-from tessera_lang.sema.resolve import resolve_module
-from tessera_lang.sema.scope import Importer, ModuleScope, Scopes
+from tessera_lang.sema.module_scope import Importer, ModuleScope, Scopes
+from tessera_lang.sema.module_symbols import resolve_module
 from tessera_lang.sema.signature import signature_of_annotations
 
 __all__ = [

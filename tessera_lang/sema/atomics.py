@@ -13,7 +13,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, is_silent
 from tessera_lang.sema.shared import stored
-from tessera_lang.sema.typed import Local
+from tessera_lang.sema.side_tables import Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType
 from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Tensor

@@ -14,6 +14,10 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Cell, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, misfit, settle
 from tessera_lang.sema.parameters import axes_counted
+from tessera_lang.sema.side_tables import (
+    Constant,
+    FunctionSymbol,
+)
 from tessera_lang.sema.signature import (
     ParameterSpec,
     compile_time_kind,
@@ -23,10 +27,6 @@ from tessera_lang.sema.signature import (
     is_compile_time,
     parameters_of,
     spec_of,
-)
-from tessera_lang.sema.typed import (
-    Constant,
-    FunctionSymbol,
 )
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType

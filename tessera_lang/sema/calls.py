@@ -16,16 +16,16 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.inlined_size import MOST_NESTED, nested_too_deep
 from tessera_lang.sema.literals import give
-from tessera_lang.sema.signature import (
-    is_compile_time,
-)
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
     FunctionSymbol,
     Local,
     ModuleSymbol,
     Symbol,
+)
+from tessera_lang.sema.signature import (
+    is_compile_time,
 )
 from tessera_lang.sema.unsupported import recursion
 from tessera_lang.syntax import ast

@@ -20,8 +20,8 @@ from tessera_lang.sema.inference_types import (
     Term,
     Unknown,
 )
-from tessera_lang.sema.scope import ModuleScope, Scopes
-from tessera_lang.sema.typed import Builtin, Constant, FunctionSymbol, Local, TypedFunction
+from tessera_lang.sema.module_scope import ModuleScope, Scopes
+from tessera_lang.sema.side_tables import Builtin, Constant, FunctionSymbol, Local, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType

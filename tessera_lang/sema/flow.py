@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.bound_names import expressions, statements, targets
-from tessera_lang.sema.clauses import kernel_decorator
+from tessera_lang.sema.kernel_clauses import kernel_decorator
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 

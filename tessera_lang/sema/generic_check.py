@@ -19,25 +19,25 @@ from tessera_lang.sema.bound_names import (
     targets,
     written_names,
 )
-from tessera_lang.sema.clauses import kernel_decorator, tile_decorator
 from tessera_lang.sema.endless_loops import endless_loops
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.heads import check_head
+from tessera_lang.sema.kernel_clauses import kernel_decorator, tile_decorator
+from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.names import NameChecker
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.side_tables import (
+    Builtin,
+    Constant,
+    FunctionSymbol,
+    Local,
+    ModuleSymbol,
+)
 from tessera_lang.sema.signature import (
     DTypeLookup,
     dtype_lookup,
     is_compile_time,
     parameters_of,
     unknown_type,
-)
-from tessera_lang.sema.typed import (
-    Builtin,
-    Constant,
-    FunctionSymbol,
-    Local,
-    ModuleSymbol,
 )
 from tessera_lang.sema.unsupported import (
     not_built,

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant
-from tessera_lang.sema.clauses import (
+from tessera_lang.sema.flow import is_none
+from tessera_lang.sema.kernel_clauses import (
     kernel_decorator,
     names_in,
     read_clauses,
     tile_decorator,
 )
-from tessera_lang.sema.flow import is_none
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Constant
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
@@ -29,7 +30,6 @@ from tessera_lang.sema.signature import (
     unknown_type,
 )
 from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.typed import Constant
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import Sym, symbols_of

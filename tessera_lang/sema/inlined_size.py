@@ -8,7 +8,7 @@ the code.
 from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.side_tables import TypedFunction
 from tessera_lang.syntax import ast
 
 MOST_EXPRESSIONS = 100_000

@@ -14,30 +14,30 @@ from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import (
     assigned_names,
 )
-from tessera_lang.sema.clauses import kernel_decorator, read_clauses, tile_decorator
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
 from tessera_lang.sema.flow import check_flow, literal_truth
 from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.inlined_size import too_large
+from tessera_lang.sema.kernel_clauses import kernel_decorator, read_clauses, tile_decorator
 from tessera_lang.sema.launch_clauses import check_conditions, read_grid
 from tessera_lang.sema.lowerable import is_whole
+from tessera_lang.sema.module_scope import ModuleScope, Scopes
 from tessera_lang.sema.narrow_sums import warn_narrow
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.redundant_warps import warn_of_equal_warps
-from tessera_lang.sema.scope import ModuleScope, Scopes
 from tessera_lang.sema.shared import bare_buffer, check_bare
-from tessera_lang.sema.statements import check_block
-from tessera_lang.sema.tile.instance import Axes, examine_kernel
-from tessera_lang.sema.tile.instance import needed_sizes as axes_asked
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     FunctionSymbol,
     KernelInfo,
     Local,
     Signature,
     TypedFunction,
 )
+from tessera_lang.sema.statements import check_block
+from tessera_lang.sema.tile.instance import Axes, examine_kernel
+from tessera_lang.sema.tile.instance import needed_sizes as axes_asked
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Sym
 from tessera_lang.types.type import ERROR, NONE, Buffer, Scalar, Type

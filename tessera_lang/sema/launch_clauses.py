@@ -9,11 +9,11 @@ from typing import cast
 
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.sema.bound_names import expressions
-from tessera_lang.sema.clauses import MOST_AXES
 from tessera_lang.sema.context import Context
+from tessera_lang.sema.kernel_clauses import MOST_AXES
 from tessera_lang.sema.parameters import Parameters
+from tessera_lang.sema.side_tables import Constant, Local
 from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.typed import Constant, Local
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.types.shape import Dim

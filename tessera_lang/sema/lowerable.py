@@ -6,7 +6,7 @@ Owns the look over the tables and for holes that the parser left. Must not know 
 from __future__ import annotations
 
 from tessera_lang.sema.bound_names import expressions, statement_expressions, statements, targets
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.side_tables import TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import ErrorType
 

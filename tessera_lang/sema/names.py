@@ -16,8 +16,8 @@ from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import bind, bind_builtin
 from tessera_lang.sema.bound_names import children
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import Builtin, FunctionSymbol, Local, ModuleSymbol, Symbol
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, Local, ModuleSymbol, Symbol
 from tessera_lang.sema.unsupported import builtin_problem, not_built, tile_builtin_problem
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

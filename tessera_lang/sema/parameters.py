@@ -8,10 +8,18 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.bound_names import written_names
-from tessera_lang.sema.clauses import GRID_GROUPS
 from tessera_lang.sema.context import Binding, Known, Variable
 from tessera_lang.sema.inference_types import Cell
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.kernel_clauses import GRID_GROUPS
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import (
+    Constant,
+    ConstantArgument,
+    Local,
+    ScalarArgument,
+    Signature,
+    TensorArgument,
+)
 from tessera_lang.sema.signature import (
     ParameterSpec,
     compile_time_kind,
@@ -22,14 +30,6 @@ from tessera_lang.sema.signature import (
     spec_of,
 )
 from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.typed import (
-    Constant,
-    ConstantArgument,
-    Local,
-    ScalarArgument,
-    Signature,
-    TensorArgument,
-)
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of

@@ -11,7 +11,7 @@ from math import prod
 from tessera_lang.diagnostics.diagnostic import Edit, Fix
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.context import Context
-from tessera_lang.sema.typed import Builtin, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.type import Tensor

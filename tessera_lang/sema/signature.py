@@ -14,9 +14,8 @@ from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.record import dataclass
 from tessera_lang.sema import builtins
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.sizes import BadSize, read_size
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import (
     Argument,
     Builtin,
     Constant,
@@ -25,6 +24,7 @@ from tessera_lang.sema.typed import (
     Signature,
     TensorArgument,
 )
+from tessera_lang.sema.sizes import BadSize, read_size
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType, dtype_named
 from tessera_lang.types.type import Space

@@ -12,7 +12,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.advice import remarks_of
 from tessera_lang.driver.session import Session
-from tessera_lang.sema.typed import Signature, TensorArgument
+from tessera_lang.sema.side_tables import Signature, TensorArgument
 from tessera_lang.target.array_facts import constants_by_value
 from tessera_lang.types.dtype import BF16, F32
 from tests.unit.lowering import lower_source, optimized

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
-from tessera_lang.opt.tile.constant_numbers import round_exact
+from tessera_lang.opt.tile.constant_evaluation import round_exact
 from tessera_lang.types.dtype import DTYPES, DType
 
 TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -26,7 +26,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.signatures import knows_sizes
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.target.array_facts import row_major
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.types.dtype import DTYPES

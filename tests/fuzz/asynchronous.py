@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
-from tessera_backend.cpu.asynchronous.launch import launch
+from tessera_backend.cpu.interpreter.faults import AsynchronousFault
+from tessera_backend.cpu.interpreter.launch import launch
 
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Operation, Program

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.checked_launch import CheckedKernel
-from tessera_backend.cpu.checked.faults import CheckedFault
+from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import ORDERS, Order
 from tessera_backend.runtime.bound_call import MappedArray
 
@@ -40,7 +40,7 @@ from tests.unit.lowering import lower_source
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 GROUPS = 2
-PROOF = "tessera_backend.cpu.checked.shadowed_memory.unproved_buffers"
+PROOF = "tessera_backend.cpu.checked.shadow_elision.unproved_buffers"
 
 
 def _nothing_proved(kernel: Operation, known: object) -> Unproved:

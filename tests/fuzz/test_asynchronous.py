@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tessera_backend.cpu.asynchronous import kernel as asynchronous_kernel
+from tessera_backend.cpu.interpreter import serialized_kernel as asynchronous_kernel
 
 from tests.fuzz.asynchronous import (
     BEGIN,

@@ -14,7 +14,7 @@ from tessera_backend.runtime.api import Module
 from tessera_backend.runtime.compiler import SessionProvider, options_from_environment
 
 from tessera_lang.driver.session import Session
-from tessera_lang.opt.schedule.decide import widen_tiles
+from tessera_lang.opt.schedule.decide import tile_coarsening
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.convolutions import (
@@ -128,8 +128,8 @@ def test_the_largest_tiles_are_right(
         return -wider[-1]
 
     monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(widen_tiles, "_price", area)
-    monkeypatch.setattr(widen_tiles, "WIDER_WORTH", 1)
+    monkeypatch.setattr(tile_coarsening, "_price", area)
+    monkeypatch.setattr(tile_coarsening, "WIDER_WORTH", 1)
     for seed in range(2000 + 4 * block, 2004 + 4 * block):
         assert not (said := tried(seed, where)), said
     assert len(set(wider)) > 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tessera_lang.driver import tile_compilation
-from tessera_lang.opt.schedule.cost import split_k
+from tessera_lang.opt.schedule.cost import split_k_cost
 from tessera_lang.opt.schedule.cost.cost_model import Work, cycles, in_parts
 from tessera_lang.opt.schedule.decide import stream_k
 from tessera_lang.target.machine import Machine
@@ -64,8 +64,8 @@ def test_programs_in_parts(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def always(work: Work, machine: Machine) -> bool:
         return True
 
-    monkeypatch.setattr(split_k, "best_parts", parts)
-    monkeypatch.setattr(split_k, "is_few", always)
+    monkeypatch.setattr(split_k_cost, "best_parts", parts)
+    monkeypatch.setattr(split_k_cost, "is_few", always)
     monkeypatch.setenv("TESSERA_CACHE", "off")
     for seed in range(400, 430):
         found = tried(seed, place, (), Products(), calls=1)

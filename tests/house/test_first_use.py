@@ -19,7 +19,7 @@ ATOMIC = "one step of a dict, list or name; two that make it make equal values, 
 POOL = "pop and append; who took one has it alone"
 ONE_THREAD = "an object of one call, one recording or one load"
 GUARDS = {
-    "cpu/asynchronous/layouts:warp_groups": ATOMIC,
+    "cpu/interpreter/layouts:warp_groups": ATOMIC,
     "cpu/equal_code:_made": COMPILER,
     "cpu/executable_memory:_libc": ATOMIC,
     "cpu/features:host_features": ATOMIC,
@@ -41,7 +41,7 @@ GUARDS = {
     "device/memory:zero_function": ONCE,
     "device/module:Module._module": ONE_THREAD,
     "device/permuted_copies:reorder_module": ONCE,
-    "device/repack:repack_module": ONCE,
+    "device/pitched_copies:repack_module": ONCE,
     "device/stream:Event._event": ONE_THREAD,
     "device/stream:Stream._stream": ONE_THREAD,
     "device/tensor_map:TensorMaps._made": ATOMIC + "; a launch holds the map that it uses",

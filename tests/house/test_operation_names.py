@@ -31,9 +31,9 @@ RULES: Mapping[tuple[str, str], str] = MappingProxyType({
         "what takes no register of its own",
     ("tessera_lang/analysis/lanes/lane_loops.py", "tile.break"):
         "exits behind which the loop is over for a lane that goes on",
-    ("tessera_lang/opt/schedule/cost/iteration_work.py", "tessera.schedule.broadcast"):
+    ("tessera_lang/opt/schedule/cost/lane_sized_iterations.py", "tessera.schedule.broadcast"):
         "what one lane does element by element as well as a group does",
-    ("tessera_lang/lower/schedule_to_lanes/stored_tiles.py", "tessera.schedule.extract"):
+    ("tessera_lang/lower/schedule_to_lanes/materialization_choice.py", "tessera.schedule.extract"):
         "moves whose loops read no element twice",
     ("tessera_lang/opt/schedule/canonical/squeeze_axes.py", "tessera.schedule.broadcast"):
         "what each of them becomes without an axis stands in that module",

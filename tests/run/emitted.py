@@ -37,7 +37,7 @@ from tessera_lang.driver.signatures import complete_signature, read_signature
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.ir.printer import print_program
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.target.array_facts import array_facts
 from tessera_lang.target.launch_plan import is_small
 from tests.run.emitted_cases import LANE_SIGNATURES, ROOT, TileCase, lane_files, tile_cases

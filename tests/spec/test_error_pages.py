@@ -13,7 +13,7 @@ from tessera_lang.driver.advice import Questions, advice, remarks_of
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.fault import HostFault
 from tessera_lang.sema import check_function, signature_of_annotations
-from tessera_lang.sema.typed import FunctionSymbol
+from tessera_lang.sema.side_tables import FunctionSymbol
 from tessera_lang.target.backend import TargetOptions
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "errors"

@@ -10,8 +10,8 @@ from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower import lower_kernel
 from tessera_lang.sema import check_function, resolve_module, signature_of_annotations
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import FunctionSymbol, Signature
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import FunctionSymbol, Signature
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import parse_module
 from tessera_lang.target.launch_plan import LaunchPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.analysis.resources.tile_layouts import WARP
+from tessera_lang.analysis.resources.register_layouts import WARP
 from tessera_lang.ir.layout import RegisterLayout
 
 

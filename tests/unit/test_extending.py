@@ -149,7 +149,7 @@ def test_a_directive(copy: Copy) -> None:
     shown = copy.tesserac(*_EMIT)
     assert "lines = 3" in shown and "lines_ahead = true" in shown
     copy.add(  # the pass that honours it, or says why not
-        "tessera_lang/opt/schedule/decide/staging_directives.py",
+        "tessera_lang/opt/schedule/decide/overruled_staging_directives.py",
         '    if kernel.attributes.get("lines") == 4:\n'
         '        kernel = overruled(kernel, "lines", 3, context, "a group reads 3")\n',
         before="    if not any(is_staged(x) for x in facts.reads):",

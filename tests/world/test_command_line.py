@@ -110,7 +110,7 @@ BROKEN = """
 import sys
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "tessera_lang.sema.resolve":
+        if name == "tessera_lang.sema.module_symbols":
             raise ZeroDivisionError("a fault that was planted")
 sys.meta_path.insert(0, Finder())
 """

@@ -58,7 +58,7 @@ class CpuBackend:
         from tessera_backend.cpu.group_versions import SPLIT_LANES, WRAP_REMAINDERS
 
         if options.arch_as:
-            from tessera_backend.cpu.asynchronous.kernel import has_tiles
+            from tessera_backend.cpu.interpreter.serialized_kernel import has_tiles
 
             if has_tiles(program):
                 return ()
@@ -77,7 +77,7 @@ class CpuBackend:
 
         _check_arch(options.arch)
         if options.arch_as:
-            from tessera_backend.cpu.asynchronous.kernel import KIND, encode, has_tiles
+            from tessera_backend.cpu.interpreter.serialized_kernel import KIND, encode, has_tiles
 
             if has_tiles(program):
                 kept = dict.fromkeys(stages, "")
@@ -89,7 +89,7 @@ class CpuBackend:
         form = roots = None
         if options.checked:
             from tessera_backend.cpu.checked.emit import CheckedForm
-            from tessera_backend.cpu.checked.shadowed_memory import roots_of
+            from tessera_backend.cpu.checked.shadow_elision import roots_of
 
             roots = roots_of(kernel, plan)
             form = CheckedForm(kernel, plan, roots)

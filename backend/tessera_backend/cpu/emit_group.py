@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tessera_backend.cpu.corner_tests import Corners
+from tessera_backend.cpu.divergent_trip_counts import TripCounter
 from tessera_backend.cpu.group_plan import (
     Control,
     Keep,
@@ -22,7 +23,6 @@ from tessera_backend.cpu.lane_loop_costs import LaneLoopCosts
 from tessera_backend.cpu.lane_loops import Array, LaneLoops, Mask, When
 from tessera_backend.cpu.liveness import piece_inputs
 from tessera_backend.cpu.loop_unswitching import RowConditions
-from tessera_backend.cpu.trip_counts import TripCounter
 from tessera_backend.cpu.warp import emit_warp
 from tessera_backend.llvm.control_flow import trip_count
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import cast
 
+from tessera_backend.cpu.array_contraction import find_own_arrays
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.dialect import CpuDialect
 from tessera_backend.cpu.emit_group import GroupEmitter
 from tessera_backend.cpu.group_plan import GroupPlan, Planner
 from tessera_backend.cpu.interleaved_groups import RowRuns, row_runs
-from tessera_backend.cpu.lane_array_reuse import find_own_arrays
 from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.cpu.liveness import find_spilled
 from tessera_backend.cpu.privatized_atomics import Counters

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import NO_CONTEXT
+from tessera_backend.device.driver_errors import NO_CONTEXT
 from tessera_lang.locks import once
 
 _ACTIVE = 1

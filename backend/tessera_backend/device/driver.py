@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from tessera_backend.device.failure import (
+from tessera_backend.device.driver_errors import (
     MINIMUM_DRIVER,
     DriverError,
     missing_driver,

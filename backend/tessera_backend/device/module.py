@@ -11,7 +11,7 @@ from typing import Any
 
 from tessera_backend.device.capture import beside_recordings
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.target.backend import Artifact, Resources
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tessera_backend.device.driver import Device
-from tessera_backend.device.failure import NO_CONTEXT
+from tessera_backend.device.driver_errors import NO_CONTEXT
 from tessera_lang.locks import once
 from tessera_lang.record import dataclass
 from tessera_lang.target.launch_plan import Slot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_backend.llvm import fault_reports, small_floats
 from tessera_backend.llvm.emitter import LaneEmitter, Rule, scalar_type
-from tessera_backend.llvm.remainder import add_fmod
+from tessera_backend.llvm.float_remainder import add_fmod
 from tessera_backend.llvm.types import integer_constant, register_type
 from tessera_lang.ir.core import Operation
 

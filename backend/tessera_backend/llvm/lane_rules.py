@@ -1,7 +1,7 @@
 """The rule table of lane code, and the emitter that has it.
 
 Owns constants, ids, ``select`` and ``assert``; the other rules stand in ``arithmetic``,
-``division``, ``cast``, ``memory``, ``atomics`` and ``flow``.
+``division``, ``cast``, ``memory``, ``atomics`` and ``control_flow``.
 """
 
 from __future__ import annotations

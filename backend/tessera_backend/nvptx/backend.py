@@ -12,7 +12,7 @@ from tessera_backend.nvptx.toolchain import doctor
 from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
-from tessera_lang.opt.tile.shared_budget import check_shared_budget
+from tessera_lang.opt.tile.shared_allocation import check_shared_budget
 from tessera_lang.record import replace
 from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
 from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions

@@ -28,7 +28,7 @@ from tessera_lang.ir.core import (
     TensorMapType,
     Value,
 )
-from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes, shared_offsets
+from tessera_lang.opt.tile.shared_allocation import buffer_alignment, buffer_bytes, shared_offsets
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch import Architecture
 from tessera_lang.target.launch_plan import LaunchPlan, Slot

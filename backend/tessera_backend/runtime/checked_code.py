@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tessera_backend.cpu.asynchronous.kernel import array_at
 from tessera_backend.cpu.checked.checked_launch import CheckedKernel
-from tessera_backend.cpu.checked.faults import CheckedFault
+from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import Setting, setting_of
+from tessera_backend.cpu.interpreter.serialized_kernel import array_at
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of
 from tessera_backend.runtime.checked_coverage import note_launch

@@ -17,8 +17,9 @@ from tessera_backend.runtime.module_interface import (
 )
 from tessera_lang.evaluate.constant import NotConstant
 from tessera_lang.evaluate.modules import is_test, kernel_level
-from tessera_lang.sema.clauses import says_grid
-from tessera_lang.sema.scope import ModuleScope
+from tessera_lang.sema.kernel_clauses import says_grid
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Constant as ConstantSymbol
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_bytes,
@@ -26,7 +27,6 @@ from tessera_lang.sema.signature import (
     dtype_lookup,
     is_compile_time,
 )
-from tessera_lang.sema.typed import Constant as ConstantSymbol
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType

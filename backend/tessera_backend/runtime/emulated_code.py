@@ -9,8 +9,8 @@ import ctypes
 from collections import Counter
 from math import prod
 
-from tessera_backend.cpu.asynchronous.faults import AsynchronousFault, shown
-from tessera_backend.cpu.asynchronous.kernel import AsynchronousKernel, Finding
+from tessera_backend.cpu.interpreter.faults import AsynchronousFault, shown
+from tessera_backend.cpu.interpreter.serialized_kernel import AsynchronousKernel, Finding
 from tessera_backend.runtime.arrays import HOST
 from tessera_backend.runtime.bound_call import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of

@@ -81,8 +81,8 @@ def coarser_signature(signature: Signature, level: int) -> Signature:
 
 
 def to_typed(signature: Signature) -> tuple[Any, ...]:
-    """The compiler's form (``tessera_lang.sema.typed.Signature``)."""
-    from tessera_lang.sema.typed import ConstantArgument, ScalarArgument, TensorArgument
+    """The compiler's form (``tessera_lang.sema.side_tables.Signature``)."""
+    from tessera_lang.sema.side_tables import ConstantArgument, ScalarArgument, TensorArgument
     from tessera_lang.types.dtype import DTYPES
 
     typed: list[object] = []

@@ -16,8 +16,8 @@ from tessera_lang.driver.modules import standard_modules
 from tessera_lang.record import dataclass
 from tessera_lang.sema.builtins import FUNCTIONS, MEMBERS, TOP_LEVEL, is_built, later
 from tessera_lang.sema.heads import kernel_decorator
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import Constant, FunctionSymbol, ModuleSymbol, Symbol
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Constant, FunctionSymbol, ModuleSymbol, Symbol
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lsp.ide.builtin_docs import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_lang.record import dataclass
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Constant,
     FunctionSymbol,
     Local,

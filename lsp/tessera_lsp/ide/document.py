@@ -15,8 +15,8 @@ from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.signatures import BadSignature
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import ModuleSymbol, Symbol, TypedFunction
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import ModuleSymbol, Symbol, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tessera_lang.record import dataclass
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
     FunctionSymbol,

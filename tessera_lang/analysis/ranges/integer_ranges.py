@@ -25,8 +25,8 @@ from tessera_lang.analysis.ranges.accesses import (
 from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
-from tessera_lang.analysis.ranges.remainders import see_remainder
 from tessera_lang.analysis.ranges.state import BoundsVerdict, Ranges, State, is_integer
+from tessera_lang.analysis.ranges.wraparound_indices import see_remainder
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field

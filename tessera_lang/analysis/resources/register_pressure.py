@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd, prod
 
-from tessera_lang.analysis.resources.tile_layouts import WARP, canonical
+from tessera_lang.analysis.resources.register_layouts import WARP, canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value, ViewType
 from tessera_lang.ir.definitions import (
     LANE_COPIES,

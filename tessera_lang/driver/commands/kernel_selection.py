@@ -19,7 +19,7 @@ from tessera_lang.target.backend import TargetOptions, backend_named, backend_na
 
 if TYPE_CHECKING:
     from tessera_lang.driver.session import Session
-    from tessera_lang.sema.typed import Signature
+    from tessera_lang.sema.side_tables import Signature
     from tessera_lang.target.machine import Machine
 
 

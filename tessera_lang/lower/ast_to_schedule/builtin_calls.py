@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import (
+    array_manipulation,
     inline,
-    node_operations,
-    rearranging_calls,
+    node_builders,
     shape_calls,
-    slices,
     sort_calls,
+    subscripts,
 )
-from tessera_lang.lower.ast_to_schedule.call_arguments import (
+from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     argument,
     axis_of,
     index_node,
     known,
     needed,
 )
-from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements, power_of_e
+from tessera_lang.lower.ast_to_schedule.elementwise_builtins import apply_to_elements, power_of_e
 from tessera_lang.lower.ast_to_schedule.reduction_calls import (
     DERIVED,
     KINDS,
@@ -47,7 +47,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import Builtin, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, I32, INDEX
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType
@@ -145,7 +145,7 @@ def _filled(number: float) -> Callable[[State, ast.Call], Node]:
 def _full(s: State, e: ast.Call) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     assert dtype is not None
-    value = node_operations.scalar_of(s, s.node(needed(s, e, "value")))
+    value = node_builders.scalar_of(s, s.node(needed(s, e, "value")))
     return Filled(s.b.cast(value, dtype), dtype, _axes(s, e))
 
 
@@ -156,17 +156,17 @@ def _arange(s: State, e: ast.Call) -> Node:
     dtype = register_dtype(s.typed.types.get(e)) or INDEX
     made: Node = Iota(0, INDEX, axes)
     if step is not None:
-        made = node_operations.mapped(s, "mul", (made, index_node(s, step)), INDEX)
+        made = node_builders.mapped(s, "mul", (made, index_node(s, step)), INDEX)
     if stop is not None and first is not None:
-        made = node_operations.mapped(s, "add", (made, index_node(s, first)), INDEX)
-    return node_operations.cast(s, made, dtype)
+        made = node_builders.mapped(s, "add", (made, index_node(s, first)), INDEX)
+    return node_builders.cast(s, made, dtype)
 
 
 def _iota(s: State, e: ast.Call) -> Node:
     axes = _axes(s, e)
     axis = axis_of(s, e, len(axes), 0)
     dtype = register_dtype(s.typed.types.get(e)) or INDEX
-    return node_operations.cast(s, Iota(axis or 0, INDEX, axes), dtype)
+    return node_builders.cast(s, Iota(axis or 0, INDEX, axes), dtype)
 
 
 def _shared(s: State, e: ast.Call) -> Node:
@@ -181,7 +181,7 @@ def _shared(s: State, e: ast.Call) -> Node:
 def _cast(s: State, e: ast.Call, x: ast.Expr) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     assert dtype is not None
-    return node_operations.cast(s, s.node(x), dtype)
+    return node_builders.cast(s, s.node(x), dtype)
 
 
 def _cast_call(s: State, e: ast.Call) -> Node:
@@ -190,7 +190,7 @@ def _cast_call(s: State, e: ast.Call) -> Node:
 
 def _native(s: State, e: ast.Call, name: str) -> Node:
     x = s.node(needed(s, e, "x"))
-    return node_operations.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
+    return node_builders.mapped(s, name, (x,), x.dtype, s.typed.types.get(e), e.span)
 
 
 def _bits(s: State, e: ast.Call) -> Node:
@@ -204,17 +204,17 @@ def _fma(s: State, e: ast.Call) -> Node:
     t, b = s.typed.types.get(e), s.b
     given = [s.node(a) for a in e.arguments]
     dtype = register_dtype(t) or given[0].dtype
-    given = [node_operations.cast(s, x, dtype) for x in given]
-    axes = node_operations.axes_of(s, given, t)
+    given = [node_builders.cast(s, x, dtype) for x in given]
+    axes = node_builders.axes_of(s, given, t)
     return Mapped(lambda v, w: b.fma(v[0], v[1], v[2]), tuple(given), dtype, axes, e.span)
 
 
 def _fast_exp(s: State, e: ast.Call) -> Node:
     """e to the power of x, by a power of two in f32: the error grows with the magnitude of x."""
     x = s.node(needed(s, e, "x"))
-    wide = node_operations.cast(s, x, F32)
+    wide = node_builders.cast(s, x, F32)
     power = power_of_e(s, wide, s.typed.types.get(e), e.span)
-    return node_operations.cast(s, power, x.dtype)
+    return node_builders.cast(s, power, x.dtype)
 
 
 def _greater(s: State, e: ast.Call) -> Node:
@@ -228,10 +228,10 @@ def _lesser(s: State, e: ast.Call) -> Node:
 def _extreme(s: State, e: ast.Call, name: str, given: Sequence[ast.Expr]) -> Node:
     dtype = register_dtype(s.typed.types.get(e))
     operands = [s.node(a) for a in given]
-    found = operands[0] if dtype is None else node_operations.cast(s, operands[0], dtype)
+    found = operands[0] if dtype is None else node_builders.cast(s, operands[0], dtype)
     for operand in operands[1:]:
-        other = node_operations.cast(s, operand, found.dtype)
-        found = node_operations.mapped(s, name, (found, other), found.dtype)
+        other = node_builders.cast(s, operand, found.dtype)
+        found = node_builders.mapped(s, name, (found, other), found.dtype)
     return found
 
 
@@ -239,38 +239,36 @@ def _ceil_div(s: State, e: ast.Call) -> Node:
     """The quotient, and one more where something is left; by 0 it is 0, and reported."""
     t = s.typed.types.get(e)
     dtype = register_dtype(t) or I32
-    a, b = (node_operations.cast(s, s.node(x), dtype) for x in e.arguments)
-    zero = node_operations.constant(s, 0, dtype)
-    quotient = node_operations.mapped(s, "floordiv", (a, b), dtype, t, e.span)
-    whole = node_operations.mapped(s, "mul", (quotient, b), dtype)
-    left = node_operations.compared(s, "ne", a, whole)
-    divides = node_operations.compared(s, "ne", b, zero)
-    more = node_operations.mapped(s, "and", (left, divides), BOOL)
-    return node_operations.mapped(
-        s, "add", (quotient, node_operations.cast(s, more, dtype)), dtype, t
-    )
+    a, b = (node_builders.cast(s, s.node(x), dtype) for x in e.arguments)
+    zero = node_builders.constant(s, 0, dtype)
+    quotient = node_builders.mapped(s, "floordiv", (a, b), dtype, t, e.span)
+    whole = node_builders.mapped(s, "mul", (quotient, b), dtype)
+    left = node_builders.compared(s, "ne", a, whole)
+    divides = node_builders.compared(s, "ne", b, zero)
+    more = node_builders.mapped(s, "and", (left, divides), BOOL)
+    return node_builders.mapped(s, "add", (quotient, node_builders.cast(s, more, dtype)), dtype, t)
 
 
 def _where(s: State, e: ast.Call) -> Node:
     t = s.typed.types.get(e)
     condition, a, b = (s.node(needed(s, e, n)) for n in ("condition", "a", "b"))
     dtype = register_dtype(t) or a.dtype
-    return node_operations.select(
-        s, condition, node_operations.cast(s, a, dtype), node_operations.cast(s, b, dtype), t
+    return node_builders.select(
+        s, condition, node_builders.cast(s, a, dtype), node_builders.cast(s, b, dtype), t
     )
 
 
 def _clamp(s: State, e: ast.Call) -> Node:
     x, low, high = (s.node(needed(s, e, n)) for n in ("x", "low", "high"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
-    x, low, high = (node_operations.cast(s, n, dtype) for n in (x, low, high))
-    above = node_operations.mapped(s, "max", (x, low), dtype)
-    return node_operations.mapped(s, "min", (above, high), dtype)
+    x, low, high = (node_builders.cast(s, n, dtype) for n in (x, low, high))
+    above = node_builders.mapped(s, "max", (x, low), dtype)
+    return node_builders.mapped(s, "min", (above, high), dtype)
 
 
 def _relu(s: State, e: ast.Call) -> Node:
     x = s.node(needed(s, e, "x"))
-    return node_operations.mapped(s, "max", (x, node_operations.constant(s, 0, x.dtype)), x.dtype)
+    return node_builders.mapped(s, "max", (x, node_builders.constant(s, 0, x.dtype)), x.dtype)
 
 
 def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
@@ -278,12 +276,12 @@ def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     x = s.node(needed(s, e, "x"))
     t = s.typed.types.get(e)
     parameter = register_dtype(instance.parameter_types[0]) or F32
-    x = node_operations.cast(s, x, parameter)
+    x = node_builders.cast(s, x, parameter)
     result = apply_to_elements(s, instance, (x,), e.span)
     if e in s.typed.rounded:
         shorter = apply_to_elements(s, s.typed.rounded[e], (x,), e.span)
         result = replace(result, rounded=shorter.function)
-    return node_operations.cast(s, result, register_dtype(t) or result.dtype)
+    return node_builders.cast(s, result, register_dtype(t) or result.dtype)
 
 
 def _is_of_elements(s: State, e: ast.Call, instance: TypedFunction) -> bool:
@@ -297,9 +295,9 @@ def _of_elements(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     """A function of numbers, of the elements of tiles that meet."""
     t = s.typed.types.get(e)
     kinds = [register_dtype(kind) or F32 for kind in instance.parameter_types]
-    given = [node_operations.cast(s, s.node(a), d) for a, d in zip(e.arguments, kinds, strict=True)]
+    given = [node_builders.cast(s, s.node(a), d) for a, d in zip(e.arguments, kinds, strict=True)]
     result = apply_to_elements(s, instance, given, e.span, t)
-    return node_operations.cast(s, result, register_dtype(t) or result.dtype)
+    return node_builders.cast(s, result, register_dtype(t) or result.dtype)
 
 
 # --- windows, products and staging -----------------------------------------------------------
@@ -324,14 +322,14 @@ def _window(s: State, e: ast.Call) -> Node:
     rooms: list[Value | None] = [*(base.rooms or (None,) * len(axes))]
     inside: Node | None = None
     for i, item in enumerate(items):
-        start = slices.number(s, item)
-        places = node_operations.mapped(
+        start = subscripts.number(s, item)
+        places = node_builders.mapped(
             s, "add", (Iota(0, INDEX, (axes[i],)), Filled(start, INDEX, ())), INDEX
         )
         size = rooms[i] or base.axes[i].extent
-        low = node_operations.compared(s, "ge", places, node_operations.constant(s, 0, INDEX))
-        high = node_operations.compared(s, "lt", places, Filled(size, INDEX, ()))
-        here = node_operations.mapped(s, "and", (low, high), BOOL)
+        low = node_builders.compared(s, "ge", places, node_builders.constant(s, 0, INDEX))
+        high = node_builders.compared(s, "lt", places, Filled(size, INDEX, ()))
+        here = node_builders.mapped(s, "and", (low, high), BOOL)
         if s.b.known(start) == 0 and axes[i].capacity == base.axes[i].capacity:
             rooms[i] = size  # the axis as it is, and behind it nothing
         elif numbers[base.dims[i]] is not None:
@@ -341,9 +339,9 @@ def _window(s: State, e: ast.Call) -> Node:
             rooms[i] = None
         one = Axis(s.b.number(1), 1)
         shape = tuple(a if j == i else one for j, a in enumerate(axes))
-        shaped = node_operations.with_axes(s, here, shape, [i])
+        shaped = node_builders.with_axes(s, here, shape, [i])
         inside = (
-            shaped if inside is None else node_operations.mapped(s, "and", (inside, shaped), BOOL)
+            shaped if inside is None else node_builders.mapped(s, "and", (inside, shaped), BOOL)
         )
     gathers = any(n is not None for n in numbers)
     read = replace(
@@ -353,8 +351,8 @@ def _window(s: State, e: ast.Call) -> Node:
     fill = argument(s, e, "fill")
     if fill is None or is_positive_zero(known(s, fill)) or inside is None:
         return read
-    value = node_operations.cast(s, s.node(fill), base.dtype)
-    return node_operations.select(s, inside, read, value)
+    value = node_builders.cast(s, s.node(fill), base.dtype)
+    return node_builders.select(s, inside, read, value)
 
 
 def _window_axis(s: State, axis: TileAxis, length: ast.Expr) -> Axis:
@@ -363,7 +361,7 @@ def _window_axis(s: State, axis: TileAxis, length: ast.Expr) -> Axis:
     if found is not None or axis.capacity is None:
         return s.axis(axis)
     b = s.b
-    most = b.arithmetic("min", slices.number(s, length), b.number(axis.capacity))
+    most = b.arithmetic("min", subscripts.number(s, length), b.number(axis.capacity))
     return Axis(b.arithmetic("max", b.number(0), most), axis.capacity)
 
 
@@ -373,18 +371,18 @@ def _places(s: State, base: Read, axis: int, places: Node, here: Node) -> Node:
     whole = base.axes[axis].extent is s.low.sizes[base.view][dim]
     if whole and step == 1 and s.b.known(base.starts[dim]) == 0:
         return places  # what is outside of the array is seen where it is read
-    stepped = node_operations.mapped(
-        s, "mul", (places, node_operations.constant(s, step, INDEX)), INDEX
+    stepped = node_builders.mapped(
+        s, "mul", (places, node_builders.constant(s, step, INDEX)), INDEX
     )
     first = Filled(base.starts[dim], INDEX, ())
-    moved = node_operations.mapped(s, "add", (stepped, first), INDEX)
-    return node_operations.select(s, here, moved, node_operations.constant(s, -1, INDEX))
+    moved = node_builders.mapped(s, "add", (stepped, first), INDEX)
+    return node_builders.select(s, here, moved, node_builders.constant(s, -1, INDEX))
 
 
 def _matmul(s: State, e: ast.Call) -> Node:
     a, b = s.node(needed(s, e, "a")), s.node(needed(s, e, "b"))
     precision = known(s, argument(s, e, "precision"), "exact")
-    return node_operations.product(s, a, b, str(precision), e.span)
+    return node_builders.product(s, a, b, str(precision), e.span)
 
 
 def _prefetch(s: State, e: ast.Call) -> Node:
@@ -405,10 +403,10 @@ def _transpose(s: State, e: ast.Call) -> Node:
     x = s.node(needed(s, e, "x"))
     rank, given = len(x.axes), argument(s, e, "axes")
     if given is None or isinstance(given, ast.NoneLit):
-        return node_operations.permuted(x, tuple(reversed(range(rank))))
+        return node_builders.permuted(x, tuple(reversed(range(rank))))
     items = given.items if isinstance(given, ast.TupleExpr) else (given,)
     axes = [known(s, item) for item in items]
-    return node_operations.permuted(x, tuple(a % rank for a in axes if isinstance(a, int)))
+    return node_builders.permuted(x, tuple(a % rank for a in axes if isinstance(a, int)))
 
 
 _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
@@ -423,7 +421,7 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
     "op.concat": shape_calls.joined, "op.stack": shape_calls.joined, "op.eye": shape_calls.eye,
     "op.linspace": shape_calls.linspace, "op.transpose": _transpose,
     **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
-    **rearranging_calls.CALLS, "op.sort": sort_calls.sort, "op.argsort": sort_calls.sort,
+    **array_manipulation.CALLS, "op.sort": sort_calls.sort, "op.argsort": sort_calls.sort,
      "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,
     "schedule.prefetch": _prefetch, "op.barrier": lambda s, e: None,
 }  # fmt: skip

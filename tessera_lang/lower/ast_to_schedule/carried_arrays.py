@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_operations, stores
+from tessera_lang.lower.ast_to_schedule import node_builders, stores
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Node, Read, replaced, walk
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import Local
+from tessera_lang.sema.side_tables import Local
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import TileAxis
@@ -23,7 +23,7 @@ from tessera_lang.types.type import TileAxis
 def enter(s: State, local: Local, dtype: DType, shown: Sequence[TileAxis], span: Span) -> bool:
     """Store what a variable holds at the head of a loop; False where no array can hold it.
     ``shown``: its axes, of which one may have no room where the value at the head has."""
-    kept = s.keep(node_operations.cast(s, s.tiles[local], dtype), span, local.name)
+    kept = s.keep(node_builders.cast(s, s.tiles[local], dtype), span, local.name)
     if kept is None:
         return False
     for node in [n for n in walk(kept) if isinstance(n, Read)]:
@@ -60,7 +60,7 @@ def leave(s: State, locals_: Sequence[Local], span: Span) -> None:
         if not _is_as_it_was(node, kept):
             with s.b.at(span):
                 dtype = view.view_type.dtype
-                stores.fill(s, view, node_operations.cast(s, node, dtype), span)
+                stores.fill(s, view, node_builders.cast(s, node, dtype), span)
         s.tiles[local] = _now(s, kept)
 
 

@@ -11,18 +11,18 @@ from typing import cast
 
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.schedule.builder import dtype_of
-from tessera_lang.lower.ast_to_schedule import carried_arrays, early_exits, tensor_select
+from tessera_lang.lower.ast_to_schedule import carried_arrays, early_exits, if_conversion
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.liveness import assigned, stored
-from tessera_lang.lower.ast_to_schedule.slices import number
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
+from tessera_lang.lower.ast_to_schedule.subscripts import number
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Held, Node
 from tessera_lang.lower.ast_to_tile import operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, flatten, rebuild, zero
 from tessera_lang.lower.ast_to_tile.control import closed
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import dataclass
-from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import WHOLE_AXIS
@@ -100,7 +100,7 @@ def begin(s: State, local: Local, t: Type | None, span: Span) -> bool:
 def _values(s: State, local: Local, extents: bool) -> list[Value]:
     if local in s.tiles:
         node = s.tiles[local]
-        if tensor_select.is_whole(node):
+        if if_conversion.is_whole(node):
             return []
         held = node if isinstance(node, Held) else s.demand.held(node)
         s.tiles[local] = held
@@ -111,7 +111,7 @@ def _values(s: State, local: Local, extents: bool) -> list[Value]:
 def _rebind(s: State, local: Local, found: Iterator[Value], extents: bool) -> None:
     if local in s.tiles:
         node = s.tiles[local]
-        if tensor_select.is_whole(node):
+        if if_conversion.is_whole(node):
             carried_arrays.rebind(s, local)
             return
         value = next(found)
@@ -190,7 +190,7 @@ def _branch(
     changed = [x for x in assigned(s.typed, sides[0] + sides[1]) if x in live]
     candidates = (*changed, *_hidden(s))
     changed = [
-        x for x in candidates if not tensor_select.is_whole(s.tiles.get(x)) and _begin(s, x, span)
+        x for x in candidates if not if_conversion.is_whole(s.tiles.get(x)) and _begin(s, x, span)
     ]
     before = snapshot(s)
     with s.b.region() as first:
@@ -202,12 +202,12 @@ def _branch(
         block(s, sides[1])
         _settle(s, changed, span)
     other = snapshot(s)
-    chosen = tensor_select.chosen(candidates, before.tiles, then.tiles, other.tiles)
+    chosen = if_conversion.chosen(candidates, before.tiles, then.tiles, other.tiles)
     if chosen:
-        tensor_select.bring_out(s, (first, second), span)
+        if_conversion.bring_out(s, (first, second), span)
     _join(s, span, condition, changed, (first, then), (second, other))
     for local in chosen:
-        s.tiles[local] = tensor_select.choose(
+        s.tiles[local] = if_conversion.choose(
             s, condition, then.tiles.get(local), other.tiles.get(local)
         )
     changed += chosen

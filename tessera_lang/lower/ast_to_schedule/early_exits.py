@@ -14,7 +14,7 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_tile.context import Frame
 from tessera_lang.record import dataclass
-from tessera_lang.sema.typed import Local, TypedFunction
+from tessera_lang.sema.side_tables import Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL
 

@@ -1,7 +1,7 @@
 """Expressions of tile kernels -> nodes.
 
 Owns names, operators, conversions, and which expressions are left to the lanes' own rules.
-Slices stand in ``slices.py``, functions in ``builtin_calls.py``.
+Slices stand in ``subscripts.py``, functions in ``builtin_calls.py``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import TypeGuard
 
 from tessera_lang.ir.core import Value, ViewType
-from tessera_lang.lower.ast_to_schedule import builtin_calls, node_operations, slices
-from tessera_lang.lower.ast_to_schedule.call_arguments import known
-from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements
+from tessera_lang.lower.ast_to_schedule import builtin_calls, node_builders, subscripts
+from tessera_lang.lower.ast_to_schedule.builtin_arguments import known
+from tessera_lang.lower.ast_to_schedule.elementwise_builtins import apply_to_elements
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node, Permuted, Read
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import UNROLLED_POWER
 from tessera_lang.types.dtype import BOOL, F32, DType
@@ -36,29 +36,29 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
         if isinstance(t, Tile):
             if t.axes:
                 raise Unsupported(e.span, "a tile in a place of numbers")
-            return node_operations.scalar_of(s, node_of(s, e))
+            return node_builders.scalar_of(s, node_of(s, e))
         if isinstance(e, ast.Name) and e in s.typed.stands:
-            return node_operations.scalar_of(s, _argument(s, e))
+            return node_builders.scalar_of(s, _argument(s, e))
         if isinstance(t, Tensor) and not t.shape and e in s.typed.coercions:
-            return node_operations.scalar_of(s, node_of(s, e))
+            return node_builders.scalar_of(s, node_of(s, e))
         if isinstance(e, ast.Call) and is_tile_call(s, e):
             found = builtin_calls.call(s, e)
-            return node_operations.scalar_of(s, found) if found is not None else ()
+            return node_builders.scalar_of(s, found) if found is not None else ()
         if isinstance(e, ast.Binary) and e.operator == "@":  # of two vectors
-            return node_operations.scalar_of(s, _binary(s, e))
+            return node_builders.scalar_of(s, _binary(s, e))
         if _is_one_of_several(e, s):
-            return node_operations.scalar_of(s, _one_of_several(s, e))
+            return node_builders.scalar_of(s, _one_of_several(s, e))
         if isinstance(e, ast.Subscript):
             base = s.typed.types.get(e.value)
             alone = not e.items or s.view(e.value) is None
             if isinstance(base, Tile) or (isinstance(base, Tensor) and alone):
-                return node_operations.scalar_of(s, slices.subscript(s, e))
+                return node_builders.scalar_of(s, subscripts.subscript(s, e))
             if isinstance(e.value, ast.Attribute) and e.value.name == "shape":
-                return slices.size(s, e.value.value, e.items[0])
+                return subscripts.size(s, e.value.value, e.items[0])
         if isinstance(e, ast.Name) and isinstance(t, Scalar):
             symbol = s.typed.symbols.get(e)
             if isinstance(symbol, Local) and symbol in s.tiles:
-                return node_operations.scalar_of(s, s.tiles[symbol])
+                return node_builders.scalar_of(s, s.tiles[symbol])
         return None
 
     return look
@@ -94,9 +94,9 @@ def node_of(s: State, e: ast.Expr) -> Node:
         value = lower_expression(s.low, e)
         if not isinstance(value, Value) or not isinstance(value.type, DType):
             raise Unsupported(e.span, "this value in an expression of tiles")
-        return node_operations.converted(s, Filled(value, value.type, ()), wanted)
+        return node_builders.converted(s, Filled(value, value.type, ()), wanted)
     with s.b.at(e.span):
-        return node_operations.converted(s, _node(s, e), wanted)
+        return node_builders.converted(s, _node(s, e), wanted)
 
 
 # --- expressions -----------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _node(s: State, e: ast.Expr) -> Node:
         case ast.Subscript() if e in s.typed.expanded:
             return builtin_calls.expanded(s, e)
         case ast.Subscript():
-            return slices.subscript(s, e)
+            return subscripts.subscript(s, e)
         case ast.Attribute():
             return _attribute(s, e)
         case ast.Call():
@@ -166,7 +166,7 @@ def _name(s: State, e: ast.Name) -> Node:
             return _as_it_is_now(s, symbol, e)
         value = s.low.frame.variables.get(symbol)
         if isinstance(value, Value) and isinstance(value.type, ViewType):
-            return slices.array(s, value, e.span, s.typed.coercions.get(e))
+            return subscripts.array(s, value, e.span, s.typed.coercions.get(e))
         if isinstance(value, Value) and isinstance(value.type, DType):
             return Filled(value, value.type, ())
     raise Unsupported(e.span, f"the name `{e.id}` as a tile")
@@ -196,17 +196,17 @@ def _binary(s: State, e: ast.Binary) -> Node:
         with s.b.at(step.span):
             value = _combine(s, step, value, node_of(s, step.right))
         if step is not e:
-            value = node_operations.converted(s, value, s.typed.coercions.get(step))
+            value = node_builders.converted(s, value, s.typed.coercions.get(step))
     return value
 
 
 def _combine(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
     t = s.typed.types.get(e)
     if e.operator == "@":
-        return node_operations.product(s, a, b, "exact", e.span)
+        return node_builders.product(s, a, b, "exact", e.span)
     if e.operator == "**":
         return _power(s, e, a, b)
-    return node_operations.combine(s, e.operator, a, b, register_dtype(t) or a.dtype, t, e.span)
+    return node_builders.combine(s, e.operator, a, b, register_dtype(t) or a.dtype, t, e.span)
 
 
 def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
@@ -214,9 +214,9 @@ def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
     if instance is not None:
         dtype = register_dtype(instance.parameter_types[0]) or F32
         t = s.typed.types.get(e)
-        given = [node_operations.cast(s, x, dtype) for x in (a, b)]
+        given = [node_builders.cast(s, x, dtype) for x in (a, b)]
         made = apply_to_elements(s, instance, given, e.span, t)
-        return node_operations.cast(s, made, register_dtype(t) or dtype)
+        return node_builders.cast(s, made, register_dtype(t) or dtype)
     exponent = known(s, e.right)
     whole = isinstance(exponent, int | float) and float(exponent).is_integer()
     power = int(exponent) if isinstance(exponent, int | float) and whole else -1
@@ -226,9 +226,9 @@ def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
     result: Node | None = None
     for bit in bin(power)[2:]:
         if result is not None:
-            result = node_operations.mapped(s, "mul", (result, result), a.dtype)
+            result = node_builders.mapped(s, "mul", (result, result), a.dtype)
         if bit == "1":
-            result = a if result is None else node_operations.mapped(s, "mul", (result, a), a.dtype)
+            result = a if result is None else node_builders.mapped(s, "mul", (result, a), a.dtype)
     return Filled(s.b.constant(1, a.dtype), a.dtype, a.axes) if result is None else result
 
 
@@ -236,7 +236,7 @@ def _unary(s: State, e: ast.Unary) -> Node:
     value = node_of(s, e.operand)
     if e.operator == "+":
         return value
-    return node_operations.mapped(
+    return node_builders.mapped(
         s, _UNARY[e.operator], (value,), value.dtype, s.typed.types.get(e), e.span
     )
 
@@ -246,8 +246,8 @@ def _compare(s: State, e: ast.Compare) -> Node:
     found: Node | None = None
     for operator, item in zip(e.operators, e.rest, strict=True):
         right = node_of(s, item)
-        step = node_operations.compared(s, PREDICATES[operator], left, right)
-        found = step if found is None else node_operations.mapped(s, "and", (found, step), BOOL)
+        step = node_builders.compared(s, PREDICATES[operator], left, right)
+        found = step if found is None else node_builders.mapped(s, "and", (found, step), BOOL)
         left = right
     assert found is not None
     return found
@@ -256,7 +256,7 @@ def _compare(s: State, e: ast.Compare) -> Node:
 def _bool_op(s: State, e: ast.BoolOp) -> Node:
     found = node_of(s, e.values[0])
     for item in e.values[1:]:
-        found = node_operations.mapped(s, e.operator, (found, node_of(s, item)), BOOL)
+        found = node_builders.mapped(s, e.operator, (found, node_of(s, item)), BOOL)
     return found
 
 
@@ -268,8 +268,8 @@ def _conditional(s: State, e: ast.Conditional) -> Node:
     dtype = register_dtype(t)
     test, a, b = node_of(s, e.test), node_of(s, e.then), node_of(s, e.orelse)
     if dtype is not None:
-        a, b = node_operations.cast(s, a, dtype), node_operations.cast(s, b, dtype)
-    return node_operations.select(s, test, a, b, t)
+        a, b = node_builders.cast(s, a, dtype), node_builders.cast(s, b, dtype)
+    return node_builders.select(s, test, a, b, t)
 
 
 def _attribute(s: State, e: ast.Attribute) -> Node:
@@ -277,5 +277,5 @@ def _attribute(s: State, e: ast.Attribute) -> Node:
         value = node_of(s, e.value)
         rank = len(value.axes)
         order = (*range(rank - 2), rank - 1, rank - 2)
-        return node_operations.permuted(value, order)
+        return node_builders.permuted(value, order)
     raise Unsupported(e.span, f"`.{e.name}` of a tile")

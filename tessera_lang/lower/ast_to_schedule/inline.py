@@ -6,17 +6,17 @@ Owns how arguments are bound. Must not know statements: those come in through th
 from __future__ import annotations
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import control, node_operations
+from tessera_lang.lower.ast_to_schedule import control, node_builders
 from tessera_lang.lower.ast_to_schedule.early_exits import clear, leaving_of_function, of_function
+from tessera_lang.lower.ast_to_schedule.if_conversion import is_whole
 from tessera_lang.lower.ast_to_schedule.state import State
-from tessera_lang.lower.ast_to_schedule.tensor_select import is_whole
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
 from tessera_lang.lower.ast_to_tile.calls import apply_function, decided, default_of, returns_last
 from tessera_lang.lower.ast_to_tile.context import Frame, Unsupported
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.lower.ast_to_tile.statements import settled
-from tessera_lang.sema.typed import Local, TypedFunction
+from tessera_lang.sema.side_tables import Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import NONE, Tensor, Tile, TupleType, Type
 
@@ -52,7 +52,7 @@ def function(s: State, e: ast.Call, instance: TypedFunction) -> Results:
         numbers = [v for v in arguments if isinstance(v, Value)]
         if len(numbers) == len(arguments):
             found = apply_function(s.low, instance, numbers)
-            return None if isinstance(found, tuple) else node_operations.number(found)
+            return None if isinstance(found, tuple) else node_builders.number(found)
     return _run(s, inner, body)
 
 
@@ -90,8 +90,8 @@ def _one_way(s: State, inner: Frame, body: tuple[ast.Stmt, ...]) -> Results:
     if isinstance(found, tuple):
         raise Unsupported(tail.span, "this as a result of a function of tiles")
     if isinstance(found, Value):
-        return node_operations.number(found)
-    return node_operations.converted(s, found, returns)
+        return node_builders.number(found)
+    return node_builders.converted(s, found, returns)
 
 
 # --- several ways out ------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _kept(s: State, inner: Frame, value: Local) -> Node:
     if not isinstance(number, Value):
         what = "a whole-tensor value that is returned from inside of a loop"
         raise Unsupported(inner.typed.declaration.name_span, what, "store it into an array")
-    return node_operations.number(number)
+    return node_builders.number(number)
 
 
 def _result(s: State, e: ast.Expr, t: Type) -> Node:
@@ -134,8 +134,8 @@ def _result(s: State, e: ast.Expr, t: Type) -> Node:
     if isinstance(found, tuple):
         raise Unsupported(e.span, "a tuple in a tuple of tiles")
     if isinstance(found, Value):
-        return node_operations.number(settled_number(s, found, t))
-    return node_operations.converted(s, found, t)
+        return node_builders.number(settled_number(s, found, t))
+    return node_builders.converted(s, found, t)
 
 
 def settled_number(s: State, value: Value, t: Type) -> Value:
@@ -156,12 +156,12 @@ def give_back(s: State, e: ast.Expr) -> None:
         if isinstance(found, Value) and not isinstance(t, Tile):
             s.low.frame.variables[value] = settled(s.low, found, t)
             continue
-        node = node_operations.converted(
-            s, node_operations.number(found) if isinstance(found, Value) else found, t
+        node = node_builders.converted(
+            s, node_builders.number(found) if isinstance(found, Value) else found, t
         )
         if is_whole(node):
             s.tiles[value] = node
         elif isinstance(t, Tile | Tensor):
             s.tiles[value] = s.held(node, e.span)
         else:
-            s.low.frame.variables[value] = settled(s.low, node_operations.scalar_of(s, node), t)
+            s.low.frame.variables[value] = settled(s.low, node_builders.scalar_of(s, node), t)

@@ -29,7 +29,7 @@ from tessera_lang.lower.ast_to_tile.kernel_parameters import (
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.lower.ast_to_tile.statements import lower_block as lower_lane_block
 from tessera_lang.sema.bound_names import statements
-from tessera_lang.sema.typed import Local, TensorArgument, TileInfo, TypedFunction
+from tessera_lang.sema.side_tables import Local, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tessera_lang.lower.ast_to_tile.control import nodes
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.typed import Builtin, Local, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import Tensor, Tile
 

@@ -7,7 +7,7 @@ stored into an array of which it needs other elements. Must not know syntax.
 
 from __future__ import annotations
 
-from tessera_lang.lower.ast_to_schedule import node_operations, slices, stores
+from tessera_lang.lower.ast_to_schedule import node_builders, stores, subscripts
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
 from tessera_lang.record import replace
@@ -34,5 +34,5 @@ def keep(s: State, node: Node, span: Span, name: str) -> Node | None:
         s.keeping.add(id(node))
         stores.fill(s, view, node, span)
         s.keeping.discard(id(node))
-        read = replace(slices.array(s, view, span), axes=node.axes)
-        return node_operations.cast(s, read, node.dtype)
+        read = replace(subscripts.array(s, view, span), axes=node.axes)
+        return node_builders.cast(s, read, node.dtype)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_operations
-from tessera_lang.lower.ast_to_schedule.call_arguments import (
+from tessera_lang.lower.ast_to_schedule import node_builders
+from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     argument,
     axes_of,
     axis_of,
@@ -17,7 +17,7 @@ from tessera_lang.lower.ast_to_schedule.call_arguments import (
     known,
     needed,
 )
-from tessera_lang.lower.ast_to_schedule.element_functions import apply_to_elements, power_of_e
+from tessera_lang.lower.ast_to_schedule.elementwise_builtins import apply_to_elements, power_of_e
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -27,7 +27,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Reduced,
     Scanned,
 )
-from tessera_lang.sema.typed import Builtin, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.launch_plan import Condition
@@ -61,7 +61,7 @@ def reduction(s: State, e: ast.Call, name: str) -> Node:
         dtype = x.dtype if x.dtype.bits != 8 or not x.dtype.is_float else F32
         if dtype == BOOL and name.startswith("arg"):
             dtype = I32
-    x = node_operations.cast(s, x, dtype)
+    x = node_builders.cast(s, x, dtype)
     if e in s.typed.nonempty:
         count = s.b.number(1)
         for axis in axes:
@@ -91,7 +91,7 @@ def _stretched(s: State, row: Node, axes: Sequence[int]) -> Node:
     for axis in axes:
         shape.insert(axis, one)
     places = [i for i in range(len(shape)) if i not in axes]
-    return node_operations.with_axes(s, row, tuple(shape), places)
+    return node_builders.with_axes(s, row, tuple(shape), places)
 
 
 def _back(s: State, row: Node, axes: Sequence[int]) -> Node:
@@ -105,11 +105,11 @@ def _derived(s: State, e: ast.Call, name: str, x: Node, axes: Sequence[int]) -> 
         case "logsumexp":
             return _log_sum_exp(s, e, x, axes)
         case "norm":
-            squares = node_operations.mapped(s, "mul", (x, x), dtype)
+            squares = node_builders.mapped(s, "mul", (x, x), dtype)
             found = _along(s, "add", squares, axes, e.span)
         case _:
             found = _variance(s, x, axes, dtype, e)
-    return found if name == "var" else node_operations.mapped(s, "sqrt", (found,), dtype)
+    return found if name == "var" else node_builders.mapped(s, "sqrt", (found,), dtype)
 
 
 def _first_place(s: State, kind: str, x: Node, span: Span) -> Node:
@@ -117,38 +117,36 @@ def _first_place(s: State, kind: str, x: Node, span: Span) -> Node:
     the first NaN where there is one."""
     axes = range(len(x.axes))
     best = _along(s, kind, x, axes, span)
-    here = node_operations.compared(s, "eq", x, best)
+    here = node_builders.compared(s, "eq", x, best)
     if x.dtype.is_float:
-        nan = node_operations.compared(s, "ne", x, x)
-        here = node_operations.mapped(s, "or", (here, nan), BOOL)
+        nan = node_builders.compared(s, "ne", x, x)
+        here = node_builders.mapped(s, "or", (here, nan), BOOL)
     place: Node = Iota(0, INDEX, x.axes)
     for axis in axes[1:]:
         extent = Filled(x.axes[axis].extent, INDEX, ())
-        place = node_operations.mapped(s, "mul", (place, extent), INDEX)
-        place = node_operations.mapped(s, "add", (place, Iota(axis, INDEX, x.axes)), INDEX)
-    far = node_operations.constant(s, _FAR, INDEX)
-    found = _along(s, "min", node_operations.select(s, here, place, far), axes, span)
-    none = node_operations.compared(s, "eq", found, far)  # of no elements
-    return node_operations.select(s, none, node_operations.constant(s, 0, INDEX), found)
+        place = node_builders.mapped(s, "mul", (place, extent), INDEX)
+        place = node_builders.mapped(s, "add", (place, Iota(axis, INDEX, x.axes)), INDEX)
+    far = node_builders.constant(s, _FAR, INDEX)
+    found = _along(s, "min", node_builders.select(s, here, place, far), axes, span)
+    none = node_builders.compared(s, "eq", found, far)  # of no elements
+    return node_builders.select(s, none, node_builders.constant(s, 0, INDEX), found)
 
 
 def _log_sum_exp(s: State, e: ast.Call, x: Node, axes: Sequence[int]) -> Node:
     """``log(sum(exp(x)))``, with the largest element taken out before and put back after; where
     that is no number of its own (infinite), nothing is taken out."""
     dtype, span = x.dtype, e.span
-    zero = node_operations.constant(s, 0, dtype)
+    zero = node_builders.constant(s, 0, dtype)
     top = _along(s, "max", x, axes, span)
-    size = node_operations.mapped(s, "abs", (top,), dtype)
-    infinite = node_operations.compared(
-        s, "eq", size, node_operations.constant(s, float("inf"), dtype)
-    )
-    top = node_operations.select(s, infinite, zero, top)
-    below = node_operations.mapped(s, "sub", (x, _back(s, top, axes)), dtype)
+    size = node_builders.mapped(s, "abs", (top,), dtype)
+    infinite = node_builders.compared(s, "eq", size, node_builders.constant(s, float("inf"), dtype))
+    top = node_builders.select(s, infinite, zero, top)
+    below = node_builders.mapped(s, "sub", (x, _back(s, top, axes)), dtype)
     second = s.typed.second.get(e)
     power = _exponential(s, below, second, span)
     total = _along(s, "add", power, axes, span)
     log = apply_to_elements(s, s.typed.calls[e], (total,), span)
-    return node_operations.mapped(s, "add", (log, top), dtype, s.typed.types.get(e), span)
+    return node_builders.mapped(s, "add", (log, top), dtype, s.typed.types.get(e), span)
 
 
 def _exponential(s: State, x: Node, instance: TypedFunction | None, span: Span) -> Node:
@@ -176,11 +174,11 @@ def _mean(
         count = s.b.arithmetic("mul", count, x.axes[axis].extent)
     divisor: Node = Filled(s.b.cast(count, dtype), dtype, ())
     if less:
-        correction = node_operations.constant(s, less, dtype)
-        divisor = node_operations.mapped(s, "sub", (divisor, correction), dtype)
-        zero = node_operations.constant(s, 0, dtype)
-        divisor = node_operations.mapped(s, "max", (divisor, zero), dtype)
-    return node_operations.mapped(s, "div", (total, divisor), dtype)
+        correction = node_builders.constant(s, less, dtype)
+        divisor = node_builders.mapped(s, "sub", (divisor, correction), dtype)
+        zero = node_builders.constant(s, 0, dtype)
+        divisor = node_builders.mapped(s, "max", (divisor, zero), dtype)
+    return node_builders.mapped(s, "div", (total, divisor), dtype)
 
 
 def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, e: ast.Call) -> Node:
@@ -189,8 +187,8 @@ def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, e: ast.Call)
     given = argument(s, e, "correction") or argument(s, e, "ddof")
     less = known(s, given, 0)
     mean = _mean(s, _along(s, "add", x, axes, span), x, axes, dtype)
-    distance = node_operations.mapped(s, "sub", (x, _back(s, mean, axes)), dtype)
-    found = node_operations.mapped(s, "mul", (distance, distance), dtype)
+    distance = node_builders.mapped(s, "sub", (x, _back(s, mean, axes)), dtype)
+    found = node_builders.mapped(s, "mul", (distance, distance), dtype)
     less = less if isinstance(less, int | float) else 0
     return _mean(s, _along(s, "add", found, axes, span), x, axes, dtype, less)
 
@@ -204,7 +202,7 @@ def scan(s: State, e: ast.Call) -> Node:
     axis = axis_of(s, e, len(x.axes), 0) or 0
     inclusive = known(s, argument(s, e, "exclusive")) is not True
     reverse = known(s, argument(s, e, "reverse")) is True
-    x = node_operations.cast(s, x, dtype)
+    x = node_builders.cast(s, x, dtype)
     return Scanned(kind, x, axis, inclusive, dtype, x.axes, e.span, reverse)
 
 
@@ -218,10 +216,10 @@ def triangle(s: State, e: ast.Call) -> Node:
     columns: Node = Iota(rank - 1, INDEX, x.axes)
     given = argument(s, e, "k")
     if given is not None:
-        rows = node_operations.mapped(s, "add", (rows, index_node(s, given)), INDEX)
-    kept = node_operations.compared(s, "le" if lower else "ge", columns, rows)
-    zero = node_operations.constant(s, 0, x.dtype)
-    return node_operations.select(s, kept, x, zero, s.typed.types.get(e))
+        rows = node_builders.mapped(s, "add", (rows, index_node(s, given)), INDEX)
+    kept = node_builders.compared(s, "le" if lower else "ge", columns, rows)
+    zero = node_builders.constant(s, 0, x.dtype)
+    return node_builders.select(s, kept, x, zero, s.typed.types.get(e))
 
 
 def softmax(s: State, e: ast.Call) -> Node:
@@ -229,26 +227,24 @@ def softmax(s: State, e: ast.Call) -> Node:
     machine's: no x is above 0, and the sum of a row errs more."""
     x = s.node(needed(s, e, "x"))
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
-    x = node_operations.cast(s, x, dtype)
+    x = node_builders.cast(s, x, dtype)
     axis = axis_of(s, e, len(x.axes), -1)
     assert axis is not None
 
     def back(row: Node) -> Node:
         return _back(s, row, (axis,))
 
-    zero, unit = node_operations.constant(s, 0, dtype), node_operations.constant(s, 1, dtype)
+    zero, unit = node_builders.constant(s, 0, dtype), node_builders.constant(s, 1, dtype)
     top = reduced(s, "max", x, axis, e.span)
-    none = node_operations.compared(s, "eq", top, node_operations.constant(s, float("-inf"), dtype))
-    top = node_operations.select(s, none, zero, top)
-    below = node_operations.mapped(s, "sub", (x, back(top)), dtype)
+    none = node_builders.compared(s, "eq", top, node_builders.constant(s, float("-inf"), dtype))
+    top = node_builders.select(s, none, zero, top)
+    below = node_builders.mapped(s, "sub", (x, back(top)), dtype)
     power = _exponential(s, below, s.typed.calls.get(e), e.span)  # of f64
     total = reduced(s, "add", power, axis, e.span)
-    empty = node_operations.compared(s, "eq", total, zero)
-    total = node_operations.select(s, empty, unit, total)
-    share = node_operations.mapped(s, "div", (unit, total), dtype)  # one division a row
-    return node_operations.mapped(
-        s, "mul", (power, back(share)), dtype, s.typed.types.get(e), e.span
-    )
+    empty = node_builders.compared(s, "eq", total, zero)
+    total = node_builders.select(s, empty, unit, total)
+    share = node_builders.mapped(s, "div", (unit, total), dtype)  # one division a row
+    return node_builders.mapped(s, "mul", (power, back(share)), dtype, s.typed.types.get(e), e.span)
 
 
 def causal(s: State, e: ast.Call) -> Node:
@@ -260,10 +256,10 @@ def causal(s: State, e: ast.Call) -> Node:
     for name in ("row", "offset"):
         given = argument(s, e, name)
         if given is not None:
-            rows = node_operations.mapped(s, "add", (rows, index_node(s, given)), INDEX)
+            rows = node_builders.mapped(s, "add", (rows, index_node(s, given)), INDEX)
     given = argument(s, e, "column")
     if given is not None:
-        columns = node_operations.mapped(s, "add", (columns, index_node(s, given)), INDEX)
-    seen = node_operations.compared(s, "le", columns, rows)
-    low = node_operations.constant(s, float("-inf"), x.dtype)
-    return node_operations.select(s, seen, x, low, s.typed.types.get(e))
+        columns = node_builders.mapped(s, "add", (columns, index_node(s, given)), INDEX)
+    seen = node_builders.compared(s, "le", columns, rows)
+    low = node_builders.constant(s, float("-inf"), x.dtype)
+    return node_builders.select(s, seen, x, low, s.typed.types.get(e))

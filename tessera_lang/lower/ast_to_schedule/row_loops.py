@@ -26,7 +26,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     walk,
 )
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.side_tables import TypedFunction
 from tessera_lang.target.tuning import SHORT_ROW
 
 Fixed = tuple[Value | None, ...]

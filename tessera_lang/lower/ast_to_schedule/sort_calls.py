@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_operations
-from tessera_lang.lower.ast_to_schedule.call_arguments import argument, axis_of, known, needed
+from tessera_lang.lower.ast_to_schedule import node_builders
+from tessera_lang.lower.ast_to_schedule.builtin_arguments import argument, axis_of, known, needed
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -20,7 +20,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Part,
     Sorted,
 )
-from tessera_lang.sema.typed import Builtin
+from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, U32, U64, DType
 
@@ -43,17 +43,17 @@ def _greatest(dtype: DType) -> int:
 def _turned(s: State, bits: Node) -> Node:
     """Of negative numbers the bits but the sign changed: those of floats become integers in their
     order, and these the bits again."""
-    zero = node_operations.constant(s, 0, bits.dtype)
-    most = node_operations.constant(s, _greatest(bits.dtype), bits.dtype)
-    other = node_operations.mapped(s, "xor", (bits, most), bits.dtype)
-    below = node_operations.compared(s, "lt", bits, zero)
-    return node_operations.select(s, below, other, bits)
+    zero = node_builders.constant(s, 0, bits.dtype)
+    most = node_builders.constant(s, _greatest(bits.dtype), bits.dtype)
+    other = node_builders.mapped(s, "xor", (bits, most), bits.dtype)
+    below = node_builders.compared(s, "lt", bits, zero)
+    return node_builders.select(s, below, other, bits)
 
 
 def _of_sign(s: State, bits: Node) -> Node:
     """The sign bit changed: unsigned numbers as signed ones, and back."""
-    sign = node_operations.constant(s, -_greatest(bits.dtype) - 1, bits.dtype)
-    return node_operations.mapped(s, "xor", (bits, sign), bits.dtype)
+    sign = node_builders.constant(s, -_greatest(bits.dtype) - 1, bits.dtype)
+    return node_builders.mapped(s, "xor", (bits, sign), bits.dtype)
 
 
 def _keys(s: State, x: Node, zeros: bool) -> Node:
@@ -62,16 +62,16 @@ def _keys(s: State, x: Node, zeros: bool) -> Node:
     if dtype in (U32, U64):
         return _of_sign(s, _bits(s, x, I32 if dtype == U32 else I64))
     if not dtype.is_float:
-        return node_operations.cast(s, x, I64 if dtype.bits == 64 or dtype == INDEX else I32)
+        return node_builders.cast(s, x, I64 if dtype.bits == 64 or dtype == INDEX else I32)
     wide, whole = (F64, I64) if dtype == F64 else (F32, I32)
-    x = node_operations.cast(s, x, wide)
-    nan = node_operations.compared(s, "ne", x, x)
-    x = node_operations.select(s, nan, node_operations.constant(s, float("nan"), wide), x)
+    x = node_builders.cast(s, x, wide)
+    nan = node_builders.compared(s, "ne", x, x)
+    x = node_builders.select(s, nan, node_builders.constant(s, float("nan"), wide), x)
     if zeros:
-        x = node_operations.mapped(s, "add", (x, node_operations.constant(s, 0, wide)), wide)
+        x = node_builders.mapped(s, "add", (x, node_builders.constant(s, 0, wide)), wide)
     key = _turned(s, _bits(s, x, whole))
-    most = node_operations.constant(s, _greatest(whole), whole)
-    return node_operations.select(s, nan, most, key)
+    most = node_builders.constant(s, _greatest(whole), whole)
+    return node_builders.select(s, nan, most, key)
 
 
 def _elements(s: State, key: Node, dtype: DType) -> Node:
@@ -79,21 +79,21 @@ def _elements(s: State, key: Node, dtype: DType) -> Node:
     if dtype in (U32, U64):
         return _bits(s, _of_sign(s, key), dtype)
     if dtype == BOOL:
-        return node_operations.compared(s, "ne", key, node_operations.constant(s, 0, key.dtype))
+        return node_builders.compared(s, "ne", key, node_builders.constant(s, 0, key.dtype))
     if not dtype.is_float:
-        return node_operations.cast(s, key, dtype)
+        return node_builders.cast(s, key, dtype)
     wide = F64 if dtype == F64 else F32
-    most = node_operations.constant(s, _greatest(key.dtype), key.dtype)
-    is_nan = node_operations.compared(s, "eq", key, most)
+    most = node_builders.constant(s, _greatest(key.dtype), key.dtype)
+    is_nan = node_builders.compared(s, "eq", key, most)
     found = _bits(s, _turned(s, key), wide)
-    nan = node_operations.constant(s, float("nan"), wide)
-    return node_operations.cast(s, node_operations.select(s, is_nan, nan, found), dtype)
+    nan = node_builders.constant(s, float("nan"), wide)
+    return node_builders.cast(s, node_builders.select(s, is_nan, nan, found), dtype)
 
 
 def _reversed(s: State, key: Node) -> Node:
     """Keys in the other order."""
-    ones = node_operations.constant(s, -1, key.dtype)
-    return node_operations.mapped(s, "xor", (key, ones), key.dtype)
+    ones = node_builders.constant(s, -1, key.dtype)
+    return node_builders.mapped(s, "xor", (key, ones), key.dtype)
 
 
 def _lines(s: State, e: ast.Call, x: Node, axis: int) -> Node:
@@ -111,16 +111,16 @@ def _sorted(s: State, key: Node, axis: int, e: ast.Call) -> Node:
 
 def _packed(s: State, key: Node, axis: int) -> Node:
     """Keys of 32 bits, and behind them the place."""
-    wide = node_operations.cast(s, key, I64)
-    by = node_operations.constant(s, _HALF, I64)
-    high = node_operations.mapped(s, "shl", (wide, by), I64)
-    place = node_operations.cast(s, Iota(axis, INDEX, key.axes), I64)
-    return node_operations.mapped(s, "or", (high, place), I64)
+    wide = node_builders.cast(s, key, I64)
+    by = node_builders.constant(s, _HALF, I64)
+    high = node_builders.mapped(s, "shl", (wide, by), I64)
+    place = node_builders.cast(s, Iota(axis, INDEX, key.axes), I64)
+    return node_builders.mapped(s, "or", (high, place), I64)
 
 
 def _places(s: State, packed: Node) -> Node:
-    low = node_operations.constant(s, _PLACES, I64)
-    return node_operations.cast(s, node_operations.mapped(s, "and", (packed, low), I64), INDEX)
+    low = node_builders.constant(s, _PLACES, I64)
+    return node_builders.cast(s, node_builders.mapped(s, "and", (packed, low), I64), INDEX)
 
 
 def sort(s: State, e: ast.Call) -> Node:
@@ -168,8 +168,8 @@ def topk(s: State, e: ast.Call) -> tuple[Node, Node]:
     axes = (*found.axes[:axis], Axis(extent, room), *found.axes[axis + 1 :])
     zeros = (s.b.number(0),) * len(axes)
     found = Part(found, zeros, tuple(range(len(axes))), I64, axes)
-    by = node_operations.constant(s, _HALF, I64)
-    key = node_operations.cast(s, node_operations.mapped(s, "shr", (found, by), I64), I32)
+    by = node_builders.constant(s, _HALF, I64)
+    key = node_builders.cast(s, node_builders.mapped(s, "shr", (found, by), I64), I32)
     key = _reversed(s, key) if _is_down(s, e, "largest") else key
     return _elements(s, key, x.dtype), _places(s, found)
 

@@ -28,7 +28,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.lower.ast_to_tile.context import Bound, Frame, Lowering, Unsupported
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.typed import Local, TypedFunction
+from tessera_lang.sema.side_tables import Local, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType

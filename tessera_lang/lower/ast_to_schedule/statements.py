@@ -15,7 +15,7 @@ from tessera_lang.lower.ast_to_schedule import (
     early_exits,
     expressions,
     inline,
-    node_operations,
+    node_builders,
     stores,
 )
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
@@ -42,7 +42,7 @@ from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, named
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.lower.ast_to_tile.statements import settled
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import Scalar, Tensor, Tile
@@ -224,15 +224,15 @@ def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     dtype = dtype_of(view)
     if name.startswith("op.full"):
         given = s.node(builtin_calls.needed(s, call, "value"))
-        return node_operations.cast(s, given, dtype)
-    return node_operations.constant(s, int(not name.startswith("op.zeros")), dtype)
+        return node_builders.cast(s, given, dtype)
+    return node_builders.constant(s, int(not name.startswith("op.zeros")), dtype)
 
 
 def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     if isinstance(target, ast.Subscript):
         if isinstance(value, tuple):
             raise Unsupported(target.span, "tuples as elements")
-        node = node_operations.number(value) if isinstance(value, Value) else value
+        node = node_builders.number(value) if isinstance(value, Value) else value
         if isinstance(s.typed.types.get(target.value), Tensor):
             stores.store(s, target, node)
         else:
@@ -248,7 +248,7 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     t = s.typed.variables.get(symbol)
     if isinstance(value, Value | tuple):
         if isinstance(t, Tile):
-            value = node_operations.number(value) if isinstance(value, Value) else value
+            value = node_builders.number(value) if isinstance(value, Value) else value
         else:
             value = settled(s.low, value, t)
             if isinstance(value, Value):
@@ -260,13 +260,13 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
         raise Unsupported(target.span, "a tuple with tiles")
     dtype = register_dtype(t)
     if isinstance(t, Scalar | Tile) and dtype is not None:
-        value = node_operations.cast(s, value, dtype)
+        value = node_builders.cast(s, value, dtype)
     if isinstance(t, Tensor):
         s.tiles[symbol] = value
         return
     bound, value = value, settle(s, value)
     if isinstance(t, Scalar):
-        scalar = node_operations.scalar_of(s, value)
+        scalar = node_builders.scalar_of(s, value)
         s.low.frame.variables[symbol] = named(s.b, scalar, symbol.name)
         return
     if isinstance(value, Held):
@@ -332,14 +332,14 @@ def _augmented(s: State, node: ast.AugmentedAssign) -> None:
         old = s.node(target)
         dtype = register_dtype(s.typed.types.get(target)) or old.dtype
         right = s.node(node.value)
-        made = node_operations.combine(s, node.operator, old, right, dtype, None, node.span)
+        made = node_builders.combine(s, node.operator, old, right, dtype, None, node.span)
         _store_in_buffer(s, target, made)
         return
     if isinstance(t, Tile):
         old = s.node(target)
         dtype = register_dtype(t) or old.dtype
         right = s.node(node.value)
-        bind(s, target, node_operations.combine(s, node.operator, old, right, dtype, t, node.span))
+        bind(s, target, node_builders.combine(s, node.operator, old, right, dtype, t, node.span))
         return
     number = lower_expression(s.low, target)
     other = lower_expression(s.low, node.value)
@@ -379,7 +379,7 @@ def _whole_store(s: State, e: ast.Expr, value: Node) -> None:
     """The buffer has the value's extent; what the value does not cover counts as 0."""
     symbol, old = _buffer(s, e)
     room = tuple(a.capacity or 1 for a in old.axes)
-    value = node_operations.cast(s, value, old.dtype)
+    value = node_builders.cast(s, value, old.dtype)
     zero = s.b.number(0)
     axes: list[Axis] = []
     windows: list[Window] = []
@@ -409,7 +409,7 @@ def _whole_store(s: State, e: ast.Expr, value: Node) -> None:
 
 def _part_store(s: State, target: ast.Subscript, value: Node) -> None:
     """A store into a part: what was not there is 0 from now on, and the extent is the capacity."""
-    from tessera_lang.lower.ast_to_schedule.slices import part_of_tile
+    from tessera_lang.lower.ast_to_schedule.subscripts import part_of_tile
 
     symbol, old = _buffer(s, target.value)
     room = tuple(a.capacity or 1 for a in old.axes)
@@ -419,7 +419,7 @@ def _part_store(s: State, target: ast.Subscript, value: Node) -> None:
     if not full:
         tile = s.b.mask(tile, s.b.constant(0, old.dtype), [a.extent for a in old.axes])
     place = part_of_tile(s, target, Held(tile, old.dtype, whole))
-    part = node_operations.cast(s, value, old.dtype)
+    part = node_builders.cast(s, value, old.dtype)
     made = Mapped(lambda v, w: v[0], (part,), old.dtype, place.axes, target.span)
     found = s.demand(made, s.demand.whole(made))
     found, starts, extents = _as_part(s, place, found, len(room))
@@ -463,5 +463,5 @@ def _return(s: State, node: ast.Return) -> None:
         found = s.evaluate(item)
         if isinstance(found, tuple):
             raise Unsupported(item.span, "this as a result")
-        found = node_operations.number(found) if isinstance(found, Value) else found
+        found = node_builders.number(found) if isinstance(found, Value) else found
         stores.fill(s, view, found, item.span)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule import node_operations, slices
+from tessera_lang.lower.ast_to_schedule import node_builders, subscripts
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
@@ -35,7 +35,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import MOST_KEPT
@@ -57,7 +57,7 @@ def store(s: State, target: ast.Subscript, value: Node) -> None:
 
 def fill(s: State, view: Value, value: Node, span: Span) -> None:
     """A whole array."""
-    place = slices.array(s, view, span)
+    place = subscripts.array(s, view, span)
     _write(s, place, None, value, span, _stores(s))
 
 
@@ -69,13 +69,13 @@ def accumulate(s: State, node: ast.AugmentedAssign) -> None:
     wide = accumulator(place.dtype)
     kind = _KINDS.get(node.operator)
     if kind is None:
-        old: Node = node_operations.cast(s, place, wide)
-        made = node_operations.combine(s, node.operator, old, value, wide, None, node.span)
+        old: Node = node_builders.cast(s, place, wide)
+        made = node_builders.combine(s, node.operator, old, value, wide, None, node.span)
         _write(s, place, inside, made, node.span, _stores(s))
         return
-    value = node_operations.cast(s, value, wide)
+    value = node_builders.cast(s, value, wide)
     if node.operator == "-":
-        value = node_operations.mapped(s, "neg", (value,), wide)
+        value = node_builders.mapped(s, "neg", (value,), wide)
     b = s.b
 
     def emit(
@@ -108,7 +108,7 @@ def _place(s: State, target: ast.Subscript) -> tuple[Read, Value | None]:
     base = s.node(target.value)
     if not isinstance(base, Read):
         raise Unsupported(target.span, "a store into this")
-    part, inside = slices.part_of_array(s, target, base, write=True)
+    part, inside = subscripts.part_of_array(s, target, base, write=True)
     if not isinstance(part, Read):
         raise Unsupported(target.span, "new axes in a place that is written")
     return part, inside
@@ -121,7 +121,7 @@ def _write(
     view, wanted = place.view, dtype or place.dtype
     if not view.view_type.mut:
         raise Unsupported(span, f"a store into `{view.name}`, which is not `mut`")
-    value = node_operations.cast(s, value, wanted)
+    value = node_builders.cast(s, value, wanted)
     if not place.axes:
         _write_element(s, place, inside, value, emit)
     else:
@@ -132,7 +132,7 @@ def _write(
 def _write_element(s: State, place: Read, inside: Value | None, value: Node, emit: Emit) -> None:
     """One element: a tile of one, whose extent is 0 where the place is outside."""
     b, last = s.b, len(place.starts) - 1
-    scalar = node_operations.scalar_of(s, value)
+    scalar = node_builders.scalar_of(s, value)
     extent = b.number(1)
     starts = list(place.starts)
     if inside is not None:

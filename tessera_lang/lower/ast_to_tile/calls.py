@@ -26,7 +26,7 @@ from tessera_lang.lower.ast_to_tile.context import (
 )
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
 from tessera_lang.lower.ast_to_tile.sizes import size_value
-from tessera_lang.sema.typed import Builtin, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import DTYPES, F32, DType, common_dtype

@@ -14,7 +14,7 @@ from tessera_lang.diagnostics import Diagnostic, Sink
 from tessera_lang.ir.core import IRType, Operation, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.typed import Local, TypedFunction
+from tessera_lang.sema.side_tables import Local, TypedFunction
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.launch_plan import Condition, FaultSite, PrintText

@@ -23,7 +23,7 @@ from tessera_lang.lower.ast_to_tile.context import (
     zero,
 )
 from tessera_lang.record import field_names
-from tessera_lang.sema.typed import Local
+from tessera_lang.sema.side_tables import Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import BRANCH_OPERATIONS

@@ -10,7 +10,7 @@ import math
 from tessera_lang.ir.core import BufferType, Value, ViewType
 from tessera_lang.lower.ast_to_tile import access, calls, control, number_tables, operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
-from tessera_lang.sema.typed import Builtin, Constant, Local
+from tessera_lang.sema.side_tables import Builtin, Constant, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
 from tessera_lang.types.type import Scalar, TupleType

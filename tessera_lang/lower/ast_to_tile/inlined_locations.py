@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TypedFunction
+from tessera_lang.sema.side_tables import TypedFunction
 from tessera_lang.source import Span
 
 

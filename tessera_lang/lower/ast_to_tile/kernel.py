@@ -27,9 +27,9 @@ from tessera_lang.lower.ast_to_tile.inlined_locations import at_calls
 from tessera_lang.lower.ast_to_tile.kernel_parameters import KernelFrame, slot_name, without_unused
 from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
 from tessera_lang.lower.ast_to_tile.statements import lower_block
-from tessera_lang.opt.tile.shared_budget import check_shared_budget, shared_bytes
+from tessera_lang.opt.tile.shared_allocation import check_shared_budget, shared_bytes
 from tessera_lang.record import dataclass, replace
-from tessera_lang.sema.typed import TensorArgument, TypedFunction
+from tessera_lang.sema.side_tables import TensorArgument, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Dim

@@ -12,7 +12,7 @@ from tessera_lang.ir.core import IRType, Operation, PointerType, Region, Value
 from tessera_lang.lower.ast_to_tile.context import Lowering
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.record import dataclass, field
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     Local,

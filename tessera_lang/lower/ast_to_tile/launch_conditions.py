@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from tessera_lang.lower.ast_to_tile.context import Lowering, Unsupported
-from tessera_lang.sema.typed import Builtin, Constant, Local, TypedFunction
+from tessera_lang.sema.side_tables import Builtin, Constant, Local, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.target.launch_plan import Compared, Comparison, Condition
 from tessera_lang.target.tuning import LAUNCH_COMPARISONS

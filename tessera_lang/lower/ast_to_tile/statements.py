@@ -9,7 +9,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile import access, control, operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported, flatten, named
-from tessera_lang.sema.typed import Builtin, Local
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.type import Scalar, TupleType, Type

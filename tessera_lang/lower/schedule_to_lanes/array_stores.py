@@ -7,12 +7,12 @@ from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import first_lane, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element, row_index, view_index
 from tessera_lang.lower.schedule_to_lanes.inner_axis import interchanged
-from tessera_lang.lower.schedule_to_lanes.materialize_tiles import (
+from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering, view_type
+from tessera_lang.lower.schedule_to_lanes.tile_stores import (
     destination,
     sources_of,
     store_tile,
 )
-from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering, view_type
 
 
 def store(s: Lowering, op: Operation) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import WARP
+from tessera_lang.analysis.resources.register_layouts import WARP
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import REPORTS, WRITES
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffers
@@ -20,11 +20,11 @@ from tessera_lang.lower.schedule_to_lanes.control import (
 )
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
+from tessera_lang.lower.schedule_to_lanes.materialization_choice import Placement
 from tessera_lang.lower.schedule_to_lanes.per_lane_buffers import per_lane_buffers
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
-from tessera_lang.lower.schedule_to_lanes.stored_tiles import Placement
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
-from tessera_lang.opt.tile.shared_budget import shared_bytes
+from tessera_lang.opt.tile.shared_allocation import shared_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine

@@ -14,12 +14,12 @@ from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.materialize_tiles import (
+from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.lower.schedule_to_lanes.tile_stores import (
     destination,
     sources_of,
     store_tile,
 )
-from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.types.dtype import INDEX, DType
 
 

@@ -14,11 +14,11 @@ from tessera_lang.ir.core import Attribute, Operation, Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import nest, phase
-from tessera_lang.lower.schedule_to_lanes.materialize_tiles import destination, sources_of
 from tessera_lang.lower.schedule_to_lanes.reduce_across_lanes import by_lanes, first_index
 from tessera_lang.lower.schedule_to_lanes.reduce_by_one_lane import columns, rows
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import Reduction
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.lower.schedule_to_lanes.tile_stores import destination, sources_of
 from tessera_lang.types.dtype import F32, DType
 
 

@@ -10,9 +10,9 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import know, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
-from tessera_lang.lower.schedule_to_lanes.materialize_tiles import destination, sources_of
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import combined, identity
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
+from tessera_lang.lower.schedule_to_lanes.tile_stores import destination, sources_of
 from tessera_lang.types.dtype import INDEX
 
 

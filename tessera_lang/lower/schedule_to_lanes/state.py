@@ -14,7 +14,7 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer, Buffers
 from tessera_lang.lower.schedule_to_lanes.def_use import Source, tile_type
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
-from tessera_lang.lower.schedule_to_lanes.stored_tiles import Placement
+from tessera_lang.lower.schedule_to_lanes.materialization_choice import Placement
 from tessera_lang.lower.schedule_to_lanes.tile_extents import Domains
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.machine import Machine

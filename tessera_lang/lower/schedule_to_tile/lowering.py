@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import held_elements
+from tessera_lang.analysis.resources.register_layouts import held_elements
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import READS, WRITES
@@ -36,7 +36,7 @@ from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch, T
 from tessera_lang.lower.schedule_to_tile.hopper.specialised import lower_specialised
 from tessera_lang.lower.schedule_to_tile.rows.persistent_rows_loop import build_early, loads_early
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
-from tessera_lang.opt.tile.shared_budget import shared_bytes
+from tessera_lang.opt.tile.shared_allocation import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.opt.tile import constant_numbers
-from tessera_lang.opt.tile.constant_numbers import Number
+from tessera_lang.opt.tile import constant_evaluation
+from tessera_lang.opt.tile.constant_evaluation import Number
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import BOOL, DType, integer_range
 
@@ -38,8 +38,8 @@ def held(operation: Operation) -> Number:
     dtype = cast("DType", operation.result.type)
     value = cast("Number", operation.attributes["value"])
     if dtype.is_float:
-        return constant_numbers.literal(float(value), dtype)
-    return bool(value) if dtype.kind == "bool" else constant_numbers.wrap(int(value), dtype)
+        return constant_evaluation.literal(float(value), dtype)
+    return bool(value) if dtype.kind == "bool" else constant_evaluation.wrap(int(value), dtype)
 
 
 def fold(operation: Operation, constants: Constants) -> Folded:
@@ -62,7 +62,7 @@ def _binary(name: str, operation: Operation, constants: Constants) -> Folded:
     if x is not None and y is not None:
         if name in ("floordiv", "mod") and y == 0:
             return None  # it reports at run time
-        value = constant_numbers.binary(name, x, y, dtype)
+        value = constant_evaluation.binary(name, x, y, dtype)
         return None if value is None else Known(value, dtype)
     if dtype.is_float:
         return _float_identity(name, a, b, x, y)
@@ -120,7 +120,7 @@ def _unary(name: str, operation: Operation, constants: Constants) -> Folded:
     x = constants.get(a)
     if x is None:
         return None
-    value = constant_numbers.unary(name, x, _dtype(a))
+    value = constant_evaluation.unary(name, x, _dtype(a))
     return None if value is None else Known(value, _dtype(a))
 
 
@@ -129,7 +129,7 @@ def _compare(name: str, operation: Operation, constants: Constants) -> Folded:
     predicate = cast("str", operation.attributes["predicate"])
     x, y = constants.get(a), constants.get(b)
     if x is not None and y is not None:
-        return Known(constant_numbers.compare(predicate, x, y), BOOL)
+        return Known(constant_evaluation.compare(predicate, x, y), BOOL)
     if a is b and not _dtype(a).is_float:
         return Known(predicate in ("eq", "le", "ge"), BOOL)
     return None
@@ -151,7 +151,7 @@ def _cast(name: str, operation: Operation, constants: Constants) -> Folded:
     x = constants.get(a)
     if x is None:
         return None
-    return Known(constant_numbers.cast(x, _dtype(a), target), target)
+    return Known(constant_evaluation.cast(x, _dtype(a), target), target)
 
 
 def _bitcast(name: str, operation: Operation, constants: Constants) -> Folded:
@@ -160,7 +160,7 @@ def _bitcast(name: str, operation: Operation, constants: Constants) -> Folded:
     x = constants.get(a)
     if a.type == target or x is None:
         return a if a.type == target else None
-    value = constant_numbers.bitcast(x, _dtype(a), target)
+    value = constant_evaluation.bitcast(x, _dtype(a), target)
     return None if value is None else Known(value, target)
 
 

@@ -11,7 +11,7 @@ import math
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import DIVISIONS, is_pure
 from tessera_lang.ir.rewrite import substitute
-from tessera_lang.opt.tile.constant_numbers import Number
+from tessera_lang.opt.tile.constant_evaluation import Number
 from tessera_lang.opt.tile.dead_code import drop_unused
 from tessera_lang.opt.tile.fold_rules import Known, fold, held
 from tessera_lang.record import dataclass, field, replace

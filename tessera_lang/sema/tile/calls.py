@@ -16,11 +16,18 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.side_tables import (
+    Builtin,
+    Constant,
+    FunctionSymbol,
+    ModuleSymbol,
+    TypedFunction,
+)
 from tessera_lang.sema.tile import (
+    array_manipulation,
     elementwise_builtins,
     makers,
     order_statistics,
-    rearranging,
     reductions,
     shape_builtins,
     sorting,
@@ -43,14 +50,7 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.reshape import reshape
 from tessera_lang.sema.tile.shape_tuples import with_tuples
-from tessera_lang.sema.tile.slices import read, written
-from tessera_lang.sema.typed import (
-    Builtin,
-    Constant,
-    FunctionSymbol,
-    ModuleSymbol,
-    TypedFunction,
-)
+from tessera_lang.sema.tile.subscripts import read, written
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
@@ -167,7 +167,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
 
 
-_SPECIAL = {**shape_builtins.TYPES, **rearranging.TYPES, **elementwise_builtins.TYPES,
+_SPECIAL = {**shape_builtins.TYPES, **array_manipulation.TYPES, **elementwise_builtins.TYPES,
             **sorting.TYPES, **order_statistics.TYPES, "op.einsum": einsum, "op.reshape": reshape,
             "op.ravel": reshape}  # fmt: skip
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
 from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.side_tables import Agreement, Directive, TypedFunction
 from tessera_lang.sema.tile.facts import Facts
-from tessera_lang.sema.typed import Agreement, Directive, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, DType

@@ -16,6 +16,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, literal_as_float, meet, silent, size_as_float
+from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, TypedFunction
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -30,7 +31,6 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, broadcast
-from tessera_lang.sema.typed import Builtin, FunctionSymbol, TypedFunction
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, F64, INDEX, DType
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak

@@ -16,8 +16,8 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate, silent
-from tessera_lang.sema.symbol_types import DTYPE, MODULE
-from tessera_lang.sema.tile.binary_operators import operate_tiles
+from tessera_lang.sema.side_tables import Builtin, Local
+from tessera_lang.sema.symbol_terms import DTYPE, MODULE
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.expand_builtins import argument_of
@@ -30,10 +30,10 @@ from tessera_lang.sema.tile.operators import (
     result_of,
     value_of_operand,
 )
+from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.products import product
-from tessera_lang.sema.tile.slices import subscript
+from tessera_lang.sema.tile.subscripts import subscript
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
-from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX
 from tessera_lang.types.type import (

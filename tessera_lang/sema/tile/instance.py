@@ -16,12 +16,20 @@ from tessera_lang.sema.generic_check import check_function_structure
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.launch_clauses import check_conditions, head_size
 from tessera_lang.sema.lowerable import is_whole
+from tessera_lang.sema.module_scope import ModuleScope, Scopes
 from tessera_lang.sema.narrow_sums import warn_narrow, wide_sum
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
-from tessera_lang.sema.scope import ModuleScope, Scopes
+from tessera_lang.sema.side_tables import (
+    FunctionSymbol,
+    Local,
+    Signature,
+    TensorArgument,
+    TileInfo,
+    TypedFunction,
+)
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.sema.sizes import BadSize
-from tessera_lang.sema.symbol_types import variable_term
+from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Value
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
@@ -32,14 +40,6 @@ from tessera_lang.sema.tile.statements import check_block
 from tessera_lang.sema.tile.stores import check_sums
 from tessera_lang.sema.tile.variable_versions import beginnings
 from tessera_lang.sema.tile.variables import final_tile_type
-from tessera_lang.sema.typed import (
-    FunctionSymbol,
-    Local,
-    Signature,
-    TensorArgument,
-    TileInfo,
-    TypedFunction,
-)
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import size_in_bucket

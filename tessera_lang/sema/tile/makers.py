@@ -15,7 +15,7 @@ from tessera_lang.sema.literals import is_silent, misfit, settle
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import default_of_literals, is_waiting, open_dtype
 from tessera_lang.sema.tile.size_normal_form import normal
-from tessera_lang.sema.tile.slices import as_tile
+from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.sema.tile.symbolic import dim_of, length_of, shape_dims
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, INDEX, DType, dtype_named

@@ -12,7 +12,7 @@ from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
 from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
 from tessera_lang.sema.tile.shapes import Side, broadcast
-from tessera_lang.sema.tile.slices import as_tile
+from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType, common_dtype

@@ -20,7 +20,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, broadcast, is_walked, meet_axes
-from tessera_lang.sema.tile.slices import takes_parts
+from tessera_lang.sema.tile.subscripts import takes_parts
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DTYPES, F32, U8, DType
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis

@@ -27,7 +27,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.size_normal_form import normal
-from tessera_lang.sema.tile.slices import read
+from tessera_lang.sema.tile.subscripts import read
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType
 from tessera_lang.types.shape import Dim, DimOp

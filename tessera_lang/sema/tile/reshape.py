@@ -15,15 +15,15 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.side_tables import Local, TensorArgument
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.makers import shape_items, shape_of_array
 from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described, normal
-from tessera_lang.sema.tile.slices import as_tile, read, whole_axis
+from tessera_lang.sema.tile.subscripts import as_tile, read, whole_axis
 from tessera_lang.sema.tile.symbolic import dim_of
-from tessera_lang.sema.typed import Local, TensorArgument
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak

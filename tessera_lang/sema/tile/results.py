@@ -1,7 +1,7 @@
 """What a tile kernel returns: result arrays, and values stored into results.
 
 Owns the shapes and dtypes of results, and where ``return`` may stand. Which variables are arrays
-says ``scratch_arrays.py``. Must not know how a runtime allocates.
+says ``kernel_arrays.py``. Must not know how a runtime allocates.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.kernel_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_tiled,
@@ -30,11 +32,9 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
-from tessera_lang.sema.tile.scratch_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.symbolic import join_axis
-from tessera_lang.sema.typed import Builtin
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType

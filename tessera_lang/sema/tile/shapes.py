@@ -9,6 +9,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.side_tables import Agreement
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.size_normal_form import (
     Form,
@@ -19,7 +20,6 @@ from tessera_lang.sema.tile.size_normal_form import (
     items_of,
     normal,
 )
-from tessera_lang.sema.typed import Agreement
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of

@@ -16,16 +16,17 @@ from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
+from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
-from tessera_lang.sema.symbol_types import variable_term
-from tessera_lang.sema.tile import results, scratch_arrays
-from tessera_lang.sema.tile.binary_operators import operate_tiles
+from tessera_lang.sema.symbol_terms import variable_term
+from tessera_lang.sema.tile import kernel_arrays, results
 from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
+from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.stores import augmented, store, whole_store
 from tessera_lang.sema.tile.symbolic import (
     dim_of,
@@ -37,7 +38,6 @@ from tessera_lang.sema.tile.symbolic import (
     told_where,
 )
 from tessera_lang.sema.tile.variables import bind, unpack
-from tessera_lang.sema.typed import Builtin
 from tessera_lang.sema.variables import keeps_type
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp
@@ -96,8 +96,8 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     if isinstance(s.target, ast.TupleExpr):
         _unpack(c, s, s.target)
         return
-    if isinstance(s.target, ast.Name) and scratch_arrays.is_array(c, s.target, s.value):
-        scratch_arrays.make(c, s.target, s.value)
+    if isinstance(s.target, ast.Name) and kernel_arrays.is_array(c, s.target, s.value):
+        kernel_arrays.make(c, s.target, s.value)
         return
     if isinstance(s.value, ast.TupleExpr):
         term: Term = results.tuple_term(c, s.value)
@@ -129,13 +129,13 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
     if isinstance(s.value, ast.TupleExpr):
         if len(s.value.items) == count:
             pairs = list(zip(target.items, s.value.items, strict=True))
-            arrays = [isinstance(t, ast.Name) and scratch_arrays.is_array(c, t, item)
+            arrays = [isinstance(t, ast.Name) and kernel_arrays.is_array(c, t, item)
                       for t, item in pairs]  # fmt: skip
             terms = [Unknown() if made else c.infer(item)
                      for made, item in zip(arrays, s.value.items, strict=True)]  # fmt: skip
             for made, (t, item), term in zip(arrays, pairs, terms, strict=True):
                 if made and isinstance(t, ast.Name):
-                    scratch_arrays.make(c, t, item)
+                    kernel_arrays.make(c, t, item)
                 else:
                     _assign_one(c, t, item, term)
             return

@@ -12,12 +12,12 @@ from tessera_lang.sema.bound_names import expressions, statement_expressions, st
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.conversion_hints import cast_fix
 from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.fits_narrow_index import fits_by_range
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.narrow_ranges import fits_by_range
 from tessera_lang.sema.operators import Operand, operate
-from tessera_lang.sema.tile.binary_operators import operate_tiles
 from tessera_lang.sema.tile.context import Accumulation, TileContext
+from tessera_lang.sema.tile.kernel_arrays import could_be_array
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -25,10 +25,10 @@ from tessera_lang.sema.tile.operators import (
     settle_tile,
     value_of_operand,
 )
-from tessera_lang.sema.tile.scratch_arrays import could_be_array
+from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
 from tessera_lang.sema.tile.size_normal_form import described
-from tessera_lang.sema.tile.slices import is_whole, read, root_name, subscript, written
+from tessera_lang.sema.tile.subscripts import is_whole, read, root_name, subscript, written
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.size_normal_form import normal, too_long
-from tessera_lang.sema.typed import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
 from tessera_lang.types.shape import Dim, DimOp, DimOperator, Sym, symbols_of

@@ -13,7 +13,7 @@ from tessera_lang.lower.schedule_to_tile import NotHonoured, NotTiled
 from tessera_lang.lower.schedule_to_tile.hopper import specialised
 from tessera_lang.lower.schedule_to_tile.split import split_k
 from tessera_lang.opt.schedule.query.decision_context import Context
-from tessera_lang.opt.tile.shared_budget import shared_bytes
+from tessera_lang.opt.tile.shared_allocation import shared_bytes
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine, machine_named
 from tests.printed import differences, unexplained

@@ -8,7 +8,7 @@ from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.advice import remarks_of
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.printer import print_program
-from tessera_lang.sema.typed import Signature, TensorArgument
+from tessera_lang.sema.side_tables import Signature, TensorArgument
 from tessera_lang.target.backend import TargetOptions
 
 PATH = "m.tessera"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tessera_backend
-from tessera_backend.device import failure
+from tessera_backend.device import driver_errors
 from tessera_backend.runtime import caller_errors, device_array
 from tessera_backend.runtime.call_diagnostics import remember_source
 
@@ -259,16 +259,16 @@ def test_every_code_has_a_case() -> None:
     assert {*ELSEWHERE} <= used
 
 
-@pytest.mark.parametrize("name", [*failure._REMEDIES, "CUDA_ERROR_OF_ANOTHER_KIND"])
+@pytest.mark.parametrize("name", [*driver_errors._REMEDIES, "CUDA_ERROR_OF_ANOTHER_KIND"])
 def test_errors_of_the_driver(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise failure.DriverError(name, "copying to the device", "of 5 bytes")
+        raise driver_errors.DriverError(name, "copying to the device", "of 5 bytes")
 
     monkeypatch.setattr(device_array, "to_device", refuse)
     found = caught(lambda: tessera.to_device(f32(4)))
     ends_here(found)
     again = copy.deepcopy(found)
-    assert type(again) is failure.DriverError and again.name == name
+    assert type(again) is driver_errors.DriverError and again.name == name
 
 
 @pytest.mark.skipif(bool(cards()), reason="a device is there")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tessera_lang import sema
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.sema.scope import ImportNode, ModuleScope
-from tessera_lang.sema.typed import FunctionSymbol, Signature, TypedFunction
+from tessera_lang.sema.module_scope import ImportNode, ModuleScope
+from tessera_lang.sema.side_tables import FunctionSymbol, Signature, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
 

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.types.dtype import F32, I32, DType
 from tests.unit.sema.program import check as check_lanes
 from tests.unit.sema.tile.programs import check as check_tiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.sema import examine_function
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
     ConstantArgument,

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tessera_backend.cpu.asynchronous.kernel import ArrayLayout, array_at
-from tessera_backend.cpu.asynchronous.numbers import garbage
 from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.code import Facts, decode
-from tessera_backend.cpu.checked.faults import CheckedFault
+from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import Order, group_order, lane_rows
-from tessera_backend.cpu.checked.shadowed_memory import OF_A_LANE, Root
+from tessera_backend.cpu.checked.shadow_elision import OF_A_LANE, Root
+from tessera_backend.cpu.interpreter.element_arithmetic import garbage
+from tessera_backend.cpu.interpreter.serialized_kernel import ArrayLayout, array_at
 from tessera_backend.cpu.thread_count import thread_count
 from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_lang.locks import free_lock

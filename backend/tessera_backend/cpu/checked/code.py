@@ -10,7 +10,7 @@ from typing import Any
 
 from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.emit import CheckedForm
-from tessera_backend.cpu.checked.shadowed_memory import Root, Roots, lanes_of, waits
+from tessera_backend.cpu.checked.shadow_elision import Root, Roots, lanes_of, waits
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 from tessera_lang.source import Anchor, Span

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tessera_backend.cpu.checked import shadow_words as w
-from tessera_backend.cpu.checked.access_checks import Looking
-from tessera_backend.cpu.checked.shadowed_memory import Roots, lanes_of, waits
+from tessera_backend.cpu.checked.shadow_checks import Looking
+from tessera_backend.cpu.checked.shadow_elision import Roots, lanes_of, waits
 from tessera_backend.cpu.checked.slow_paths import add_slow_paths
 from tessera_backend.cpu.checked.watched_operations import EXACT, seen, unproved
 from tessera_backend.cpu.code_target import CodeTarget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_backend.cpu.checked.shadowed_memory import Root
+from tessera_backend.cpu.checked.shadow_elision import Root
 from tessera_backend.cpu.group_plan import carried_owners
 from tessera_backend.cpu.interchange import ARRAY_OPERAND
 from tessera_backend.cpu.uniform_values import handed_values

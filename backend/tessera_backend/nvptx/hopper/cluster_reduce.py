@@ -16,8 +16,8 @@ from tessera_backend.llvm.types import bits_type
 from tessera_backend.nvptx.hopper.mbarriers import number_of, wait_for
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import dialect_of
+from tessera_backend.nvptx.tiles.elementwise import apply
 from tessera_backend.nvptx.tiles.shared_addressing import base_of
-from tessera_backend.nvptx.tiles.values import apply
 from tessera_lang.ir.core import BarrierType, Operation
 from tessera_lang.types.dtype import DType
 

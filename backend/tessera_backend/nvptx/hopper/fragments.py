@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from tessera_lang.analysis.resources.tile_layouts import register_coordinates
+from tessera_lang.analysis.resources.register_layouts import register_coordinates
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.record import dataclass
 from tessera_lang.target.arch.isa_constants import WARP_GROUP

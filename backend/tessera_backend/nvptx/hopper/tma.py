@@ -6,9 +6,9 @@ One lane issues them (inside ``tile.once``). Must not know layouts: a box lands 
 from __future__ import annotations
 
 from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
+from tessera_backend.nvptx.hopper.matrix_start_addresses import address_of
 from tessera_backend.nvptx.hopper.mbarriers import barrier_at
 from tessera_backend.nvptx.hopper.roles import dialect_of, immediates, intrinsic
-from tessera_backend.nvptx.hopper.shared_address import address_of
 from tessera_lang.ir.core import BufferType, Operation, TensorMapType, Value
 
 _HINTS = {"first": 0x12F0000000000000, "last": 0x14F0000000000000}

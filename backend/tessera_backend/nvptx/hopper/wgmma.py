@@ -20,8 +20,8 @@ from tessera_backend.nvptx.hopper.descriptors import (
     matrix_operand,
 )
 from tessera_backend.nvptx.hopper.fragments import Accumulator, NoFragment, accumulator, left_words
+from tessera_backend.nvptx.hopper.matrix_start_addresses import offset_of
 from tessera_backend.nvptx.hopper.roles import dialect_of, intrinsic
-from tessera_backend.nvptx.hopper.shared_address import offset_of
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES

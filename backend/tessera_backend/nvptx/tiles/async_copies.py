@@ -19,7 +19,7 @@ from tessera_backend.nvptx.tiles.element_places import (
     dialect_of,
     sum_of,
 )
-from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total, widened
+from tessera_backend.nvptx.tiles.folding_builder import Number, number, product, total, widened
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
 from tessera_backend.nvptx.tiles.windows import strides_of
 from tessera_lang.ir.core import BufferType, Operation

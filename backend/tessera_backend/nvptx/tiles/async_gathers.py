@@ -11,7 +11,7 @@ from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import dialect_of, terms_of
 from tessera_backend.nvptx.tiles.global_memory import gathering, row_of, vectors
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, base_of, starts_of
-from tessera_lang.analysis.resources.tile_layouts import gathered
+from tessera_lang.analysis.resources.register_layouts import gathered
 from tessera_lang.ir.core import Operation, TileType
 
 

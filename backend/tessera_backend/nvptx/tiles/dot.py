@@ -15,9 +15,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, NotLowered, Rule
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.tiles import mma, words
 from tessera_backend.nvptx.tiles.element_places import dialect_of
-from tessera_backend.nvptx.tiles.shared_addressing import Start
-from tessera_backend.nvptx.tiles.shared_memory import Memory, memory_of, reader
-from tessera_backend.nvptx.tiles.values import (
+from tessera_backend.nvptx.tiles.elementwise import (
     Coordinates,
     apply,
     bind_at,
@@ -25,7 +23,9 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.tile_layouts import canonical, registers_at
+from tessera_backend.nvptx.tiles.shared_addressing import Start
+from tessera_backend.nvptx.tiles.shared_memory import Memory, memory_of, reader
+from tessera_lang.analysis.resources.register_layouts import canonical, registers_at
 from tessera_lang.ir.core import BufferType, Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, replace

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
-from tessera_backend.nvptx.tiles.values import PAIRS, places_of, tile_type
+from tessera_backend.nvptx.tiles.elementwise import PAIRS, places_of, tile_type
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.definitions import ELEMENT_WISE
 from tessera_lang.ir.tile.ops import TILE_OPS

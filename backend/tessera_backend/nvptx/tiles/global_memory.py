@@ -16,8 +16,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule
 from tessera_backend.llvm.types import register_type
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import conjunction, dialect_of, first_copy
-from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total
-from tessera_backend.nvptx.tiles.values import (
+from tessera_backend.nvptx.tiles.elementwise import (
     Coordinates,
     apply,
     bind_at,
@@ -25,6 +24,7 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
+from tessera_backend.nvptx.tiles.folding_builder import Number, number, product, total
 from tessera_backend.nvptx.tiles.windows import (
     Window,
     at_lane,
@@ -33,7 +33,7 @@ from tessera_backend.nvptx.tiles.windows import (
     strides_of,
     window_of,
 )
-from tessera_lang.analysis.resources.tile_layouts import lanes_of, registers_at, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import lanes_of, registers_at, wgmma_c
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES

@@ -13,9 +13,9 @@ from tessera_backend.llvm import small_floats
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import dialect_of
+from tessera_backend.nvptx.tiles.elementwise import Coordinates, held_at
 from tessera_backend.nvptx.tiles.shared_memory import Memory, reader
-from tessera_backend.nvptx.tiles.values import Coordinates, held_at
-from tessera_lang.analysis.resources.tile_layouts import canonical, mma_depth, registers_at
+from tessera_lang.analysis.resources.register_layouts import canonical, mma_depth, registers_at
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass

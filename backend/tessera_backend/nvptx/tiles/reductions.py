@@ -22,9 +22,7 @@ from tessera_backend.nvptx.tiles.element_places import (
     sum_of,
     warp_terms,
 )
-from tessera_backend.nvptx.tiles.shared_addressing import base_of
-from tessera_backend.nvptx.tiles.shared_memory import begin_scratch, check_scratch, end_scratch
-from tessera_backend.nvptx.tiles.values import (
+from tessera_backend.nvptx.tiles.elementwise import (
     Coordinates,
     apply,
     bind_at,
@@ -32,7 +30,9 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.tile_layouts import reduce_scratch, warps_along
+from tessera_backend.nvptx.tiles.shared_addressing import base_of
+from tessera_backend.nvptx.tiles.shared_memory import begin_scratch, check_scratch, end_scratch
+from tessera_lang.analysis.resources.register_layouts import reduce_scratch, warps_along
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.types.dtype import BOOL, I32, DType

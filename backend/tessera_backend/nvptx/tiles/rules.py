@@ -12,19 +12,19 @@ from tessera_backend.nvptx.tiles import (
     async_copies,
     async_gathers,
     dot,
+    elementwise,
     global_memory,
     reductions,
     scans,
     shared_memory,
-    values,
 )
 
 
 def rules(of_a_lane: Mapping[str, Rule]) -> dict[str, Rule]:
     """``of_a_lane``: the rules of scalars, which element-wise work on tiles repeats."""
     return {
-        **values.with_tiles(of_a_lane),
-        **values.RULES,
+        **elementwise.with_tiles(of_a_lane),
+        **elementwise.RULES,
         **reductions.RULES,
         **scans.RULES,
         **global_memory.RULES,

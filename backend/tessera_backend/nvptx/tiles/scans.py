@@ -11,9 +11,7 @@ from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.llvm.types import float_constant, integer_constant, register_type
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import lane_in_warp, warp_terms
-from tessera_backend.nvptx.tiles.reductions import Partials
-from tessera_backend.nvptx.tiles.shared_memory import begin_scratch, check_scratch, end_scratch
-from tessera_backend.nvptx.tiles.values import (
+from tessera_backend.nvptx.tiles.elementwise import (
     Coordinates,
     apply,
     bind_at,
@@ -21,7 +19,9 @@ from tessera_backend.nvptx.tiles.values import (
     layout_of,
     tile_type,
 )
-from tessera_lang.analysis.resources.tile_layouts import scan_scratch
+from tessera_backend.nvptx.tiles.reductions import Partials
+from tessera_backend.nvptx.tiles.shared_memory import begin_scratch, check_scratch, end_scratch
+from tessera_lang.analysis.resources.register_layouts import scan_scratch
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.record import dataclass, field

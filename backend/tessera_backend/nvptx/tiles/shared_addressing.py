@@ -13,7 +13,7 @@ from math import prod
 
 from tessera_backend.llvm.emitter import LaneEmitter
 from tessera_backend.nvptx.tiles.element_places import ALL_BITS, Term, dialect_of, sum_of
-from tessera_backend.nvptx.tiles.known_numbers import Number, number
+from tessera_backend.nvptx.tiles.folding_builder import Number, number
 from tessera_lang.ir.core import BufferType, Value
 from tessera_lang.ir.layout import SharedLayout, swizzled
 from tessera_lang.record import dataclass, field

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import Term, dialect_of, first_copy, terms_of
-from tessera_backend.nvptx.tiles.matrices import (
+from tessera_backend.nvptx.tiles.elementwise import (
+    Coordinates,
+    bind_at,
+    held_at,
+    layout_of,
+    tile_type,
+)
+from tessera_backend.nvptx.tiles.ldmatrix import (
     Matrices,
     load_matrices,
     matrices_of,
@@ -20,14 +27,7 @@ from tessera_backend.nvptx.tiles.matrices import (
     store_matrices,
 )
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
-from tessera_backend.nvptx.tiles.values import (
-    Coordinates,
-    bind_at,
-    held_at,
-    layout_of,
-    tile_type,
-)
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     VECTOR_BYTES,
     conversion,
     registers_at,

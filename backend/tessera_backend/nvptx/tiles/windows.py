@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from tessera_backend.llvm.emitter import LaneEmitter, Place
 from tessera_backend.nvptx.tiles import words
 from tessera_backend.nvptx.tiles.element_places import bases, below, conjunction, dialect_of
-from tessera_backend.nvptx.tiles.known_numbers import Number, number, product, total, widened
-from tessera_backend.nvptx.tiles.values import Coordinates, layout_of, tile_type
-from tessera_lang.analysis.resources.tile_layouts import VECTOR_BYTES, vector_width
+from tessera_backend.nvptx.tiles.elementwise import Coordinates, layout_of, tile_type
+from tessera_backend.nvptx.tiles.folding_builder import Number, number, product, total, widened
+from tessera_lang.analysis.resources.register_layouts import VECTOR_BYTES, vector_width
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.record import dataclass, field

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_backend.device import driver
-from tessera_backend.device.failure import version_text
+from tessera_backend.device.driver_errors import version_text
 from tessera_backend.nvptx.toolchain.ptxas import INSTALL, find_ptxas
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.target.arch import architecture_of

@@ -7,7 +7,7 @@ know grids.
 
 from __future__ import annotations
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     canonical,
     conversion,
     mma_a,
@@ -34,9 +34,9 @@ from tessera_lang.lower.schedule_to_tile.common.fma_products import (
     with_copies,
 )
 from tessera_lang.lower.schedule_to_tile.common.operations import masked
-from tessera_lang.opt.schedule.query.product_operands import operand_of
+from tessera_lang.opt.schedule.query.operand_loads import operand_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
-from tessera_lang.opt.schedule.query.shared_lines import widest_swizzle
+from tessera_lang.opt.schedule.query.swizzle_widths import widest_swizzle
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.types.dtype import F16, DType

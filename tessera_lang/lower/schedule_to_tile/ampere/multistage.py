@@ -19,8 +19,8 @@ from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.lower.schedule_to_tile.ampere.staging import Staged, Staging
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.opt.schedule.query.future_tile_places import address_of
 from tessera_lang.opt.schedule.query.kernel_facts import is_grid
+from tessera_lang.opt.schedule.query.prefetch_addresses import address_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, axes_of
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES
 from tessera_lang.record import dataclass

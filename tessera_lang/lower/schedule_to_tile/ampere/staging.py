@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.analysis.resources.tile_layouts import blocked
+from tessera_lang.analysis.resources.register_layouts import blocked
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
-from tessera_lang.opt.schedule.query.product_operands import (
+from tessera_lang.opt.schedule.query.operand_loads import (
     LOAD,
     needed_in_registers,
     operand_of,

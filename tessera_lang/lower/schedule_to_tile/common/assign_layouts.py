@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Protocol
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     blocked,
     canonical,
     transposed,
@@ -30,7 +30,7 @@ from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.axis_equivalence import Axes, exits_to
 from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.opt.schedule.query.product_operands import operand_of
+from tessera_lang.opt.schedule.query.operand_loads import operand_of
 from tessera_lang.opt.schedule.query.scalar_facts import (
     FOR,
     Facts,

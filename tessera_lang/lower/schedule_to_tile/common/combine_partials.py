@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tessera_lang.analysis.resources.register_layouts import held_elements
 from tessera_lang.analysis.resources.register_pressure import registers_of_tile
-from tessera_lang.analysis.resources.tile_layouts import held_elements
 from tessera_lang.ir.core import Operation, Region, TileType, Value, ViewType
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.record import dataclass

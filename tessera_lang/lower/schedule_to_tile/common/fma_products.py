@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import canonical
+from tessera_lang.analysis.resources.register_layouts import canonical
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.layout import Mode, RegisterLayout
 from tessera_lang.lower.schedule_to_tile.common.dot_layouts import Product

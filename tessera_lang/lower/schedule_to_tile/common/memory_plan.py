@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.definitions import BARRIERS, LOOPS
-from tessera_lang.opt.tile.shared_budget import buffer_alignment, buffer_bytes
+from tessera_lang.opt.tile.shared_allocation import buffer_alignment, buffer_bytes
 from tessera_lang.record import dataclass, replace
 from tessera_lang.target.arch.isa_constants import LINE_BYTES
 

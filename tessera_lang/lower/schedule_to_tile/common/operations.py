@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     canonical,
     reduce_scratch,
     scan_scratch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import scratch_buffer
+from tessera_lang.analysis.resources.register_layouts import scratch_buffer
 from tessera_lang.ir.core import BarrierType, BufferType, Operation, Value
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.record import dataclass

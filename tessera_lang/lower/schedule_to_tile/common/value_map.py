@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import convert_scratch
+from tessera_lang.analysis.resources.register_layouts import convert_scratch
 from tessera_lang.ir.core import Attribute, IRType, Operation, Value
 from tessera_lang.ir.definitions import (
     COPIES,

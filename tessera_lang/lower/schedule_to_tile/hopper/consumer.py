@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import canonical, transposed, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import canonical, transposed, wgmma_a, wgmma_c
 from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
 from tessera_lang.ir.definitions import ENDS
 from tessera_lang.ir.tile.builder import Builder
@@ -27,14 +27,14 @@ from tessera_lang.opt.schedule.loops.pipeline_partition import is_rounding
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Dot, Operand
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.scalar_facts import Facts
+from tessera_lang.opt.schedule.query.unit_legality import (
     REGISTERS,
     SHARED,
     WRITTEN,
     computed_layout,
     said_places,
 )
-from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tessera_lang.analysis.resources.tile_layouts import canonical
+from tessera_lang.analysis.resources.register_layouts import canonical
 from tessera_lang.ir.core import BufferType, Operation, Region, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, digits
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import PERMUTES
 from tessera_lang.opt.schedule.query.kernel_facts import FOR, Dot, Facts
-from tessera_lang.opt.schedule.query.matrix_units import REGISTERS, said_places
 from tessera_lang.opt.schedule.query.scalar_facts import is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import Ring
+from tessera_lang.opt.schedule.query.unit_legality import REGISTERS, said_places
 from tessera_lang.record import dataclass
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import gathered
+from tessera_lang.analysis.resources.register_layouts import gathered
 from tessera_lang.ir.core import Attribute, Operation, TileType, Value
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts

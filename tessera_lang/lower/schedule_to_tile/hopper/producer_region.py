@@ -16,8 +16,8 @@ from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
 from tessera_lang.lower.schedule_to_tile.common.prune_region import pruned
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
-from tessera_lang.lower.schedule_to_tile.hopper.persistent import Walk, over_tiles
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline, Producer
+from tessera_lang.lower.schedule_to_tile.hopper.tile_scheduler import Walk, over_tiles
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_slice
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.record import replace

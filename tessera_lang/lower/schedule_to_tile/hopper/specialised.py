@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import wgmma_a, wgmma_c
 from tessera_lang.ir.core import Attribute, BarrierType, Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, PERMUTES, REPORTS, WRITES
 from tessera_lang.ir.layout import SharedLayout
@@ -29,12 +29,17 @@ from tessera_lang.lower.schedule_to_tile.common.tensor_maps import Boxes, Maps
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
 from tessera_lang.lower.schedule_to_tile.hopper import epilogue
 from tessera_lang.lower.schedule_to_tile.hopper.consumer import Consumer
-from tessera_lang.lower.schedule_to_tile.hopper.epilogue_parts import work_by_parts
+from tessera_lang.lower.schedule_to_tile.hopper.epilogue_fusion import work_by_parts
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import chains_of
-from tessera_lang.lower.schedule_to_tile.hopper.persistent import Cluster, Walk, over_tiles, walk_of
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded, thread
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Buffered, Pipeline
 from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
+from tessera_lang.lower.schedule_to_tile.hopper.tile_scheduler import (
+    Cluster,
+    Walk,
+    over_tiles,
+    walk_of,
+)
 from tessera_lang.opt.schedule.decide.grid_order import cluster_variables
 from tessera_lang.opt.schedule.decide.legality import crowding
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
@@ -46,7 +51,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
-from tessera_lang.opt.schedule.query.occupancy import launched_registers
+from tessera_lang.opt.schedule.query.occupancy_budget import launched_registers
 from tessera_lang.opt.schedule.query.scalar_facts import (
     Facts,
 )

@@ -13,13 +13,13 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
-from tessera_lang.lower.schedule_to_tile.common.op_builder import Line
+from tessera_lang.lower.schedule_to_tile.common.schedule_builder import Line
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
 from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Share
 from tessera_lang.lower.schedule_to_tile.split.stream_k import dealt
-from tessera_lang.opt.schedule.cost.split_k import parts_of, stream_of
+from tessera_lang.opt.schedule.cost.split_k_cost import parts_of, stream_of
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of
-from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
 from tessera_lang.record import replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import INDEX

@@ -38,8 +38,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.matrix_units import consumer_groups, has_matrix_dtype
 from tessera_lang.opt.schedule.query.tile_access import TileAccess, access_of
+from tessera_lang.opt.schedule.query.unit_legality import consumer_groups, has_matrix_dtype
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import STEP_BYTES
 from tessera_lang.target.machine import Machine

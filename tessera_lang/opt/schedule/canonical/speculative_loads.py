@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import is_number
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed
+from tessera_lang.opt.schedule.query.computed_tile_source import feeds
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
@@ -20,7 +21,6 @@ from tessera_lang.opt.schedule.query.decision_context import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_written
-from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.record import replace
 
 _GROW = ("tile.add", "tile.mul", "tile.max", "tile.min", "tile.floordiv", "tile.cast")

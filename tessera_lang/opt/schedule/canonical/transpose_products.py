@@ -40,7 +40,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     open_names,
 )
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.unit_legality import (
     has_matrix_dtype,
     is_better_swapped,
     needs_first,

@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import TileType
+from tessera_lang.opt.schedule.query.computed_tile_source import feeds
 from tessera_lang.opt.schedule.query.decision_context import said_by_user
 from tessera_lang.opt.schedule.query.kernel_facts import Dot, Facts
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.unit_legality import (
     accumulator_registers,
     by_registers,
     element_bits,
@@ -20,7 +21,6 @@ from tessera_lang.opt.schedule.query.matrix_units import (
     is_imprecise,
     promoted_parts,
 )
-from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (
     ESTIMATED_COMPUTED,

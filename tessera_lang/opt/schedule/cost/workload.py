@@ -13,6 +13,7 @@ from tessera_lang.ir.definitions import (
     COUNTED_LOOPS,
 )
 from tessera_lang.opt.schedule.cost.cost_model import Product, Work, clustered
+from tessera_lang.opt.schedule.query.computed_tile_source import feeds, source_axis
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, known_divisor
 from tessera_lang.opt.schedule.query.kernel_facts import (
     Dot,
@@ -22,16 +23,15 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Operand,
     view_bytes,
 )
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
+from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, STORE_LINES
+from tessera_lang.opt.schedule.query.tile_access import access_of
+from tessera_lang.opt.schedule.query.unit_legality import (
     element_bits,
     has_matrix_dtype,
     is_imprecise,
     promoted_parts,
 )
-from tessera_lang.opt.schedule.query.operand_origin import feeds, source_axis
-from tessera_lang.opt.schedule.query.staging_rings import STORE_BUFFERS, STORE_LINES
-from tessera_lang.opt.schedule.query.sum_loops import sums_of
-from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa_constants import LINE_BYTES, SWIZZLES
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import STORE_TIMES, UNKNOWN_TRIPS

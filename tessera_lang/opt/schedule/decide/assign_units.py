@@ -1,7 +1,7 @@
 """Which unit of the machine does each product.
 
-Writes the choice on the ``dot``. What a unit asks for is in ``query/matrix_units.py``; ``one_flow``
-settles it, and says why the best unit of the machine does not do a product.
+Writes the choice on the ``dot``. What a unit asks for is in ``query/unit_legality.py``;
+``one_flow`` settles it, and says why the best unit of the machine does not do a product.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.matrix_units import unit_of
+from tessera_lang.opt.schedule.query.unit_legality import unit_of
 
 
 @decides

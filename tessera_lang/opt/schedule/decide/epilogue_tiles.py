@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.ir.definitions import COUNTED_LOOPS
-from tessera_lang.opt.schedule.cost.split_k import parts_of
+from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
 from tessera_lang.opt.schedule.query.copy_rules import array_name, contiguous_axis, tma_reason
 from tessera_lang.opt.schedule.query.decision_context import (
@@ -31,8 +31,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.result_stores import way_of_store
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
+from tessera_lang.opt.schedule.query.store_paths import way_of_store
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.target.arch.isa_constants import (

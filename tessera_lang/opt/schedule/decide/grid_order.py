@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
 from tessera_lang.ir.definitions import LOOPS, REPORTS
-from tessera_lang.opt.schedule.cost.split_k import best_parts, groups_of, stream_of
+from tessera_lang.opt.schedule.cost.split_k_cost import best_parts, groups_of, stream_of
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.copy_rules import (

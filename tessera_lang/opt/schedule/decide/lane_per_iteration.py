@@ -10,7 +10,7 @@ from tessera_grammar.directives import attributes
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.ir.definitions import REPORTS, WRITES
-from tessera_lang.opt.schedule.cost.iteration_work import (
+from tessera_lang.opt.schedule.cost.lane_sized_iterations import (
     elements_of_an_iteration,
     held_by_an_iteration,
     is_scalar,

@@ -16,7 +16,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value,
 from tessera_lang.ir.definitions import LOOP_EXITS, WRITES
 from tessera_lang.ir.rewrite import rewrite_operation
 from tessera_lang.opt.schedule.decide.epilogue_tiles import settle_stores
-from tessera_lang.opt.schedule.query import matrix_units as units
+from tessera_lang.opt.schedule.query import unit_legality as units
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
 from tessera_lang.opt.schedule.query.decision_context import (
     LEGALITY,
@@ -30,14 +30,14 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
     without,
 )
-from tessera_lang.opt.schedule.query.future_tile_places import address_of
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of
 from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
-from tessera_lang.opt.schedule.query.product_operands import LOAD, operand_of, products_of
+from tessera_lang.opt.schedule.query.operand_loads import LOAD, operand_of, products_of
+from tessera_lang.opt.schedule.query.prefetch_addresses import address_of
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of, is_tile
-from tessera_lang.opt.schedule.query.shared_lines import flow_swizzle, role_swizzle
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
+from tessera_lang.opt.schedule.query.swizzle_widths import flow_swizzle, role_swizzle
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import fma_grid, mma_grid, rows_only
 from tessera_lang.record import replace

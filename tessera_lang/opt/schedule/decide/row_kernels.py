@@ -28,7 +28,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
 )
 from tessera_lang.opt.schedule.query.invariant_loads import bound_by_cache, bytes_of, is_shared
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.separable_rows import local_row
+from tessera_lang.opt.schedule.query.splittable_rows import local_row
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa_constants import (
     CLUSTER_GROUPS,
@@ -155,7 +155,7 @@ def _reduces(facts: Facts) -> bool:
 @decides
 def share_rows(program: Program, context: Context) -> Program:
     """Of rows that are too long for the registers of one group each has a cluster of groups:
-    behind this ``split_rows`` parts them."""
+    behind this ``rows_over_cluster`` parts them."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     if not context.machine.has("cluster") or facts.dots or facts.grid is None:

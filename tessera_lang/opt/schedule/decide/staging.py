@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, TileType, Value
 from tessera_lang.opt.schedule.decide.warp_roles import split_reason
+from tessera_lang.opt.schedule.query.computed_tile_source import feeds
 from tessera_lang.opt.schedule.query.copy_rules import (
     array_name,
     async_reason,
@@ -36,7 +37,6 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     is_transposed,
     lanes_reason,
 )
-from tessera_lang.opt.schedule.query.operand_origin import feeds
 from tessera_lang.opt.schedule.query.repack_profitability import repacked_copy, turned_copy
 from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.tile_access import access_of

@@ -2,14 +2,14 @@
 
 Where tiles are a few more than a multiple of the multiprocessors, the last of them would leave most
 of the device idle, and the contraction of these alone is shared. Owns the choice. The proof that
-sums may be shared is ``query/sum_loops.py``; must not know how they are combined.
+sums may be shared is ``query/splittable_reductions.py``; must not know how they are combined.
 """
 
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program
 from tessera_lang.opt.schedule.cost.cost_model import cycles
-from tessera_lang.opt.schedule.cost.split_k import best_dealt, best_parts, said_reason
+from tessera_lang.opt.schedule.cost.split_k_cost import best_dealt, best_parts, said_reason
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
@@ -20,7 +20,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.sum_loops import even_iterations, sums_of
+from tessera_lang.opt.schedule.query.splittable_reductions import even_iterations, sums_of
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import STREAM_WORTH
 

@@ -17,7 +17,7 @@ from tessera_lang.opt.schedule.cost.resource_estimate import (
     dot_registers,
     shared_bytes,
 )
-from tessera_lang.opt.schedule.cost.split_k import price_of
+from tessera_lang.opt.schedule.cost.split_k_cost import price_of
 from tessera_lang.opt.schedule.cost.workload import numbers_of, store_bytes
 from tessera_lang.opt.schedule.parallel.size_substitution import with_sizes
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, pitch_reason
@@ -40,14 +40,14 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
     open_names,
 )
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
+from tessera_lang.opt.schedule.query.tile_access import access_of
+from tessera_lang.opt.schedule.query.unit_legality import (
     consumer_groups,
     element_bits,
     has_matrix_dtype,
     is_imprecise,
 )
-from tessera_lang.opt.schedule.query.sum_loops import sums_of
-from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import replace
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (

@@ -26,7 +26,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_decisions,
     with_kernel,
 )
-from tessera_lang.opt.schedule.query.fma_products import (
+from tessera_lang.opt.schedule.query.fma_operands import (
     fills,
     flow_warps,
     lanes_line,
@@ -48,13 +48,13 @@ from tessera_lang.opt.schedule.query.lane_copies import (
     is_written,
     lanes_reason,
 )
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
+from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
+from tessera_lang.opt.schedule.query.staging_rings import is_staged, tile_bytes
+from tessera_lang.opt.schedule.query.unit_legality import (
     consumer_groups,
     through_shared,
 )
-from tessera_lang.opt.schedule.query.occupancy import room_of_residents
-from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
-from tessera_lang.opt.schedule.query.staging_rings import is_staged, tile_bytes
 from tessera_lang.target.arch.isa_constants import COPY_BYTES, WARP_GROUP
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import (

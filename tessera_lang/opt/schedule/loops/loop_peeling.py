@@ -12,8 +12,8 @@ from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.definitions import BOUNDED
 from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.opt.schedule.cost.split_k import parts_of
-from tessera_lang.opt.schedule.parallel.loop_transforms import bounds_of
+from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
+from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,

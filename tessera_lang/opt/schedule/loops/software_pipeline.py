@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.opt.schedule.cost.split_k import parts_of
+from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
     Divided,
     divided,
@@ -37,8 +37,8 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.staging_rings import rings_of
+from tessera_lang.opt.schedule.query.unit_legality import through_shared
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.tuning import BETWEEN_REGISTERS, ORDERED_GROUPS

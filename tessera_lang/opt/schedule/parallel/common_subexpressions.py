@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from tessera_lang.ir.core import Operation, Program, Region, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, is_pure
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import FOR, accesses_in
+from tessera_lang.opt.schedule.query.array_dependence import FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of
 from tessera_lang.record import dataclass, field, replace
 

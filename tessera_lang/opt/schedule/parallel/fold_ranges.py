@@ -12,8 +12,8 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.query.float_ranges import FloatRanges, dtype_of
-from tessera_lang.opt.tile import constant_numbers
-from tessera_lang.opt.tile.constant_numbers import Number
+from tessera_lang.opt.tile import constant_evaluation
+from tessera_lang.opt.tile.constant_evaluation import Number
 
 
 def fold_ranges(program: Program) -> Program:
@@ -79,10 +79,10 @@ class _Folding:
         known = [self.ranges.constant(v) for v in o.operands]
         if name == "bitcast" and known[0] is not None:
             given = dtype_of(o.operands[0])
-            return None if given is None else constant_numbers.bitcast(known[0], given, dtype)
+            return None if given is None else constant_evaluation.bitcast(known[0], given, dtype)
         if len(known) != 2 or known[0] is None or known[1] is None or dtype.is_float:
             return None
-        return constant_numbers.binary(name, known[0], known[1], dtype)
+        return constant_evaluation.binary(name, known[0], known[1], dtype)
 
     def _same_bits(self, a: Value, b: Value) -> bool:
         x, y = (self.ranges.definitions.get(v) for v in (a, b))

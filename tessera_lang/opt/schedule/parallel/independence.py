@@ -1,6 +1,6 @@
 """Whether the iterations of an axis are independent.
 
-Owns the verdict on an axis and its reason; ``query/array_accesses.py`` proves that two accesses
+Owns the verdict on an axis and its reason; ``query/array_dependence.py`` proves that two accesses
 never meet. Must not know what becomes of an axis.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.opt.schedule.query.array_accesses import (
+from tessera_lang.opt.schedule.query.array_dependence import (
     ACCUMULATE,
     MemoryAccess,
     Nest,

@@ -21,9 +21,9 @@ from tessera_lang.ir.definitions import (
     effect_of,
 )
 from tessera_lang.opt.schedule.parallel.independence import verdicts
-from tessera_lang.opt.schedule.parallel.launch_splitting import Launch, launches
+from tessera_lang.opt.schedule.parallel.launch_outlining import Launch, launches
 from tessera_lang.opt.schedule.parallel.split_reductions import in_parts, reduced_by
-from tessera_lang.opt.schedule.query.array_accesses import ACCUMULATE, FOR, accesses_in
+from tessera_lang.opt.schedule.query.array_dependence import ACCUMULATE, FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan

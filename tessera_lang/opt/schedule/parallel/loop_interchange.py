@@ -3,7 +3,7 @@
 ``for r: for j: C[j] += e`` sums over ``r``: the parts of ``C`` are independent, the terms of a sum
 are not, so ``j`` goes outside. Owns which loops are taken apart, put together and turned for it,
 and the order of the axes of a loop inside of another. Whether two iterations meet is asked of
-``query/array_accesses.py``. Must not know a machine.
+``query/array_dependence.py``. Must not know a machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.loop_distribution import distributed
-from tessera_lang.opt.schedule.parallel.loop_transforms import (
+from tessera_lang.opt.schedule.parallel.loop_utils import (
     fused,
     is_quiet,
     joined,
@@ -23,7 +23,7 @@ from tessera_lang.opt.schedule.parallel.loop_transforms import (
     with_region,
 )
 from tessera_lang.opt.schedule.parallel.sink_conditions import sink_conditions
-from tessera_lang.opt.schedule.query.array_accesses import (
+from tessera_lang.opt.schedule.query.array_dependence import (
     ACCUMULATE,
     FOR,
     Nest,

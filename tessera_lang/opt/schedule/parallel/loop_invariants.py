@@ -15,7 +15,7 @@ from tessera_lang.ir.definitions import (
     is_number,
 )
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import FOR, access_of
+from tessera_lang.opt.schedule.query.array_dependence import FOR, access_of
 from tessera_lang.opt.schedule.query.def_use import arrays_of
 from tessera_lang.record import replace
 

@@ -14,8 +14,8 @@ from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
 from tessera_lang.opt.schedule.parallel.loop_interchange import Interchange
-from tessera_lang.opt.schedule.parallel.loop_transforms import split
-from tessera_lang.opt.schedule.query.array_accesses import (
+from tessera_lang.opt.schedule.parallel.loop_utils import split
+from tessera_lang.opt.schedule.query.array_dependence import (
     FOR,
     SCATTER,
     MemoryAccess,

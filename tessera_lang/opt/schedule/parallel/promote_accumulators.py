@@ -21,7 +21,7 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.array_accesses import (
+from tessera_lang.opt.schedule.query.array_dependence import (
     ACCUMULATE,
     FOR,
     LOAD,

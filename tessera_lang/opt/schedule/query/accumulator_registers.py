@@ -13,7 +13,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Dot,
     Facts,
 )
-from tessera_lang.opt.schedule.query.matrix_units import (
+from tessera_lang.opt.schedule.query.unit_legality import (
     by_registers,
     element_bits,
     is_imprecise_dtype,

@@ -14,8 +14,8 @@ from fractions import Fraction
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import MOVES
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.tile import constant_numbers
-from tessera_lang.opt.tile.constant_numbers import Number
+from tessera_lang.opt.tile import constant_evaluation
+from tessera_lang.opt.tile.constant_evaluation import Number
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
@@ -138,7 +138,7 @@ class FloatRanges:
     def _number(self, value: Value) -> Value | None:
         """The scalar that a tile is full of."""
         made = self.definitions.get(value)
-        while made is not None and made.name in (_BROADCAST, _EXPAND):
+        while made is not None and made.name in MOVES:
             made = self.definitions.get(made.operands[0])
         return made.operands[0] if made is not None and made.name == _FULL else None
 
@@ -164,7 +164,7 @@ def _arithmetic(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
     a, b = (r.of(v) for v in o.operands)
 
     def ends(x: float, y: float) -> float:
-        found = constant_numbers.binary(name, x, y, dtype)
+        found = constant_evaluation.binary(name, x, y, dtype)
         return math.nan if found is None else float(found)
 
     low, high = _rounded(ends, a, b)
@@ -200,7 +200,7 @@ def _fma(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
                     found.append(x * y + z)
                 else:
                     exact = Fraction(x) * Fraction(y) + Fraction(z)
-                    found.append(constant_numbers.round_exact(exact, dtype))
+                    found.append(constant_evaluation.round_exact(exact, dtype))
     return _hull(found)
 
 
@@ -247,7 +247,7 @@ def _constant(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
     number = o.attributes["value"]
     if not isinstance(number, bool | int | float) or math.isnan(number):
         return ANY
-    value = constant_numbers.literal(float(number), dtype)
+    value = constant_evaluation.literal(float(number), dtype)
     return value, value
 
 
@@ -259,7 +259,7 @@ def _root(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
     low, _ = r.of(o.operands[0])
     if low <= 0 or not math.isfinite(low):
         return -0.0, math.inf
-    return constant_numbers.round_float(math.nextafter(math.sqrt(low), 0.0), dtype), math.inf
+    return constant_evaluation.round_float(math.nextafter(math.sqrt(low), 0.0), dtype), math.inf
 
 
 def _cast(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
@@ -270,10 +270,10 @@ def _cast(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
         number = r.constant(o.operands[0])
         if number is None:
             return ANY
-        value = float(constant_numbers.cast(number, given, dtype))
+        value = float(constant_evaluation.cast(number, given, dtype))
         return value, value
     low, high = r.of(o.operands[0])
-    return constant_numbers.round_float(low, dtype), constant_numbers.round_float(high, dtype)
+    return constant_evaluation.round_float(low, dtype), constant_evaluation.round_float(high, dtype)
 
 
 _RULES: dict[str, Callable[[FloatRanges, Operation, DType], Interval]] = {

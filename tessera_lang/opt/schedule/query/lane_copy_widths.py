@@ -5,7 +5,7 @@ Must not decide that they do.
 
 from __future__ import annotations
 
-from tessera_lang.analysis.resources.tile_layouts import gathered, vector_width
+from tessera_lang.analysis.resources.register_layouts import gathered, vector_width
 from tessera_lang.ir.layout import SharedLayout
 from tessera_lang.opt.schedule.query.kernel_facts import GATHER, Load
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile

@@ -21,7 +21,7 @@ from tessera_lang.opt.schedule.query.copy_rules import (
     tma_reason,
     unit_axis,
 )
-from tessera_lang.opt.schedule.query.fma_products import lanes_line
+from tessera_lang.opt.schedule.query.fma_operands import lanes_line
 from tessera_lang.opt.schedule.query.kernel_facts import (
     FOR,
     LOOPS,

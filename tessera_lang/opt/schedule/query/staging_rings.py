@@ -15,8 +15,8 @@ from tessera_lang.opt.schedule.query.copy_rules import (
     array_name,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, SCATTER, Facts, Load
-from tessera_lang.opt.schedule.query.matrix_units import through_shared
 from tessera_lang.opt.schedule.query.tile_access import access_of
+from tessera_lang.opt.schedule.query.unit_legality import through_shared
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import CONTRACTS
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.product_operands import DOT, products_of
+from tessera_lang.opt.schedule.query.operand_loads import DOT, products_of
 from tessera_lang.opt.schedule.query.scalar_facts import Facts, is_tile
 from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.target.tuning import FLOW_ACCUMULATORS

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tessera_backend.cpu.asynchronous.bulk import Map
-from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
-from tessera_backend.cpu.asynchronous.kernel import KIND, AsynchronousKernel, encode
-from tessera_backend.cpu.asynchronous.launch import launch
-from tessera_backend.cpu.asynchronous.layouts import as_lines, as_matrix, warp_groups
-from tessera_backend.cpu.asynchronous.memory import Memory, box_of, common, covers
+from tessera_backend.cpu.interpreter.access_history import Memory, box_of, common, covers
+from tessera_backend.cpu.interpreter.bulk import Map
+from tessera_backend.cpu.interpreter.faults import AsynchronousFault
+from tessera_backend.cpu.interpreter.launch import launch
+from tessera_backend.cpu.interpreter.layouts import as_lines, as_matrix, warp_groups
+from tessera_backend.cpu.interpreter.serialized_kernel import KIND, AsynchronousKernel, encode
 from tessera_backend.runtime.emulated_code import asynchronous_report
 
 import tessera_lang as tessera
-from tessera_lang.analysis.resources.tile_layouts import mma_a, mma_c, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import mma_a, mma_c, wgmma_a, wgmma_c
 from tessera_lang.driver.commands import group
 from tessera_lang.ir.core import BufferType, Operation, Program
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout, swizzled
@@ -258,7 +258,7 @@ def test_code_with_a_fault_is_shown(module: Any, monkeypatch: pytest.MonkeyPatch
     def damaged(program: Program) -> bytes:
         return encode(without(program, "tile.mbarrier.wait", 1))
 
-    monkeypatch.setattr("tessera_backend.cpu.asynchronous.kernel.encode", damaged)
+    monkeypatch.setattr("tessera_backend.cpu.interpreter.serialized_kernel.encode", damaged)
     made = small(64, 128, dtype=ml_dtypes.bfloat16)
     with pytest.raises(tessera.TesseraError) as caught:
         module("sm_90a").product(made, made.T.copy(), np.float32(1.0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.checked_launch import CheckedKernel
-from tessera_backend.cpu.checked.faults import CheckedFault
+from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import ORDERS, Order, group_order, lane_rows
 from tessera_backend.runtime.bound_call import MappedArray
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from tessera_backend.device import driver
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.memory import DeviceMemory, FaultRecord, fault_record
 
 from tessera_lang.diagnostics import TesseraError

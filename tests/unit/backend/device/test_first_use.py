@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tessera_backend.device import driver, workspace
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.launch import CudaKernel
 from tessera_backend.device.module import Module
 from tessera_backend.runtime.bound_call import BoundCopy

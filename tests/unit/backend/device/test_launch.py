@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from tessera_backend.device import driver
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.launch import CudaKernel, LaunchBuffer, axes_to_xyz, slot_packer
 from tessera_backend.device.module import Module
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from tessera_backend.device import driver, workspace
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.launch import CudaKernel, LaunchBuffer
 from tessera_backend.device.memory import spare_zeros
 

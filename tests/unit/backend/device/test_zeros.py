@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from tessera_backend.device import driver
-from tessera_backend.device.failure import DriverError
+from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.memory import zero_function
 
 from tests.unit.backend.device.fake_driver import CUresult, FakeApi

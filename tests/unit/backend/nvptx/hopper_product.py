@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tessera_lang.analysis.resources.tile_layouts import wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import wgmma_a, wgmma_c
 from tessera_lang.ir.core import (
     BarrierType,
     BufferType,

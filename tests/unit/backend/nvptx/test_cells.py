@@ -16,10 +16,10 @@ from tessera_backend.llvm.lane_rules import lane_emitter
 from tessera_backend.llvm.text import FunctionText, ModuleText
 from tessera_backend.nvptx.lanes.dialect import NvptxDialect
 from tessera_backend.nvptx.tiles.element_places import bases, first_copy, plus, terms_of
-from tessera_backend.nvptx.tiles.matrices import Matrices, matrices_of, matrix_terms
+from tessera_backend.nvptx.tiles.ldmatrix import Matrices, matrices_of, matrix_terms
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     blocked,
     mma_a,
     mma_b,

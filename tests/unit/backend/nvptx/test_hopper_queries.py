@@ -6,7 +6,7 @@ import pytest
 from tessera_backend.nvptx.hopper.descriptors import NoDescriptor, matrix_operand
 from tessera_backend.nvptx.hopper.fragments import NoFragment, accumulator, left_words
 
-from tessera_lang.analysis.resources.tile_layouts import blocked, mma_c, wgmma_a, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import blocked, mma_c, wgmma_a, wgmma_c
 from tessera_lang.ir.core import BufferType
 from tessera_lang.ir.layout import SharedLayout, swizzled
 from tessera_lang.target.arch.isa_constants import STEP_BYTES

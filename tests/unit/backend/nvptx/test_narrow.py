@@ -8,7 +8,7 @@ import pytest
 
 from tessera_lang.driver.session import Session
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.target.backend import TargetOptions
 
 WIDE = re.compile(r"^\s*((?:mul\.lo|setp\.\w+|add|sub|div|rem|min|max|shl)\.[sui]64)\b", re.M)

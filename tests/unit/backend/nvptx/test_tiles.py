@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     blocked,
     convert_scratch,
     mma_a,

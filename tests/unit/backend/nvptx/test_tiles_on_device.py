@@ -14,7 +14,7 @@ from tessera_backend.device.launch import CudaKernel
 from tessera_backend.device.memory import DeviceMemory, copy_to_device, copy_to_host
 from tessera_backend.nvptx.backend import BACKEND
 
-from tessera_lang.analysis.resources.tile_layouts import blocked, mma_a, mma_b, mma_c, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import blocked, mma_a, mma_b, mma_c, wgmma_c
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.types.dtype import BF16, DTYPES, F16, F32, F64, I8, I32, DType

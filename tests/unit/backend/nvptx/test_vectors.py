@@ -8,7 +8,7 @@ import pytest
 
 from tessera_lang.driver.session import Session
 from tessera_lang.record import replace
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.target.backend import TargetOptions
 
 LOOPS = {

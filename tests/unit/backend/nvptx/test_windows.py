@@ -21,7 +21,7 @@ from tessera_backend.nvptx.lanes.dialect import NvptxDialect
 from tessera_backend.nvptx.tiles import global_memory, rules, words
 
 from tessera_lang.analysis.ranges.divisibility import Divisors
-from tessera_lang.analysis.resources.tile_layouts import blocked, held_elements, mma_c, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import blocked, held_elements, mma_c, wgmma_c
 from tessera_lang.ir.core import PointerType, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.target.arch import architecture_named

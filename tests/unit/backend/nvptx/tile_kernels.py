@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import (
+from tessera_lang.analysis.resources.register_layouts import (
     blocked,
     reduce_scratch,
     scan_scratch,
@@ -285,7 +285,7 @@ def scans(kind: str, dtype: DType, shape: tuple[int, int], axis: int, layout: Re
 
 def converts(dtype: DType, shape: tuple[int, int], a: RegisterLayout, b: RegisterLayout) -> Made:
     """y = x, through a change of layout."""
-    from tessera_lang.analysis.resources.tile_layouts import convert_scratch
+    from tessera_lang.analysis.resources.register_layouts import convert_scratch
 
     def body(t: Tiles, views: Sequence[Value]) -> None:
         x, y = views

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.analysis.resources.tile_layouts import blocked, mma_a, mma_b, mma_c
+from tessera_lang.analysis.resources.register_layouts import blocked, mma_a, mma_b, mma_c
 from tessera_lang.ir.core import BufferType, TileType, Value
 from tessera_lang.ir.layout import Mode, RegisterLayout, SharedLayout
 from tessera_lang.types.dtype import F32, INDEX, DType

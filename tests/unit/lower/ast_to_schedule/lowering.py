@@ -16,8 +16,8 @@ from tessera_lang.lower.ast_to_schedule import lower_tile_kernel
 from tessera_lang.record import replace
 from tessera_lang.sema import check_function, resolve_module
 from tessera_lang.sema.instance import needed_sizes
-from tessera_lang.sema.scope import ModuleScope
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     FunctionSymbol,

@@ -13,7 +13,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.sema.typed import ConstantArgument
+from tessera_lang.sema.side_tables import ConstantArgument
 from tests.unit.lower.ast_to_schedule.lowering import argument, lower_source
 from tests.unit.lower.ast_to_schedule.programs import CASES, HEAD, Case, close
 from tests.unit.lower.ast_to_schedule.reference import Run, launch

@@ -16,7 +16,7 @@ from tessera_grammar.array_function_names import ARRAY_NAMES
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
-from tessera_lang.sema.tile import rearranging
+from tessera_lang.sema.tile import array_manipulation
 from tests.unit.backend.nvptx.kernels import needs_ptxas
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.lower.ast_to_schedule.test_numpy_names_assembled import assembled
@@ -196,7 +196,7 @@ def test_infinities_and_nan(dtype: str, target: str) -> None:
 def test_every_name_is_compared() -> None:
     texts = " ".join(t for d in NAMES for t, _ in expressions(d)) + " ".join(SPECIAL)
     used = set(re.findall(r"op\.(\w+)", texts))
-    names = {*ARRAY_NAMES, *(n.removeprefix("op.") for n in rearranging.TYPES)}
+    names = {*ARRAY_NAMES, *(n.removeprefix("op.") for n in array_manipulation.TYPES)}
     assert not names - used
 
 

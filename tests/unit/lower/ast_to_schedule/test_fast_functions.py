@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.types.dtype import F64
 from tests.unit.lower.ast_to_schedule import reference
 from tests.unit.lower.ast_to_schedule.lowering import check, lower_source

@@ -11,7 +11,7 @@ from tessera_lang.ir.core import Program, TileType
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.record import replace
 from tessera_lang.sema.instance import needed_sizes
-from tessera_lang.sema.typed import FunctionSymbol, Signature, TensorArgument
+from tessera_lang.sema.side_tables import FunctionSymbol, Signature, TensorArgument
 from tessera_lang.target.array_facts import bucket, divisor
 from tests.unit.lower.ast_to_schedule.lowering import Lowered, argument, lower_source, opened
 from tests.unit.lower.ast_to_schedule.programs import softmax

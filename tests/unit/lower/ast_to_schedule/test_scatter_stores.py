@@ -13,7 +13,7 @@ import pytest
 
 from tessera_lang.driver import pipeline
 from tessera_lang.driver.pass_runner import run_passes
-from tessera_lang.opt.schedule.query.array_accesses import FOR
+from tessera_lang.opt.schedule.query.array_dependence import FOR
 from tests.unit.lower.ast_to_schedule.lowering import lower_source
 from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.opt.schedule.parallel.mapped import mapped

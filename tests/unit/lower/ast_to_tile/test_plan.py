@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tessera_lang.sema.typed import ScalarArgument, TensorArgument
+from tessera_lang.sema.side_tables import ScalarArgument, TensorArgument
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import F32, INDEX
 from tessera_lang.types.shape import Sym

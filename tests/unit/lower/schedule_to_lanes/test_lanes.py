@@ -575,7 +575,7 @@ def test_bools_and_scans_of_masks() -> None:
 
 
 def test_a_gpu_that_has_too_little_shared_memory_reads_factors_again() -> None:
-    from tessera_lang.opt.tile.shared_budget import shared_bytes
+    from tessera_lang.opt.tile.shared_allocation import shared_bytes
 
     built = product(F32, F32, (False, True), (128, 128, 128))
     program = compiled(built, GPU)[0]

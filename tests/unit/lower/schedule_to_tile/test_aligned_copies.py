@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program

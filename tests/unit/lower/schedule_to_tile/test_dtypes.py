@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 
 from tessera_lang.driver.tile_compilation import ForMachine, for_machine, schedule
 from tessera_lang.ir.core import Operation
-from tessera_lang.sema.typed import TensorArgument
+from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import DTYPES
 from tests.unit.lower.ast_to_schedule.lowering import dtype_of, lower_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_lang.analysis.resources.tile_layouts import canonical, transposed, wgmma_c
+from tessera_lang.analysis.resources.register_layouts import canonical, transposed, wgmma_c
 from tessera_lang.lower.schedule_to_tile.hopper.epilogue import sliced
 from tests.unit.register_layouts import is_bijection
 

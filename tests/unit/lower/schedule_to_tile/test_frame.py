@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous.rules import RULES
-from tessera_backend.cpu.asynchronous.scheduler import Scheduler
-from tessera_backend.cpu.asynchronous.strand import Group, Strand
+from tessera_backend.cpu.interpreter.rules import RULES
+from tessera_backend.cpu.interpreter.scheduler import Scheduler
+from tessera_backend.cpu.interpreter.strand import Group, Strand
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.internal_fault import InternalFault
@@ -18,8 +18,8 @@ from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile import NotTiled
 from tessera_lang.lower.schedule_to_tile.ampere.grid import Grid, build_grid
 from tessera_lang.lower.schedule_to_tile.ampere.staging import shared_layout
-from tessera_lang.opt.schedule.query.shared_lines import widest_swizzle
-from tessera_lang.opt.tile.shared_budget import buffer_bytes, shared_bytes
+from tessera_lang.opt.schedule.query.swizzle_widths import widest_swizzle
+from tessera_lang.opt.tile.shared_allocation import buffer_bytes, shared_bytes
 from tessera_lang.target.machine import machine_named
 from tessera_lang.types.dtype import BF16, F32, INDEX
 from tests.unit.opt.schedule.programs import matmul

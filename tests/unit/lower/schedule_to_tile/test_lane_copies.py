@@ -9,8 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
-from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
+from tessera_backend.cpu.interpreter import launch as machine
+from tessera_backend.cpu.interpreter.faults import AsynchronousFault
 
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import BufferType, Operation, Program

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.verify import verify

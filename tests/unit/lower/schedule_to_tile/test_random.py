@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 
 from tessera_lang.ir.verify import verify
 from tessera_lang.lower.schedule_to_tile import NotTiled

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from tessera_lang.analysis.resources.tile_layouts import blocked, canonical
+from tessera_lang.analysis.resources.register_layouts import blocked, canonical
 from tessera_lang.ir.core import TileType
 from tests.unit.lower.schedule_to_tile.test_dtypes import compiled, operations, run
 

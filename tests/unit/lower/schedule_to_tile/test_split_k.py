@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
-from tessera_backend.cpu.asynchronous.faults import AsynchronousFault
+from tessera_backend.cpu.interpreter import launch as machine
+from tessera_backend.cpu.interpreter.faults import AsynchronousFault
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Attribute, Program, TileType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.query.kernel_facts import facts_of, kernel_of
-from tessera_lang.opt.schedule.query.sum_loops import sums_of
+from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
 from tessera_lang.record import replace
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import machine_named

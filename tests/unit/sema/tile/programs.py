@@ -9,8 +9,8 @@ from pathlib import Path
 from tessera_lang import sema
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.sema.instance import examine_function, needed_sizes
-from tessera_lang.sema.scope import ImportNode, ModuleScope
-from tessera_lang.sema.typed import (
+from tessera_lang.sema.module_scope import ImportNode, ModuleScope
+from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     FunctionSymbol,

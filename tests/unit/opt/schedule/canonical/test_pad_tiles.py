@@ -6,7 +6,7 @@ import pytest
 
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, TileType
-from tessera_lang.opt.schedule.decide import widen_tiles
+from tessera_lang.opt.schedule.decide import tile_coarsening
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, LOAD, facts_of
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tests.unit.opt.schedule.decided import from_source
@@ -45,7 +45,7 @@ def sizes(operation: Operation) -> tuple[int, ...]:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles are as the programs say, for once."""
-    monkeypatch.setattr(widen_tiles, "WIDER_WORTH", 0.0)
+    monkeypatch.setattr(tile_coarsening, "WIDER_WORTH", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as model
+from tessera_backend.cpu.interpreter import launch as model
 
 from tessera_lang.driver.session import Session
 from tessera_lang.driver.tile_compilation import ForMachine

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.ir.core import Operation, Program, Value

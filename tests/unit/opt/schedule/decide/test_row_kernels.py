@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu.asynchronous import launch as machine
+from tessera_backend.cpu.interpreter import launch as machine
 from tessera_backend.nvptx.backend import CudaBackend
 from tessera_backend.nvptx.kernel import emit_kernel
 from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate

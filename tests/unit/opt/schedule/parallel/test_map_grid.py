@@ -14,7 +14,7 @@ from tessera_lang.driver import pipeline
 from tessera_lang.ir.core import Operation, PointerType, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.schedule.query.array_accesses import FOR
+from tessera_lang.opt.schedule.query.array_dependence import FOR
 from tessera_lang.types.dtype import F32, INDEX
 from tests.unit.lower.ast_to_schedule.reference import Run, evaluate
 from tests.unit.opt.schedule.parallel.mapped import mapped

@@ -14,7 +14,7 @@ from tessera_lang.ir.core import Operation, PointerType, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.verify import verify
 from tessera_lang.opt.schedule.parallel.independence import verdicts
-from tessera_lang.opt.schedule.query.array_accesses import FOR
+from tessera_lang.opt.schedule.query.array_dependence import FOR
 from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.types.dtype import F32, INDEX
 

@@ -1,0 +1,182 @@
+"""How many buffers each ring of staged loads has.
+
+Owns the depth: what the user says, else what shared memory allows, no more than the loop has
+iterations. Loads outside loops have two buffers where groups take tile after tile and there
+is room, else one. Must not know who fills the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tessera_lang.ir.core import Operation, Program
+from tessera_lang.opt.schedule.cost.split_k_cost import parts_of, stream_of
+from tessera_lang.opt.schedule.query.decision_context import (
+    Context,
+    decides,
+    overruled,
+    said_by_user,
+    with_attributes,
+    with_kernel,
+)
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    LOOPS,
+    PREFETCH,
+    Dot,
+    Estimate,
+    Facts,
+    facts_of,
+    is_grid,
+    kernel_of,
+)
+from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
+from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
+from tessera_lang.record import replace
+from tessera_lang.target.tuning import RESERVED_BYTES, RING_STAGES
+
+
+@decides
+def pipeline(program: Program, context: Context) -> Program:
+    kernel = kernel_of(program)
+    facts = facts_of(kernel)
+    rings = rings_of(facts)
+    if not rings or context.machine.target == "cpu":
+        return program
+    inner = [r for r in rings if r.loop is not None]
+    outer = [r for r in rings if r.loop is None]
+    rings_bytes = sum(x.bytes * x.stages for x in rings) + SLOT_BARRIERS * sum(
+        x.stages for x in rings
+    )
+    others = sum(u.total for u in shared_use(facts)) - rings_bytes
+    limit = room_of_residents(kernel.integer("residents", 1), context.machine)
+    room = limit - others - RESERVED_BYTES - sum(r.bytes for r in outer)
+    stages = _depths(inner, room, facts, context)
+    left = room - sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
+    decisions = {x.operation: {"stages": n} for r, n in zip(inner, stages, strict=True)
+                 for x in r.loads}  # fmt: skip
+    for ring in outer:
+        twice = kernel.attributes.get("roles") is not None and ring.bytes + SLOT_BARRIERS <= left
+        left -= ring.bytes if twice else 0
+        decisions.update({x.operation: {"stages": 2 if twice else 1} for x in ring.loads})
+    made = with_attributes(kernel, decisions)
+    _note_unfed(facts_of(made), context)
+    return with_kernel(program, made)
+
+
+def _note_unfed(facts: Facts, context: Context) -> None:
+    """Says of products of the asynchronous unit that no ring feeds them, and why."""
+    fed = {x.operation.result: x.operation.attributes.get("stages", 1) != 1
+           for x in facts.reads if x.operation.attributes.get("stage") == "shared"}  # fmt: skip
+    for o in facts.kernel.walk():
+        found = [fed[v] for v in o.operands if v in fed]
+        if found and not o.regions and o.name != DOT and len(o.results) == 1:
+            fed.setdefault(o.result, any(found))
+    for dot in facts.dots:
+        found = [fed[v] for v in (dot.a.value, dot.b.value) if v in fed]
+        if dot.operation.attributes.get("unit") != "wgmma" or any(found):
+            continue
+        one = facts.kernel.attributes.get("pipeline_stages") == 1
+        why = (
+            "`schedule.pipeline_stages(1)` has one place for each tile"
+            if found and one and said_by_user(facts.kernel, "pipeline_stages")
+            else _why_one_place(facts, dot) if found
+            else "both of its factors are computed here or loaded once"
+        )  # fmt: skip
+        context.note("T0743", f"no ring is staged for this product: {why}", dot.operation.span)
+
+
+def _why_one_place(facts: Facts, dot: Dot) -> str:
+    """Why no staged factor of a product has a second place."""
+    loops = [x.loop for x in facts.reads if x.operation.attributes.get("stage") == "shared"
+             and x.loop is not None and x.loop in dot.inside]  # fmt: skip
+    if not loops:
+        return "its factors are brought once"
+    if all(Estimate(facts, {}).trips(loop) == 1 for loop in loops):
+        return "its loop runs once"
+    return "shared memory has room for one place of each of its tiles"
+
+
+def with_less_shared(program: Program, context: Context) -> Program | None:
+    """The schedule that takes the next less of shared memory; None where there is none. For what
+    only the lowering knows to need: places where warps exchange what they hold.
+
+    Where warps all do the same, memory is accessed in the layouts that values have, which needs no
+    exchange, before a buffer is given up."""
+    kernel = kernel_of(program)
+    if "roles" not in kernel.attributes:
+        if not kernel.attributes.get("direct_access"):
+            attributes = {**kernel.attributes, "direct_access": True}
+            return with_kernel(program, replace(kernel, attributes=attributes))
+        if said_by_user(kernel, "pipeline_stages"):
+            return None
+        attributes = {n: v for n, v in kernel.attributes.items() if n != "direct_access"}
+        kernel = replace(kernel, attributes=attributes)
+    fewer = _one_stage_less(kernel, context)
+    return None if fewer is None else with_kernel(program, fewer)
+
+
+def _one_stage_less(kernel: Operation, context: Context) -> Operation | None:
+    """The kernel with one buffer less in its deepest rings; None where none has two to spare."""
+    loads = [x for r in rings_of(facts_of(kernel)) for x in r.everywhere]
+    depths = {x.operation: x.operation.attributes.get("stages", 1) for x in loads}
+    most = max((n for n in depths.values() if isinstance(n, int)), default=1)
+    if most <= 1:
+        return None
+    decisions = {o: {"stages": most - 1} for o, n in depths.items() if n == most}
+    if said_by_user(kernel, "pipeline_stages"):
+        reason = "warps need room to exchange what they hold"
+        kernel = overruled(kernel, "pipeline_stages", most - 1, context, reason)
+    return with_attributes(kernel, decisions)
+
+
+def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) -> list[int]:
+    """The depth of each ring: the user's, else an even share of the room."""
+    said = [_said(r, facts) for r in rings]
+    room -= sum(r.bytes * n for r, n in zip(rings, said, strict=True) if n)
+    open_bytes = sum(r.bytes for r, n in zip(rings, said, strict=True) if not n)
+    share = max(1, room // open_bytes) if open_bytes else 1
+    estimate = Estimate(facts, {})
+    out: list[int] = []
+    for ring, n in zip(rings, said, strict=True):
+        if n:
+            out.append(n)
+            continue
+        trips = _trips(ring, facts, estimate)
+        if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
+            trips = -(-trips // parts_of(facts.kernel))
+        fewest = 2 if context.machine.has("cp_async") else 1
+        most = RING_STAGES if trips is None else max(fewest, min(RING_STAGES, trips))
+        out.append(min(share, most))
+    return out
+
+
+def _trips(ring: Ring, facts: Facts, estimate: Estimate) -> int | None:
+    """How often a ring is filled for a tile: a role that moves data goes on with it from one run
+    of its loop to the next, lanes that do all begin anew."""
+    if ring.loop is None:
+        return 1
+    if facts.kernel.attributes.get("roles") is None:
+        return estimate.trips(ring.loop)
+    around = (o for o in ring.loads[0].inside if o.name in LOOPS and not is_grid(o))
+    found = [estimate.trips(loop) for loop in around]
+    known = [n for n in found if n is not None]
+    return prod(known) if len(known) == len(found) else None
+
+
+def _said(ring: Ring, facts: Facts) -> int:
+    """What the user says of a ring: on the load's prefetch, its loop, or the kernel."""
+    for load in ring.loads:
+        for user in facts.users.get(load.operation.result, ()):
+            if user.name == PREFETCH and user.attributes.get("double_buffer"):
+                return 2
+    for around in (ring.loop, facts.kernel):
+        said = around.attributes.get("pipeline_stages") if around is not None else None
+        if isinstance(said, int) and said > 0 and _is_users(around, facts):
+            return said
+    return 0
+
+
+def _is_users(around: Operation | None, facts: Facts) -> bool:
+    return around is not facts.kernel or said_by_user(facts.kernel, "pipeline_stages")

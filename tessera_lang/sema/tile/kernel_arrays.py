@@ -1,0 +1,242 @@
+"""Arrays that a tile kernel makes: those that it returns, and those that only it sees.
+
+Owns which variables are such an array, and their shapes and dtypes. Must not know how a runtime
+allocates, nor what is stored into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tessera_lang.sema.argument_binding import bind_builtin
+from tessera_lang.sema.bound_names import (
+    expressions,
+    statement_expressions,
+    statements,
+    targets,
+)
+from tessera_lang.sema.builtins import TILE_FUNCTIONS
+from tessera_lang.sema.indexing import index
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
+from tessera_lang.sema.tile.calls import symbol_of
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.makers import dtype_argument, shape_items
+from tessera_lang.sema.tile.operators import give_tile
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32
+from tessera_lang.types.shape import Dim, symbols_of
+from tessera_lang.types.type import Scalar, Tensor, Tile
+
+MAKERS = tuple(
+    f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")
+)
+
+
+def is_maker(c: TileContext, e: ast.Expr) -> bool:
+    symbol = symbol_of(c, e.function) if isinstance(e, ast.Call) else None
+    return isinstance(symbol, Builtin) and symbol.name in MAKERS
+
+
+def result_names(c: TileContext) -> frozenset[str]:
+    """Variables that are returned, made once by ``op.empty`` or the like, outside of loops. Where
+    there are several ways out, each of them returns the variable at the same place."""
+    if c.inlined:
+        return frozenset()
+    returned = {n for names in _returned(c.declaration.body) for n in names if len(names) == 1}
+    return frozenset(returned & _made_once(c))
+
+
+def private_names(c: TileContext) -> frozenset[str]:
+    """Other variables that are made so, and stored into: arrays that nobody else sees."""
+    stored = _stored(c, c.scope, c.declaration, {})
+    return (stored & _made_once(c)) - result_names(c)
+
+
+def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
+    """Whether an assignment makes an array."""
+    if not is_maker(c, value) or not c.reached_once:
+        return False
+    return target.id in result_names(c) or target.id in private_names(c)
+
+
+def could_be_array(c: TileContext, name: str) -> bool:
+    """Whether a variable would be an array if it was made outside of loops, and once."""
+    return any(
+        target.id == name and is_maker(c, value)
+        for s in statements(c.declaration.body)
+        for target, value in _named_values(s)
+    )
+
+
+def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
+    """Names that a statement assigns to, each with its value: ``x, y = a, b`` has two."""
+    if not isinstance(s, ast.Assign):
+        return
+    pairs = [(s.target, s.value)]
+    if isinstance(s.target, ast.TupleExpr) and isinstance(s.value, ast.TupleExpr):
+        pairs = list(zip(s.target.items, s.value.items, strict=False))
+    for target, value in pairs:
+        if isinstance(target, ast.Name):
+            yield target, value
+
+
+def _made_once(c: TileContext) -> set[str]:
+    """Variables that ``op.empty`` or the like makes outside of loops and conditions, and that
+    take no other value, nor one of the call."""
+    counts = {p.name: 1 for p in c.declaration.parameters}
+    for s in statements(c.declaration.body):
+        for t in targets(s):
+            if isinstance(t, ast.Name):
+                counts[t.id] = counts.get(t.id, 0) + 1
+    return {
+        target.id
+        for s in c.declaration.body
+        for target, value in _named_values(s)
+        if counts[target.id] == 1 and is_maker(c, value)
+    }
+
+
+def _returned(body: tuple[ast.Stmt, ...]) -> list[set[str]]:
+    """For each thing that is returned the names of variables that are, "" for what has none."""
+    found: list[set[str]] = []
+    for s in statements(body):
+        if isinstance(s, ast.Return) and s.value is not None:
+            items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
+            found += [set() for _ in range(len(items) - len(found))]
+            for names, e in zip(found, items, strict=False):
+                names.add(e.id if isinstance(e, ast.Name) else "")
+    return found
+
+
+# --- how one is made -----------------------------------------------------------------------
+
+
+def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
+    """``y = op.empty((m, n), bf16)`` of an array: the runtime allocates it."""
+    assert isinstance(value, ast.Call)
+    symbol = symbol_of(c, value.function)
+    assert isinstance(symbol, Builtin)
+    info = TILE_FUNCTIONS[symbol.name]
+    bound = bind_builtin(value, info, lambda _: None)
+    v = c.variables.get(target.id)
+    if bound is None or v is None:
+        return
+    if c.final:
+        c.typed.symbols[value.function] = symbol
+        c.typed.arguments[value] = tuple(bound.get(p) for p in info.parameters)
+        c.typed.symbols[target] = v.local
+        c.typed.made[v.local] = target.id in result_names(c)
+    dtype = dtype_argument(c, bound.get("dtype"))
+    if "value" in bound:
+        term = c.infer(bound["value"])
+        if dtype is None and isinstance(term, Scalar):
+            dtype = term.dtype
+    if "shape" in bound:
+        shape = _sizes(c, bound["shape"])
+    else:
+        like = c.infer(bound["x"])
+        if isinstance(like, (Tensor, Tile)):
+            dtype = dtype or like.dtype
+        shape = known_dims(c, shape_dims(like), bound["x"], "an array that a kernel makes")
+    if shape is None:
+        return
+    tensor = Tensor(dtype or F32, shape, mut=True)
+    if "value" in bound and not give_tile(
+        c, bound["value"], c.infer(bound["value"]), tensor.dtype, False
+    ):
+        c.report("T0208", f"an array of `{tensor.dtype}` is not filled with this",
+                 bound["value"].span)  # fmt: skip
+    v.type, v.since = tensor, target.span
+    c.note(value, tensor)
+    c.note(target, tensor)
+    c.terms.pop(target, None)
+
+
+def _sizes(c: TileContext, e: ast.Expr) -> tuple[Dim, ...] | None:
+    what = "an array that a kernel makes"
+    if isinstance(e, ast.Attribute) and e.name == "shape":
+        like = c.infer(e.value)
+        if isinstance(like, (Tensor, Tile)):
+            c.infer(e)
+            return known_dims(c, shape_dims(like), e, what)
+    dims: list[Dim | None] = []
+    for item in shape_items(e):
+        if is_silent(c.infer(item)):
+            return None
+        index(c, item)
+        dims.append(dim_of(c, item))
+    if isinstance(e, ast.TupleExpr):
+        c.infer(e)
+    return known_dims(c, tuple(dims), e, what)
+
+
+def known_dims(
+    c: TileContext, dims: tuple[Dim | None, ...] | None, e: ast.Expr, what: str
+) -> tuple[Dim, ...] | None:
+    """Sizes that the caller can compute before the kernel runs; ``what`` has them."""
+    if dims is None:
+        return None
+    known: list[Dim] = []
+    for dim in dims:
+        now = None if dim is None else c.kernel.facts.resolve(dim)
+        if now is None or not all(n in c.kernel.origins for n in symbols_of(now)):
+            c.report(
+                "T0613", f"the size of {what} is made of sizes of arguments", e.span,
+                "" if now is None else f"`{now}` is known only while the kernel runs",
+            )  # fmt: skip
+            return None
+        known.append(now)
+    return tuple(known)
+
+
+# --- what is stored into -------------------------------------------------------------------
+
+_Known = dict[ast.FunctionDef, frozenset[str]]
+
+
+def _stored(
+    c: TileContext, scope: ModuleScope, declaration: ast.FunctionDef, known: _Known
+) -> frozenset[str]:
+    """Names that a function stores into, by a second name or through a function too."""
+    if declaration in known:
+        return known[declaration]
+    known[declaration] = frozenset()  # while it is looked at
+    found: set[str] = set()
+    second: list[tuple[str, str]] = []
+    for s in statements(declaration.body):
+        for t in targets(s):
+            if isinstance(t, ast.Subscript) and isinstance(t.value, ast.Name):
+                found.add(t.value.id)
+        if isinstance(s, ast.Assign) and isinstance(s.target, ast.Name):
+            if isinstance(s.value, ast.Name):
+                second.append((s.target.id, s.value.id))
+        for e in (e for root in statement_expressions(s) for e in expressions(root)):
+            if isinstance(e, ast.Call):
+                found.update(_stored_by_call(c, scope, e, known))
+    for name, other in reversed(second):
+        if name in found:
+            found.add(other)
+    known[declaration] = frozenset(found)
+    return known[declaration]
+
+
+def _stored_by_call(
+    c: TileContext, scope: ModuleScope, e: ast.Call, known: _Known
+) -> Iterator[str]:  # fmt: skip
+    """Names among the arguments of a call that the function stores into."""
+    f = e.function.value if isinstance(e.function, ast.Subscript) else e.function
+    symbol = scope.names.get(f.id) if isinstance(f, ast.Name) else None
+    if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name):
+        module = scope.names.get(f.value.id)
+        symbol = scope.member(module, f.name) if isinstance(module, ModuleSymbol) else None
+    if not isinstance(symbol, FunctionSymbol) or symbol.declaration.decorators:
+        return
+    inner = _stored(c, c.scope_of(symbol), symbol.declaration, known)
+    names = [p.name for p in symbol.declaration.parameters]
+    given = [*zip(names, e.arguments, strict=False), *((k.name, k.value) for k in e.keywords)]
+    for name, argument in given:
+        if isinstance(argument, ast.Name) and name in inner:
+            yield argument.id
