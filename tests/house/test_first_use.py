@@ -20,7 +20,6 @@ POOL = "pop and append; who took one has it alone"
 ONE_THREAD = "an object of one call, one recording or one load"
 GUARDS = {
     "cpu/interpreter/layouts:warp_groups": ATOMIC,
-    "cpu/equal_code:_made": COMPILER,
     "cpu/executable_memory:_libc": ATOMIC,
     "cpu/features:host_features": ATOMIC,
     "cpu/host_cpu:cpu_identity": ATOMIC,
