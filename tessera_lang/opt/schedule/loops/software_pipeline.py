@@ -20,7 +20,7 @@ from tessera_lang.opt.schedule.loops.pipeline_partition import (
     divided,
     is_rounding,
 )
-from tessera_lang.opt.schedule.query.accumulator_registers import accumulators
+from tessera_lang.opt.schedule.query.accumulator_registers import side_by_side
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
@@ -86,7 +86,7 @@ def _reason(parts: Divided, facts: Facts) -> str:
     if any(through_shared(d, x, facts) for d in dots for x in (d.a, d.b)):
         return "an operand of theirs is computed and goes through shared memory"
     groups = facts.kernel.integers("roles")[1] // 4
-    held = accumulators(facts, groups, dots) + _held(parts, facts, groups)
+    held = side_by_side(dots, facts, groups) + _held(parts, facts, groups)
     most = facts.kernel.integers("registers")[1] or LANE_REGISTERS
     spare = BETWEEN_REGISTERS.get(groups, BETWEEN_REGISTERS[1])
     if held + spare > most:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation
 from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.query.accumulator_liveness import Need, most_at_once
 from tessera_lang.opt.schedule.query.kernel_facts import (
     Dot,
     Facts,
@@ -47,20 +48,29 @@ def _is_known(add: Operation, dot: Operation, facts: Facts) -> bool:
     return False
 
 
-def accumulators(facts: Facts, groups: int, dots: Sequence[Dot] | None = None) -> int:
-    """Registers of a lane that the accumulators and computed first operands of products (all,
-    where none are named) take."""
-    total = 0
-    for dot in facts.dots if dots is None else dots:
-        m, n, k = (int(s) for s in dot.shape)
-        held = m * n // (128 * groups)
-        total += held
-        if is_promoted(dot.operation, facts):
-            parts, ahead = promoted_parts(m, n)
-            total += held * (1 + ahead) // parts
-        if dot.a.load is None or by_registers(dot, facts):
-            total += m * k * element_bits(dot) // (4096 * groups)
-    return total
+def accumulators(facts: Facts, groups: int) -> int:
+    """The most registers of a lane that the accumulators and computed first operands of products
+    take at once."""
+    return most_at_once(facts, {id(d.operation): _need(d, facts, groups) for d in facts.dots})
+
+
+def side_by_side(dots: Sequence[Dot], facts: Facts, groups: int) -> int:
+    """The same where these products are all alive at once."""
+    needs = (_need(d, facts, groups) for d in dots)
+    return sum(n.result + n.operand + n.beside for n in needs)
+
+
+def _need(dot: Dot, facts: Facts, groups: int) -> Need:
+    m, n, k = (int(s) for s in dot.shape)
+    held = m * n // (128 * groups)
+    operand = m * k * element_bits(dot) // (4096 * groups)
+    computed, beside = dot.a.load is None, 0
+    if is_promoted(dot.operation, facts):
+        parts, ahead = promoted_parts(m, n)
+        beside = held * (1 + ahead) // parts
+    if not computed and by_registers(dot, facts):
+        beside += operand
+    return Need(held, operand if computed else 0, beside)
 
 
 def most_accumulators(groups: int) -> int:
