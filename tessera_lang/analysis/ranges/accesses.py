@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, cast
 
-from tessera_lang.analysis.ranges.linear import Linear
+from tessera_lang.analysis.ranges.linear import Interval, Linear
 from tessera_lang.analysis.ranges.state import BoundsVerdict, State
-from tessera_lang.ir.core import BufferType, Operation, ViewType
+from tessera_lang.ir.core import BufferType, Operation, Value, ViewType
 from tessera_lang.record import replace
 
 ACCESSES = {
@@ -42,31 +43,47 @@ def check_access(state: State, operation: Operation) -> None:
         return
     at = ACCESSES[operation.name]
     array, indices = operation.operands[at], operation.operands[at + 1 :]
+    flat = isinstance(array.type, BufferType) and len(array.type.shape) == 1
+    if not ("verdicts" in state.wanted or (flat and "touched" in state.wanted)):
+        return
     if isinstance(array.type, BufferType):
         sizes = tuple(Linear((), extent) for extent in array.type.shape)
     else:
         sizes = state.sizes.get(array, ())
+    verdict = _verdict(state, [state.form(index) for index in indices], sizes)
+    state.result.accesses[operation] = verdict
+    if flat and "touched" in state.wanted:
+        _touch(state, array, state.form(indices[0]), verdict.verdict == "proved")
+
+
+def _verdict(
+    state: State, indices: Sequence[Linear], sizes: tuple[Linear, ...]
+) -> BoundsVerdict:  # fmt: skip
     verdict, open_ = BoundsVerdict("proved"), list[int]()
     for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
-        found = _axis(state, state.form(index), size)
+        found = _axis(state, index, size)
         if found == "outside" and state.known.contradicts():
             found = "unknown"  # nothing is certain where control never comes
         if found == "outside":
-            verdict = BoundsVerdict("outside", axis, state.known.range(state.form(index), 3))
-            break
+            return BoundsVerdict("outside", axis, _index(state, index))
         if found == "unknown":
             open_.append(axis)
             if verdict.verdict == "proved":
-                verdict = BoundsVerdict("unknown", axis, state.known.range(state.form(index), 3))
-    if verdict.verdict == "unknown":
-        verdict = replace(verdict, open=tuple(open_))
-    state.result.accesses[operation] = verdict
-    if isinstance(array.type, BufferType) and len(array.type.shape) == 1:
-        extent = array.type.shape[0]
-        last = state.known.range(state.form(indices[0]), 3)[1]
-        cells = last + 1 if verdict.verdict == "proved" else extent
-        touched = state.result.touched.get(array, 0)
-        state.result.touched[array] = max(touched, min(cells, extent))
+                verdict = BoundsVerdict("unknown", axis, _index(state, index))
+    return replace(verdict, open=tuple(open_)) if open_ else verdict
+
+
+def _index(state: State, index: Linear) -> Interval:
+    return state.known.range(index, 3) if "indices" in state.wanted else (0, 0)
+
+
+def _touch(state: State, buffer: Value, index: Linear, inside: bool) -> None:
+    """Cells of a buffer of one axis that an access may touch, from its first on."""
+    extent = cast("BufferType", buffer.type).shape[0]
+    before = state.result.touched.get(buffer, 0)
+    if before < extent:
+        cells = state.known.range(index, 3)[1] + 1 if inside else extent
+        state.result.touched[buffer] = max(before, min(cells, extent))
 
 
 def touch_whole(state: State, operation: Operation) -> None:
@@ -78,9 +95,11 @@ def touch_whole(state: State, operation: Operation) -> None:
 
 def _axis(state: State, index: Linear, size: Linear) -> Literal["proved", "unknown", "outside"]:
     """Where an index lies in respect of ``0 .. size - 1``."""
-    room = (size - index).shifted(-1)
-    if state.known.proves(index) and state.known.proves(room):
+    known, room = state.known, (size - index).shifted(-1)
+    begins = known.proves(index)
+    if begins and known.proves(room):
         return "proved"
-    over = state.known.proves(index - size)
-    under = state.known.proves(index.scaled(-1).shifted(-1))
+    # What was shown to be no less than 0 is not shown to be less: a proof that fails is dear.
+    over = known.proves(index - size)
+    under = not (over or begins) and known.proves(index.scaled(-1).shifted(-1))
     return "outside" if over or under else "unknown"

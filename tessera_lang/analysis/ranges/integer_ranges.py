@@ -11,7 +11,7 @@ Premises: a size of an array is in 0 .. 2**48, a grid has at most 2**48 groups, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from itertools import count
 from math import prod
 from typing import cast
@@ -25,7 +25,14 @@ from tessera_lang.analysis.ranges.accesses import (
 from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
-from tessera_lang.analysis.ranges.state import BoundsVerdict, Ranges, State, is_integer
+from tessera_lang.analysis.ranges.state import (
+    EVERYTHING,
+    BoundsVerdict,
+    Ranges,
+    State,
+    Wanted,
+    is_integer,
+)
 from tessera_lang.analysis.ranges.wraparound_indices import see_remainder
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
@@ -110,7 +117,7 @@ class _Walk(State):
             low, high = self.range(value)
             if low > 0 or high < 0 or divides_something(self, self.form(value)):
                 self.result.nonzero.add(operation)
-                if operation.name == "tile.mod":
+                if operation.name == "tile.mod" and "remainders" in self.wanted:
                     see_remainder(self, operation)
 
 
@@ -410,11 +417,12 @@ _CONTROL: dict[str, Callable[[_Walk, Operation], None]] = {
 
 
 def ranges(
-    kernel: Operation, observe: Callable[[State, Operation], None] | None = None
+    kernel: Operation, observe: Callable[[State, Operation], None] | None = None,
+    wanted: Set[Wanted] = EVERYTHING,
 ) -> Ranges:  # fmt: skip
     """Ranges of one ``tile.kernel``. ``observe`` is called at each access, with what is known."""
-    group = kernel.integers("group")
-    walk = _Walk(group, cast("int", kernel.attributes["grid_rank"]), observe=observe)
+    group, rank = kernel.integers("group"), cast("int", kernel.attributes["grid_rank"])
+    walk = _Walk(group, rank, observe=observe, wanted=wanted)
     if kernel.attributes.get("small"):
         walk.largest_size, walk.most_groups = SMALL_SIZE, (SMALL_LANES - 1) // prod(group)
         walk.most_elements = SMALL_BYTES - 1

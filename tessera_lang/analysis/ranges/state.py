@@ -5,7 +5,8 @@ Owns the values' linear forms and the result. Must not know operations.
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Set
+from typing import Literal, TypeAlias, cast
 
 from tessera_lang.analysis.ranges.linear import Interval, Knowledge, Linear, join
 from tessera_lang.ir.core import Operation, Value
@@ -35,6 +36,12 @@ class Wrap:
     multiple: int
     below: bool
     above: bool
+
+
+Wanted: TypeAlias = Literal["values", "verdicts", "indices", "touched", "remainders"]
+EVERYTHING: Set[Wanted] = {"values", "verdicts", "indices", "touched", "remainders"}
+"""What is read of the result; the rest is not worked out, and so not there. ``indices``: the
+index range of an access that is not proved to be inside."""
 
 
 @dataclass(slots=True)
@@ -90,6 +97,7 @@ class State:
     volumes: list[tuple[Linear, ...]] = field(default_factory=list["tuple[Linear, ...]"])
     most_elements: int = LARGEST_SIZE
     recording: bool = True
+    wanted: Set[Wanted] = field(default_factory=lambda: EVERYTHING)
     result: Ranges = field(default_factory=Ranges)
 
     def atom(self, key: object, interval: Interval) -> Linear:
@@ -147,7 +155,7 @@ class State:
 
     def define(self, value: Value, form: Linear) -> None:
         self.forms[value] = form
-        if self.recording:
+        if self.recording and "values" in self.wanted:
             self.result.values[value] = self.known.range(form)
 
 

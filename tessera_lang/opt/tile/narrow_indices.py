@@ -198,7 +198,7 @@ def _kernel(kernel: Operation) -> Operation:
     if kernel.name != "tile.kernel":
         return kernel
     (region,) = kernel.regions
-    narrower = _Narrower(ranges(kernel))
+    narrower = _Narrower(ranges(kernel, wanted={"values"}))
     out: list[Operation] = []
     for argument in region.arguments:
         if narrower.fits(argument):

@@ -20,7 +20,7 @@ def prove_bounds(program: Program) -> Program:
     known: dict[Operation, BoundsVerdict] = {}
     silent: set[object] = set()
     for kernel in program.operations:
-        found = ranges(kernel)
+        found = ranges(kernel, wanted={"verdicts"})
         known.update(found.accesses)
         silent.update(o.attributes["site"] for o in found.nonzero)
 

@@ -88,7 +88,7 @@ def shrink_shared(program: Program) -> Program:
     for kernel in program.operations:
         buffers = [o.result for o in _allocations(kernel)]
         flat = [b for b in buffers if len(cast("BufferType", b.type).shape) == 1]
-        touched = ranges(kernel).touched if flat else {}
+        touched = ranges(kernel, wanted={"touched"}).touched if flat else {}
         for buffer in flat:
             t = cast("BufferType", buffer.type)
             if 0 < (cells := touched.get(buffer, 0)) < t.shape[0]:

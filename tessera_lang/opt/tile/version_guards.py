@@ -31,7 +31,8 @@ def version_guards(program: Program) -> Program:
 def _kernel(kernel: Operation) -> Operation:
     if kernel.name != "tile.kernel" or not any(is_guarded(o) for o in kernel.walk()):
         return kernel
-    versions = _Versions(GroupFinder(KernelValues(kernel, ranges(kernel))))
+    known = ranges(kernel, wanted={"values"})
+    versions = _Versions(GroupFinder(KernelValues(kernel, known)))
     operations = versions.block(kernel.regions[0].operations, frozenset())
     if versions.left == COPIED_OPERATIONS:
         return kernel

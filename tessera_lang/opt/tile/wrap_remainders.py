@@ -28,7 +28,8 @@ def wrap_remainders(program: Program) -> Program:
     branches: set[Value] = set()
     for kernel in program.operations:
         if _has_division(kernel):  # the ranges of a whole kernel are dear
-            wraps, uniform = ranges(kernel).wraps, uniformity(kernel)
+            wraps = ranges(kernel, wanted={"remainders"}).wraps
+            uniform = uniformity(kernel)
             found.update(wraps)
             branches.update(v for v in wraps if v.type == INDEX and not uniform.is_uniform(v))
 
