@@ -45,7 +45,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 
 # Compilers make many objects that live on. The command raises the threshold for the same reason; a
 # tenth of the processor time of the tests was collection.
-gc.set_threshold(100_000, 20, 20)
+gc.set_threshold(400_000, 20, 20)
 
 # Seconds for one test on a GPU. A launch that never ends is beyond signals: the thread of the limit
 # ends its process, and the run goes on in another.
@@ -53,8 +53,15 @@ GPU_LIMIT = 90
 GOLDEN = Path(__file__).parent / "golden"
 
 settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=25)
 settings.register_profile("fuzz", max_examples=3000, deadline=None, print_blob=True)
 settings.load_profile("default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen = config.getoption("hypothesis_profile", None)
+    if config.getoption("markexpr") == "not slow" and chosen is None:
+        settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

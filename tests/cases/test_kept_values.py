@@ -115,7 +115,7 @@ def same(found: Any, expected: Any, what: str) -> None:
     ("name", "value"),
     [*((n, v) for n in INFINITE for v in ("inf", "-inf")), *((n, "-0.0") for n in FLOATS)],
 )
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 def test_literals_and_fills(tmp_path: Path, name: str, value: str, place: str) -> None:
     m = load(tmp_path, TILES.format(T=name, v=value), place)
     x, v = numbers(name), np.array(float(value), np.float32).astype(FLOATS[name])

@@ -184,7 +184,7 @@ SIZES: Sequence[int] = (1, 2, 63, 64, 300)
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_arrays_of_one_axis(m: Callable[..., Any], n: int) -> None:
     x = uniform(n)
     wide = x.astype(np.float64)
@@ -199,7 +199,7 @@ def test_arrays_of_one_axis(m: Callable[..., Any], n: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (64, 100), (130, 7)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_arrays_of_several_axes(m: Callable[..., Any], shape: tuple[int, int]) -> None:
     x, w = uniform(*shape), uniform(shape[1], 50)
     wide = x.astype(np.float64)
@@ -215,6 +215,7 @@ def test_nothing_at_all(m: Callable[..., Any]) -> None:
     assert m("chosen", np.zeros(0, np.float32), 1).shape == (0,)
 
 
+@pytest.mark.sample(1)
 def test_calls_do_not_see_each_other(m: Callable[..., Any]) -> None:
     """What a call has stored is nothing to the next one, of another size too."""
     for shape in ((30, 40), (2, 3), (30, 40), (50, 2)):
@@ -289,6 +290,7 @@ def test_threads_do_not_share_an_array(target: str, shape: tuple[int, int]) -> N
     assert not bad
 
 
+@pytest.mark.slow
 def test_large_arrays_are_not_kept_for_each_layout() -> None:
     from tessera_backend.runtime import sequence
 

@@ -28,7 +28,7 @@ def numbers(*shape: int) -> Array:
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("n", [10, 100, 300])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_a_window_of_a_length_of_the_run(
     arch: str, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

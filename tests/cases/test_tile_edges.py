@@ -99,6 +99,7 @@ def test_an_axis_that_is_none_is_named(axis: str, said: str) -> None:
         kernel("cpu", f"return op.max(x, axis={axis})", "x")(np.ones((2, 3), np.float32))
 
 
+@pytest.mark.sample(1)
 def test_a_product_of_two_ranks_is_that_of_numpy(target: str) -> None:
     x, y = np.ones((2, 3, 4), np.float32), np.ones((4, 3), np.float32)
     product = kernel(target, "return x @ y")

@@ -151,6 +151,7 @@ def f(x: {kind}[m, n], once: mut {kind}[m], looped: mut {kind}[m]):
         assert np.array_equal(found.astype(np.float64), right, equal_nan=True)
 
 
+@pytest.mark.optimized
 def test_more_tiles_than_groups_there_may_be() -> None:
     """B19 overflow: warp#1799. The number of a tile does not wrap at 2^31."""
     source = """

@@ -105,7 +105,7 @@ def source(scan: str, use: str) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("scan", SCANS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_scans_in_expressions(scan: str, target: str, whole: bool) -> None:
     """Each scan with each use; if not ``whole``, each use with one scan on the CPU."""
     at = list(SCANS).index(scan)

@@ -288,7 +288,7 @@ def broken(letters: str | None, shapes: tuple[tuple[int, ...], ...]) -> bool | N
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("value", SIZED)
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 def test_sizes_that_do_not_fit_are_refused_by_all(value: str, head: str) -> None:
     """An axis of one element is not drawn: beside it arrays are repeated or not, by the dtype of
     the rule, which ``test_axes_of_one_element`` goes through."""

@@ -94,7 +94,7 @@ def test_products(case: str, dtype: str, place: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_pipelined_attention(dtype: str, place: str, tmp_path: Path) -> None:
     source = source_of("pipelined_attention").replace("Q, K, V, block", "Q, K, V, O, block")
     source = source.rstrip("\n") + "\n        O[start:start+block] = out\n"

@@ -77,7 +77,7 @@ def check(session: Session, path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_damaged_programs(seed: int) -> None:
     session = Session()
     for path, text in programs(seed, 50):
@@ -92,7 +92,7 @@ def _runs(text: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_damaged_host_programs(seed: int) -> None:
     r, session = random.Random(seed), Session()
     samples = [(path, text) for path, text in texts() if _runs(text)]

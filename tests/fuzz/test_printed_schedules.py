@@ -149,7 +149,7 @@ def without_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.sample(9)
+@pytest.mark.sample(5)
 def test_what_was_told_otherwise(name: str, arch: str) -> None:
     text, signature = FAULTS[name]
     made, ptx = made_for(text, PATH, "kernel", signature, arch, True)
@@ -191,7 +191,7 @@ def _generated(seed: int, arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_some_generated_programs(seed: int, arch: str) -> None:
     _generated(seed, arch)
 

@@ -27,7 +27,7 @@ def test_tile() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_pipeline_stages(arch: str, stages: int) -> None:
     said = code("product", arch, f"schedule.pipeline_stages({stages})")
     other = code("product", arch, f"schedule.pipeline_stages({stages + 1})")
@@ -51,6 +51,7 @@ def test_use_shared_memory() -> None:
 
 
 @pytest.mark.parametrize("padding", [1, 8])
+@pytest.mark.sample(1)
 def test_padding_is_a_pitch_or_reported(padding: int) -> None:
     lines = f"schedule.use_shared_memory(True, padding={padding})"
     said = code("product", "sm_80", lines)
@@ -141,7 +142,7 @@ TWO = [(a, b) for a in FIRST for b in SECOND if b.split("(")[0] != a.split("(")[
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("first", "second"), TWO)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_of_two_directives_the_second_is_heard(first: str, second: str, arch: str) -> None:
     one, two = code("product", arch, first), code("product", arch, first, second)
     word = "padding" if "padding" in second else second.removeprefix("schedule.").split("(")[0]

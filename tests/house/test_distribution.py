@@ -29,6 +29,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, source
 
 
+@pytest.mark.slow
 def test_wheel_contents(archives: tuple[Path, Path]) -> None:
     with ZipFile(archives[0]) as wheel:
         names = set(wheel.namelist())

@@ -53,6 +53,7 @@ def test_programs_use_most_builtins() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(USED))
+@pytest.mark.sample(12)
 def test_hover_of_what_a_program_uses(name: str) -> None:
     text, at = USED[name]
     found = hover(document(text), at + 1)
@@ -62,6 +63,7 @@ def test_hover_of_what_a_program_uses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(USED))
+@pytest.mark.sample(12)
 def test_completion_of_what_a_program_uses(name: str) -> None:
     text, at = USED[name]
     if name == "op.kernel":

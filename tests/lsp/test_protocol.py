@@ -33,6 +33,7 @@ def places(found: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     ("offered", "chosen", "extra"),
     [(["utf-8", "utf-16"], "utf-8", 6), (["utf-32"], "utf-32", 0), (None, "utf-16", 2)],
 )
+@pytest.mark.sample(1)
 def test_encodings(offered: list[str] | None, chosen: str, extra: int) -> None:
     """B148 lsp: columns behind two astral characters, in each encoding."""
     text = 'good = 1\nprint("😋😋", good, bad)\n'
@@ -191,6 +192,7 @@ def test_exit_with_and_without_shutdown() -> None:
             assert raw.process.wait(WAIT) == code
 
 
+@pytest.mark.slow
 def test_ends_when_its_input_closes() -> None:
     """B154 lsp: a server without an editor ends by itself, whatever was going on."""
     with Raw() as raw:

@@ -126,7 +126,7 @@ OF_LITERALS: dict[str, Reference] = {
 @pytest.mark.parametrize("form", ["lanes", "tiles"])
 @pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("value", OF_LITERALS)
-@pytest.mark.sample(40)
+@pytest.mark.sample(16)
 def test_what_meets_gives_what_numpy_gives(form: str, types: tuple[str, str], value: str) -> None:
     if form == "tiles" and value.startswith("min"):
         pytest.skip("`op.min` of tiles is a reduction")

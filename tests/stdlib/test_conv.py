@@ -163,7 +163,7 @@ KERNELS = {
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_ptxas_takes_it(kernel: str, dtype: str, arch: str) -> None:
     line = {"f32": 32, "f64": 32, "f8e4m3": 128}.get(dtype, 64)
     form = KERNELS[kernel].format(T=dtype, A="f64" if dtype == "f64" else "f32", CI=line)
@@ -178,6 +178,7 @@ def test_no_bias_and_one_number_for_all_axes(std: Any) -> None:
          spread(wide(x), wide(f[:3]), (3, 3), (1, 1), 1), 1e-4)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_layouts(placed: Any) -> None:
     """Arrays in steps, backwards and turned round: the same numbers."""
     x, f = numbers("f32", (4, 6, 8, 10)), numbers("f32", (4, 6, 4, 4), seed=1)

@@ -34,6 +34,7 @@ def test_bytes_that_are_all_the_same(std: Any) -> None:
         same(std.histogram(x), counted(x))
 
 
+@pytest.mark.slow
 def test_layouts(placed: Any) -> None:
     for shape in ((5000,), (40, 33), (5, 6, 7)):
         for x in views(numbers("u8", shape)).values():
@@ -42,7 +43,7 @@ def test_layouts(placed: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_integers_of_every_dtype(std: Any, dtype: str) -> None:
     for bins in (1, 3, 100):
         for n in SIZES:
@@ -53,6 +54,7 @@ def test_integers_of_every_dtype(std: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u16", "i64", "u64"])
+@pytest.mark.sample(2)
 def test_many_bins(std: Any, dtype: str) -> None:
     for bins in (8191, 8192, 8193, 60000):
         x = np.random.default_rng(bins).integers(0, bins, 100003).astype(DTYPES[dtype])

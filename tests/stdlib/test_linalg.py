@@ -216,7 +216,7 @@ def test_a_layer_of_narrow_floats_in_f32(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "f8e4m3"])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_matrix_times_vector(std: Any, dtype: str, whole: bool) -> None:
     for m, k in few(product((0, 1, 7, 8, 9, 19), (0, 1, 3, 127, 128, 129, 9001)), 11, whole):
         a, x = uniform(dtype, m, k), uniform(dtype, k, seed=1)

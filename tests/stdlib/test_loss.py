@@ -174,7 +174,7 @@ FORMS = {
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kernel", FORMS)
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_ptxas_takes_it(kernel: str, dtype: str, arch: str) -> None:
     form = FORMS[kernel].format(T=dtype, A="f64" if dtype == "f64" else "f32")
     assembles("loss", kernel, form, arch)

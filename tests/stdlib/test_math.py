@@ -20,6 +20,7 @@ import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.target.arch import architecture_named
 from tessera_lang.types.dtype import U32
+from tests.sampling import few
 from tests.stdlib.arrays import TARGETS
 
 pytestmark = pytest.mark.optimized
@@ -169,6 +170,7 @@ def erfc(x: Decimal) -> Decimal:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["erf", "gelu"])
+@pytest.mark.sample(1)
 def test_the_normal_distribution_in_f64(name: str, target: str) -> None:
     r = np.random.default_rng(3)
     low = -6.0 if name == "erf" else -38.0
@@ -214,7 +216,7 @@ def test_the_bits_are_the_same_on_both_targets(name: str, dtype: str) -> None:
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas on this machine")
 @pytest.mark.parametrize("dtype", SHAPES)
 @pytest.mark.parametrize("name", [*NAMES, "pow", "atan2", "hypot"])
-@pytest.mark.sample
+@pytest.mark.sample(8)
 def test_ptxas_takes_it(name: str, dtype: str) -> None:
     session = Session()
     text = OF_TWO if name in ("pow", "atan2", "hypot") else KERNEL
@@ -257,6 +259,7 @@ def test_powers(target: str) -> None:
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no wider float to compare with")
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.slow
 def test_powers_in_f64(target: str) -> None:
     r, n = np.random.default_rng(5), RANDOM // 8
     bits = r.integers(0, 2**64 - 1, 2 * n, dtype=np.uint64).view(np.float64)
@@ -314,6 +317,7 @@ def pairs(dtype: str, count: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", SHAPES)
 @pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.sample
 def test_angles_and_lengths(name: str, dtype: str, target: str) -> None:
     if dtype == "f64" and np.finfo(np.longdouble).nmant < 63:
         pytest.skip("no wider float to compare with")
@@ -348,10 +352,11 @@ def host(x: f32[m, n]):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tiles_and_host_code(target: str) -> None:
+def test_tiles_and_host_code(target: str, whole: bool) -> None:
     """Each as a function of tiles and of whole arrays."""
     names = ["tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1",
              "log10"]  # fmt: skip
+    names = few(names, 3, whole)
     of_one = ", ".join(f"op.{n}(x)" for n in names)
     of_two = "op.atan2(x, v[None, :]), math.atan2(x, 1.0), op.hypot(x, v[None, :])"
     m = tessera.compile(TILES.format(f"{of_one}, {of_two}", of_one), target=target)

@@ -110,6 +110,7 @@ def test_softmax_along_every_axis(std: Any, axis: int) -> None:
         check_softmax(std, numbers("f32", shape), "f32", axis)
 
 
+@pytest.mark.slow
 def test_softmax_down_long_columns(std: Any) -> None:
     check_softmax(std, numbers("f32", (20001, 3)), "f32", 0)
     check_softmax(std, numbers("bf16", (2, 9001, 33)), "bf16", 1)
@@ -124,7 +125,7 @@ def test_softmax_of_nothing(std: Any) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.optimized)])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_rows_that_are_masked_out(std: Any, axis: int) -> None:
     """Nothing but -inf gives zeros, and NaN nowhere."""
     for n in (1, 5, 130, 9000):
@@ -196,7 +197,7 @@ def test_layernorm_of_a_small_spread_far_from_zero(std: Any, n: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_rmsnorm(std: Any, dtype: str) -> None:
     for n in (*ROWS, 65536, 131072):
         x, weight = numbers(dtype, (3, n), seed=n), numbers(dtype, n, seed=1)
@@ -222,7 +223,7 @@ def test_norms_of_more_axes_and_constant_rows(std: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layernorm", "rmsnorm", "transpose"])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_layouts(placed: Any, request: pytest.FixtureRequest, name: str) -> None:
     """On a GPU sums of a strided row are grouped otherwise: there they agree to the rounding."""
     on_cpu = request.node.callspec.params["std"] == "cpu"

@@ -104,6 +104,7 @@ def test_a_stride_is_the_window_if_none_is_given(std: Any) -> None:
     same(std.max_pool2d(x, (2, 3)), x[:, :, :8, :9].reshape(2, 3, 4, 2, 3, 3).max((3, 5)))
 
 
+@pytest.mark.slow
 def test_layouts(placed: Any) -> None:
     x = numbers("f32", (4, 6, 8, 10))
     for a in (x[:, ::2], x[:, :, ::-1], x.swapaxes(2, 3), x[..., ::2]):

@@ -215,8 +215,8 @@ def test_kernels_have_the_same_numbers(target: str) -> None:
 
 
 @needs_ptxas
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.slow
 def test_ptxas_takes_kernels_with_them(arch: str) -> None:
     assembled(AT, ("made", "dropout"), arch)
 

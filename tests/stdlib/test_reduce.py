@@ -154,7 +154,7 @@ def test_every_axis_of_every_rank(std: Any, dtype: str, rank: int) -> None:
 
 @pytest.mark.parametrize("layout", ["stepped", "reversed", "transposed", "broadcast", "off by one"])
 @pytest.mark.parametrize("dtype", ["f32", pytest.param("i64", marks=pytest.mark.slow)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_layouts(placed: Any, dtype: str, layout: str) -> None:
     for shape in ((6, 10, 4), (33, 17), (100,)):
         x = views(numbers(dtype, shape))[layout]
@@ -249,7 +249,7 @@ def test_the_argument_is_not_changed(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_rows_of_several_parts(std: Any, dtype: str) -> None:
     """A CPU reads long rows in parts: where the best is, and ties and NaNs, in any of them."""
     for n in (32_768, 32_769, 100_003):

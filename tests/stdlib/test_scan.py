@@ -72,6 +72,7 @@ def test_more_than_two_levels(std: Any) -> None:
     same(std.inclusive(x), np.arange(1, n + 1, dtype=np.int32))
 
 
+@pytest.mark.slow
 def test_layouts(placed: Any) -> None:
     for x in views(numbers("f32", 5000)).values():
         check_sums(placed.inclusive(x), x, "f32", exclusive=False)
@@ -146,6 +147,7 @@ def test_segments(std: Any, dtype: str) -> None:
             same(found, segments(exact, heads).astype(found.dtype))
 
 
+@pytest.mark.slow
 def test_one_segment_begins_anywhere(std: Any) -> None:
     """At and beside what a lane, a row, a warp and a group hold, in whole groups and the last."""
     n = 8192 * 9 + 77

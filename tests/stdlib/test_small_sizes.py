@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 def test_rows(name: str, place: str) -> None:
     std = loaded("std.nn", place)
     call, want = ROWS[name]

@@ -49,6 +49,7 @@ def test_every_size(std: Any, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("n", [700, 3000, 5000])
 @pytest.mark.parametrize("dtype", some("f32"))
+@pytest.mark.sample(1)
 def test_numbers_that_are_none_come_last(std: Any, dtype: str, n: int) -> None:
     if dtype not in FLOATS:
         return
@@ -68,6 +69,7 @@ def test_numbers_that_are_none_come_last(std: Any, dtype: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1000, 4000, 20_000])
+@pytest.mark.sample(1)
 def test_pairs_keep_their_order(std: Any, n: int) -> None:
     keys, values = few("i32", n, seed=3), numbers("f64", n, seed=4)
     found_keys, found_values = std.sort_pairs(keys, values)
@@ -78,7 +80,7 @@ def test_pairs_keep_their_order(std: Any, n: int) -> None:
 
 @pytest.mark.parametrize("n", [2001, 9001])
 @pytest.mark.parametrize("dtype", some("f32"))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_other_layouts(placed: Any, dtype: str, n: int) -> None:
     for view in views(numbers(dtype, n, seed=5)).values():
         order = np.lexsort((~np.signbit(wide(view)), wide(view)))  # -0.0 before 0.0
@@ -100,7 +102,7 @@ def test_what_cannot_be_sorted(std: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("u8", "f32", "i64"))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_several_parts_and_buckets_of_a_cpu(dtype: str) -> None:
     """A CPU sorts by buckets: of all elements, of one, of few bits, of those that are far apart."""
     std = module("std.sort", "cpu")
@@ -123,7 +125,7 @@ def test_several_parts_and_buckets_of_a_cpu(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("i16", "f32", "u64"))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_passes_of_a_gpu_run_on_the_cpu_too(dtype: str) -> None:
     """There the library takes another way; the kernels give the same."""
     std = module("std.sort", "cpu")

@@ -79,6 +79,7 @@ def test_the_modes_are_those_of_numpy(std: Any) -> None:
         same(std.convolve1d(x, weights, mode="valid"), np.convolve(x, weights, "valid"))
 
 
+@pytest.mark.slow
 def test_layouts_of_a_convolution(placed: Any) -> None:
     weights = np.array([3, 0, -1, 0, 2], np.int64)
     for x in views(numbers("i64", 3000)).values():
@@ -95,6 +96,7 @@ def laplace(x: Any, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", MOST)
+@pytest.mark.sample(3)
 def test_laplacian_of_every_size(std: Any, dtype: str) -> None:
     for m in (0, 1, 2, 31, 32, 33, 70):
         for n in (0, 1, 2, 31, 32, 33, 64, 129):

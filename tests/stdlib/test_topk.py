@@ -39,6 +39,7 @@ def test_topk(std: Any, dtype: str, largest: bool) -> None:
             check(std, of(dtype, (3, n), seed=seed + n), k, -1, largest)
 
 
+@pytest.mark.slow
 def test_every_axis_and_layout(std: Any) -> None:
     x = few("f32", (4, 5, 6))
     for axis in range(-3, 3):
@@ -61,7 +62,7 @@ def test_nan_infinities_and_zeros(std: Any) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "u8"])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_ptxas_takes_it(dtype: str, arch: str) -> None:
     key, most = ("i32", 2**31 - 1) if dtype in ("f32", "bf16") else ("i64", 2**63 - 1)
     form = (f"x: {dtype}[512, 1000], columns: i64[1000], values: mut {dtype}[512, 4],"

@@ -180,7 +180,7 @@ _RULE = '''def _cube(e: LaneEmitter, op: Operation) -> None:
 '''
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_an_operation(copy: Copy) -> None:
     """A row, a rule that both targets share, and something that says it: lanes and register tiles
     have it."""
@@ -203,6 +203,7 @@ def test_an_operation(copy: Copy) -> None:
     assert len(copy.changed) <= 3
 
 
+@pytest.mark.slow
 def test_an_architecture(copy: Copy) -> None:
     copy.add(
         "tessera_lang/target/arch/rows.py",
@@ -282,6 +283,7 @@ assert made.plan.parameters
 """
 
 
+@pytest.mark.slow
 def test_a_target(copy: Copy) -> None:
     """A distribution of its own: no file of these packages."""
     info = copy.folder / "paper-1.0.dist-info"
@@ -344,7 +346,7 @@ assert np.array_equal(wide, codes.astype(np.float32) * 2, equal_nan=True), (wide
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_a_dtype(copy: Copy) -> None:
     """Stored, converted with the rounding of a package, reduced, and in PTX."""
     table = "tessera_lang/types/dtype.py"

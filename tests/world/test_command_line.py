@@ -27,6 +27,7 @@ def test_help(tesserac: Command) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.sample(4)
 def test_help_of_commands(tesserac: Command, name: str) -> None:
     done = tesserac(name, "--help")
     assert (done.status, done.err) == (0, "")
@@ -57,6 +58,7 @@ def test_unknown_commands(tesserac: Command, word: str, hint: str) -> None:
         ("emit", "double.tessera", "--stage=ptx", "--bounds=maybe"),
     ],
 )  # fmt: skip
+@pytest.mark.sample(4)
 def test_usage(tesserac: Command, double: Path, arguments: tuple[str, ...]) -> None:
     done = tesserac(*arguments)
     assert (done.status, done.out) == (2, "") and done.err
@@ -99,7 +101,7 @@ def test_formats(tesserac: Command) -> None:
         ({"NO_COLOR": "1"}, "always", True), ({"FORCE_COLOR": "1"}, "never", False),
     ],
 )  # fmt: skip
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_colors(tesserac: Command, env: dict[str, str], flag: str, colors: bool) -> None:
     clean = {"NO_COLOR": None, "FORCE_COLOR": None, "CLICOLOR_FORCE": None, **env}
     done = tesserac("check", "-", f"--color={flag}", stdin=WRONG, env=clean)

@@ -40,6 +40,7 @@ def test_commands_of_the_page(tesserac: Command, tmp_path: Path) -> None:
     assert tesserac("run", "scale.tessera", "--target=cpu", "--set", "factor=2.0").out == "90.0\n"
 
 
+@pytest.mark.slow
 def test_commands_of_the_first_steps(tesserac: Command, tmp_path: Path) -> None:
     program = blocks("tessera", START)[0]
     (tmp_path / "scale.tessera").write_text(program, encoding="utf-8")

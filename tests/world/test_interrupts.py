@@ -109,6 +109,7 @@ def test_a_run(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_python_goes_on(tmp_path: Path) -> None:
     """A call raises KeyboardInterrupt, and the next one is interrupted just so."""
     path = tmp_path / "endless.tessera"
@@ -144,6 +145,7 @@ m.k(x)
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_launch_that_was_short_before(tmp_path: Path) -> None:
     """Machine code has begun it."""
     path = tmp_path / "endless.tessera"

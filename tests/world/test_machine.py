@@ -54,6 +54,7 @@ def test_no_driver(tesserac: Command, double: Path) -> None:
     assert "--target cpu" in found["NVIDIA driver"]["remedy"]
 
 
+@pytest.mark.slow
 def test_no_package(tesserac: Command, double: Path, tmp_path: Path) -> None:
     code = "import sys\nsys.modules['cuda'] = None\nsys.modules['cuda.bindings'] = None\n"
     env = patched(tmp_path, code)
@@ -110,7 +111,7 @@ def test_two_devices_of_different_architecture(
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (99, 0)])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_a_device_that_is_not_served(
     tesserac: Command, double: Path, tmp_path: Path, capability: tuple[int, int]
 ) -> None:
@@ -164,7 +165,7 @@ def test_a_second_process_finds_the_kernel(tesserac: Command, double: Path, home
 
 @posix
 @pytest.mark.parametrize("home", ["file", "below a file", "missing", "none", "relative", "proc"])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_homes(tesserac: Command, double: Path, tmp_path: Path, home: str) -> None:
     (tmp_path / "file").write_text("")
     values: dict[str, str | None] = {
@@ -196,6 +197,7 @@ def test_a_home_that_is_read_only(tesserac: Command, double: Path, home: Path) -
 
 
 @posix
+@pytest.mark.slow
 def test_a_cache_that_others_can_write(tesserac: Command, double: Path, tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
@@ -206,6 +208,7 @@ def test_a_cache_that_others_can_write(tesserac: Command, double: Path, tmp_path
     assert not found["ok"] and "other users" in found["detail"]
 
 
+@pytest.mark.slow
 def test_the_cache_switched_off(tesserac: Command, double: Path, home: Path) -> None:
     env = {"TESSERA_CACHE": "off"}
     ran(tesserac("run", "double.tessera", "--target=cpu", env=env), noted=False)
@@ -264,7 +267,7 @@ DAMAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_garbled_entries(tesserac: Command, double: Path, home: Path, how: str) -> None:
     ran(tesserac("run", "double.tessera", "--target=cpu"), noted=False)
     whole = {entry: entry.read_bytes() for entry in home.rglob("*.entry")}
@@ -305,7 +308,7 @@ for name in ("create_connection", "getaddrinfo", "gethostbyname"):
         ("build", "double.tessera", "-o", "o"), ("version",), ("explain", "T0101"),
     ],
 )  # fmt: skip
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_nothing_connects(
     tesserac: Command, double: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -317,7 +320,7 @@ def test_nothing_connects(
 
 
 @pytest.mark.parametrize(("size", "noted"), [("7", False), ("-5x", True), ("1e3", True)])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_the_size_of_the_cache_is_a_number(
     tesserac: Command, double: Path, size: str, noted: bool
 ) -> None:
@@ -327,6 +330,7 @@ def test_the_size_of_the_cache_is_a_number(
 
 @posix
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.sample(2)
 def test_closed_streams(double: Path, closed: str) -> None:
     command = f'"{sys.executable}" -m tessera_lang.driver.cli check "{double}" --lints {closed}'
     assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 0

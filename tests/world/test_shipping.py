@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs" / "artifacts.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="builds for x86-64")
+@pytest.mark.slow
 def test_the_page(tesserac: Command, tmp_path: Path) -> None:
     (tmp_path / "kernels.tessera").write_text(blocks("tessera", PAGE)[0], encoding="utf-8")
     lines = [line for block in blocks("sh", PAGE) for line in block.splitlines()]

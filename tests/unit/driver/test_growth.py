@@ -77,11 +77,13 @@ def test_tile_kernels_for_machines(kind: str, target: str, arch: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NESTS)
+@pytest.mark.sample(3)
 def test_nests(kind: str) -> None:
     """Of a nest every part may be looked at from all that is around it."""
     assert growth(NESTS[kind], 4, checked) < 2 * MOST
 
 
+@pytest.mark.slow
 def test_more_products_are_no_more_choices_of_tiles() -> None:
     """Each product doubled the sizes that were compared."""
     few, many = (

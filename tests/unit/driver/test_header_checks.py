@@ -107,6 +107,7 @@ def random_view(random: np.random.Generator, start: int = 1 << 62) -> ArrayView:
     return ArrayView(dtype, tuple(shape), tuple(strides), pointer, HOST, False, None)
 
 
+@pytest.mark.slow
 def test_checks_of_arrays_are_those_of_python(shim: Any) -> None:
     random = np.random.default_rng(7)
     told: dict[str, set[bool]] = {}

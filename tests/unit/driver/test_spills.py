@@ -121,6 +121,7 @@ def test_no_code_spills_in_silence(seeds: Sequence[int]) -> None:
 
 
 @needs_ptxas
+@pytest.mark.slow
 def test_the_registers_of_roles_are_set() -> None:
     """ptxas has to know how many a lane begins with, whatever the code happens to need."""
     moved = 0

@@ -76,6 +76,7 @@ def test_every_prefix(sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.sample(1)
 def test_every_single_deletion(sample: str) -> None:
     for at in range(len(sample)):
         check(sample[:at] + sample[at + 1 :])

@@ -84,6 +84,7 @@ def test_the_number_of_diagnostics_is_capped() -> None:
     assert found[-1].code == "T0005" and found[-1].severity == "note"
 
 
+@pytest.mark.slow
 def test_long_runs_of_the_same_damage() -> None:
     for text in (
         "def f():\n" + "    x = (\n" * 10_000,

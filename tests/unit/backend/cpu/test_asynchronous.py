@@ -130,6 +130,7 @@ def test_copies_of_lanes() -> None:
     assert "no barrier" in fault_of(5, "tile.barrier", 0).message
 
 
+@pytest.mark.slow
 def test_any_order_of_events_gives_the_same_bits() -> None:
     for number in range(3):
         case = case_of(number)

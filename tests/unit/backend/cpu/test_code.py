@@ -97,6 +97,7 @@ def test_same_bytes_under_other_hash_seeds() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["generic", "neoverse-n1", "apple-m1"])
+@pytest.mark.sample(1)
 def test_objects_for_arm_resolve(cpu: str) -> None:
     """Made here for another machine: every relocation is one that the loader knows."""
     binding = pytest.importorskip("llvmlite.binding")

@@ -79,7 +79,7 @@ def check(body: list[str], lanes: int) -> None:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 def test_one_condition(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a side and without, with loops inside that all lanes run together and that one runs."""
     asked: list[object] = []
@@ -95,7 +95,7 @@ def test_one_condition(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 def test_random_conditions(seed: int) -> None:
     choose = Random(seed)
     check(statements(choose, 3) + statements(choose, 3), choose.choice([64, 96, 40]))

@@ -141,7 +141,7 @@ def combined(kind: str, values: Any, wide: Any, cells: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ATOMIC, ids=str)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_atomics_leave_neighbours_alone(dtype: DType) -> None:
     kinds = ["add", "sub", "min", "max", "exchange"]
     kinds += [] if dtype.is_float else ["and", "or", "xor"]

@@ -113,6 +113,7 @@ def test_dtypes_and_transpositions(dtype: DType, turn: tuple[bool, bool]) -> Non
 
 
 @pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.sample(2)
 def test_rows_that_are_no_whole_vectors(turn: tuple[bool, bool]) -> None:
     run(F32, shapes_of(13, 53, 17, turn), turn, [*SIZES[:-1], (13, 53, 17)], "native")
 

@@ -118,7 +118,7 @@ def test_a_lane_kernel(name: str) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("name", [*ROWS, *MEMBERS, *UNLISTED, *MODELS])
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 def test_a_product(name: str) -> None:
     row = specific_to(architecture_named(name))
     artifact = made("product", name)

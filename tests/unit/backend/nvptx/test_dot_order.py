@@ -28,7 +28,7 @@ def f(A: {dtype}[m, k], B: {dtype}[k, n], C: {dtype}[n, e], O: mut {dtype}[m, e]
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("rows", [32, 64])
-@pytest.mark.sample
+@pytest.mark.sample(1)
 def test_reads_stay_beside_the_multiply_adds(dtype: str, rows: int) -> None:
     text = ptx_of(CLIPPED.format(dtype=dtype, rows=rows))
     kinds = re.findall(r"ld\.(?:volatile\.)?shared|\bfma\.rn", text)
@@ -41,6 +41,7 @@ def test_reads_stay_beside_the_multiply_adds(dtype: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("second", ["b", "b.T"])
+@pytest.mark.sample(1)
 def test_each_multiply_add_has_a_factor_of_the_one_before(second: str) -> None:
     """A lane reads two registers in a cycle; the third it must have kept."""
     text = f"""

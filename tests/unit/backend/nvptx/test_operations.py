@@ -107,7 +107,7 @@ def test_atomics(dtype: DType) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("name", ["f16", "bf16", "f8e4m3", "f64", "u32"])
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_architectures(arch: str, name: str) -> None:
     dtype = DTYPES[name]
     assert assembly_of(all_operations(dtype), arch).cubin

@@ -125,6 +125,7 @@ def test_the_next_product_takes_the_accumulator_without_shared_memory() -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.sample(1)
 def test_a_gemm_of_three_stages(arch: str) -> None:
     made = gemm(BF16, stages=3)
     text = ptx_of(made, arch).ptx
@@ -163,6 +164,7 @@ def test_8_bit_floats_multiply_natively_where_the_machine_can() -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.sample(1)
 def test_f32_multiplies_exactly_by_multiply_adds(arch: str) -> None:
     made = simt_gemm()
     text = ptx_of(made, arch).ptx
@@ -176,7 +178,7 @@ def test_f32_multiplies_exactly_by_multiply_adds(arch: str) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHES)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_wide_block_by_multiply_adds_from_a_ring(arch: str) -> None:
     made = simt_async()
     text = ptx_of(made, arch).ptx
@@ -230,7 +232,7 @@ KINDS = ["add", "mul", "max", "min", "argmax", "argmin"]
 @needs_ptxas
 @pytest.mark.parametrize("dtype", [F32, F16, I8, F64])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sample
+@pytest.mark.sample(3)
 def test_every_reduction_is_code(kind: str, dtype: DType) -> None:
     shape = (16, 128)
     for axis, layout in ((0, blocked(shape, 4, 4)), (1, across(shape))):

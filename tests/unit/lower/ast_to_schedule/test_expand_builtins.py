@@ -179,7 +179,7 @@ SPECIAL: dict[str, Reference] = {
 
 
 @pytest.mark.optimized
-@pytest.mark.sample
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_infinities_and_nan(dtype: str, target: str) -> None:

@@ -22,13 +22,14 @@ BODIES = (
 @needs_ptxas
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.sample(12)
+@pytest.mark.sample(5)
 def test_expressions(body: str, arch: str) -> None:
     assembled(f"@op.kernel\ndef k(x: f32[a, b]):\n    {body}\n", ("k",), arch)
 
 
 @needs_ptxas
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.sample(1)
 def test_tiles_that_are_held(arch: str) -> None:
     assembled(HELD.format(T="f16"), ("flips", "all_of_it", "joined", "pairs"), arch)
 

@@ -35,7 +35,7 @@ def compiled(rows: int, columns: int, expression: str, arch: str) -> tuple[list[
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("shape", [(4, 16384), (4, 65536), (1, 131072), (64, 8192), (2048, 64)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_too_long(shape: tuple[int, int], arch: str) -> None:
     told, seconds, size = compiled(*shape, WHOLE, arch)
     assert size < 80 * MOST_INSTRUCTIONS
@@ -46,7 +46,7 @@ def test_too_long(shape: tuple[int, int], arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("shape", [(4, 65536), (1, 131072), (64, 8192), (2048, 64)])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_needs_no_whole_tile_is_cut(shape: tuple[int, int], arch: str) -> None:
     assert compiled(*shape, LONG, arch)[0] == []
 

@@ -93,7 +93,7 @@ def test_products(arch: str, sizes: tuple[int, int, int], parts: int) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_groups_that_stay(arch: str, persistent: bool) -> None:
     kernel, arrays = product(200, 136, 448, 3, attributes={"persistent": persistent})
     check(kernel, arch, *arrays)
@@ -115,7 +115,7 @@ def less_its_rows(b: ScheduleBuilder, acc: Value) -> Value:
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("finish", [scaled, less_its_rows])
 @pytest.mark.parametrize("out", [BF16, F32])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_stands_behind(arch: str, finish: Callable[..., Value], out: Any) -> None:
     kernel, arrays = product(128, 128, 512, 3, finish=finish, out=out, tile=(64, 64, 64))
     check(kernel, arch, *arrays)
@@ -137,7 +137,7 @@ def sizes_of(kernel: Kernel) -> dict[str, int]:
 
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("form", SUMS, ids=lambda f: f.__name__)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_any_sums(form: Callable[[], Kernel], arch: str) -> None:
     kernel = form()
     assert sums_of(facts_of(kernel_of(kernel.program))).loop is not None
@@ -147,6 +147,7 @@ def test_any_sums(form: Callable[[], Kernel], arch: str) -> None:
 
 
 @pytest.mark.parametrize("form", OTHERS, ids=lambda f: f.__name__)
+@pytest.mark.sample(1)
 def test_what_is_no_sum_stays_whole(form: Callable[[], Kernel]) -> None:
     kernel, remarks = form(), list[Diagnostic]()
     arrays = arrays_of(kernel, sizes_of(kernel))
@@ -163,6 +164,7 @@ def test_attention_carries_more_than_sums() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.sample(1)
 def test_the_bits_are_the_same_in_any_order(arch: str) -> None:
     rng: Any = np.random.default_rng(3)
     kernel, arrays = product(64, 128, 2048, 5, out=F32)

@@ -129,7 +129,7 @@ def guarded(region: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(0, 80, 20))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_programs_do_the_same(seed: int) -> None:
     for part in range(seed, seed + 20):
         program = PROVE_BOUNDS.run(SIMPLIFY.run(verify(random_kernel(Random(part).choice))))
@@ -168,7 +168,7 @@ def random_loop(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(0, 12, 3))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_loops_do_the_same(seed: int) -> None:
     for part in range(seed, seed + 3):
         program = optimized(random_loop(part))
@@ -204,7 +204,7 @@ def random_sums(seed: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 6))
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_groups_that_share_parts_of_their_sums(seed: int) -> None:
     """A test further on takes its sums apart, down to what only earlier groups read."""
     for part in range(seed, seed + 6):

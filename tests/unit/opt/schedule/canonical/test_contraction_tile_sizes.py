@@ -23,7 +23,7 @@ def contraction(text: str, ci: int, dtype: str = "bf16", arch: str = "sm_90a") -
     (32, "bf16", 32), (64, "bf16", 64), (128, "bf16", 64), (64, "f32", 32),  # lines of 128 bytes
     (40, "bf16", 32),
 ])  # fmt: skip
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 def test_steps(arch: str, ci: int, dtype: str, step: int) -> None:
     assert contraction(TEXT, ci, dtype, arch) == [step]
 
@@ -37,7 +37,7 @@ def test_a_variable_that_says_more_keeps_its_step() -> None:
 @pytest.mark.parametrize("ci", [1, 16, 17, 31, 33, 63, 64, 65, 100, 128, 130])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_results(ci: int, dtype: type, turned: bool) -> None:
     text = TEXT
     if turned:

@@ -84,6 +84,7 @@ def dots(text: str, signature: str, arch: str = "sm_90a") -> list[Any]:
 
 
 @pytest.mark.parametrize("d", [512, 768, 1000, 1024, 2048])
+@pytest.mark.sample(2)
 def test_long_rows_are_products_of_the_asynchronous_unit(d: int) -> None:
     """Whose operands come in rings of two places or more."""
     made = from_source(of("bf16"), sizes(32, 512, d, "bf16"))
@@ -99,6 +100,7 @@ def test_long_rows_are_products_of_the_asynchronous_unit(d: int) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", ["bf16", "f32"])
+@pytest.mark.sample(2)
 def test_long_rows_have_room(name: str, arch: str) -> None:
     made = from_source(of(name), sizes(32, 512, 1024, name), arch)
     assert not [r for r in made.remarks if r.severity != "note"]

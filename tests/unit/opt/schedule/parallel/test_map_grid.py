@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from tessera_lang.diagnostics import Diagnostic
@@ -211,6 +212,7 @@ def test_no_two_groups_meet(case: Case) -> None:
         assert not conflicts(made, grid)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 9))
 def test_the_passes_keep_the_values(case: Case, seed: int) -> None:

@@ -132,6 +132,7 @@ def laid(text: str, shapes: str, arch: str = "sm_90a") -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sample(6)
 def test_what_is_laid_anew(seed: int) -> None:
     """As many arrays as are large, with long lines, and run across."""
     case = case_of(seed)
