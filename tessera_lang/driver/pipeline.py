@@ -333,6 +333,7 @@ def _lane_rows() -> tuple[Row, ...]:
     """A lane for each iteration."""
     from tessera_lang.opt.schedule.canonical.unit_extent_folding import unit_extents
     from tessera_lang.opt.schedule.decide import lane_per_iteration, tile_sizes
+    from tessera_lang.opt.schedule.loops import short_loops
 
     return (
         ("lane_per_iteration", lane_per_iteration.take_lanes,
@@ -341,6 +342,8 @@ def _lane_rows() -> tuple[Row, ...]:
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
         ("unit_extent_folding", unit_extents,
          "the extent of one element is 1 in the loop that goes over the elements"),
+        ("short_loops", short_loops.write_out,
+         "writes out loops that run a few times at most, so that their loads begin together"),
     )  # fmt: skip
 
 

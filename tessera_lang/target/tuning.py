@@ -329,6 +329,10 @@ LANE_ELEMENTS = _chosen(
     128, "elements", "that an iteration touches at most where a lane takes it: what a group of four"
     " warps does in one step, and a lane in as many",
 )  # fmt: skip
+SHORT_COPIES = _chosen(
+    64, "copies", "of the body of a nest of loops of a lane, where the program says that they run"
+    " a few times at most: as many loads are on their way at once",
+)  # fmt: skip
 LANE_HELD = _chosen(64, "elements", "of the largest tile of an iteration that a lane takes")
 LANE_STORED = _chosen(8, "elements", "that an iteration stores at most where a lane takes it")
 LANE_ITERATIONS = _chosen(

@@ -51,7 +51,7 @@ def is_scalar(grid: Operation) -> bool:
 def elements_of_an_iteration(facts: Facts, grid: Operation) -> int | None:
     """How many elements an iteration reads and writes at most, a tile of an open size counted as
     one element; None where that is not known."""
-    total, bounds = 0, _Bounds(facts)
+    total, bounds = 0, Bounds(facts)
     inside = [(x.operation.result.type, x.inside) for x in facts.reads]
     inside += [(o.operands[0].type, around) for o, around in facts.stores]
     inside += [(None, around) for o, around in _walked(grid) if o.name in ELEMENT_ACCESSES]
@@ -123,7 +123,7 @@ def _needs(facts: Facts, value: Value) -> set[Value]:
 
 
 @dataclass(slots=True, eq=False)
-class _Bounds:
+class Bounds:
     """The most that numbers of a kernel are; each is looked at once."""
 
     facts: Facts
