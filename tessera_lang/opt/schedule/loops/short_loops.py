@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
-from tessera_lang.ir.definitions import WRITES, is_pure
+from tessera_lang.ir.definitions import is_pure
 from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.lane_sized_iterations import Bounds
@@ -61,7 +61,7 @@ def write_out(program: Program, context: Context) -> Program:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nest:
-    """A loop, and those in it, whose number of turns is known before the first: at most ``most``."""
+    """A loop, and those in it, whose number of turns is known before it: at most ``most``."""
 
     root: Operation
     most: Mapping[Operation, int]
@@ -83,9 +83,7 @@ class _Nest:
                 if facts.constant(upper) is not None:
                     return None  # whoever makes code writes it out
                 most[o] = trips
-            elif o.holds(WRITES) or (o.regions and o.name != FOR):
-                return None
-            elif o.name != LOAD and o.name != "tile.yield" and not is_pure(o):
+            elif o.regions or not (o.name == LOAD or o.name == "tile.yield" or is_pure(o)):
                 return None
         return _Nest(root, most)
 
