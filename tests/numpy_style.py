@@ -31,7 +31,7 @@ def kernel_text(source: str, given: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 def parameters_of(text: str) -> list[str]:
     head = text.partition("def f(")[2].partition("):")[0].partition(") ->")[0]
-    items = re.sub(r"\[[^]]*\]", "", head).split(",")
+    items = [i for i in re.sub(r"\[[^]]*\]", "", head).split(",") if i.strip()]
     return [item.partition(":")[0].strip() for item in items if "=" not in item]
 
 

@@ -181,6 +181,12 @@ class Context:
         del e
         return False
 
+    def narrows(self, e: ast.Expr, dtype: DType) -> bool:
+        """Whether an index is proved to fit an integer type, if need be by a check at the launch;
+        lanes ask where they store."""
+        del e, dtype
+        return False
+
     def try_value(self, e: ast.Expr) -> object | None:
         """The value of a known expression, or None (also where its arithmetic fails)."""
         if e not in self.known:

@@ -14,7 +14,7 @@ from tessera_lang.sema.context import Context
 from tessera_lang.sema.conversion_hints import Advice, convert_operand, wider_for
 from tessera_lang.sema.inference_types import Open, Term, Unknown, default_dtype
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType, integer_range, widens_to
+from tessera_lang.types.dtype import INDEX, DType, integer_range, widens_to
 from tessera_lang.types.type import ERROR, ErrorType, Scalar, Weak
 
 
@@ -183,7 +183,7 @@ def give(c: Context, e: ast.Expr, term: Term, dtype: DType) -> bool:
         return False
     if term.dtype == dtype:
         return True
-    if widens_to(term.dtype, dtype):
+    if widens_to(term.dtype, dtype) or (term.dtype == INDEX and c.narrows(e, dtype)):
         c.coerce(e, dtype)
         return True
     return False

@@ -153,13 +153,15 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Two extents that are one only if ``left == right``, over the names of sizes: checked at the
-    launch. ``text`` names both arrays (``A.shape[1] == B.shape[0]``)."""
+    """Two extents that are one only if ``left == right``, or a bound that keeps values of ``index``
+    in a narrower type, over the names of sizes: checked at the launch. ``text`` names both arrays
+    (``A.shape[1] == B.shape[0]``)."""
 
     left: Dim
     right: Dim
     text: str
     span: Span
+    operator: Literal["==", "<="] = "=="
 
 
 @dataclass(frozen=True, slots=True)

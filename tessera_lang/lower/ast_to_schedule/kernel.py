@@ -85,7 +85,7 @@ def _equal_sizes(info: TileInfo) -> dict[str, str]:
     """Sizes that the launch holds to be an earlier one."""
     equal: dict[str, str] = {}
     for a in info.agreements:
-        if isinstance(a.left, Sym) and isinstance(a.right, Sym):
+        if a.operator == "==" and isinstance(a.left, Sym) and isinstance(a.right, Sym):
             equal[a.right.name] = equal.get(a.left.name, a.left.name)
     return equal
 
@@ -231,7 +231,8 @@ def _divisor(declared: tuple[DeclaredParameter, ...], slot: Slot) -> int:
 def _plan(state: State, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
     lowering = state.low
     agreed = tuple(
-        Condition(a.left, "==", a.right, a.text, lowering.position(a.span)) for a in info.agreements
+        Condition(a.left, a.operator, a.right, a.text, lowering.position(a.span))
+        for a in info.agreements
     )
     return LaunchPlan(
         kernel=lowering.frame.typed.declaration.name,

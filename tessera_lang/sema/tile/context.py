@@ -24,6 +24,8 @@ Value = Dim | tuple[TileAxis, ...]
 """What a name is worth now: an integer as a size, a tile as its axes."""
 
 
+Bounds = tuple[Dim, Dim]
+"""Least and greatest value of integers, made of sizes."""
 Instance = tuple[tuple[str, str], ...]
 """Of an inlined function: what its parameters hold, by their names."""
 
@@ -117,6 +119,10 @@ class Kernel:
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     carried: bool = False  # a loop changes a tile that has a long axis, which it then must hold
     changed: bool = False
+    numbers: dict[str, DType] = field(default_factory=dict[str, DType])  # of the call, in extents
+    bounds: dict[tuple[ast.Expr, Instance, bool], Bounds | None] = field(
+        default_factory=dict["tuple[ast.Expr, Instance, bool]", "Bounds | None"]
+    )  # of what a variable takes at each of its places
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] = ()
     # Of an inlined function: the parameters that it reads, and those that it writes.
     touched: dict[TypedFunction, tuple[frozenset[str], frozenset[str]]] = field(
@@ -181,6 +187,11 @@ class TileContext(Context):
     branches: int = 0  # run-time branches around the statement
     told: tuple[Dim, ...] = ()  # at least 0, say the tests of those branches
     worth: Callable[[TileContext, ast.Expr], Dim] = lambda c, e: 0  # set with ``infer``
+    counts: Callable[[TileContext, str], bool] = lambda c, name: False  # likewise
+    fits: Callable[[TileContext, ast.Expr, DType], bool] = lambda c, e, dtype: False
+    bounds: dict[tuple[str, bool], Bounds] = field(
+        default_factory=dict["tuple[str, bool]", "Bounds"]
+    )  # of variables
     given: dict[str, Dim] = field(default_factory=dict[str, Dim])  # integers of the call in check
     place: bool = False  # the expression to be typed is a bound of a slice
     left: bool = False  # control does not come behind the statement just checked
@@ -236,7 +247,10 @@ class TileContext(Context):
         return self.kernel.facts.resolve(Sym(self.kernel.open[key]))
 
     def is_size(self, e: ast.Expr) -> bool:
-        return all(name in self.kernel.origins for name in symbols_of(self.worth(self, e)))
+        return all(self.counts(self, name) for name in symbols_of(self.worth(self, e)))
+
+    def narrows(self, e: ast.Expr, dtype: DType) -> bool:
+        return self.fits(self, e, dtype)
 
     def is_open(self, dim: Dim | None) -> bool:
         return isinstance(dim, Sym) and dim.name.startswith("?")

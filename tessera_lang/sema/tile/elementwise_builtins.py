@@ -21,6 +21,7 @@ from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
+    counted_as_float,
     default_of_literals,
     is_narrow,
     is_waiting,
@@ -51,7 +52,8 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
     term = c.infer(x)
     if is_silent(term):
         return term
-    o = value_of_operand(c, Operand(x, term))
+    plain = value_of_operand(c, Operand(x, term))
+    o = Operand(x, counted_as_float(c, plain))
     if isinstance(o.term, Tile) and is_waiting(o.term):
         make_float(c, o.term)
         return o.term
@@ -89,6 +91,8 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
             return ERROR if c.final else Unknown()
         if kind in ROUNDED and compute == F32:
             attach_instance(c, e, f"fast.{kind}", [Scalar(compute)], rounded=True)
+    if isinstance(plain.term, Tile) and plain.term.dtype != result.dtype:
+        convert_operand(c, plain, Mixed(result.dtype, False, plain.term.axes))
     return result
 
 

@@ -21,6 +21,7 @@ from tessera_lang.sema.symbol_terms import DTYPE, MODULE
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.expand_builtins import argument_of
+from tessera_lang.sema.tile.index_bounds import counts, narrows
 from tessera_lang.sema.tile.operators import (
     Mixed,
     compare_tiles,
@@ -57,7 +58,7 @@ def infer(c: TileContext, e: ast.Expr) -> Term:
 
 def attach(c: TileContext) -> None:
     c.infer = partial(infer, c)
-    c.worth = dim_of
+    c.worth, c.counts, c.fits = dim_of, counts, narrows
 
 
 def _infer(c: TileContext, e: ast.Expr) -> Term:

@@ -216,6 +216,7 @@ def _start(c: TileContext) -> None:
         if v.local.kind == "parameter" and isinstance(v.type, Scalar) and v.type.dtype.is_integer:
             full = c.full(name)
             c.env[name] = Sym(full)
+            c.kernel.numbers[full] = v.type.dtype
             if v.type.dtype.kind == "uint":
                 c.kernel.facts.least.setdefault(full, 0)
         elif isinstance(v.type, Tile) and v.local.kind == "parameter":
@@ -249,6 +250,7 @@ def _begin(c: TileContext, start: dict[str, Value]) -> None:
     c.terms.clear()
     c.loops.clear()
     c.aliases.clear()
+    c.bounds.clear()
     c.ranks.clear()
     c.env = dict(start)
     c.branches = c.products = 0

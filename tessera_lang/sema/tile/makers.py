@@ -280,7 +280,7 @@ def _arange_room(c: TileContext, e: ast.Call, bound: Bound) -> tuple[int, ...] |
     for key in ("start", "stop", "step"):
         if key in bound and isinstance(bound[key], ast.FloatLit):
             c.report("T0215", "`op.arange` counts in integers", bound[key].span,
-                     helps=("compute from them: `0.25 * f32(op.arange(4))`, or write"
+                     helps=("compute from them: `0.25 * op.arange(4)`, or write"
                             " `op.linspace(0.0, 1.0, 5)`",))  # fmt: skip
             return None
     for key in ("start", "stop", "step"):

@@ -11,6 +11,7 @@ from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
 from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
+from tessera_lang.sema.tile.index_bounds import is_count
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.source import Span
@@ -64,9 +65,9 @@ def default_of_literals(*terms: Term | None) -> DType:
 
 
 def open_dtype(
-    c: TileContext, e: ast.Call, default: DType, *, literal: bool = False
+    c: TileContext, e: ast.Expr, default: DType, *, literal: bool = False
 ) -> tuple[DType, bool]:
-    """The dtype of the tile that a call makes, as far as it is known, and whether it is wide."""
+    """The dtype of the tile that an expression makes, as far as it is known; is it wide?"""
     key = e, c.instance
     found = c.kernel.tiles.get(key)
     if found is None:
@@ -155,7 +156,8 @@ def mix(
     for o in operands:
         if not isinstance(o.term, (Scalar, Weak, Open, Tile, Tensor)):
             return not_numbers(c, span, o)
-    operands = [value_of_operand(c, o) for o in operands]
+    plain = [value_of_operand(c, o) for o in operands]
+    operands = counts_as_floats(c, plain)
     axes = shape_of(c, span, operands, what)
     if axes is None:
         return ERROR if c.final else Unknown()
@@ -167,9 +169,27 @@ def mix(
     if not isinstance(met, Scalar):
         return met
     result = Mixed(met.dtype, wide and is_narrow(met.dtype), axes)
-    for o in operands:
+    for o in plain:
         convert_operand(c, o, result)
     return result
+
+
+def counts_as_floats(c: TileContext, operands: list[Operand]) -> list[Operand]:
+    """Operands that meet floats: tiles of ``index`` that are counts become floats, as a literal
+    does."""
+    typed = [o.term.dtype for o in operands if isinstance(o.term, (Scalar, Tile))]
+    floats = [d for d in typed if d.is_float]
+    if INDEX not in typed or not (floats or any(_is_float_literal(o.term) for o in operands)):
+        return operands
+    return [Operand(o.e, counted_as_float(c, o)) for o in operands]
+
+
+def counted_as_float(c: TileContext, o: Operand) -> Term:
+    """A tile of counts as one of floats of open dtype; anything else as it is."""
+    if not isinstance(o.term, Tile) or o.term.dtype != INDEX or not is_count(c, o.e):
+        return o.term
+    made, wide = open_dtype(c, o.e, F32, literal=True)
+    return replace(o.term, dtype=made, wide=wide)
 
 
 def _mix_waiting(
@@ -295,7 +315,8 @@ def compare_tiles(
     """``a < b`` of tiles: a tile of bools."""
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
-    a, b = value_of_operand(c, a), value_of_operand(c, b)
+    plain = value_of_operand(c, a), value_of_operand(c, b)
+    a, b = counts_as_floats(c, list(plain))
     axes = shape_of(c, span, [a, b], f"`{operator}`")
     if axes is None:
         return ERROR if c.final else Unknown()
@@ -308,14 +329,16 @@ def compare_tiles(
     if not compare(c, operator, span, *pair):
         return ERROR if c.final else Unknown()
     if c.final:
-        _convert_compared(c, a, b, wide)
+        _convert_compared(c, (a, b), plain, wide)
     return Tile(BOOL, axes) if axes else Scalar(BOOL)
 
 
-def _convert_compared(c: TileContext, a: Operand, b: Operand, wide: bool) -> None:
-    typed = [o.term.dtype for o in (a, b) if isinstance(o.term, (Tile, Scalar))]
+def _convert_compared(
+    c: TileContext, met: tuple[Operand, Operand], plain: tuple[Operand, Operand], wide: bool
+) -> None:
+    typed = [o.term.dtype for o in met if isinstance(o.term, (Tile, Scalar))]
     common = typed[0] if len(typed) == 1 else common_dtype(*typed)
-    for o in (a, b):
+    for o in plain:
         if common is not None and not isinstance(o.term, (Weak, Open)):
             convert_operand(c, o, Mixed(common, wide and is_narrow(common), ()))
 
@@ -330,7 +353,9 @@ def give_tile(c: TileContext, e: ast.Expr | None, term: Term, dtype: DType, wide
         return True
     if not isinstance(term, (Scalar, Tile)):
         return False
-    if common_dtype(term.dtype, dtype) != dtype:
+    if common_dtype(term.dtype, dtype) != dtype and not (
+        e is not None and term.dtype == INDEX and c.narrows(e, dtype)
+    ):
         return False
     is_wide = isinstance(term, Tile) and term.wide
     if e is not None and (term.dtype, is_wide) != (dtype, wide):

@@ -200,7 +200,9 @@ def _result(
         return None
     o = value_of_operand(c, Operand(e, term))
     if isinstance(o.term, Scalar):
-        return o.term.dtype, ()
+        dtype = o.term.dtype if wanted is None else wanted[0]
+        fits = give_tile(c, e, o.term, dtype, False)
+        return dtype if fits else o.term.dtype, ()
     assert isinstance(o.term, Tile)
     if is_waiting(o.term):
         if wanted is not None:

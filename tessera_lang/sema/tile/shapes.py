@@ -6,6 +6,8 @@ dtypes or syntax beyond spans.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
@@ -205,7 +207,7 @@ def _agree_at_launch(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
             return False
     if isinstance(a, int) and isinstance(b, int) or facts.differ(a, b):
         return False
-    _promise(c, a, b, span)
+    promise(c, a, b, span)
     for one, other in ((a, b), (b, a)):
         parts = _choices(one)
         names = [x.name for p in parts or () if isinstance(x := p.alone, Sym)]
@@ -289,7 +291,7 @@ def _fills(c: TileContext, rest: Form, room: list[Form], span: Span) -> bool:
     left = normal(DimOp("%", dim_of_form(sizes), by))
     if left == 0:
         return True
-    _promise(c, left, 0, span)
+    promise(c, left, 0, span)
     atom = sizes.alone
     if isinstance(atom, Sym):
         facts.divides(atom.name, by)
@@ -330,7 +332,7 @@ def _agree_sizes(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
         return False
     if _first_of(c, right) < _first_of(c, left):
         left, right = right, left
-    _promise(c, left, right, span)
+    promise(c, left, right, span)
     _solve(c, difference)
     return True
 
@@ -364,11 +366,13 @@ def _solve(c: TileContext, difference: Form) -> None:
     )))  # fmt: skip
 
 
-def _promise(c: TileContext, left: Dim, right: Dim, span: Span) -> None:
-    """Equal at the launch, or the launch is refused."""
+def promise(
+    c: TileContext, left: Dim, right: Dim, span: Span, operator: Literal["==", "<="] = "=="
+) -> None:
+    """Equal (or no more) at the launch, or the launch is refused."""
     if (left, right) not in c.kernel.agreements:
-        text = f"{_named(c, left)} == {_named(c, right)}"
-        c.kernel.agreements[(left, right)] = Agreement(left, right, text, span)
+        text = f"{_named(c, left)} {operator} {_named(c, right)}"
+        c.kernel.agreements[(left, right)] = Agreement(left, right, text, span, operator)
         c.kernel.changed = True
 
 

@@ -20,7 +20,7 @@ from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import BOOL, I32, INDEX, DType
 from tessera_lang.types.shape import DimOp
 from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
 
@@ -91,7 +91,10 @@ def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     found = _lines(c, e, "op.argsort", bound)
     if not isinstance(found, tuple):
         return found
-    if not _has_places(c, "op.argsort", found[0].dtype, bound["x"]):
+    x, own = bound["x"], c.infer(bound["x"])
+    if isinstance(own, Tile) and own.dtype == INDEX and c.narrows(x, I32):
+        c.convert(x, replace(own, dtype=I32))  # places again
+    elif not _has_places(c, "op.argsort", found[0].dtype, x):
         return _nothing(c)
     return replace(found[0], dtype=INDEX, wide=False)
 

@@ -24,6 +24,7 @@ from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
+from tessera_lang.sema.tile.index_bounds import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
@@ -146,6 +147,9 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
             return
         if isinstance(term, TupleType) and len(term.items) == count:
             unpack(c, target, term)
+            if isinstance(s.value, ast.Call) and count == 2:
+                if symbol_of(c, s.value.function) == Builtin("op.topk"):
+                    learn_places(c, s.value, target.items[1])
             if isinstance(s.value, ast.Attribute) and s.value.name == "shape":
                 dims = shape_dims(c.infer(s.value.value)) or ()
                 for t, dim in zip(target.items, dims, strict=True):

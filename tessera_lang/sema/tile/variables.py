@@ -14,13 +14,14 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.side_tables import Local
 from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import TileContext, register_dtype
+from tessera_lang.sema.tile.index_bounds import learn_bounds
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
 from tessera_lang.sema.tile.subscripts import as_tile, root_name
 from tessera_lang.sema.tile.symbolic import OWNER, dim_of, set_scalar
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import common_dtype
+from tessera_lang.types.dtype import INDEX, DType, common_dtype
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, TupleType, Type, Weak
 
 
@@ -41,6 +42,7 @@ def bind(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -
         term = as_tile(c, value, term)
     if c.final:
         c.typed.symbols[target] = v.local
+    learn_bounds(c, target, value, term)
     if isinstance(term, Tile):
         bind_tile(c, v, value, term, target.span)
     elif not is_silent(term):
@@ -64,7 +66,7 @@ def _takes(c: TileContext, v: Variable, value: ast.Expr | None, term: Term) -> b
             if room != other or now.buffer != term.buffer:
                 return False
             waits = is_waiting(now) or is_waiting(term)
-            return waits or common_dtype(term.dtype, now.dtype) == now.dtype
+            return waits or _widens(c, value, term.dtype, now.dtype)
         case Tile(), _:
             return not now.axes
         case _, Tile():
@@ -72,7 +74,7 @@ def _takes(c: TileContext, v: Variable, value: ast.Expr | None, term: Term) -> b
         case Tensor(), Tensor():
             return value is not None and v.since == value.span
         case Scalar(), Scalar():
-            return common_dtype(term.dtype, now.dtype) == now.dtype
+            return _widens(c, value, term.dtype, now.dtype)
         case Scalar(), Weak():
             return term.kind == ("float" if now.dtype.is_float else "int")
         case Open(), Weak():
@@ -81,6 +83,12 @@ def _takes(c: TileContext, v: Variable, value: ast.Expr | None, term: Term) -> b
             return True
         case _:
             return now == term
+
+
+def _widens(c: TileContext, value: ast.Expr | None, dtype: DType, wanted: DType) -> bool:
+    if common_dtype(dtype, wanted) == wanted:
+        return True
+    return value is not None and dtype == INDEX and c.narrows(value, wanted)
 
 
 def _another(
@@ -199,11 +207,7 @@ def _rebind(
                 return False
             c.convert(value, replace(term, wide=True))
         return True
-    if (
-        value is None
-        or common_dtype(term.dtype, current.dtype) != current.dtype
-        or not give_tile(c, value, term, current.dtype, wide)
-    ):
+    if value is None or not give_tile(c, value, term, current.dtype, wide):
         _other_dtype(c, v, value, term, current, at)
         return False
     return True

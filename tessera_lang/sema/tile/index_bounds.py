@@ -1,0 +1,291 @@
+"""Bounds of values of ``index``: whether all of them fit a narrower type.
+
+Owns what is plain from an expression: places, counts, sizes and what is computed from them. A bound
+that sizes decide is one for the launch to check. Must not know where a value goes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from tessera_lang.sema.bound_names import statements, targets
+from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.tile.context import Bounds, TileContext
+from tessera_lang.sema.tile.shapes import promise
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.sema.typed import Builtin
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, F64, INDEX, DType, integer_range
+from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
+from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
+
+MOST_DEPTH = 24
+_KEPT = (
+    "op.transpose", "op.reshape", "op.ravel", "op.roll", "op.flip", "op.expand_dims", "op.squeeze",
+    "op.broadcast_to", "op.sort", "op.take", "op.repeat", "op.tile", "op.moveaxis", "op.swapaxes",
+    "index",
+)  # fmt: skip
+"""Functions that give elements of their first argument, or 0 where there is none."""
+
+
+def narrows(c: TileContext, e: ast.Expr, dtype: DType) -> bool:
+    """Whether an expression of ``index`` fits an integer type of its place: always, or for the
+    sizes that the launch lets pass, which is written down then."""
+    if dtype in (F32, F64):
+        return is_count(c, e)
+    if not dtype.is_integer or dtype == INDEX:
+        return False
+    low, high = integer_range(dtype)
+    if (low, high) == integer_range(INDEX):
+        return True
+    found = bounds_of(c, e)
+    if found is None:
+        return False
+    facts = c.kernel.facts
+    least, most = facts.simplify(found[0]), facts.simplify(found[1])
+    above = facts.not_negative(DimOp("-", least, low))
+    below = facts.not_negative(DimOp("-", high, most))
+    known = [d for d, fits in ((least, above), (most, below)) if not fits and isinstance(d, int)]
+    if known or (dtype.bits < 32 and not (above and below)):
+        return False
+    if not above:
+        promise(c, low, least, e.span, "<=")
+    if not below:
+        promise(c, most, high, e.span, "<=")
+    return True
+
+
+def is_count(c: TileContext, e: ast.Expr) -> bool:
+    """Whether an expression of ``index`` is made of sizes, places and what loops count: these are
+    so small that rounding them changes no more than the operation of floats that they meet."""
+    return bounds_of(c, e, data=False) is not None
+
+
+def learn_bounds(c: TileContext, target: ast.Name, value: ast.Expr | None, term: Term) -> None:
+    """A variable takes a value. Its bounds are those of all values that it takes, each of which is
+    known without those of the variable itself."""
+    found: dict[bool, Bounds | None] = {True: None, False: None}
+    if value is not None and (isinstance(term, Weak) or _is_index(term)):
+        found = {data: bounds_of(c, value, data=data) for data in found}
+    _learn(c, target, found)
+
+
+def learn_places(c: TileContext, e: ast.Expr, target: ast.Expr) -> None:
+    """The places that ``op.topk`` gives."""
+    if isinstance(e, ast.Call) and e.arguments and isinstance(target, ast.Name):
+        bounds = _places(c, shape_dims(c.terms.get(e.arguments[0])))
+        _learn(c, target, {True: bounds, False: bounds})
+
+
+def _learn(c: TileContext, target: ast.Name, found: dict[bool, Bounds | None]) -> None:
+    made = [t for s in statements(c.declaration.body) for t in targets(s)]
+    places = [t for t in made if isinstance(t, ast.Name) and t.id == target.id]
+    if target.id in {p.name for p in c.declaration.parameters}:
+        return  # which has a value of the caller, too
+    for data, bounds in found.items():
+        c.kernel.bounds[(target, c.instance, data)] = bounds
+        parts = [c.kernel.bounds.get((t, c.instance, data)) for t in places]
+        joined = _either(c, parts)
+        if joined is not None:
+            c.bounds[(target.id, data)] = joined
+
+
+def _is_index(term: Term | None) -> bool:
+    return isinstance(term, (Scalar, Tile)) and term.dtype == INDEX
+
+
+def bounds_of(
+    c: TileContext, e: ast.Expr, depth: int = MOST_DEPTH, *, data: bool = True
+) -> Bounds | None:
+    """Least and greatest value, made of sizes; None where nothing says them. ``data``: numbers of
+    narrower types, which may be anything, are taken too."""
+    if depth == 0:
+        return None
+    value = c.try_value(e)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, value
+    if e in c.kernel.expanded:
+        return bounds_of(c, c.kernel.expanded[e][1], depth - 1, data=data)
+    if isinstance(e, ast.Name) and e in c.kernel.stands:
+        return bounds_of(c, c.kernel.stands[e], depth - 1, data=data)
+    term = c.terms.get(e)
+    if isinstance(term, (Scalar, Tile, Tensor)) and term.dtype != INDEX:
+        return integer_range(term.dtype) if data and term.dtype.is_integer else None
+    if not isinstance(term, Tile):
+        found = _of_dim(c, dim_of(c, e), depth, data)
+        if found is not None:
+            return found
+    if isinstance(e, ast.Name):
+        return c.bounds.get((e.id, data))
+    return _of_expression(c, e, depth - 1, data)
+
+
+def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bounds | None:
+    bounds = partial(bounds_of, c, depth=depth, data=data)
+    match e:
+        case ast.Binary(operator="+" | "-" | "*" | "//" | "%" as operator):
+            a, b = bounds(e.left), bounds(e.right)
+            return None if b is None else _computed(c, operator, a, b)
+        case ast.Binary(operator="**"):
+            a, n = bounds(e.left), c.try_value(e.right)
+            found = a
+            for _ in range(n - 1 if isinstance(n, int) and 1 <= n <= 8 else 0):
+                found = None if a is None or found is None else _computed(c, "*", found, a)
+            return found if isinstance(n, int) and 1 <= n <= 8 else None
+        case ast.Unary(operator="-"):
+            a = bounds(e.operand)
+            return None if a is None else _computed(c, "-", (0, 0), a)
+        case ast.Conditional():
+            return _either(c, [bounds(x) for x in (e.then, e.orelse)])
+        case ast.Subscript() if isinstance(c.terms.get(e.value), Tile):
+            return _either(c, [(0, 0), bounds(e.value)])
+        case ast.Attribute(name="T" | "mT"):
+            return bounds(e.value)
+        case ast.Call(function=ast.Attribute(name="to", value=x)):
+            return bounds(x)
+        case ast.Call():
+            return _of_call(c, e, depth, data)
+        case _:
+            return None
+
+
+def _of_call(c: TileContext, e: ast.Call, depth: int, data: bool) -> Bounds | None:
+    bounds = partial(bounds_of, c, depth=depth, data=data)
+    from tessera_lang.sema.tile.calls import symbol_of
+
+    symbol = symbol_of(c, e.function)
+    if not isinstance(symbol, Builtin) or not (e.arguments or symbol.name == "op.where"):
+        return None
+    term = c.terms.get(e)
+    match symbol.name:
+        case "op.arange":
+            return _of_arange(c, e)
+        case "op.iota" if isinstance(term, Tile):
+            return 0, max((a.capacity or 1 for a in term.axes), default=1) - 1
+        case "op.argmax" | "op.argmin":  # at least 0, and no further than all elements
+            return _places(c, shape_dims(c.terms.get(e.arguments[0])))
+        case "op.argsort" if isinstance(term, Tile):
+            return _places(c, shape_dims(term))
+        case "op.where":
+            given = {k.name: k.value for k in e.keywords}
+            sides = (*e.arguments[1:], *(given[n] for n in ("a", "b") if n in given))
+            return _either(c, [bounds(x) for x in sides])
+        case "op.maximum" | "op.minimum" | "op.clamp" | "min" | "max" as name:
+            if e.keywords:
+                return None
+            which = {"op.maximum": "max", "max": "max", "op.clamp": ""}.get(name, "min")
+            return _either(c, [bounds(x) for x in e.arguments], which)
+        case name if name in _KEPT:
+            return _either(c, [(0, 0), bounds(e.arguments[0])])
+        case _:
+            return None
+
+
+def _of_arange(c: TileContext, e: ast.Call) -> Bounds | None:
+    numbers = [c.kernel.facts.value(dim_of(c, a)) for a in e.arguments]
+    known = [n for n in numbers if n is not None]
+    if len(known) != len(numbers) or any(k.name != "dtype" for k in e.keywords):
+        return None
+    count = range(*known) if len(known) <= 3 and 0 not in known[2:] else ()
+    return (min(count), max(count)) if count else None
+
+
+def _places(c: TileContext, dims: tuple[Dim | None, ...] | None) -> Bounds | None:
+    most: Dim = 1
+    for dim in dims or ():
+        found = None if dim is None else _of_dim(c, dim, MOST_DEPTH, False)
+        if found is None:
+            return None
+        most = DimOp("*", most, found[1])
+    return None if dims is None else (0, most)
+
+
+# --- of sizes ------------------------------------------------------------------------------
+
+
+def _of_dim(c: TileContext, dim: Dim, depth: int, data: bool) -> Bounds | None:
+    """Bounds of what names in extents make, by those of sizes."""
+    dim = c.kernel.facts.resolve(dim)
+    if isinstance(dim, int):
+        return dim, dim
+    if depth == 0:
+        return None
+    if isinstance(dim, Sym):
+        return _of_name(c, dim, depth - 1, data)
+    a, b = (_of_dim(c, side, depth - 1, data) for side in (dim.left, dim.right))
+    if dim.operator in ("min", "max"):
+        return _either(c, [a, b], dim.operator)
+    if dim.operator == "ceil_div" or b is None:
+        return None
+    return _computed(c, dim.operator, a, b)
+
+
+def _of_name(c: TileContext, dim: Sym, depth: int, data: bool) -> Bounds | None:
+    if dim.name in c.kernel.origins:
+        return dim, dim
+    found = c.kernel.facts.ranges.get(dim.name)
+    if found is not None:
+        if found.lower is None or found.last is None:
+            return None
+        low, high = (_of_dim(c, bound, depth, data) for bound in (found.lower, found.last))
+        return None if low is None or high is None else (low[0], high[1])
+    dtype = c.kernel.numbers.get(dim.name)
+    return integer_range(dtype) if dtype is not None and dtype != INDEX and data else None
+
+
+def _computed(c: TileContext, operator: str, a: Bounds | None, b: Bounds) -> Bounds | None:
+    facts = c.kernel.facts
+    if operator == "%" and facts.less(0, b[0]):
+        return 0, DimOp("-", b[1], 1)
+    if a is None:
+        return None
+    positive = facts.not_negative(a[0])
+    match operator:
+        case "+":
+            return DimOp("+", a[0], b[0]), DimOp("+", a[1], b[1])
+        case "-":
+            return DimOp("-", a[0], b[1]), DimOp("-", a[1], b[0])
+        case "*" if positive and facts.not_negative(b[0]):
+            return DimOp("*", a[0], b[0]), DimOp("*", a[1], b[1])
+        case "*":
+            numbers = [facts.value(d) for d in (*a, *b)]
+            known = [n for n in numbers if n is not None]
+            if len(known) < 4:
+                return None
+            products = [x * y for x in known[:2] for y in known[2:]]
+            return min(products), max(products)
+        case "//" if positive and facts.less(0, b[0]):
+            return 0, a[1]
+        case _:
+            return None
+
+
+def _either(c: TileContext, found: list[Bounds | None], which: str = "") -> Bounds | None:
+    """Bounds of one of several, or of their ``min`` or ``max``."""
+    known = [f for f in found if f is not None]
+    if len(known) < len(found) or not known:
+        return None
+    low, high = known[0]
+    for least, most in known[1:]:
+        low = _extreme(c, "max" if which == "max" else "min", low, least)
+        high = _extreme(c, "min" if which == "min" else "max", high, most)
+    return low, high
+
+
+def _extreme(c: TileContext, which: Literal["min", "max"], a: Dim, b: Dim) -> Dim:
+    for x, y in ((a, b), (b, a)):
+        if c.kernel.facts.not_negative(DimOp("-", y, x)):
+            return x if which == "min" else y
+    return DimOp(which, a, b)
+
+
+def counts(c: TileContext, name: str) -> bool:
+    """Whether a name in extents is a size, or what a loop counts between sizes."""
+    if name in c.kernel.origins:
+        return True
+    found = c.kernel.facts.ranges.get(name)
+    if found is None or found.lower is None or found.last is None:
+        return False
+    names = symbols_of(found.lower) | symbols_of(found.last)
+    return name not in names and all(counts(c, n) for n in names)

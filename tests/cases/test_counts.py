@@ -1,0 +1,314 @@
+"""Values of ``index`` that are made of sizes, counters and places: beside floats, and in places of
+narrower integers, where the launch looks whether the sizes let them fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
+from tests.numpy_style import TARGETS, agree, assembled, results_of
+
+R = np.random.default_rng(0)
+x = R.normal(size=(6, 8)).astype(np.float32)
+v = R.normal(size=8).astype(np.float32)
+k = R.integers(-5, 6, 8).astype(np.int32)
+d, h = v.astype(np.float64), v.astype(np.float16)
+GIVEN = {"x": x, "v": v, "k": k, "d": d, "h": h, "steps": 3}
+W, A, i32, f32 = np.where, np.arange, np.int32, np.float32
+VALUES: dict[str, Callable[[], Any]] = {
+    "op.arange(8) * 0.5":
+        lambda: A(8).astype(f32)*f32(.5),
+    "op.arange(8) * v":
+        lambda: A(8).astype(f32)*v,
+    "op.arange(8) * d":
+        lambda: A(8)*d,
+    "op.arange(8) * 0.1 * d":
+        lambda: A(8)*.1*d,
+    "op.arange(8) * h":
+        lambda: A(8).astype(f32)*h,
+    "op.sin(op.arange(8) * 0.5)":
+        lambda: np.sin(A(8)*.5).astype(f32),
+    "op.exp(-op.arange(8))":
+        lambda: np.exp(-A(8.)).astype(f32),
+    "op.sqrt(op.arange(8)) * d":
+        lambda: np.sqrt(A(8))*d,
+    "op.sqrt(op.arange(8))":
+        lambda: np.sqrt(A(8)).astype(f32),
+    "op.arange(8) > v":
+        lambda: A(8)>v,
+    "op.arange(8) > 2.5":
+        lambda: A(8)>2.5,
+    "op.arange(8) + 0.5":
+        lambda: (A(8)+.5).astype(f32),
+    "1.0 / (op.arange(8) + 1)":
+        lambda: (1/(A(8)+1)).astype(f32),
+    "1.0 / op.log2(op.arange(8) + 2.0)":
+        lambda: (1/np.log2(A(8)+2.)).astype(f32),
+    "2.0 ** op.arange(8)":
+        lambda: (2.0**A(8)).astype(f32),
+    "v ** op.arange(8)":
+        lambda: v**A(8).astype(f32),
+    "op.where(v > 0, op.arange(8), v)":
+        lambda: W(v>0,A(8),v).astype(f32),
+    "op.where(v > 0, op.arange(8), 0.5)":
+        lambda: W(v>0,A(8),.5).astype(f32),
+    "op.where(v > 0, op.arange(8), -1)":
+        lambda: W(v>0,A(8),-1),
+    "op.argsort(v) * 0.5":
+        lambda: v.argsort().astype(f32)*f32(.5),
+    "op.argsort(op.argsort(v))":
+        lambda: v.argsort().argsort(),
+    "v[op.argsort(v)]":
+        lambda: np.sort(v),
+    "op.maximum(op.arange(8), v)":
+        lambda: np.maximum(A(8),v).astype(f32),
+    "op.sum(op.arange(8) * v)":
+        lambda: (A(8)*v).sum().astype(f32),
+    "op.arange(8) % 3 * v":
+        lambda: (A(8)%3*v).astype(f32),
+    "(op.arange(8) - 3) ** 2 * v":
+        lambda: ((A(8)-3)**2*v).astype(f32),
+    "op.arange(8) // 2 * 0.5":
+        lambda: (A(8)//2*.5).astype(f32),
+    "op.mean(op.arange(8))":
+        lambda: f32(3.5),
+    "op.arange(8)[:, None] * 0.5 + op.arange(8)[None, :]":
+        lambda: (A(8)[:,None]*.5+A(8)).astype(f32),
+    "op.cos(op.arange(8)[:, None] * op.arange(8)[None, :] * (6.283185 / 8))":
+        lambda: np.cos(A(8)[:,None]*A(8)*(6.283185/8)).astype(f32),
+    "def f(v: f32[n], k) -> i32[n]:\n"
+    "    return op.arange(n)":
+        lambda: A(8).astype(i32),
+    "def f(v: f32[n], k) -> i64[n]:\n"
+    "    return op.argsort(v)":
+        lambda: v.argsort(),
+    "def f(v: f32[n], k) -> i32[n]:\n"
+    "    return op.argsort(v)":
+        lambda: v.argsort().astype(i32),
+    "def f(v: f32[n], k) -> u8[n]:\n"
+    "    return op.arange(n)":
+        lambda: A(8).astype(np.uint8),
+    "def f(v: f32[n], k) -> f32[n]:\n"
+    "    return op.arange(n)":
+        lambda: A(8).astype(f32),
+    "def f(v: f32[n], k) -> i32[]:\n"
+    "    return op.argmax(v)":
+        lambda: i32(v.argmax()),
+    "def f(x: f32[m, n]) -> i32[m]:\n"
+    "    return op.argmax(x, axis=1)":
+        lambda: x.argmax(1).astype(i32),
+    "def f(x: f32[m, n]) -> i32[m]:\n"
+    "    best = op.argmax(x, axis=1)\n"
+    "    return best":
+        lambda: x.argmax(1).astype(i32),
+    "def f(x: f32[m, n]) -> i32[m]:\n"
+    "    best = op.argmax(x, axis=1) + 1\n"
+    "    return best":
+        lambda: x.argmax(1).astype(i32)+i32(1),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), i32)\n"
+    "    y[:] = op.arange(n)\n"
+    "    return y":
+        lambda: A(8).astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), i32)\n"
+    "    y[:] = op.arange(n) * 2 - 3\n"
+    "    return y":
+        lambda: A(8).astype(i32)*i32(2)-i32(3),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), f32)\n"
+    "    y[:] = op.arange(n)\n"
+    "    return y":
+        lambda: A(8).astype(f32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), i32)\n"
+    "    for i in range(n):\n"
+    "        y[i] = i\n"
+    "    return y":
+        lambda: A(8).astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), i32)\n"
+    "    for i in range(n):\n"
+    "        y[i] = n - i\n"
+    "    return y":
+        lambda: 8-A(8).astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), i32)\n"
+    "    for i in range(n):\n"
+    "        y[i] = i * n + 3\n"
+    "    return y":
+        lambda: A(8).astype(i32)*i32(8)+i32(3),
+    "def f(v: f32[n], k):\n"
+    "    w = op.zeros((n,), i32)\n"
+    "    for t in range(3):\n"
+    "        w = op.where(v > 0, t, w)\n"
+    "    return w":
+        lambda: W(v>0,2,0).astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    w = op.full((n,), -1, i32)\n"
+    "    for t in range(n):\n"
+    "        w = op.where(v > t, t, w)\n"
+    "    return w":
+        lambda: np.array([max([t for t in range(8) if a>t] or [-1]) for a in v],i32),
+    "def f(v: f32[n], k):\n"
+    "    s = 0.0\n"
+    "    for t in range(n):\n"
+    "        s += t * v[t]\n"
+    "    return s":
+        lambda: f32((A(8)*v).sum()),
+    "def f(v: f32[n], k):\n"
+    "    s = 0.0\n"
+    "    for t in range(1, n + 1):\n"
+    "        s += 1.0 / t\n"
+    "    return s":
+        lambda: f32(sum(1/t for t in range(1,9))),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), f32)\n"
+    "    for i in range(n):\n"
+    "        y[i] = v[i] * i + op.sqrt(i)\n"
+    "    return y":
+        lambda: v*A(8).astype(f32)+np.sqrt(A(8)).astype(f32),
+    "def f(v: f32[n], k):\n"
+    "    best = i32(0)\n"
+    "    for i in range(n):\n"
+    "        if v[i] > v[best]:\n"
+    "            best = i\n"
+    "    return best":
+        lambda: i32(v.argmax()),
+    "def f(v: f32[n], k):\n"
+    "    best = 0\n"
+    "    for i in range(n):\n"
+    "        if v[i] > v[best]:\n"
+    "            best = i\n"
+    "    return best":
+        lambda: np.int64(v.argmax()),
+    "def f(v: f32[n], k):\n"
+    "    values, places = op.topk(v, 3)\n"
+    "    y = op.empty((3,), i32)\n"
+    "    y[:] = places\n"
+    "    return y":
+        lambda: (-v).argsort()[:3].astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    order = op.argsort(v)\n"
+    "    y = op.empty((n,), i32)\n"
+    "    y[:] = order\n"
+    "    return y":
+        lambda: v.argsort().astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    order = op.argsort(v)\n"
+    "    y = op.zeros((n,), i32)\n"
+    "    y[order] = op.arange(n)\n"
+    "    return y":
+        lambda: v.argsort().argsort().astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    rx = f32(op.argsort(op.argsort(v)))\n"
+    "    return rx - op.mean(rx)":
+        lambda: (lambda r:r-r.mean())(v.argsort().argsort().astype(f32)),
+    "def f(x: f32[m, n]):\n"
+    "    y = op.empty((m,), i32)\n"
+    "    for i in op.tile_range(m, step=4):\n"
+    "        y[i:i+4] = op.argmax(x[i:i+4, :], axis=1)\n"
+    "    return y":
+        lambda: x.argmax(1).astype(i32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.empty((n,), f32)\n"
+    "    for i in op.tile_range(n, step=4):\n"
+    "        y[i:i+4] = v[i:i+4] * (i + op.arange(4))\n"
+    "    return y":
+        lambda: v*A(8).astype(f32),
+    "def f(v: f32[n], steps: i32):\n"
+    "    y = op.zeros((n,), i32)\n"
+    "    for t in range(steps):\n"
+    "        y[t] = t\n"
+    "    return y":
+        lambda: np.array([0, 1, 2, 0, 0, 0, 0, 0], i32),
+    "def f(v: f32[n], k):\n"
+    "    m = 0\n"
+    "    for i in range(n):\n"
+    "        m = i\n"
+    "    y = op.zeros((n,), i32)\n"
+    "    y[:] = m\n"
+    "    return y":
+        lambda: np.full(8, 7, i32),
+    "def f(v: f32[n], k):\n"
+    "    y = op.zeros((n,), i32)\n"
+    "    for i in range(n):\n"
+    "        for j in range(i):\n"
+    "            y[j] += i - j\n"
+    "    return y":
+        lambda: np.array([sum(i-j for i in range(8) if j<i) for j in range(8)],i32),
+}  # fmt: skip
+REFUSED = {
+    "10000.0 ** (-op.arange(8) / 8)": "T0204", "(k + op.arange(8)) * 0.5": "T0202",
+    "v * (k + op.arange(8))": "T0201", "op.arange(8) @ v": "T0620",
+    "def f(v: f32[n]) -> u8[n]:\n    return op.arange(n) * 40": "T0208",
+    "def f(k: i32[n]) -> i32[n]:\n    return k + op.arange(n)": "T0208",
+    "def f(v: f32[n]):\n    y = op.empty((n,), u8)\n    for i in range(n):\n        y[i] = i\n"
+    "    return y": "T0208",
+    "def f(v: f32[n]):\n    i = 100000000000\n    w = op.where(v > 0, i, 0)\n    i = 3\n"
+    "    y = op.zeros((n,), i32)\n    y[:] = w\n    return y": "T0202",
+    "def f(v: f32[n]):\n    m = 0\n    y = op.zeros((n,), i32)\n    for i in range(n):\n"
+    "        m = m * 10 + i\n        y[i] = m\n    return y": "T0208",
+    "def f(v: f32[n]):\n    m = 5\n    y = op.zeros((n,), i32)\n    for i in range(n):\n"
+    "        m += i\n        y[i] = m\n    return y": "T0208",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", VALUES)
+@pytest.mark.sample(16)
+def test_values(source: str, target: str) -> None:
+    agree(results_of(source, GIVEN, target), VALUES[source]())
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_data_and_what_may_not_fit_need_a_cast(source: str) -> None:
+    with pytest.raises(tessera.TesseraError, match=REFUSED[source]):
+        results_of(source, GIVEN, "cpu")
+
+
+@pytest.mark.parametrize(("expression", "most"), [
+    ("i", 2**31), ("i * n", 46341), ("n - i", 2**31 - 1), ("i * n * n + 3", 1290),
+    ("min(i * n, 7) + n", 2**31 - 8),
+])  # fmt: skip
+def test_the_launch_looks_at_the_sizes(expression: str, most: int) -> None:
+    """Arrays of no memory, as long as they may be, and one element more; nothing is run."""
+    text = f"""@op.kernel
+def f(v: u8[n], y: mut i32[m]):
+    for i in range(n):
+        if v[0] > 0: y[0] = {expression}
+"""
+    session = Session(overlay={"k.tessera": text})
+    signature = session.signature("k.tessera", "f", "v: u8[n], y: i32[m]")
+    made = session.compile_kernel("k.tessera", "f", signature, TargetOptions("cpu"), ("object",))
+    assert not [d for d in session.check("k.tessera") if d.severity == "error"]
+    plan = made.plan
+    (condition,) = [c for c in plan.conditions if c.comparison == "<="]
+    name = next(iter(condition.symbols))
+    assert condition.holds({name: most})
+    assert not condition.holds({name: most + 1})
+
+
+def test_a_launch_of_sizes_that_do_not_fit_is_refused() -> None:
+    text = "@op.kernel\ndef f(v: f32[n], y: mut i32[m]):\n    for i in range(n):\n"
+    f = tessera.compile(text + "        y[0] = i * n * n * n\n", target="cpu").f
+    y = np.zeros(1, np.int32)
+    f(np.zeros(200, np.float32), y)
+    assert y[0] == 199 * 200**3
+    with pytest.raises(tessera.TesseraError, match="T0838"):
+        f(np.zeros(300, np.float32), y)
+
+
+@pytest.mark.parametrize("source", [
+    "op.sin(op.arange(8) * 0.5)", "op.sqrt(op.arange(8)) * d",
+    "def f(v: f32[n]) -> i32[n]:\n    return op.argsort(op.argsort(v))",
+    "def f(v: f32[n]):\n    s = 0.0\n    for t in range(n):\n        s += t * v[t]\n    return s",
+])  # fmt: skip
+def test_code_for_gpus(source: str) -> None:
+    assembled(source, GIVEN)
