@@ -20,7 +20,6 @@ from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
     FunctionSymbol,
-    ModuleSymbol,
     TypedFunction,
 )
 from tessera_lang.sema.tile import (
@@ -80,17 +79,6 @@ def call(c: TileContext, e: ast.Call) -> Term:
         if isinstance(inner, FunctionSymbol):
             return _function(c, e, inner, e.function.items)
     return infer_call(c, e)
-
-
-def symbol_of(c: TileContext, e: ast.Expr) -> object:
-    """What a name or dotted name means, if it names something."""
-    if isinstance(e, ast.Name):
-        return c.name_symbol(e.id)
-    if isinstance(e, ast.Attribute):
-        base = symbol_of(c, e.value)
-        if isinstance(base, ModuleSymbol):
-            return c.scope.member(base, e.name)
-    return None
 
 
 def _to(c: TileContext, e: ast.Call, function: ast.Attribute, term: Term) -> Term:

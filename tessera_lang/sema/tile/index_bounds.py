@@ -13,7 +13,7 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import Bounds, TileContext
 from tessera_lang.sema.tile.shapes import promise
-from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
+from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.sema.typed import Builtin
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType, integer_range
@@ -152,8 +152,6 @@ def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bound
 
 def _of_call(c: TileContext, e: ast.Call, depth: int, data: bool) -> Bounds | None:
     bounds = partial(bounds_of, c, depth=depth, data=data)
-    from tessera_lang.sema.tile.calls import symbol_of
-
     symbol = symbol_of(c, e.function)
     if not isinstance(symbol, Builtin) or not (e.arguments or symbol.name == "op.where"):
         return None

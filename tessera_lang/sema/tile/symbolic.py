@@ -170,6 +170,17 @@ def shape_dims(term: Term | None) -> tuple[Dim | None, ...] | None:
     return None
 
 
+def symbol_of(c: TileContext, e: ast.Expr) -> object:
+    """What a name or dotted name means, if it names something."""
+    if isinstance(e, ast.Name):
+        return c.name_symbol(e.id)
+    if isinstance(e, ast.Attribute):
+        base = symbol_of(c, e.value)
+        if isinstance(base, ModuleSymbol):
+            return c.scope.member(base, e.name)
+    return None
+
+
 # --- environments --------------------------------------------------------------------------
 
 
