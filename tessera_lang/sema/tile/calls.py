@@ -50,6 +50,7 @@ from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.reshape import reshape
 from tessera_lang.sema.tile.shape_tuples import with_tuples
 from tessera_lang.sema.tile.subscripts import read, written
+from tessera_lang.sema.tile.symbolic import symbol_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile

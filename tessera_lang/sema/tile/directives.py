@@ -15,8 +15,8 @@ from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import Bound, bind_builtin
 from tessera_lang.sema.literals import settle
 from tessera_lang.sema.side_tables import Builtin, Directive
-from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.symbolic import symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX

@@ -11,10 +11,10 @@ from typing import Literal
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import Bounds, TileContext
 from tessera_lang.sema.tile.shapes import promise
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
-from tessera_lang.sema.typed import Builtin
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType, integer_range
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of

@@ -14,13 +14,12 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.symbol_terms import variable_term
-from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.size_normal_form import normal, substitute
 from tessera_lang.sema.tile.subscripts import holds_whole
-from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of
+from tessera_lang.sema.tile.symbolic import dim_of, head_value, join, owner_of, symbol_of
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX

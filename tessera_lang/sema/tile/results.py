@@ -22,7 +22,6 @@ from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin
-from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.kernel_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.operators import (
@@ -34,7 +33,7 @@ from tessera_lang.sema.tile.operators import (
 )
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described
-from tessera_lang.sema.tile.symbolic import join_axis
+from tessera_lang.sema.tile.symbolic import join_axis, symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType

@@ -20,7 +20,6 @@ from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile import kernel_arrays, results
-from tessera_lang.sema.tile.calls import symbol_of
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
@@ -36,6 +35,7 @@ from tessera_lang.sema.tile.symbolic import (
     not_negative_where,
     set_scalar,
     shape_dims,
+    symbol_of,
     told_where,
 )
 from tessera_lang.sema.tile.variables import bind, unpack

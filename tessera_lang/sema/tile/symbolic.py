@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
-from tessera_lang.sema.side_tables import Builtin, Local
+from tessera_lang.sema.side_tables import Builtin, Local, ModuleSymbol
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.size_normal_form import normal, too_long
 from tessera_lang.syntax import ast
