@@ -194,6 +194,7 @@ def test_what_stays_with_groups(name: str) -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.sample(1)
 def test_no_memory_of_lanes_is_left(arch: str) -> None:
     """What an iteration holds is in registers, and nothing is shared or waited for."""
     session = Session(overlay={"k.tessera": POOL})

@@ -83,7 +83,7 @@ PRODUCTS: dict[str, tuple[str, Callable[..., tuple[Array, Array]]]] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", PRODUCTS)
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_products(case: str, dtype: str, place: str, tmp_path: Path) -> None:
     name, call = PRODUCTS[case]
     kernel = getattr(loaded(source_of(case), place, tmp_path), name)

@@ -34,7 +34,7 @@ def test_statements_on_a_gpu(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(40))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_large_ones_are_cut(block: int) -> None:
     """A million elements: no loops over elements (T0747) or in order (T0706), nothing spilled
     (T0881), and groups that

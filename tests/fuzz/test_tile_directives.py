@@ -95,6 +95,7 @@ def test_warp_specialize() -> None:
     assert not any(o.name == "tile.roles" for o in said.program.walk())
 
 
+@pytest.mark.slow
 def test_cluster() -> None:
     two = code("product", "sm_90a", "schedule.cluster((2, 1))")
     one = code("product", "sm_90a", "schedule.cluster((1, 1))")
@@ -103,6 +104,7 @@ def test_cluster() -> None:
     assert code("product", "sm_80", "schedule.cluster((2, 1))").reported("cluster")
 
 
+@pytest.mark.slow
 def test_persistent() -> None:
     yes = code("product", "sm_90a", "schedule.persistent(True)")
     no = code("product", "sm_90a", "schedule.persistent(False)")

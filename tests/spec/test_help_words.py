@@ -29,8 +29,9 @@ def _texts() -> Iterator[tuple[Path, str]]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = python.parse(path.read_text(encoding="utf-8"))
-            docs = {id(n.value) for n in python.walk(tree) if isinstance(n, python.Expr)}
-            for node in python.walk(tree):
+            nodes = list(python.walk(tree))
+            docs = {id(n.value) for n in nodes if isinstance(n, python.Expr)}
+            for node in nodes:
                 if id(node) in docs:
                     continue
                 if isinstance(node, python.Constant) and isinstance(node.value, str):

@@ -138,7 +138,7 @@ def test_f32_is_within_its_bound(name: str, target: str) -> None:
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no wider float to compare with")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", WIDE)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_f64_is_within_its_bound(name: str, target: str) -> None:
     x = inputs("f64", RANDOM // 10)
     with np.errstate(all="ignore"):
@@ -191,7 +191,7 @@ def test_the_normal_distribution_in_f64(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(11)
+@pytest.mark.sample(6)
 def test_every_number_of_16_bits(name: str, dtype: str, target: str) -> None:
     x = np.arange(65536, dtype=np.uint16).view(SHAPES[dtype][1])
     with np.errstate(all="ignore"):

@@ -248,7 +248,7 @@ def test_odd_sizes(std: Any, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", some("bool", "bf16", "i64"))
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_transpose(std: Any, dtype: str) -> None:
     for m in (0, 1, 2, 63, 64, 65, 131):
         for n in (0, 1, 3, 63, 64, 65, 197):

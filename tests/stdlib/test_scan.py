@@ -94,11 +94,11 @@ def test_nan_and_infinity(std: Any) -> None:
 
 @pytest.mark.parametrize("dtype", some("f32", "f64", "i8"))
 @pytest.mark.sample(1)
-def test_a_cpu_adds_as_a_gpu_does(dtype: str) -> None:
+def test_a_cpu_adds_as_a_gpu_does(dtype: str, whole: bool) -> None:
     """It has kernels of its own; those of a GPU run on it too, and give the same bits."""
     std = module("std.scan", "cpu")
     heads = np.zeros(1, np.bool_)
-    for n in (1, 129, 2047, 2048, 2049, 16_385, 600_000):
+    for n in (1, 129, 2047, 2048, 2049, 16_385, 600_000) if whole else (129, 2049, 16_385):
         x = numbers(dtype, n, seed=n)
         for exclusive, name in ((False, "inclusive"), (True, "exclusive")):
             found = np.asarray(getattr(std, name)(x))
@@ -135,8 +135,9 @@ def segments(x: Any, heads: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", some("f32"))
-def test_segments(std: Any, dtype: str) -> None:
-    for n in (0, 1, 5, 8191, 8192, 8193, 16383, 16384, 16385, 70_000):
+def test_segments(std: Any, dtype: str, whole: bool) -> None:
+    sizes = (0, 1, 5, 8191, 8192, 8193, 16383, 16384, 16385, 70_000)
+    for n in sizes if whole else (0, 1, 8191, 8193, 16385):
         for share in (0.0, 0.0002, 0.01, 0.3, 1.0):
             heads = np.random.default_rng(n).random(n) < share
             x = (few if dtype in FLOATS else numbers)(dtype, n, seed=n)

@@ -141,7 +141,7 @@ def twice(x: f32[m, n]) -> f32[m, n]:
 _EMIT = ("emit", "case.tessera", "--stage=schedule", "--arch=sm_90", *_SIGNATURE)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_a_directive(copy: Copy) -> None:
     """Its row, and the pass that honours it."""
     copy.add("tessera_grammar/directives.py", _LINES, before='    "swizzle": Directive(')

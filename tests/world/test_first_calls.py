@@ -31,6 +31,7 @@ def run(mode: str, threads: int, rounds: int = 1, folder: str = "off") -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("threads", [pytest.param(2, marks=pytest.mark.slow), 16])
+@pytest.mark.slow
 def test_on_the_cpu(threads: int) -> None:
     run("cpu", threads)
 

@@ -85,6 +85,7 @@ sys.meta_path.insert(0, Finder())
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_too_old(tesserac: Command, double: Path, tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings")
     env = patched(tmp_path, FAKE.format(root=ROOT, version=11040, capabilities=((9, 0),)))

@@ -64,7 +64,7 @@ def test_lane_kernels(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TILE)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_tile_kernels(kind: str) -> None:
     assert growth(TILE[kind], 4, checked) < MOST
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.parser import parse_program
@@ -40,6 +42,7 @@ def kernels(source: str, path: str) -> list[Program]:
     ]
 
 
+@pytest.mark.slow
 def test_real_kernels(tmp_path: Path) -> None:
     seen = 0
     for name, source in sources().items():

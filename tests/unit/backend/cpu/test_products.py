@@ -120,13 +120,14 @@ def test_rows_that_are_no_whole_vectors(turn: tuple[bool, bool]) -> None:
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.skipif(host_machine() != "x86_64", reason="names of another machine's processors")
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_narrower_vectors(turn: tuple[bool, bool]) -> None:
     run(F32, shapes_of(16, 64, 16, turn), turn, SIZES, "haswell")
     run(F64, shapes_of(13, 53, 17, turn), turn, [(13, 53, 17)], "haswell")
 
 
 @pytest.mark.parametrize("turn", [(False, False), (True, True)])
+@pytest.mark.sample(1)
 def test_batches(turn: tuple[bool, bool]) -> None:
     shapes = [(2, 3, *s) for s in shapes_of(9, 32, 5, turn)]
     run(F32, shapes, turn, [(9, 32, 5), (4, 17, 3)], "native")

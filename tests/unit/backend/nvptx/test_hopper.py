@@ -57,6 +57,7 @@ def assembled(text: str) -> Assembly:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.sample(3)
 def test_ptxas_takes_every_form_without_a_note(name: str) -> None:
     made = assembled(form_ptx(name))
     assert made.diagnostics == ()

@@ -93,6 +93,7 @@ def test_operations(dtype: DType) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("dtype", MEMORY_DTYPES, ids=str)
+@pytest.mark.sample(8)
 def test_casts(dtype: DType) -> None:
     made = assembly_of(all_casts(dtype), "sm_80")
     assert made.cubin and made.resources.spill_bytes == 0
@@ -100,6 +101,7 @@ def test_casts(dtype: DType) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("dtype", [d for d in MEMORY_DTYPES if d != BOOL], ids=str)
+@pytest.mark.sample(7)
 def test_atomics(dtype: DType) -> None:
     assert assembly_of(all_atomics(dtype), "sm_80").cubin
 

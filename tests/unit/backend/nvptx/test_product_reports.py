@@ -29,7 +29,7 @@ def empty(dtype: str) -> np.ndarray[Any, Any]:
 @needs_ptxas
 @pytest.mark.parametrize("orders", [(1, 0), (1, 1), (0, 0)], ids=["tn", "nn", "tt"])
 @pytest.mark.parametrize(("left", "right", "text"), CASES)
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 def test_no_spills_and_no_waits(left: str, right: str, text: str, orders: tuple[int, int]) -> None:
     a, b = (
         empty(d) if along else empty(d).T

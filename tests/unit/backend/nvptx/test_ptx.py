@@ -131,6 +131,7 @@ def test_division_and_root_are_correctly_rounded() -> None:
 @pytest.mark.parametrize("dtype", [F32, F64, F16, BF16, I8, I16, I32, I64, U32])
 @pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "exchange"])
 @needs_ptxas
+@pytest.mark.sample(15)
 def test_atomics_assemble(kind: str, dtype: DType) -> None:
     assert assembly_of(atomic(kind, dtype), "sm_80").cubin
 
@@ -161,6 +162,7 @@ def test_order_and_scope_of_an_atomic_are_kept(scope: str, order: str, expected:
 @pytest.mark.parametrize("kind", ["add", "sub", "min", "max", "and", "or", "xor", "exchange"])
 @pytest.mark.parametrize("dtype", [I32, I64, U32])
 @needs_ptxas
+@pytest.mark.sample(8)
 def test_ordered_atomics_assemble(kind: str, dtype: DType) -> None:
     made = atomic(kind, dtype, "mesh", "acq_rel")
     assert ".acq_rel.sys." in ptx_of(made, "sm_80").ptx

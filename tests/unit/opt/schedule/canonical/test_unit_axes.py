@@ -86,7 +86,7 @@ def decisions(found: ForMachine) -> Any:
     return kernel.attributes, accesses, found.lowered is not None and found.lowered[1].cluster
 
 
-@pytest.mark.sample
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("n", "arch"),
     [(129, "sm_90a"), (4095, "sm_120"), (8192, "sm_80"), (32768, "sm_90a"), (131072, "sm_90a")],
@@ -97,7 +97,7 @@ def test_both_ways_are_decided_alike(name: str, n: int, arch: str) -> None:
     assert one == two
 
 
-@pytest.mark.sample
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("n", [129, 40000])
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_ways_compute_the_same(name: str, n: int) -> None:

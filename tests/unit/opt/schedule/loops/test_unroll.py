@@ -38,7 +38,7 @@ def f(A: bf16[m, k], B: bf16[k, n]) -> f32[m, n]:
 
 @pytest.mark.parametrize("source", [SUMS, TWO_AXES], ids=["sums", "two axes"])
 @pytest.mark.parametrize("times", [3, 8])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_results_are_the_same(source: str, times: int) -> None:
     plain = tessera.compile(source.format("pass"), target="cpu").f
     said = tessera.compile(source.format(f"schedule.unroll({times})"), target="cpu").f
