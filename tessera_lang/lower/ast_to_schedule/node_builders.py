@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.schedule.builder import dtype_of
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
+from tessera_lang.lower.ast_to_schedule.kept_values import with_kept_values
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -43,6 +44,7 @@ def scalar_of(s: State, node: Node) -> Value:
         s.nests.name_alone(node)
         return s.demand(node, ())
 
+    (node,) = with_kept_values(s, (node,))
     return s.computed(with_merged_sums(s, node), compute)
 
 

@@ -67,6 +67,9 @@ class State:
     """Variables that the loops around change, as reads of the arrays that hold them."""
     tile_loops: int = 0  # around what is lowered
     keeping: set[int] = field(default_factory=set[int])  # nodes that are being stored so
+    later: frozenset[Local] = frozenset()  # variables that what follows the statement needs
+    bound_in: dict[Local, object] = field(default_factory=dict[Local, object])
+    """Of variables of values the region in which they were bound last."""
     below: dict[Value, tuple[Value, Value]] = field(
         default_factory=dict[Value, tuple[Value, Value]]
     )  # loop variables with their bounds

@@ -19,6 +19,7 @@ from tessera_lang.lower.ast_to_schedule import (
     stores,
 )
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import with_merged_sums
+from tessera_lang.lower.ast_to_schedule.kept_values import with_kept_values
 from tessera_lang.lower.ast_to_schedule.state import Refused, State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
@@ -50,17 +51,22 @@ from tessera_lang.types.type import Scalar, Tensor, Tile
 
 def lower_block(s: State, statements: tuple[ast.Stmt, ...]) -> None:
     """Statements in order; those behind an exit are never reached and give nothing."""
-    for i, statement in enumerate(statements):
-        with s.b.at(statement.span):
-            try:
-                if early_exits.may_leave(s.typed, statement, s.leaving[-1].loop):
-                    _leave(s, statement, statements[i + 1 :])
-                    return
-                _statement(s, statement)
-            except Unsupported as fault:
-                report(s, fault)
-            except Refused as refused:
-                s.low.sink.add(refused.diagnostic)
+    around = s.later
+    try:
+        for i, statement in enumerate(statements):
+            with s.b.at(statement.span):
+                s.later = around | s.live.after.get(statement, frozenset())
+                try:
+                    if early_exits.may_leave(s.typed, statement, s.leaving[-1].loop):
+                        _leave(s, statement, statements[i + 1 :])
+                        return
+                    _statement(s, statement)
+                except Unsupported as fault:
+                    report(s, fault)
+                except Refused as refused:
+                    s.low.sink.add(refused.diagnostic)
+    finally:
+        s.later = around
 
 
 def _leave(s: State, statement: ast.Stmt, rest: tuple[ast.Stmt, ...]) -> None:
@@ -261,6 +267,7 @@ def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     dtype = register_dtype(t)
     if isinstance(t, Scalar | Tile) and dtype is not None:
         value = node_builders.cast(s, value, dtype)
+    s.bound_in[symbol] = s.b.current
     if isinstance(t, Tensor):
         s.tiles[symbol] = value
         return
@@ -300,6 +307,7 @@ def _settled_now(s: State, node: Node, known: dict[int, Node]) -> Node:
     if isinstance(node, Held | Filled):
         return node
     if is_whole(node):
+        (node,) = with_kept_values(s, (node,))
         return s.computed(node, lambda x: _held_alone(s, x))
     if isinstance(node, Read):
         return node
@@ -456,12 +464,24 @@ def _return(s: State, node: ast.Return) -> None:
         inline.give_back(s, node.value)
         return
     items = node.value.items if isinstance(node.value, ast.TupleExpr) else (node.value,)
-    for item, view in zip(items, s.results, strict=True):
-        symbol = s.typed.symbols.get(item)
-        if isinstance(symbol, Local) and s.result_of.get(symbol) is view:
-            continue
-        found = s.evaluate(item)
-        if isinstance(found, tuple):
-            raise Unsupported(item.span, "this as a result")
-        found = node_builders.number(found) if isinstance(found, Value) else found
-        stores.fill(s, view, found, item.span)
+    left = [
+        (item, view) for item, view in zip(items, s.results, strict=True)
+        if not (isinstance(x := s.typed.symbols.get(item), Local) and s.result_of.get(x) is view)
+    ]  # fmt: skip
+    found: list[Node] = []
+    behind = s.later
+    for item, _ in left:
+        s.later = behind.union(*(s.live.uses(x) for x, _ in left if x is not item))
+        found.append(_result(s, item))
+    s.later = behind
+    if len(found) > 1:
+        found = with_kept_values(s, found, node.span)
+    for (item, view), value in zip(left, found, strict=True):
+        stores.fill(s, view, value, item.span)
+
+
+def _result(s: State, item: ast.Expr) -> Node:
+    found = s.evaluate(item)
+    if isinstance(found, tuple):
+        raise Unsupported(item.span, "this as a result")
+    return node_builders.number(found) if isinstance(found, Value) else found

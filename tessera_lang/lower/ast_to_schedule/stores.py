@@ -13,6 +13,7 @@ from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_builders, subscripts
 from tessera_lang.lower.ast_to_schedule.axis_collapsing import merged_store, with_merged_sums
 from tessera_lang.lower.ast_to_schedule.iteration_axes import is_element_wise, opened
+from tessera_lang.lower.ast_to_schedule.kept_values import with_kept_values
 from tessera_lang.lower.ast_to_schedule.row_loops import Row, row_of
 from tessera_lang.lower.ast_to_schedule.scatter_stores import scatter
 from tessera_lang.lower.ast_to_schedule.state import Refused, State
@@ -28,20 +29,14 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Sorted,
     Window,
     Windows,
-    multiplied_again,
     operands_of,
-    replaced,
     walk,
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import replace
-from tessera_lang.sema.side_tables import TensorArgument
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.tuning import MOST_KEPT
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, DType
-from tessera_lang.types.shape import Sym, evaluate_dim
-from tessera_lang.types.type import Tensor
 
 Emit = Callable[[Value, Value, list[Value], list[Value], list[int], list[int]], None]
 """Of a tile and a view of the array: the starts along its axes, the extents of the tile, and along
@@ -170,7 +165,7 @@ def _write_axes(
     root = root_of(value)
     if any(a.capacity is None for a in axes):
         root = _without_own_reads(s, root, place, span)
-        root = _with_kept_products(s, root, span)
+        (root,) = with_kept_values(s, (root,), span)
     if any(n is not None for n in place.numbers):
         s.computed(root, lambda found: scatter(s, place, found, span))
         return
@@ -264,36 +259,6 @@ def _without_own_reads(s: State, root: Node, place: Read, span: Span) -> Node:
             helps=(f"store the result into another array, then copy it into `{name}`",),
         )
     )
-
-
-def _with_kept_products(s: State, root: Node, span: Span) -> Node:
-    """What holds a product and is used by a reduction and by something else would be multiplied
-    anew for each: it is computed once, and read."""
-    while True:
-        found = multiplied_again(root)
-        kept = s.keep(found, span) if found is not None and _is_small(s, found) else None
-        if found is None or kept is None:
-            return root
-        root = replaced(root, found, kept)
-
-
-def _is_small(s: State, node: Node) -> bool:
-    """Whether the array that would hold a value is no larger than is reasonable, for arguments of
-    about the sizes that the code is made for."""
-    known: dict[str, int] = {}
-    for argument, t in zip(s.typed.signature[::-1], s.typed.parameter_types[::-1], strict=False):
-        if isinstance(argument, TensorArgument) and isinstance(t, Tensor):
-            for dim, hint in zip(t.shape, argument.hints, strict=False):
-                if isinstance(dim, Sym) and hint:
-                    known[dim.name] = hint
-    total = node.dtype.bytes
-    for axis in node.axes:
-        dim = s.private.dim(axis.extent) if s.private is not None else None
-        try:
-            total *= 1 if dim is None else evaluate_dim(dim, known)
-        except (KeyError, ZeroDivisionError):
-            continue
-    return total <= MOST_KEPT
 
 
 def _other_read(root: Node, place: Read) -> Read | None:

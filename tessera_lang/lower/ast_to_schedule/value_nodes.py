@@ -222,32 +222,6 @@ def with_operands(node: Node, parts: list[Node]) -> Node:
             return node
 
 
-def multiplied_again(root: Node) -> Node | None:
-    """The largest part with a product that is computed for several reductions, or for one and for
-    what is stored: each goes over its axes for itself."""
-    places: dict[int, set[int]] = {}
-    order: list[Node] = []
-    seen: set[tuple[int, int]] = set()
-    waiting = [(root, 0)]
-    while waiting:
-        node, inside = waiting.pop()
-        if (id(node), inside) in seen:
-            continue
-        seen.add((id(node), inside))
-        if id(node) not in places:
-            order.append(node)
-        places.setdefault(id(node), set()).add(inside)
-        within = id(node) if isinstance(node, Reduced | Scanned | Sorted | Product) else inside
-        waiting.extend((x, within) for x in operands_of(node))
-    again = [n for n in order if len(places[id(n)]) > 1 and _has_product(n)]
-    below = {id(x) for n in again for x in walk(n) if x is not n}
-    return next((n for n in again if id(n) not in below), None)
-
-
-def _has_product(node: Node) -> bool:
-    return any(isinstance(n, Product) for n in walk(node))
-
-
 def replaced(node: Node, old: Node, new: Node) -> Node:
     """The node with another one in place of one that it is made of."""
     known: dict[int, Node] = {id(old): new}
