@@ -322,7 +322,7 @@ GROUP_WARPS = _chosen(
 )  # fmt: skip
 LOOP_WARPS = _chosen(8, "warps", "of a group that runs loops over elements")
 MOST_KEPT = _chosen(
-    4 << 30, "bytes", "of an array that keeps a product for a call, where computing it again is the"
+    4 << 30, "bytes", "of an array that keeps a value for a call, where computing it again is the"
     " other way",
 )  # fmt: skip
 LANE_ELEMENTS = _chosen(
