@@ -267,6 +267,7 @@ def _loop_rows() -> tuple[Row, ...]:
         overruled_staging_directives,
     )
     from tessera_lang.opt.schedule.loops import (
+        index_set_splitting,
         loop_peeling,
         software_pipeline,
         strength_reduction,
@@ -281,6 +282,8 @@ def _loop_rows() -> tuple[Row, ...]:
          "refuses schedules that exceed shared memory or registers"),
         ("loop_peeling", loop_peeling.peel,
          "peels the last iteration if the others then need no masks"),
+        ("index_set_splitting", index_set_splitting.split,
+         "takes the iterations apart in which a condition holds for whole tiles"),
         ("software_pipeline", software_pipeline.overlap,
          "overlaps the products of one iteration with those of the next"),
         ("strength_reduction", strength_reduction.count,

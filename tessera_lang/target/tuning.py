@@ -392,6 +392,10 @@ ACCUMULATOR_AND_HALVES = _chosen(
 PEELED_REGISTERS = _chosen(
     32, "registers of a lane", "with which the role that moves data can go through two loops",
 )  # fmt: skip
+SPLIT_TRIPS = _chosen(
+    3, "iterations", "from which on a loop is taken apart where a condition of it turns: with "
+    "fewer, hardly one has whole tiles, and the code is there twice",
+)  # fmt: skip
 ROLE_SUMS = _chosen(
     128 * 256, "elements",
     "of the sums of lanes from which on no other group runs beside, so that a role that moves "

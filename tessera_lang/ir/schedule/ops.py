@@ -72,6 +72,7 @@ _OPS = [
             AttributeDef("axes", "strs"), AttributeDef("mapping", "strs"),
             _optional("independent", "strs"), _optional("pipeline_stages", "int"),
             _optional("unroll", "int"), _optional("reason", "str"), _optional("plain", "bool"),
+            _optional("remainder", "bool"),  # the few iterations that are not like all others
         ),
         traits=("loop",),
     ),

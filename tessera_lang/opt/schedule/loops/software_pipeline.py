@@ -60,6 +60,8 @@ def overlap(program: Program, context: Context) -> Program:
             continue
         made = divided(loop, facts)
         reason = made if isinstance(made, str) else _reason(made, facts)
+        if loop.attributes.get("remainder") and not reason:
+            continue  # a second prologue and end would be longer than what it does
         if context.relief and not reason:
             reason = "with two iterations alive at once lanes had too few registers"
         if not isinstance(made, str) and not reason:

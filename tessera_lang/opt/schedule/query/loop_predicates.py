@@ -1,0 +1,219 @@
+"""Conditions that change once in a loop: comparisons of sums of its variable and of places.
+
+``j + column <= i + row`` is true for all elements of a tile up to some ``j``; ``j * step > i`` from
+some on. Owns the forms of such conditions and where in a loop they are surely what they are wanted
+to be. Must not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOUNDED
+from tessera_lang.ir.schedule.ops import PREFIX
+from tessera_lang.opt.schedule.query.kernel_facts import Facts
+from tessera_lang.record import dataclass, replace
+from tessera_lang.types.dtype import INDEX
+
+_FULL, _IOTA, _EXPAND = PREFIX + "full", PREFIX + "iota", PREFIX + "expand"
+_BROADCAST, _TRANSPOSE = PREFIX + "broadcast", PREFIX + "transpose"
+_K = TypeVar("_K")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``constant`` and a factor for each number, and for the place along each axis of a tile."""
+
+    numbers: Mapping[Value, int]
+    places: Mapping[int, int]
+    constant: int = 0
+
+    def plus(self, other: Form, factor: int = 1) -> Form:
+        return Form(
+            _sum(self.numbers, other.numbers, factor), _sum(self.places, other.places, factor),
+            self.constant + factor * other.constant,
+        )  # fmt: skip
+
+    def times(self, factor: int) -> Form:
+        return Form({}, {}).plus(self, factor)
+
+
+def _sum(a: Mapping[_K, int], b: Mapping[_K, int], factor: int) -> dict[_K, int]:
+    out = dict(a)
+    for key, n in b.items():
+        out[key] = out.get(key, 0) + factor * n
+    return {key: n for key, n in out.items() if n}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """``known`` holds for all elements of ``value`` exactly where ``limit <= 0``, a sum of numbers
+    with the loop's variable among them: up to some iteration if its factor is positive, else from
+    some on. ``exact``: where it does not hold, the opposite does."""
+
+    value: Value
+    known: bool | int
+    limit: Form
+    factor: int
+    exact: bool
+
+
+class LoopForms:
+    """Values of the body of one loop as sums over what does not change in it."""
+
+    def __init__(self, loop: Operation, facts: Facts) -> None:
+        self.facts = facts
+        self.variable = loop.regions[0].arguments[0]
+        self._changing = {v for o in loop.walk() for v in o.results}
+        self._changing.update(v for o in loop.walk() for r in o.regions for v in r.arguments)
+
+    def of(self, value: Value) -> Form | None:
+        """A value as a sum; None where it is none, or changes in the loop in another way."""
+        t = value.type
+        if isinstance(t, TileType):
+            return self._tile(value) if t.dtype == INDEX else None
+        return self._number(value) if t == INDEX else None
+
+    def _number(self, value: Value) -> Form | None:
+        number = self.facts.constant(value)
+        if number is not None:
+            return Form({}, {}, number)
+        if value is self.variable or value not in self._changing:
+            return Form({value: 1}, {})
+        made = self.facts.definitions.get(value)
+        return None if made is None else self._sum_of(made)
+
+    def _tile(self, value: Value) -> Form | None:
+        made = self.facts.definitions.get(value)
+        if made is None:
+            return None
+        match made.name:
+            case name if name == _FULL:
+                return self.of(made.operands[0])
+            case name if name == _IOTA:
+                return Form({}, {made.integer("axis"): 1})
+            case name if name in (_EXPAND, _BROADCAST, _TRANSPOSE):
+                inner = self.of(made.operands[0])
+                return None if inner is None else _moved(inner, made)
+            case _:
+                return self._sum_of(made)
+
+    def _sum_of(self, made: Operation) -> Form | None:
+        if made.name not in ("tile.add", "tile.sub", "tile.mul"):
+            return None
+        a, b = (self.of(v) for v in made.operands)
+        if a is None or b is None:
+            return None
+        if made.name != "tile.mul":
+            return a.plus(b, 1 if made.name == "tile.add" else -1)
+        if not a.numbers and not a.places:
+            return b.times(a.constant)
+        return a.times(b.constant) if not b.numbers and not b.places else None
+
+
+def _moved(form: Form, by: Operation) -> Form:
+    """The places of a tile along the axes of another."""
+    if by.name == _EXPAND:
+        at = by.integer("axis")
+        return replace(form, places={a + (a >= at): n for a, n in form.places.items()})
+    if by.name == _TRANSPOSE:
+        order = by.integers("permutation")
+        return replace(form, places={order.index(a): n for a, n in form.places.items()})
+    given = by.operands[0].tile_type.shape
+    return replace(form, places={a: n for a, n in form.places.items() if given[a] != 1})
+
+
+def turns_of(loop: Operation, facts: Facts) -> tuple[Turn, ...]:
+    """The conditions of a loop's body that change once, and the limits of tiles in it that are
+    whole up to some iteration, with what they are wanted to be."""
+    forms, found = LoopForms(loop, facts), list[Turn]()
+    for o in loop.regions[0].operations:
+        made = None
+        if o.name == "tile.cmp":
+            made = _comparison(o, forms)
+        elif o.name == "tile.min" and o.result.type == INDEX and _limits(o.result, facts):
+            made = _least(o, forms)
+        if made is not None:
+            found.append(made)
+    return tuple(found)
+
+
+def _comparison(o: Operation, forms: LoopForms) -> Turn | None:
+    """``form <= 0`` is what is compared."""
+    a, b = (forms.of(v) for v in o.operands)
+    predicate = str(o.attributes["predicate"])
+    wanted = _wanted(o.result, forms.facts, set())
+    if a is None or b is None or predicate not in _LESS or wanted is None:
+        return None
+    form = a.plus(b, -1) if predicate in ("lt", "le") else b.plus(a, -1)
+    form = replace(form, constant=form.constant + _LESS[predicate])
+    if not wanted:
+        form = form.times(-1).plus(Form({}, {}, 1))
+    shape = o.result.type.shape if isinstance(o.result.type, TileType) else ()
+    most = form.constant
+    for axis, n in form.places.items():
+        size = shape[axis]
+        if not isinstance(size, int):
+            return None
+        most += max(0, n * (size - 1))
+    factor = form.numbers.get(forms.variable, 0)
+    limit = Form(form.numbers, {}, most)
+    return Turn(o.result, wanted, limit, factor, not form.places) if factor else None
+
+
+_LESS = {"le": 0, "lt": 1, "ge": 0, "gt": 1}
+
+
+def _least(o: Operation, forms: LoopForms) -> Turn | None:
+    """``min(c, size - variable)`` is ``c`` where ``c - (size - variable) <= 0``."""
+    for one, other in (o.operands, reversed(o.operands)):
+        most, form = forms.facts.constant(one), forms.of(other)
+        if most is None or form is None:
+            continue
+        factor = -form.numbers.get(forms.variable, 0)
+        if factor:
+            limit = Form({}, {}, most).plus(form, -1)
+            return Turn(o.result, most, limit, factor, False)
+    return None
+
+
+def _limits(value: Value, facts: Facts) -> bool:
+    """Whether a number is how far a reduction or a mask goes; loads and stores clip for nothing."""
+    for user in facts.users.get(value, ()):
+        if user.name in BOUNDED and user.name not in ARRAY_READS | ARRAY_WRITES:
+            return True
+        if user.name in ("tile.max", "tile.min") and _limits(user.result, facts):
+            return True
+    return False
+
+
+def _wanted(value: Value, facts: Facts, seen: set[Value]) -> bool | None:
+    """What a condition is to be, so that most of what it decides on is left: of a choice between
+    a constant and anything else, the other. None where nobody asks."""
+    if value in seen:
+        return None
+    seen.add(value)
+    for user in facts.users.get(value, ()):
+        found: bool | None = None
+        if user.name == "tile.select" and user.operands[0] is value:
+            found = not (_is_constant(user.operands[1], facts)
+                         and not _is_constant(user.operands[2], facts))  # fmt: skip
+        elif user.name in ("tile.if", "tile.cast"):
+            found = True
+        elif user.name in ("tile.and", "tile.or", _EXPAND, _BROADCAST, _TRANSPOSE, _FULL):
+            found = _wanted(user.result, facts, seen)
+        elif user.name == "tile.not":
+            other = _wanted(user.result, facts, seen)
+            found = None if other is None else not other
+        if found is not None:
+            return found
+    return None
+
+
+def _is_constant(value: Value, facts: Facts) -> bool:
+    made = facts.definitions.get(value)
+    while made is not None and made.name in (_FULL, "tile.cast"):
+        made = facts.definitions.get(made.operands[0])
+    return made is not None and made.name == "tile.constant"
