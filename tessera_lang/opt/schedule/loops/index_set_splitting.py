@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
+from tessera_lang.ir.definitions import MOVES
 from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
@@ -38,7 +39,7 @@ from tessera_lang.record import replace
 from tessera_lang.target.tuning import PEELED_REGISTERS, SPLIT_TRIPS
 from tessera_lang.types.dtype import BOOL, INDEX
 
-_MOVES = {PREFIX + n for n in ("full", "expand", "broadcast", "transpose")}
+_FULL = PREFIX + "full"
 
 
 @rewrites
@@ -221,7 +222,7 @@ class _Known:
             return self._extreme(o, here)
         if o.name == "tile.not" and here[0] is not None:
             return not here[0]
-        if o.name in _MOVES and isinstance(here[0], bool):
+        if (o.name in MOVES or o.name == _FULL) and isinstance(here[0], bool):
             return here[0]
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tessera_lang.ir.core import Operation, TileType, Value
-from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOUNDED
+from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOUNDED, IN_PLACE, MOVES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.record import dataclass, replace
@@ -94,7 +94,7 @@ class LoopForms:
                 return self.of(made.operands[0])
             case name if name == _IOTA:
                 return Form({}, {made.integer("axis"): 1})
-            case name if name in (_EXPAND, _BROADCAST, _TRANSPOSE):
+            case name if name in MOVES:
                 inner = self.of(made.operands[0])
                 return None if inner is None else _moved(inner, made)
             case _:
@@ -113,14 +113,16 @@ class LoopForms:
         return a.times(b.constant) if not b.numbers and not b.places else None
 
 
-def _moved(form: Form, by: Operation) -> Form:
-    """The places of a tile along the axes of another."""
+def _moved(form: Form, by: Operation) -> Form | None:
+    """The places of a tile along the axes of another; None where it is another part of it."""
     if by.name == _EXPAND:
         at = by.integer("axis")
         return replace(form, places={a + (a >= at): n for a, n in form.places.items()})
     if by.name == _TRANSPOSE:
         order = by.integers("permutation")
         return replace(form, places={order.index(a): n for a, n in form.places.items()})
+    if by.name != _BROADCAST:
+        return form if by.name in IN_PLACE else None
     given = by.operands[0].tile_type.shape
     return replace(form, places={a: n for a, n in form.places.items() if given[a] != 1})
 
@@ -202,7 +204,7 @@ def _wanted(value: Value, facts: Facts, seen: set[Value]) -> bool | None:
                          and not _is_constant(user.operands[2], facts))  # fmt: skip
         elif user.name in ("tile.if", "tile.cast"):
             found = True
-        elif user.name in ("tile.and", "tile.or", _EXPAND, _BROADCAST, _TRANSPOSE, _FULL):
+        elif user.name in MOVES | {"tile.and", "tile.or", _FULL}:
             found = _wanted(user.result, facts, seen)
         elif user.name == "tile.not":
             other = _wanted(user.result, facts, seen)
