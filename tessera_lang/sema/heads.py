@@ -25,6 +25,7 @@ from tessera_lang.sema.signature import (
     dtype_lookup,
     fits_kind,
     is_compile_time,
+    multiples_of,
     parameters_of,
     spec_of,
     unknown_type,
@@ -213,6 +214,10 @@ def _annotations(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diag
                 yield Diagnostic("T0303", bad.reason, bad.span)
                 continue
             bound.append((e, symbols_of(dim)))
+    if tile_decorator(function) is not None:
+        specs = [(p, spec_of(p, lookup)) for p in function.parameters]
+        dims = [(p, s.dims) for p, s in specs if not isinstance(s, Diagnostic)]
+        plain.update(m.name for m in multiples_of(function, dims))
     for e, names in bound:
         for name in sorted(names - plain)[:1]:
             yield Diagnostic(

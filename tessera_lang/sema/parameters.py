@@ -16,6 +16,7 @@ from tessera_lang.sema.side_tables import (
     Constant,
     ConstantArgument,
     Local,
+    Multiple,
     ScalarArgument,
     Signature,
     TensorArgument,
@@ -26,10 +27,12 @@ from tessera_lang.sema.signature import (
     dtype_lookup,
     fits_kind,
     is_compile_time,
+    multiples_of,
     parameters_of,
     spec_of,
 )
 from tessera_lang.sema.sizes import BadSize, read_size
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
@@ -46,6 +49,7 @@ class Parameters:
     sizes: dict[Local, Dim] = field(default_factory=dict[Local, Dim])
     cells: list[Cell] = field(default_factory=list[Cell])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    multiples: tuple[Multiple, ...] = ()
     returns: Type | None = None
     # What a tile kernel is declared to return; None where it does not say.
     results: tuple[tuple[DType, tuple[Dim, ...]], ...] | None = None
@@ -104,6 +108,8 @@ def bind_parameters(
         if isinstance(binding, Known):
             result.compile_time[p.name] = Constant(p.name, binding.value, p.name_span)
     binder = _Binder(scope, declaration, result, is_kernel)
+    if is_kernel and is_tile:
+        binder.multiples()
     for p in declaration.parameters:
         binding = bindings.get(p.name)
         if p.name in result.variables:
@@ -135,6 +141,21 @@ class _Binder:
 
     def _problem(self, code: str, message: str, at: ast.Expr | ast.Parameter) -> None:
         self._result.problems.append(Diagnostic(code, message, at.span))
+
+    def multiples(self) -> None:
+        """Sizes that an axis says as a multiple."""
+        specs = [(p, spec_of(p, self._lookup)) for p in self._declaration.parameters]
+        dims = [(p, s.dims) for p, s in specs if not isinstance(s, Diagnostic)]
+        self._result.multiples = multiples_of(self._declaration, dims)
+        for m in self._result.multiples:
+            if m.name not in self._result.compile_time:
+                self._bind(m.name, m.span, Sym(m.name))
+
+    def _bind(self, name: str, span: Span, value: Dim) -> None:
+        local = Local(name, "size", span)
+        self._sizes[name] = local
+        self._result.sizes[local] = value
+        self._result.variables[name] = Variable(local, Scalar(INDEX), since=span)
 
     def parameter(self, p: ast.Parameter, binding: Binding) -> None:
         local = Local(p.name, "parameter", p.name_span)
@@ -217,11 +238,8 @@ class _Binder:
             if e.id in self._run_time:
                 return actual  # the head check says so
             if e.id not in self._sizes:
-                local = Local(e.id, "size", e.span)
                 value: Dim = Sym(e.id) if self._is_kernel else actual
-                self._sizes[e.id] = local
-                self._result.sizes[local] = value
-                self._result.variables[e.id] = Variable(local, Scalar(INDEX), since=e.span)
+                self._bind(e.id, e.span, value)
                 return value
             bound = self._result.sizes[self._sizes[e.id]]
             if not self._is_kernel and bound != actual:

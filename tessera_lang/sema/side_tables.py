@@ -165,6 +165,23 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
+class Multiple:
+    """A size that an axis says as a multiple of it, and no axis alone: ``u8[m, 3*k]``. The launch
+    divides, and refuses what does not divide."""
+
+    name: str
+    factor: int
+    parameter: str
+    axis: int
+    span: Span
+
+    @property
+    def whole(self) -> str:
+        """The name of the axis for the launch."""
+        return f"{self.name}_times_{self.factor}"
+
+
+@dataclass(frozen=True, slots=True)
 class TileInfo:
     """What a tile kernel says beside its body.
 
@@ -173,6 +190,7 @@ class TileInfo:
     the signature must give them; where one is missing the instance is None and ``T0650`` is
     reported with this list on the ``TypedFunction``. ``whole``: (parameter, axis) of axes that a
     slice takes whole, so that a bucket (the next multiple of 128, up to 8192) may be given.
+    ``multiples``: sizes that the launch finds by dividing.
     """
 
     sizes: tuple[Local, ...] = ()
@@ -182,6 +200,7 @@ class TileInfo:
     needed: tuple[tuple[str, int], ...] = ()
     whole: tuple[tuple[str, int], ...] = ()
     conditions: tuple[ast.Expr, ...] = ()
+    multiples: tuple[Multiple, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ Owns what an annotation says about an argument. Must not know bodies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Literal
 
@@ -20,6 +20,7 @@ from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
     ConstantArgument,
+    Multiple,
     ScalarArgument,
     Signature,
     TensorArgument,
@@ -87,6 +88,28 @@ def spec_of(p: ast.Parameter, dtype_of: DTypeLookup) -> ParameterSpec | Diagnost
         return ParameterSpec("scalar", dtype=dtype)
     space: Space = "constant" if a.qualifier == "const" else "global"
     return ParameterSpec("tensor", "any", dtype, a.shape, a.qualifier == "mut", space)
+
+
+def multiples_of(
+    function: ast.FunctionDef, specs: Iterable[tuple[ast.Parameter, tuple[ast.Expr, ...]]]
+) -> tuple[Multiple, ...]:
+    """Sizes that stand in no shape alone, and in one as a multiple of them; the first one counts.
+    ``specs``: the run-time parameters, with their axes."""
+    axes = [(p, i, e) for p, dims in specs for i, e in enumerate(dims)]
+    alone = {e.id for _, _, e in axes if isinstance(e, ast.Name)}
+    alone.update(p.name for _, p in parameters_of(function))
+    found: dict[str, Multiple] = {}
+    for p, axis, e in axes:
+        match e:
+            case (
+                ast.Binary(operator="*", left=ast.IntLit(value=factor), right=ast.Name(id=name))
+                | ast.Binary(operator="*", left=ast.Name(id=name), right=ast.IntLit(value=factor))
+            ):
+                if factor > 0 and name not in alone:
+                    found.setdefault(name, Multiple(name, factor, p.name, axis, e.span))
+            case _:
+                pass
+    return tuple(found.values())
 
 
 def constant_bytes(p: ast.Parameter, dtype_of: DTypeLookup) -> int:

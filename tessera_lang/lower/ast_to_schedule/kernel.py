@@ -28,14 +28,15 @@ from tessera_lang.lower.ast_to_tile.kernel_parameters import (
 )
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.lower.ast_to_tile.statements import lower_block as lower_lane_block
+from tessera_lang.record import replace
 from tessera_lang.sema.bound_names import statements
-from tessera_lang.sema.side_tables import Local, TensorArgument, TileInfo, TypedFunction
+from tessera_lang.sema.side_tables import Local, Multiple, TensorArgument, TileInfo, TypedFunction
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
 from tessera_lang.target.array_facts import size_in_bucket
 from tessera_lang.target.launch_plan import Condition, LaunchPlan, ResultPlan, Slot
-from tessera_lang.types.shape import Sym
+from tessera_lang.types.shape import DimOp, Sym
 from tessera_lang.types.type import Tensor
 
 Lowered = tuple[Program, LaunchPlan, tuple[Diagnostic, ...]]
@@ -57,7 +58,7 @@ def lower_tile_kernel(
     state = State(lowering, builder, node_of, evaluate, lower_block, keep)
     state.frames.append(lowering.frame)
     lowering.hook = hook(state)
-    frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info))
+    frame = KernelFrame(lowering, typed, info.sizes, _equal_sizes(info), multiples=info.multiples)
     with builder.region() as body:
         frame.open()
         for argument in frame.arguments:
@@ -234,6 +235,13 @@ def _plan(state: State, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
         Condition(a.left, a.operator, a.right, a.text, lowering.position(a.span))
         for a in info.agreements
     )
+    results = (
+        *(
+            ResultPlan(dtype.name, dims, i in state.zeroed)
+            for i, (dtype, dims) in enumerate(info.results)
+        ),
+        *(state.private.plans if state.private is not None else ()),
+    )
     return LaunchPlan(
         kernel=lowering.frame.typed.declaration.name,
         parameters=frame.parameters(),
@@ -244,15 +252,26 @@ def _plan(state: State, frame: KernelFrame, info: TileInfo) -> LaunchPlan:
         sites=tuple(lowering.sites),
         prints=tuple(lowering.prints),
         conditions=(
-            *launch_conditions.conditions(lowering, info.conditions),
-            *lowering.conditions,
-            *agreed,
-        ),
-        results=(
+            *(_divides(m, lowering) for m in info.multiples),
             *(
-                ResultPlan(dtype.name, dims, i in state.zeroed)
-                for i, (dtype, dims) in enumerate(info.results)
+                _at_launch(c, frame)
+                for c in (
+                    *launch_conditions.conditions(lowering, info.conditions),
+                    *lowering.conditions,
+                    *agreed,
+                )
             ),
-            *(state.private.plans if state.private is not None else ()),
         ),
+        results=tuple(replace(r, dims=tuple(frame.at_launch(d) for d in r.dims)) for r in results),
     )
+
+
+def _divides(m: Multiple, lowering: Lowering) -> Condition:
+    text = f"{m.parameter}.shape[{m.axis}] % {m.factor} == 0"
+    return Condition(DimOp("%", Sym(m.whole), m.factor), "==", 0, text, lowering.position(m.span))
+
+
+def _at_launch(c: Condition, frame: KernelFrame) -> Condition:
+    of = frame.at_launch
+    others = tuple((of(left), how, of(right)) for left, how, right in c.others)
+    return replace(c, left=of(c.left), right=of(c.right), others=others)

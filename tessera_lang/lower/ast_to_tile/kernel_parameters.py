@@ -16,13 +16,14 @@ from tessera_lang.sema.side_tables import (
     Argument,
     ConstantArgument,
     Local,
+    Multiple,
     TensorArgument,
     TypedFunction,
 )
 from tessera_lang.source import Span
 from tessera_lang.target.launch_plan import ParameterPlan, Slot
 from tessera_lang.types.dtype import INDEX, DType
-from tessera_lang.types.shape import Sym, symbols_of
+from tessera_lang.types.shape import Dim, DimOp, Sym, dim_op, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Type
 
 GRID_GROUPS = "grid_groups"
@@ -65,10 +66,12 @@ class KernelFrame:
     slots: list[Slot] = field(default_factory=list[Slot])
     arguments: list[Value] = field(default_factory=list[Value])
     named: frozenset[str] = frozenset()
+    multiples: tuple[Multiple, ...] = ()
 
     def open(self) -> None:
         """Slots for pointers, strides, scalars and sizes; then a view per array."""
-        self.named = frozenset({size.name for size in self.sizes} | {GRID_GROUPS})
+        names = {size.name for size in self.sizes} | {m.whole for m in self.multiples}
+        self.named = frozenset(names | {GRID_GROUPS})
         declared = declared_parameters(self.typed)
         tensors: list[tuple[int, DeclaredParameter, Value, list[Value]]] = []
         for position, parameter in enumerate(declared):
@@ -81,11 +84,32 @@ class KernelFrame:
                 self.lowering.frame.variables[local] = self.slot(slot, t.dtype, local.name)
         fixed = fixed_sizes(declared)
         for local in self.sizes:
-            if local.name in fixed:
+            multiple = next((m for m in self.multiples if m.name == local.name), None)
+            if multiple is not None:
+                self.lowering.symbols[local.name] = self._part(multiple, declared)
+            elif local.name in fixed:
                 self.lowering.symbols[local.name] = self.lowering.builder.index(fixed[local.name])
             self.lowering.frame.variables[local] = self._symbol(local.name)
         for position, parameter, pointer, strides in tensors:
             self._view(position, parameter, pointer, strides)
+
+    def _part(self, m: Multiple, declared: Sequence[DeclaredParameter]) -> Value:
+        """A size that the launch says as a multiple of it."""
+        facts = [p.fact for p in declared if p.name == m.parameter]
+        known = [f.sizes[m.axis] for f in facts if isinstance(f, TensorArgument) and f.sizes]
+        builder = self.lowering.builder
+        if known and known[0] is not None:
+            return builder.index(known[0] // m.factor)
+        return builder.binary("floordiv", self._symbol(m.whole), builder.index(m.factor))
+
+    def at_launch(self, dim: Dim, axis: tuple[str, int] | None = None) -> Dim:
+        """A size as the launch knows it; ``axis``: of which parameter and axis it is."""
+        parts: dict[str, Dim] = {}
+        for m in self.multiples:
+            if axis == (m.parameter, m.axis):
+                return Sym(m.whole)
+            parts[m.name] = DimOp("//", Sym(m.whole), m.factor)
+        return replaced(dim, parts) if parts else dim
 
     def slot(self, slot: Slot, t: IRType, name: str) -> Value:
         value = Value(t, name)
@@ -141,7 +165,11 @@ class KernelFrame:
                 slot = Slot("size", position, axis)
                 name = f"{local.name}_size{axis}"
                 self.lowering.symbols[dim.name] = same or self.slot(slot, INDEX, name)
-            sizes.append(size_value(self.lowering, dim))
+            whole = self.at_launch(dim, (parameter.name, axis))
+            if isinstance(whole, Sym) and whole.name in self.named:
+                sizes.append(self._symbol(whole.name))
+            else:
+                sizes.append(size_value(self.lowering, dim))
         shape = [
             dim if isinstance(dim, int) else fact.sizes[axis] if fact.sizes else None
             for axis, dim in enumerate(t.shape)
@@ -176,7 +204,8 @@ class KernelFrame:
         span = self.lowering.position(p.span)
         if isinstance(p.type, Tensor) and isinstance(p.fact, TensorArgument):
             t, fact = p.type, p.fact
-            dims = t.shape if all(symbols_of(d) <= self.named for d in t.shape) else ()
+            shape = [self.at_launch(d, (p.name, axis)) for axis, d in enumerate(t.shape)]
+            dims = tuple(shape) if all(symbols_of(d) <= self.named for d in shape) else ()
             return ParameterPlan(
                 p.name, "tensor", t.dtype.name, fact.rank, dims, t.mut, fact.contiguous,
                 fact.aligned, span, small=fact.small,
@@ -187,6 +216,15 @@ class KernelFrame:
         kind = "dtype" if isinstance(value, DType) else type(value).__name__
         shown = value.name if isinstance(value, DType) else value
         return ParameterPlan(p.name, "constant", kind, span=span, value=shown)
+
+
+def replaced(dim: Dim, parts: Mapping[str, Dim]) -> Dim:
+    """A size with names replaced."""
+    if isinstance(dim, Sym):
+        return parts.get(dim.name, dim)
+    if isinstance(dim, int):
+        return dim
+    return dim_op(dim.operator, replaced(dim.left, parts), replaced(dim.right, parts))
 
 
 def fixed_sizes(declared: Sequence[DeclaredParameter]) -> dict[str, int]:

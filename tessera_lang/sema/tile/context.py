@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
 from tessera_lang.sema.inference_types import Term
-from tessera_lang.sema.side_tables import Agreement, Directive, TypedFunction
+from tessera_lang.sema.side_tables import Agreement, Directive, Multiple, TypedFunction
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -119,6 +119,7 @@ class Kernel:
     parts: bool = False  # it takes parts of axes, or multiplies: long axes are to be cut
     carried: bool = False  # a loop changes a tile that has a long axis, which it then must hold
     changed: bool = False
+    multiples: tuple[Multiple, ...] = ()
     numbers: dict[str, DType] = field(default_factory=dict[str, DType])  # of the call, in extents
     bounds: dict[tuple[ast.Expr, Instance, bool], Bounds | None] = field(
         default_factory=dict["tuple[ast.Expr, Instance, bool]", "Bounds | None"]

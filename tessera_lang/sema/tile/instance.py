@@ -22,6 +22,7 @@ from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_o
 from tessera_lang.sema.side_tables import (
     FunctionSymbol,
     Local,
+    Multiple,
     Signature,
     TensorArgument,
     TileInfo,
@@ -88,6 +89,7 @@ def examine_kernel(
     c = _context(shared, scope, declaration, typed, parameters, kernel)
     c.reports.extend(parameters.problems)
     _learn_sizes(c, signature)
+    _learn_multiples(c, parameters.multiples, signature)
     _learn_conditions(c)
     _start(c)
     _walks(c)
@@ -169,6 +171,28 @@ def _learn_sizes(c: TileContext, signature: Signature) -> None:
                 exact = size_in_bucket(facts.bound.get(dim.name, 0), sizes.divisors[axis])
                 if exact:
                     facts.learn(dim.name, exact)
+
+
+def _learn_multiples(c: TileContext, multiples: tuple[Multiple, ...], signature: Signature) -> None:
+    """What the signature says of axes that are multiples of a size."""
+    facts, c.kernel.multiples = c.kernel.facts, multiples
+    named = zip(parameters_of(c.declaration), signature, strict=True)
+    given = {p.name: a for (_, p), a in named if isinstance(a, TensorArgument)}
+    for m in multiples:
+        c.kernel.origins.setdefault(m.name, (m.parameter, m.axis))
+        facts.least.setdefault(m.name, 0)
+        a = given.get(m.parameter)
+        if a is None or m.axis >= a.rank:
+            continue
+        known = a.sizes[m.axis] if a.sizes else None
+        bound = a.buckets[m.axis] if a.buckets else None
+        if known is not None:
+            facts.learn(m.name, known // m.factor)
+        if bound is not None:
+            facts.bound[m.name] = bound // m.factor
+        divisor = a.divisors[m.axis] if a.divisors else 1
+        if divisor % m.factor == 0:
+            facts.divides(m.name, max(1, divisor // m.factor))
 
 
 def _learn_conditions(c: TileContext) -> None:
@@ -302,7 +326,7 @@ def _finish(c: TileContext, parameters: Parameters, conditions: tuple[ast.Expr, 
     whole = tuple(dict.fromkeys(a for a in (*c.kernel.whole, *rows) if a not in needed))
     typed.tile = TileInfo(
         tuple(parameters.sizes), tuple(c.directives), tuple(c.kernel.agreements.values()),
-        c.kernel.results, needed, whole, conditions,
+        c.kernel.results, needed, whole, conditions, c.kernel.multiples,
     )  # fmt: skip
 
 

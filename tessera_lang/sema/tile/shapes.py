@@ -386,5 +386,7 @@ def _renamed(c: TileContext, dim: Dim) -> Dim:
         return dim
     if isinstance(dim, Sym):
         array, axis = c.kernel.origins[dim.name]
-        return Sym(f"{array}.shape[{axis}]")
+        factor = next((m.factor for m in c.kernel.multiples if m.name == dim.name), 1)
+        size = Sym(f"{array}.shape[{axis}]")
+        return size if factor == 1 else DimOp("//", size, factor)
     return DimOp(dim.operator, _renamed(c, dim.left), _renamed(c, dim.right))
