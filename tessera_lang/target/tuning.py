@@ -189,6 +189,12 @@ CLUSTER_TURNS = _measured(
     "of a tile with which a cluster loses more at the ends of tiles than it shares",
 )  # fmt: skip
 
+UNEVEN_SHARE = _chosen(
+    0.1, "of the iterations of a group",
+    "that the heaviest and the lightest tile may differ by where groups stay: by so much they end "
+    "apart, and what groups that stay save at the ends of tiles is less",
+)  # fmt: skip
+
 # --- rows without products --------------------------------------------------------------------
 
 ALONE_REGISTERS = _chosen(

@@ -60,6 +60,7 @@ _OPS = [
             _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),
+            _optional("heaviest", "ints"),  # an axis of the grid; 1: its last tiles are first
             _optional("epilogue", "str", ("whole", "parts", "prefetch")),
             _optional("hints", "ints"), _optional("divisors", "ints"),
             _optional("iterations", "str", ("lanes",)),

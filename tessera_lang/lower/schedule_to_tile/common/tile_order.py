@@ -1,8 +1,9 @@
 """The rasterization of a grid: which tile has which number, in the order that groups take them.
 
 The last two axes are counted in blocks of rows, so that neighbours in the order read the same
-lines of arrays; the axes before them are outermost, the last of these fastest. Must not know who
-counts.
+lines of arrays; the axes before them are outermost, the last of these fastest. Where tiles along
+an axis differ in how much they are to do, it is outermost, the heaviest of its tiles first. Must
+not know who counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,24 @@ from tessera_lang.ir.core import Value
 
 class Arithmetic(Protocol):
     def binary(self, name: str, a: Value, b: Value, /) -> Value: ...
+
+
+def heaviest_first(
+    b: Arithmetic, tile: Value, counts: Sequence[Value], axis: int, one: Value | None
+) -> list[Value]:
+    """Where a tile is along each axis, where those at the end of ``axis`` come first, or, where no
+    number ``one`` is given, those at its beginning."""
+    count, others = counts[axis], [n for i, n in enumerate(counts) if i != axis]
+    place, rest = tile, list[Value]()
+    if others:
+        plane = others[0]
+        for n in others[1:]:
+            plane = b.binary("mul", plane, n)
+        place = b.binary("floordiv", tile, plane)
+        rest = places(b, _rest(b, tile, place, plane), others, None)
+    if one is not None:
+        place = b.binary("sub", b.binary("sub", count, one), place)
+    return [*rest[:axis], place, *rest[axis:]]
 
 
 def places(

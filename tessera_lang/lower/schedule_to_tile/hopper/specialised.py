@@ -224,9 +224,10 @@ class _Lowering:
     def _roles(self, top: Body, tiles: Sequence[Operation]) -> None:
         """``tiles``: what of the kernel's beginning makes tiles, for the role that computes."""
         b, grid = self.builder, self.threaded.grid
-        rows = self.threaded.kernel.integer("group_rows", 1)
-        persistent = bool(self.threaded.kernel.attributes.get("persistent"))
-        walk = walk_of(b, grid, top.scalar, self.cluster, rows, persistent)
+        kernel = self.threaded.kernel
+        rows, heaviest = kernel.integer("group_rows", 1), kernel.integers("heaviest")
+        persistent = bool(kernel.attributes.get("persistent"))
+        walk = walk_of(b, grid, top.scalar, self.cluster, rows, persistent, heaviest)
         uses = {u.number: u for u in reversed(self.threaded.uses)}
         rings = [self._ring(uses[number]) for number in sorted(uses)]
         self.engine.leaving = epilogue.stores_in_parts(

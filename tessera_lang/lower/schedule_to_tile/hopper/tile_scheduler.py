@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.tile.builder import Builder
-from tessera_lang.lower.schedule_to_tile.common.tile_order import places
+from tessera_lang.lower.schedule_to_tile.common.tile_order import heaviest_first, places
 from tessera_lang.opt.schedule.query.scalar_facts import axes_of
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import INDEX, U32
@@ -28,7 +28,8 @@ class Cluster:
 class Walk:
     """The tiles of a grid. ``lowers`` and ``steps`` are values of Tile IR, one an axis;
     ``counts`` the tiles along each axis (u32), along the cluster's axis the clusters. Where a
-    group is not ``persistent`` there are as many groups as tiles, and each has one."""
+    group is not ``persistent`` there are as many groups as tiles, and each has one. ``heaviest``:
+    the axis along which tiles differ, and whether the last of them are the heaviest."""
 
     builder: Builder
     lowers: Sequence[Value]
@@ -38,6 +39,7 @@ class Walk:
     rank: Value | None
     group_rows: int
     persistent: bool = True
+    heaviest: tuple[int, ...] = ()
 
     def first(self) -> Value:
         """The first tile of this group's cluster."""
@@ -60,10 +62,8 @@ class Walk:
     def variables(self, tile: Value) -> list[Value]:
         """The variables of the grid's loop for a tile: where it starts along each axis."""
         b = self.builder
-        height = b.constant(self.group_rows, U32) if self.group_rows > 1 else None
-        numbers = places(b, b.cast(tile, U32), self.counts, height)
         out: list[Value] = []
-        for axis, number in enumerate(numbers):
+        for axis, number in enumerate(self._numbers(b.cast(tile, U32))):
             wide = b.cast(number, INDEX)
             if axis == self.cluster.axis and self.rank is not None:
                 wide = b.binary("mul", wide, b.index(self.cluster.size))
@@ -72,10 +72,20 @@ class Walk:
             out.append(b.binary("add", self.lowers[axis], moved))
         return out
 
+    def _numbers(self, tile: Value) -> list[Value]:
+        """The number of a tile along each axis."""
+        b = self.builder
+        if self.heaviest:
+            axis, descending = self.heaviest
+            one = b.constant(1, U32) if descending else None
+            return heaviest_first(b, tile, self.counts, axis, one)
+        height = b.constant(self.group_rows, U32) if self.group_rows > 1 else None
+        return places(b, tile, self.counts, height)
+
 
 def walk_of(
     builder: Builder, grid: Operation, scalar: Callable[[Value], Value], cluster: Cluster,
-    group_rows: int, persistent: bool = True,
+    group_rows: int, persistent: bool = True, heaviest: tuple[int, ...] = (),
 ) -> Walk:  # fmt: skip
     """The walk over a grid whose bounds are known by now; ``scalar`` gives their values."""
     axes = axes_of(grid)
@@ -93,7 +103,7 @@ def walk_of(
     rank = None
     if cluster.size > 1:
         rank = builder.emit("tile.cluster_rank", (), (INDEX,), names=("rank",)).result
-    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows, persistent)
+    return Walk(builder, lowers, steps, counts, cluster, rank, group_rows, persistent, heaviest)
 
 
 def over_tiles(

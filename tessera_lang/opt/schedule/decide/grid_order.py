@@ -4,14 +4,21 @@ Owns three decisions on the loop that became the grid. ``cluster``: neighbours a
 that read the same columns get them with one copy. ``order``: blocks of rows, so that what
 neighbours read stays in the second-level cache. ``persistent``: a group takes tile after tile,
 so that the end of one overlaps the beginning of the next; where every tile has a multiprocessor
-of its own there is no next, and the walk would only be in the way.
+of its own there is no next, and the walk would only be in the way. Where loops are longer in some
+tiles than in others, and few tiles for each group even that out, the heaviest come first, and
+groups do not stay.
 """
 
 from __future__ import annotations
 
 from tessera_lang.ir.core import Attribute, Operation, Program, Value
 from tessera_lang.ir.definitions import LOOPS, REPORTS
-from tessera_lang.opt.schedule.cost.split_k_cost import best_parts, groups_of, stream_of
+from tessera_lang.opt.schedule.cost.split_k_cost import (
+    best_parts,
+    groups_of,
+    parts_of,
+    stream_of,
+)
 from tessera_lang.opt.schedule.cost.workload import work_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.copy_rules import (
@@ -29,6 +36,8 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    FOR,
     STORE,
     Estimate,
     Facts,
@@ -43,7 +52,7 @@ from tessera_lang.opt.schedule.query.tile_access import (
     access_of,
 )
 from tessera_lang.target.arch.isa_constants import CLUSTER_GROUPS
-from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS
+from tessera_lang.target.tuning import CLUSTER_TURNS, GRID_ROWS, UNEVEN_SHARE
 
 
 @decides
@@ -228,6 +237,8 @@ def order_grid(program: Program, context: Context) -> Program:
     grid = facts.grid
     if context.machine.target == "cpu" or grid is None or not facts.dots:
         return program
+    if heaviest := _heaviest(facts, grid, context):
+        return with_kernel(program, with_decisions(kernel, {"heaviest": heaviest}))
     if not _reads_in_blocks(facts, grid):
         return program
     rows = GRID_ROWS
@@ -237,6 +248,48 @@ def order_grid(program: Program, context: Context) -> Program:
         rows = max(1, min(rows, -(-along // (shape[0] if shape else 1))))
     decisions: dict[str, Attribute] = {"order": "grouped", "group_rows": rows}
     return with_kernel(program, with_decisions(kernel, decisions))
+
+
+def _heaviest(facts: Facts, grid: Operation, context: Context) -> tuple[int, ...]:
+    """The axis of the grid along which loops over products become longer or shorter, and whether
+    they become longer, where groups that take every n-th tile would end apart; () where there is
+    none, or the order is not free. Other tiles stay in the order in which neighbours share lines
+    of the cache."""
+    kernel, groups = facts.kernel, groups_of(facts)
+    if "roles" not in kernel.attributes or kernel.integers("cluster") or groups is None:
+        return ()
+    if stream_of(kernel) or parts_of(kernel) > 1 or groups <= context.machine.units:
+        return ()
+    for axis, variable in enumerate(grid.regions[0].arguments[: len(grid.strings("axes"))]):
+        trips = _trips_at_ends(facts, grid, variable)
+        if trips is None:
+            continue
+        places = context.machine.units * kernel.integer("residents", 1)
+        share = groups / places * sum(trips) / 2  # iterations of a group that stays
+        if abs(trips[1] - trips[0]) > UNEVEN_SHARE * share:
+            return axis, int(trips[1] > trips[0])
+    return ()
+
+
+def _trips_at_ends(facts: Facts, grid: Operation, variable: Value) -> tuple[int, int] | None:
+    """Iterations of the loops over products in the first and in the last tiles along an axis; None
+    where its variable bounds none of them, or they are not known."""
+    here = [o for o, inside in facts.loops if grid in inside and o.holds(DOT)]
+    loops = [o for o in here if depends_on(_uniform(o, list(o.operands)), variable, facts)]
+    ends = (Estimate(facts, {}), Estimate(facts, {}, last=True))
+    found = [[_trips_of(e, o) for o in loops] for e in ends]
+    if not loops or any(n is None for trips in found for n in trips):
+        return None
+    first, last = (sum(n for n in trips if n is not None) for trips in found)
+    return first, last
+
+
+def _trips_of(estimate: Estimate, loop: Operation) -> int | None:
+    """Iterations of a loop with one axis."""
+    lower, upper, step = (estimate.value(v) for v in loop.operands[:3])
+    if lower is None or upper is None or not step or loop.name != FOR:
+        return None
+    return max(0, -(-(upper - lower) // step))
 
 
 def _reads_in_blocks(facts: Facts, grid: Operation) -> bool:
@@ -259,6 +312,8 @@ def persistent(program: Program, context: Context) -> Program:
     if "roles" in kernel.attributes:
         groups = groups_of(facts_of(kernel))
         stays = groups is None or groups > context.machine.units
+        if kernel.integers("heaviest"):
+            stays = False  # a group that is done early is to take work of others
         return with_kernel(program, with_decisions(kernel, {"persistent": stays}))
     if kernel.attributes.get("persistent") and said_by_user(kernel, "persistent"):
         reason = "the kernel is not split into producer and consumers"

@@ -56,7 +56,7 @@ from tessera_lang.types.dtype import F32
 _OF_TILES = (
     "roles", "registers", "persistent", "split", "stream", "subtile", "epilogue", "direct_access",
     "cluster", "groups", "group_rows", "order", "warps", "warp_specialize", "pieces", "pingpong",
-    "residents",
+    "residents", "heaviest",
 )  # fmt: skip
 _STAGING = (
     "stage", "stages", "copy", "ring", "repack", "lines", "early", "again", "kept", "swizzle",
