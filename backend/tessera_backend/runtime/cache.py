@@ -149,8 +149,12 @@ class Cache:
     def _write(self, path: Path, data: bytes) -> None:
         import tempfile
 
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+        except FileNotFoundError:  # another process clears the cache
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
@@ -212,9 +216,16 @@ class Cache:
         return Stats(str(self.directory or ""), entries, size, self.limit, self.problem)
 
     def clear(self) -> int:
-        """Remove every entry; the bytes freed."""
+        """Remove every entry, and the folders that hold nothing then; the bytes freed."""
         self._memory.clear()
-        return _remove(self._files())
+        freed = _remove(self._files())
+        if self.directory is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self.directory / _SCANNED)
+            for folder in _subfolders(self.directory):
+                with contextlib.suppress(OSError):  # another process wrote into it meanwhile
+                    os.rmdir(folder)
+        return freed
 
     def prune(self, limit: int) -> int:
         """Remove what was not used for longest until ``limit`` bytes are left; bytes freed."""

@@ -33,6 +33,8 @@ def stats(as_json: bool) -> None:
         click.echo(json.dumps(dict(found)))
         return
     for name, value in found.items():
+        if value == "":
+            continue
         click.echo(f"{name}: {value}")
 
 

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -177,6 +178,24 @@ def test_eviction_goes_by_last_use(cache: Cache) -> None:
     left = [key for key in keys if Cache(cache.directory).get(key) is not None]
     assert left == [keys[0], keys[6], keys[7]]
     assert cache.clear() > 0 and cache.stats().entries == 0
+
+
+def test_clear_leaves_an_empty_folder_that_may_be_written_meanwhile(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put(KEY, {}, b"code")
+    assert cache.directory is not None
+    assert cache.clear() > 0 and not list(cache.directory.iterdir())
+    made = tempfile.mkstemp
+
+    def cleared_before(*args: object, **options: object) -> object:
+        monkeypatch.setattr(tempfile, "mkstemp", made)
+        cache.clear()
+        return made(*args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(tempfile, "mkstemp", cleared_before)
+    cache.put(KEY, {}, b"code")
+    assert file_of(cache) and not cache.problem
 
 
 def test_left_over_files_go_after_an_hour(cache: Cache) -> None:
