@@ -30,7 +30,7 @@ MATH_NUMBERS = {
 
 def member(namespace: str, name: str) -> object:
     """``namespace.name`` for a namespace that no file makes: ``op``, ``math``."""
-    if namespace == "math" and name in MATH_NUMBERS:
+    if namespace in ("math", "op") and name in MATH_NUMBERS:
         return MATH_NUMBERS[name]
     return BuiltinFunction(f"{namespace}.{name}")
 

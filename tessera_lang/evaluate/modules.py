@@ -225,7 +225,7 @@ def _constant_of(e: ast.Attribute, scope: Scope) -> object:
             owner = None
     if isinstance(owner, FileModule):
         return owner.scope.values[e.name]
-    if owner == Namespace("math") and e.name in MATH_NUMBERS:
+    if owner in (Namespace("math"), Namespace("op")) and e.name in MATH_NUMBERS:
         return MATH_NUMBERS[e.name]
     raise LookupError(e.name)
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Protocol
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic
+from tessera_lang.evaluate.language import MATH_NUMBERS
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema import builtins
 from tessera_lang.sema.side_tables import Builtin, Constant, FunctionSymbol, ModuleSymbol, Symbol
@@ -89,6 +90,8 @@ class ModuleScope:
             if scope is not None:
                 return ModuleSymbol(dotted, scope.path)
             return None
+        if module.name in ("math", "op") and name in MATH_NUMBERS:
+            return Constant(dotted, MATH_NUMBERS[name], None)
         if name in builtins.MEMBERS.get(module.name, ()):
             return Builtin(dotted)
         if module.name in _IN_LIBRARY:
@@ -111,6 +114,7 @@ class ModuleScope:
             scope = self.scope_named(module.name)
             return () if scope is None else tuple(scope.names)
         known = builtins.MEMBERS.get(module.name, ())
+        known = (*known, *MATH_NUMBERS) if module.name in ("math", "op") else known
         if module.name in _IN_LIBRARY and (scope := self.scope_named(f"std.{module.name}")):
             named = (n for n, s in scope.names.items() if is_public(s) and n[0] != "_")
             return (*known, *named)

@@ -11,7 +11,6 @@ from collections import Counter
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
-from tessera_lang.evaluate.language import MATH_NUMBERS
 from tessera_lang.sema import builtins
 from tessera_lang.sema.bound_names import statement_expressions, statements, targets
 from tessera_lang.sema.module_scope import Importer, ModuleScope, builtin
@@ -149,8 +148,6 @@ class _Resolver:
     def _attribute(self, e: ast.Attribute) -> object:
         module = self._module_of(e.value)
         if module is not None:
-            if module.name == "math" and e.name in MATH_NUMBERS:
-                return MATH_NUMBERS[e.name]
             symbol = self._scope.member(module, e.name)
             if isinstance(symbol, Constant):
                 return symbol.value

@@ -38,6 +38,11 @@ RIGHT: dict[str, Callable[[Array, int, int], Any]] = {
     "x * op.abs(op.sum(x)) * op.relu(x[0, 0] + 9.0)": lambda x, m, n: (
         x * np.abs(x.sum()) * max(x[0, 0] + 9, 0)
     ),
+    "x * math.log(n + 1) / math.sqrt(m)": lambda x, m, n: x * np.log(n + 1) / np.sqrt(m),
+    "x * math.exp(1.0) / math.sqrt(2)": lambda x, m, n: x * np.e / np.sqrt(2),
+    "op.where(x > math.pi, op.e * x, -op.pi)": lambda x, m, n: np.where(
+        x > np.pi, np.e * x, -np.pi
+    ),
     "op.zeros_like(x) + 1.0 / n": lambda x, m, n: np.zeros_like(x) + 1 / n,
 }
 LITERALS: dict[str, tuple[str, Callable[[int], Any]]] = {

@@ -13,7 +13,7 @@ from tessera_lang.sema.call_arguments import bind_call, bindings_of_call
 from tessera_lang.sema.calls import call_function, infer_call, result_of_call
 from tessera_lang.sema.context import Binding, text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import (
@@ -53,7 +53,7 @@ from tessera_lang.sema.tile.subscripts import read, written
 from tessera_lang.sema.tile.symbolic import symbol_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
-from tessera_lang.types.type import NONE, Scalar, Tensor, Tile
+from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, Weak
 
 PRECISIONS = ("exact", "tf32")
 _OF_TILES = frozenset(n for n in builtins.TILE_FUNCTIONS if n not in builtins.LANE_REDUCTIONS)
@@ -117,7 +117,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
                 return elementwise_builtins.absolute(c, e, e.arguments[0])
             return elementwise_builtins.extreme(c, e, name, operands)
     if name in builtins.FLOAT_MATH and len(e.arguments) == 1 and not e.keywords:
-        if is_tiled(c.infer(e.arguments[0])):
+        term = c.infer(e.arguments[0])
+        if is_tiled(term) or _is_open(c, e, [term]):
             _note(c, e, f"op.{name.removeprefix('math.')}")
             return elementwise_builtins.elementwise(
                 c, e, f"op.{name.removeprefix('math.')}", e.arguments[0]
@@ -309,6 +310,9 @@ def _function(
     if declaration.decorators:
         return call_function(c, e, symbol, brackets)
     if not any(is_tiled(t) for t in terms) and not _makes_tiles(c, symbol, set()):
+        if _is_open(c, e, terms) and f"op.{declaration.name}" in builtins.TILE_FUNCTIONS:
+            if _is_of(c, symbol, "math"):
+                return _mapped(c, e, symbol, "math", terms)
         return _of_numbers(c, e, symbol, brackets)
     for module in ("math", "fast"):
         if _is_of(c, symbol, module):
@@ -316,6 +320,15 @@ def _function(
     if _is_of(c, symbol, "random") and not brackets:
         return _of_each(c, e, symbol, "random", terms)
     return _inlined(c, e, symbol, brackets)
+
+
+def _is_open(c: TileContext, e: ast.Call, terms: list[Term]) -> bool:
+    """Whether a call has one argument, a literal or a count: the result is of the float type that
+    it meets."""
+    if len(e.arguments) != 1 or e.keywords:
+        return False
+    count = terms[0] == Scalar(INDEX) and c.is_size(e.arguments[0])
+    return count or isinstance(terms[0], (Weak, Open))
 
 
 def _inlined(
