@@ -58,6 +58,12 @@ LAY_ANEW = Step(
     "schedule",
     "copies arrays across whose lines products read or store their tiles",
 )
+SPLIT_FACTORS = Step(
+    "split_factors",
+    "schedule",
+    "schedule",
+    "makes products of precision f32x3 products of bf16, of arrays of the parts of factors",
+)
 SPLIT_ITERATIONS = Step(
     "partial_reductions",
     "schedule",
@@ -486,7 +492,7 @@ def stages() -> tuple[Stage, ...]:
         Stage("The tree as Schedule IR", "tile kernels", (AST_TO_SCHEDULE,)),
         Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),
         Stage("Launches", "tile kernels",
-              (LAY_ANEW, SPLIT_ITERATIONS, SPLIT_REDUCTIONS, CUT_LAUNCHES)),
+              (SPLIT_FACTORS, LAY_ANEW, SPLIT_ITERATIONS, SPLIT_REDUCTIONS, CUT_LAUNCHES)),
         Stage("What is independent", "each launch of a tile kernel", for_any_machine([])),
         Stage("The schedule for a machine: a lane for each iteration",
               "on a GPU, each launch; the others where the first finds such a kernel",

@@ -81,12 +81,15 @@ def launches(
     """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
     from tessera_lang.opt.schedule.parallel.launch_phases import cut_launches, split_reductions
     from tessera_lang.opt.schedule.parallel.partial_reductions import split_iterations
+    from tessera_lang.opt.schedule.parallel.split_factors import split_factors
     from tessera_lang.opt.schedule.parallel.transposed_copies import lay_anew
 
     remarks: list[Diagnostic] = []
     program = runner.run(program, pipeline.parallel_loops())
-    whole = program, plan
-    laid = runner.step(pipeline.LAY_ANEW, lambda: lay_anew(*whole, remarks), program)
+    whole = runner.step(
+        pipeline.SPLIT_FACTORS, lambda: split_factors(program, plan, remarks), program
+    )
+    laid = runner.step(pipeline.LAY_ANEW, lambda: lay_anew(*whole, remarks), whole[0])
     shared = runner.step(
         pipeline.SPLIT_ITERATIONS, lambda: split_iterations(*laid, numbers_for), laid[0]
     )

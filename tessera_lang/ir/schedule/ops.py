@@ -15,7 +15,7 @@ PREFIX = "tessera.schedule."
 MAPPINGS = ("open", "grid", "loop")
 REDUCTIONS = ("add", "mul", "max", "min", "any", "all", "argmax", "argmin")
 SCANS = ("add", "mul", "max", "min")
-PRECISIONS = ("exact", "tf32")
+PRECISIONS = ("exact", "tf32", "f32x3")
 STAGES_IN = ("registers", "shared")
 
 _DIMS = (AttributeDef("dims", "ints"), AttributeDef("steps", "ints"))

@@ -282,8 +282,8 @@ def _dot(operation: Operation) -> None:
     same = a.dtype == b.dtype or f8 or {a.dtype, b.dtype} == {I8, U8}
     holds = same and accumulator.dtype.name == a.dtype.product
     _require(holds, f"has no product of {a.dtype} and {b.dtype}", operation)
-    if operation.attributes["precision"] == "tf32":
-        _require(a.dtype == F32, "tf32 is a precision of f32", operation)
+    if operation.attributes["precision"] != "exact":
+        _require(a.dtype == F32, "another precision than exact is one of f32", operation)
 
 
 def _combine(operation: Operation) -> None:

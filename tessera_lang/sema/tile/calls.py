@@ -55,7 +55,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, F64, INDEX, DType
 from tessera_lang.types.type import NONE, Scalar, Tensor, Tile, Weak
 
-PRECISIONS = ("exact", "tf32")
+PRECISIONS = ("exact", "tf32", "f32x3")
 _OF_TILES = frozenset(n for n in builtins.TILE_FUNCTIONS if n not in builtins.LANE_REDUCTIONS)
 
 
@@ -265,9 +265,10 @@ def _matmul(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     precision = bound.get("precision")
     if precision is not None:
         c.infer(precision)
-        one_of(c, precision, PRECISIONS, "the precision of a product")
+        if one_of(c, precision, PRECISIONS, "the precision of a product") in (None, "exact"):
+            precision = None
     a, b = elementwise_builtins.values(c, [bound["a"], bound["b"]])
-    return product(c, e.span, a, b)
+    return product(c, e.span, a, b, precision)
 
 
 def _op_cast(c: TileContext, bound: Bound) -> Term:

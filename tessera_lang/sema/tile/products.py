@@ -22,6 +22,7 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.sema.tile.shapes import Side, broadcast, is_walked, meet_axes
 from tessera_lang.sema.tile.subscripts import takes_parts
 from tessera_lang.source import Span
+from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, F32, U8, DType
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis
 
@@ -32,9 +33,12 @@ PAIRS = tuple(
 """The dtypes of the operands that a product takes; f32 is also rounded to the other's."""
 
 
-def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
+def product(
+    c: TileContext, span: Span, a: Operand, b: Operand, precision: ast.Expr | None = None
+) -> Term:
     """``a @ b`` over the last axis of ``a`` and the last but one of ``b``, or the only one of a
-    vector; axes in front are stacks of matrices, as in NumPy."""
+    vector; axes in front are stacks of matrices, as in NumPy. ``precision``: where another than
+    exact is asked for, which f32 alone has."""
     takes_parts(c)
     if is_silent(a.term) or is_silent(b.term):
         return silent(a, b)
@@ -53,6 +57,11 @@ def product(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
     dtypes = _dtypes(c, span, a, b, a.term, b.term)
     if dtypes is None:
         return ERROR if c.final else Unknown()
+    if precision is not None and dtypes != (F32, F32):
+        return c.report(
+            "T0207", "another precision than \"exact\" is one of products of f32, and this is one"
+            f" of {dtypes[0]}", precision.span, helps=("leave `precision` out",),
+        )  # fmt: skip
     for o, dtype in zip((a, b), dtypes, strict=True):
         assert isinstance(o.term, Tile)
         if o.term.wide or o.term.dtype != dtype:

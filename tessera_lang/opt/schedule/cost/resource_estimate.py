@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tessera_lang.ir.core import TileType
+from tessera_lang.ir.core import Operation, TileType
 from tessera_lang.opt.schedule.query.computed_tile_source import feeds
 from tessera_lang.opt.schedule.query.decision_context import said_by_user
-from tessera_lang.opt.schedule.query.kernel_facts import Dot, Facts
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, Dot, Facts
 from tessera_lang.opt.schedule.query.unit_legality import (
     accumulator_registers,
     by_registers,
@@ -57,6 +57,24 @@ def dot_registers(dot: Dot, sizes: Mapping[str, int], facts: Facts, machine: Mac
     return held
 
 
+def all_dot_registers(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> int:
+    """Registers of a lane that the products of a kernel hold: those that add to the result of
+    another have its accumulator."""
+    held: dict[Operation, int] = {}
+    for dot in facts.dots:
+        first = first_of(dot, facts)
+        held[first] = max(held.get(first, 0), dot_registers(dot, sizes, facts, machine))
+    return sum(held.values())
+
+
+def first_of(dot: Dot, facts: Facts) -> Operation:
+    """The first of the products that add to one sum, one right behind the other."""
+    at = dot.operation
+    while (before := facts.definitions.get(at.operands[2])) is not None and before.name == DOT:
+        at = before
+    return at
+
+
 def _said_warps(facts: Facts) -> int:
     """Warps that the user asks for; 0 where nothing is said."""
     warps = facts.kernel.attributes.get("warps")
@@ -67,12 +85,15 @@ def shared_bytes(facts: Facts, sizes: Mapping[str, int]) -> int:
     """Bytes of the staged tiles, three stages each; of operands that are computed, and of what
     they are computed from, two stages."""
     total, direct = 0, set[int]()
+    counted: set[tuple[Operation, Operation]] = set()
     for dot in facts.dots:
         for operand in (dot.a, dot.b):
             size = _bytes(operand.value.tile_type, sizes)
             if operand.load is not None:
+                once = first_of(dot, facts), operand.load.operation
                 direct.add(id(operand.load.operation))
-                total += ESTIMATED_STAGES * size
+                total += ESTIMATED_STAGES * size if once not in counted else 0
+                counted.add(once)
             elif operand is dot.b:
                 total += size
     computed = any(x.load is None for d in facts.dots for x in (d.a, d.b))

@@ -20,7 +20,7 @@ from tessera_lang.ir.core import Operation, Program, Region, TileType, Value, Vi
 from tessera_lang.ir.definitions import ARRAY_WRITES, BOXES, effect_of
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.opt.schedule.cost.resource_estimate import dot_registers
+from tessera_lang.opt.schedule.cost.resource_estimate import all_dot_registers
 from tessera_lang.opt.schedule.cost.workload import store_bytes
 from tessera_lang.opt.schedule.decide.tile_coarsening import CarriedAxes
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
@@ -72,7 +72,7 @@ def _is_whole(facts: Facts, machine: Machine) -> bool:
 
 def _has_room(facts: Facts, machine: Machine, stages: int, sums: bool = True) -> bool:
     """Whether so many places of each factor that a loop brings, and the sums, have room."""
-    held = sum(dot_registers(d, {}, facts, machine) for d in facts.dots)
+    held = all_dot_registers(facts, {}, machine)
     if sums and held > PRODUCT_REGISTERS:
         return False
     factors = {x.load.operation: x.load for d in facts.dots for x in (d.a, d.b) if x.load}

@@ -24,7 +24,7 @@ from tessera_lang.ir.definitions import BOXES
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.canonical.squeeze_axes import Axes, Axis
 from tessera_lang.opt.schedule.cost.cost_model import cycles
-from tessera_lang.opt.schedule.cost.resource_estimate import dot_registers
+from tessera_lang.opt.schedule.cost.resource_estimate import all_dot_registers
 from tessera_lang.opt.schedule.cost.split_k_cost import price_of
 from tessera_lang.opt.schedule.cost.workload import store_bytes, work_of
 from tessera_lang.opt.schedule.query.alignment import divisor_of
@@ -112,7 +112,7 @@ def _price(facts: Facts, machine: Machine) -> float:
 
 def _fits(facts: Facts, machine: Machine) -> bool:
     """Whether accumulators and two stages of what loops bring surely have room."""
-    if sum(dot_registers(d, {}, facts, machine) for d in facts.dots) > PRODUCT_REGISTERS:
+    if all_dot_registers(facts, {}, machine) > PRODUCT_REGISTERS:
         return False
     by_lanes = not any(map(has_matrix_dtype, facts.dots))
     if by_lanes and any(int(d.shape[0]) * int(d.shape[1]) > MANY_SUMS for d in facts.dots):

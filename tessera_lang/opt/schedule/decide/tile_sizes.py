@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tessera_lang.ir.core import Operation, Program, TileType
 from tessera_lang.opt.schedule.cost.cpu_tile_sizes import cpu_tile_sizes
 from tessera_lang.opt.schedule.cost.resource_estimate import (
-    dot_registers,
+    all_dot_registers,
+    first_of,
     shared_bytes,
 )
 from tessera_lang.opt.schedule.cost.split_k_cost import price_of
@@ -187,6 +188,8 @@ def _candidates(parts: Sequence[str], bits: int, machine: Machine, facts: Facts)
         else (64, 128, 256),
         _DEPTH: (line, 2 * line) if machine.has("wgmma") else (line // 2, line),
     }
+    if any(first_of(d, facts) is not d.operation for d in facts.dots):
+        sizes[_DEPTH] = (line // 2, *sizes[_DEPTH])  # a step has tiles of several products
     if any(is_imprecise(d) for d in facts.dots) and machine.has("wgmma"):
         sizes[_DEPTH] = (line,)  # what the unit adds up by itself
     if not any(has_matrix_dtype(d) for d in facts.dots):
@@ -200,11 +203,11 @@ def _fits(facts: Facts, sizes: Mapping[str, int], machine: Machine, most: int) -
     """Whether three stages and the accumulators have room; the exact tables decide later."""
     if machine.target == "cpu":
         return True
-    shared, registers = store_bytes(facts, sizes) if machine.has_roles else 0, 0
+    shared = store_bytes(facts, sizes) if machine.has_roles else 0
     shared += shared_bytes(facts, sizes)
+    registers = all_dot_registers(facts, sizes, machine)
     for dot in facts.dots:
         m = numbers_of(dot, sizes)[0]
-        registers += dot_registers(dot, sizes, facts, machine)
         if machine.has("wgmma") and consumer_groups(m) > 2:
             lanes = any(pitch_reason(access_of(o), facts, "") for o, _ in facts.stores)
             if registers > THREE_HOLD[lanes]:

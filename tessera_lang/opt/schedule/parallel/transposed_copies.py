@@ -92,7 +92,7 @@ def _candidates(facts: Facts, plan: LaunchPlan) -> list[_Array]:
             continue
         accesses = tuple(facts.users.get(made.result, ()))
         order = _order(made.result, accesses)
-        dims = _dims(made, facts, plan)
+        dims = dims_of(made, facts, plan)
         if order is not None and dims is not None and _is_whole(made, accesses, facts, plan):
             found.append(_Array(made, accesses, order, dims))
     return found
@@ -173,7 +173,7 @@ def _is_clipped(
     return gap.operands[0] is size and gap.operands[1] is start
 
 
-def _dims(made: Operation, facts: Facts, plan: LaunchPlan) -> tuple[Dim, ...] | None:
+def dims_of(made: Operation, facts: Facts, plan: LaunchPlan) -> tuple[Dim, ...] | None:
     """The sizes of an array as the launch knows them."""
     found: list[Dim] = []
     for value in made.operands[1:]:
@@ -256,7 +256,7 @@ class _Work:
             (*region.arguments, *self.pointers),
             (*operations, *behind, region.terminator),
         )
-        attributes = _with_arguments(self.kernel, self.pointers)
+        attributes = with_arguments(self.kernel, self.pointers)
         return replace(kernel, regions=(body,), attributes=attributes), self.plan
 
     def _view(self, b: ScheduleBuilder, array: _Array) -> Value:
@@ -334,7 +334,7 @@ class _Work:
         return replace(o, operands=operands, attributes={**o.attributes, "dims": dims})
 
 
-def _with_arguments(kernel: Operation, more: Sequence[Value]) -> dict[str, Attribute]:
+def with_arguments(kernel: Operation, more: Sequence[Value]) -> dict[str, Attribute]:
     attributes = dict(kernel.attributes)
     rows = (
         ("parameters", [v.name for v in more]),
