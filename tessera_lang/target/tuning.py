@@ -335,6 +335,10 @@ LANE_ELEMENTS = _chosen(
     128, "elements", "that an iteration touches at most where a lane takes it: what a group of four"
     " warps does in one step, and a lane in as many",
 )  # fmt: skip
+SPLIT_ROWS = _chosen(
+    32, "elements", "along the last axis but one, that a step of the loop over an array splits",
+)  # fmt: skip
+SPLIT_COLUMNS = _chosen(128, "elements", "the same along the last axis: whole lines of all arrays")
 SHORT_COPIES = _chosen(
     64, "copies", "of the body of a nest of loops of a lane, where the program says that they run"
     " a few times at most: as many loads are on their way at once",

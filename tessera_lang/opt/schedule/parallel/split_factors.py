@@ -33,13 +33,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.lane_copies import is_written
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
+from tessera_lang.target.tuning import SPLIT_COLUMNS, SPLIT_ROWS
 from tessera_lang.types.dtype import BF16, F32, INDEX, U32
 from tessera_lang.types.shape import Dim
-
-_UPPER = 0xFFFF0000
-"""The bits of an f32 that are a bf16."""
-_ROWS, _COLUMNS = 32, 128
-"""Elements that a step of the loop over an array splits, along its last two axes."""
 
 Parts = tuple[Value, Value, Value]
 
@@ -144,12 +140,12 @@ class _Work:
         """The loop over all elements."""
         sizes = made.operands[1:]
         rank = len(sizes)
-        steps = [1] * (rank - 2) + [_ROWS, _COLUMNS]
+        steps = [1] * (rank - 2) + [SPLIT_ROWS, SPLIT_COLUMNS]
         dims = (rank - 2, rank - 1)
         with b.region(*((f"d{d}", INDEX) for d in range(rank))) as body:
             at = body.arguments
             extents = [self._extent(b, sizes[d], at[d], steps[d]) for d in dims]
-            shape = (_ROWS, _COLUMNS)
+            shape = (SPLIT_ROWS, SPLIT_COLUMNS)
             tile = b.load_tile(made.result, at, extents, shape, dims=dims, hint="part")
             for part, view in zip(_parts(b, tile), parts, strict=True):
                 b.store_tile(part, view, at, extents, dims=dims)
@@ -238,5 +234,6 @@ def _parts(b: ScheduleBuilder, tile: Value) -> Parts:
 
 def _upper(b: ScheduleBuilder, tile: Value) -> Value:
     """The number without the bits that a bf16 has not. A NaN stays one in the parts behind."""
-    bits = b.full(b.constant(_UPPER, U32), tile.tile_type.shape)
+    dropped = F32.bits - BF16.bits
+    bits = b.full(b.constant((1 << F32.bits) - (1 << dropped), U32), tile.tile_type.shape)
     return b.bitcast(b.binary("and", b.bitcast(tile, U32), bits), F32)
