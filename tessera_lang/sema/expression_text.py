@@ -23,8 +23,12 @@ def source_of(e: ast.Expr) -> str:
         case ast.Subscript():
             items = ", ".join(item_source(i) for i in e.items) or "()"
             return f"{source_of(e.value)}[{items}]"
-        case ast.Call() if not e.keywords:
-            return f"{source_of(e.function)}({', '.join(source_of(a) for a in e.arguments)})"
+        case ast.Call():
+            named = (f"{k.name}={source_of(k.value)}" for k in e.keywords)
+            given = ", ".join((*map(source_of, e.arguments), *named))
+            return f"{source_of(e.function)}({given})"
+        case ast.TupleExpr() if len(e.items) > 1:
+            return f"({', '.join(map(source_of, e.items))})"
         case ast.Binary() | ast.Unary() | ast.Compare() | ast.BoolOp() | ast.Conditional():
             return _operation(e, 0)
         case _:
