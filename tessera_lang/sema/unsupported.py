@@ -13,6 +13,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.foreign_names import TILE_FORMS
 from tessera_lang.sema import builtins
+from tessera_lang.sema.loop_hints import loop_hint
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 
@@ -38,10 +39,9 @@ def statement_problem(s: ast.Stmt) -> Diagnostic | None:
     if isinstance(s, ast.For) and isinstance(s.iterable, ast.ErrorExpr):
         return None
     if isinstance(s, ast.For) and not is_range(s.iterable):
-        return Diagnostic(
-            "T0118", "a loop in lanes counts over `range(...)`", s.iterable.span,
-            helps=("write `for k in range(n):` and index the array with `k`",),
-        )  # fmt: skip
+        helps, fixes = loop_hint(s, tiles=False)
+        message = "a loop in lanes counts over `range(...)`"
+        return Diagnostic("T0118", message, s.iterable.span, helps=helps, fixes=fixes)
     if isinstance(s, ast.For) and not isinstance(s.target, ast.Name):
         return Diagnostic("T0118", "a loop over `range` has one variable", s.target.span)
     return None
@@ -64,10 +64,9 @@ def tile_statement_problem(s: ast.Stmt) -> Diagnostic | None:
     if not isinstance(s, ast.For) or isinstance(s.iterable, ast.ErrorExpr):
         return None
     if not is_range(s.iterable) and not _named(s.iterable, "op", "tile_range"):
-        return Diagnostic(
-            "T0118", "a loop in a tile kernel counts over `op.tile_range(...)` or `range(...)`",
-            s.iterable.span, helps=("write `for i in op.tile_range(n, step=64):`",),
-        )  # fmt: skip
+        helps, fixes = loop_hint(s, tiles=True)
+        message = "a loop in a tile kernel counts over `op.tile_range(...)` or `range(...)`"
+        return Diagnostic("T0118", message, s.iterable.span, helps=helps, fixes=fixes)
     items = s.target.items if isinstance(s.target, ast.TupleExpr) else (s.target,)
     if not all(isinstance(t, ast.Name) for t in items) or (is_range(s.iterable) and len(items) > 1):
         return Diagnostic("T0118", "a loop has one variable for each axis", s.target.span)

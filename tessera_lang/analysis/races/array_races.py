@@ -16,6 +16,7 @@ from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.analysis.races.updates import atomic_of, is_limit
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
 from tessera_lang.ir.core import Operation, Value, ViewType
@@ -33,7 +34,6 @@ _STEPS = 20_000  # operations of all lanes that are followed for a kernel
 _MOST_EVENTS = 2000  # of one lane
 _ORDERS = ("update", "sync")
 _CALL_SAYS = "grid_groups"
-_UPDATES = frozenset(f"tile.{name}" for name in ("add", "sub", "min", "max", "and", "or", "xor"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,8 @@ def check_arrays(
             trace_lane(kernel, there, lane, effort, watch=watch)
             events.extend(watch.events)
         for pair in _meetings(events, uniform):
+            if _settles(kernel, pair, events, uniform.definitions):
+                continue
             severity = "error" if pair.inside else in_groups
             if severity and not pair.sure:
                 severity = "warning"
@@ -247,6 +249,23 @@ def _conflict(
     return None
 
 
+def _settles(
+    kernel: Operation,
+    pair: _Pair,
+    events: Sequence[_Event],
+    definitions: Mapping[Value, Operation],
+) -> bool:
+    """Whether a lane reads to bring the element within limits that all lanes know alike, as
+    `out[0] = min(out[0], 1.0)` does: once or twice gives the same."""
+    a, b = pair.a, pair.b
+    if b.writes or not is_limit(kernel, a.operation, b.operation, definitions):
+        return False
+    there = [e for e in events if (e.pointer, e.cell) == (a.pointer, a.cell) and e.writes]
+    return all(e.value is not None and e.value == a.value for e in there) and any(
+        (e.group, e.lane) == (b.group, b.lane) for e in there
+    )
+
+
 def _differ(a: _Event, b: _Event, uniform: Uniformity) -> bool:
     """Whether two stores are of values that are not the same by construction."""
     if a.value is None or b.value is None or a.value == b.value:
@@ -285,7 +304,7 @@ def _race(
         "T0414", f"{who} {does}", b.operation.span,
         f"{_lane(b, pair)} {'writes' if b.writes else 'reads'} {place} here", severity,
         labels=labels,
-        notes=(f"this happens in {where} of a launch with {' and '.join(known)}",),
+        notes=(f"this happens, for example, in {where} of a launch with {' and '.join(known)}",),
         helps=(_help(pair, definitions),),
     )  # fmt: skip
 
@@ -302,10 +321,14 @@ def _help(pair: _Pair, definitions: Mapping[Value, Operation]) -> str:
     name = _name(pair.a)
     if pair.b.writes:
         return "let one lane write, or give each lane an element of its own"
-    made = definitions.get(pair.a.operation.operands[0])
-    if pair.update and made is not None and made.name in _UPDATES:
-        update = made.name.removeprefix("tile.")
-        return f"`atomic_{update}({name}[...], ...)` loses no update"
+    if pair.update:
+        atomic = atomic_of(pair.a.operation, pair.b.operation, definitions)
+        if atomic:
+            return f"`atomic_{atomic}({name}[...], ...)` loses no update"
+        return (
+            "no one atomic does this update: repeat `atomic_cas` until it finds the element that"
+            " was computed with (`tesserac explain T0414` shows the loop), or let one lane do all"
+        )
     if pair.inside:
         return "put a `tbarrier()` between the two, where every lane of the group gets to it"
     return f"write to another array than `{name}`, or make two launches of it"

@@ -54,7 +54,7 @@ class Values:
             return self._of_control(operation, value, trace)
         if not _is_followed(operation, _MADE):
             raise _NotKnown
-        parts = tuple(id(v) if _is_view(v) else self._of(v, trace) for v in operation.operands)
+        parts = tuple(id(v) if is_view(v) else self._of(v, trace) for v in operation.operands)
         shown = tuple(sorted((k, str(v)) for k, v in operation.attributes.items() if k != "site"))
         return operation.name, shown, parts
 
@@ -82,13 +82,14 @@ class Values:
                 followed &= bool(o.regions) or _is_followed(o, _INSIDE)
                 inside.update(o.results if o is not operation else ())
                 inside.update(v for r in o.regions for v in r.arguments)
-                used.update(dict.fromkeys(v for v in o.operands if not _is_view(v)))
+                used.update(dict.fromkeys(v for v in o.operands if not is_view(v)))
             free = tuple(v for v in used if v not in inside)
             self._free[operation] = free if followed else None
         return self._free[operation]
 
 
-def _is_view(value: Value) -> bool:
+def is_view(value: Value) -> bool:
+    """Whether a value is an array or a buffer, not a number."""
     return not isinstance(value.type, DType)
 
 

@@ -57,7 +57,7 @@ def test_two_lanes_of_a_group(body: str) -> None:
         assert race.severity == ("error" if body in READ_AND_WRITTEN else "warning")
         assert race.message.startswith({**READ_AND_WRITTEN, **WRITTEN}[body])
         assert race.span is not None
-        assert race.notes[0].startswith("this happens in group ")
+        assert race.notes[0].startswith("this happens, for example, in group ")
         assert " of a launch with m = " in race.notes[0]
 
 
@@ -101,6 +101,9 @@ RIGHT = [
     "atomic_add(out[0], x[t])",
     "out[p[t]] += x[t]",
     "if x[t] > 0.0: done[0] = 1",
+    "out[0] = min(out[0], 100.0)",
+    "out[3] = max(min(v, out[3]), -100.0)",
+    "done[0] = (done[0] & 7) | 4",
     "if t == 0: out[g] = x[t]\ntbarrier()\nif t == 1: out[g] += x[t]",
     "if atomic_add(done[0], 1) == 0: out[0] = x[t]",
     "before = atomic_add(done[0], 1)\nout[0] = x[t]",
@@ -123,6 +126,22 @@ def test_what_helps() -> None:
     assert helps("out[0] = max(out[0], x[t])") == "`atomic_max(out[...], ...)` loses no update"
     assert "one lane" in helps("out[0] = x[t]")
     assert "tbarrier" in helps("out[t] = out[63 - t]")
+
+
+LIMITS_OF_LANES = [
+    "out[0] = min(out[0], x[t])",
+    "out[0] = min(out[0], f32(t))",
+    "out[0] = min(out[0], 1.0) + 1.0",
+    "done[0] = min(done[0] & 6, 5)",
+    "out[0] = min(out[0], out[0] * 2.0)",
+    "a = out[0]\nout[0] = min(a, 1.0)\nout[t + 1] = a",
+    "out[0] = min(out[0], 1.0) if t == 0 else max(out[0], 3.0)",
+]
+
+
+@pytest.mark.parametrize("body", LIMITS_OF_LANES)
+def test_limits_that_lanes_do_not_share_race(body: str) -> None:
+    assert [d.code for d in found(body)] == ["T0414"]
 
 
 def test_both_lines_are_shown() -> None:
