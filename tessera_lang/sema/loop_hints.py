@@ -12,7 +12,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.syntax import ast
 
 _ALSO = {
-    "arange": "range", "prange": "range", "xrange": "range", "trange": "range", "static_range": "range",
+    "arange": "range", "prange": "range", "xrange": "range", "trange": "range",
+    "static_range": "range",
     "ndrange": "op.tile_range",
 }  # fmt: skip
 """Loops of other languages, by what stands for them."""
