@@ -7,6 +7,9 @@ stored into an array of which it needs other elements. Must not know syntax.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_builders, stores, subscripts
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
@@ -15,13 +18,16 @@ from tessera_lang.source import Span
 from tessera_lang.types.dtype import I64, INDEX
 
 
-def keep(s: State, node: Node, span: Span, name: str) -> Node | None:
+def keep(s: State, node: Node, span: Span, name: str, room: Sequence[Value] = ()) -> Node | None:
     """The same value, read from a scratch array that it is stored into now; None where its sizes
     are not those of the launch, or where a loop over tiles is around: its iterations would share
-    the array, and so run in order."""
+    the array, and so run in order. ``room``: sizes that its own never pass, where a loop changes
+    these."""
     if s.private is None or s.tile_loops:
         return None
     sizes = [a.extent for a in node.axes]
+    if room and any(s.private.dim(n) is None for n in sizes):
+        sizes = list(room)
     dims = [s.private.dim(n) for n in sizes]
     known = [d for d in dims if d is not None]
     if len(known) < len(dims) or not dims:
@@ -32,7 +38,7 @@ def keep(s: State, node: Node, span: Span, name: str) -> Node | None:
     view = s.private.make(name, dtype, known, sizes)
     with s.b.at(span):
         s.keeping.add(id(node))
-        stores.fill(s, view, node, span)
+        stores.fill(s, view, node, span, node.axes)
         s.keeping.discard(id(node))
         read = replace(subscripts.array(s, view, span), axes=node.axes)
         return node_builders.cast(s, read, node.dtype)

@@ -6,7 +6,7 @@ Must not know what any node of the syntax means.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tessera_lang.diagnostics import Diagnostic, Label
@@ -56,7 +56,7 @@ class State:
     on_node: Callable[[State, ast.Expr], Node]
     on_evaluate: Callable[[State, ast.Expr], Node | Bound]
     on_block: Callable[[State, tuple[ast.Stmt, ...]], None]
-    on_keep: Callable[[State, Node, Span, str], Node | None]
+    on_keep: Callable[[State, Node, Span, str, Sequence[Value]], Node | None]
     tiles: dict[Local, Node] = field(default_factory=dict[Local, Node])
     writes: dict[Value, Write] = field(default_factory=dict[Value, Write])
     results: list[Value] = field(default_factory=list[Value])
@@ -232,10 +232,12 @@ class State:
 
     # --- values in memory ---------------------------------------------------------------------
 
-    def keep(self, node: Node, span: Span, name: str = "kept") -> Node | None:
+    def keep(
+        self, node: Node, span: Span, name: str = "kept", room: Sequence[Value] = ()
+    ) -> Node | None:
         """A value stored into an array of the call now, as a read of it; None where it cannot.
         ``name``: of the array in messages."""
-        return self.on_keep(self, node, span, name)
+        return self.on_keep(self, node, span, name, room)
 
     def computed(self, node: Node, compute: Callable[[Node], T]) -> T:
         """What ``compute`` gives for a node; what can only be read from memory is stored first."""

@@ -50,9 +50,13 @@ def store(s: State, target: ast.Subscript, value: Node) -> None:
     _write(s, place, inside, value, target.span, _stores(s))
 
 
-def fill(s: State, view: Value, value: Node, span: Span) -> None:
-    """A whole array."""
+def fill(
+    s: State, view: Value, value: Node, span: Span, axes: tuple[Axis, ...] | None = None
+) -> None:
+    """A whole array, or the elements of it that ``axes`` say."""
     place = subscripts.array(s, view, span)
+    if axes is not None and len(axes) == len(place.axes):
+        place = replace(place, axes=axes)
     _write(s, place, None, value, span, _stores(s))
 
 
@@ -246,7 +250,8 @@ def _without_own_reads(s: State, root: Node, place: Read, span: Span) -> Node:
     found = _other_read(root, place)
     if found is None:
         return root
-    kept = s.keep(root, span)
+    sizes = s.low.sizes[place.view]
+    kept = s.keep(root, span, room=[sizes[dim] for dim in place.dims])
     if kept is not None:
         return kept
     name = place.view.name

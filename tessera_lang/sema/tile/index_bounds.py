@@ -13,7 +13,7 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import Bounds, TileContext
-from tessera_lang.sema.tile.shapes import promise
+from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX, DType, integer_range
@@ -200,6 +200,11 @@ def _places(c: TileContext, dims: tuple[Dim | None, ...] | None) -> Bounds | Non
 
 
 # --- of sizes ------------------------------------------------------------------------------
+
+
+def bounds_of_size(c: TileContext, dim: Dim) -> Bounds | None:
+    """Bounds of what names in extents make."""
+    return _of_dim(c, dim, MOST_DEPTH, False)
 
 
 def _of_dim(c: TileContext, dim: Dim, depth: int, data: bool) -> Bounds | None:

@@ -6,13 +6,12 @@ dtypes or syntax beyond spans.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.side_tables import Agreement
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.index_bounds import bounds_of_size
+from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
@@ -222,7 +221,24 @@ def agree(c: TileContext, a: Dim | None, b: Dim | None, span: Span) -> bool:
         return True
     if _agree_clipped(c, a, b, span) or _agree_sizes(c, a, b, span):
         return True
-    return _agree_at_launch(c, a, b, span) or _agree_at_run(c, a, b)
+    if _agree_at_launch(c, a, b, span) or _agree_at_run(c, a, b):
+        return True
+    return _ends_in_time(c, a, b, span) or _ends_in_time(c, b, a, span)
+
+
+def _ends_in_time(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
+    """``min(n, i)`` is ``i`` where a loop counts ``i`` no further than ``n``: the launch looks."""
+    parts = _choices(a)
+    others = [dim_of_form(p) for p in parts or () if not c.kernel.facts.equals(dim_of_form(p), b)]
+    found = bounds_of_size(c, b)
+    if parts is None or len(others) == len(parts) or found is None:
+        return False
+    if not c.kernel.facts.not_negative(b) or not all(_is_size(c, x) for x in others):
+        return False
+    most = c.kernel.facts.simplify(found[1])
+    for other in others:
+        promise(c, most, other, span, "<=")
+    return True
 
 
 def _agree_at_run(c: TileContext, a: Dim, b: Dim) -> bool:
@@ -403,29 +419,3 @@ def _solve(c: TileContext, difference: Form) -> None:
     c.kernel.facts.learn(atom.name, dim_of_form(Form(
         tuple((x, -j * k) for x, j in rest.terms), -rest.constant * k
     )))  # fmt: skip
-
-
-def promise(
-    c: TileContext, left: Dim, right: Dim, span: Span, operator: Literal["==", "<="] = "=="
-) -> None:
-    """Equal (or no more) at the launch, or the launch is refused."""
-    if (left, right) not in c.kernel.agreements:
-        text = f"{_named(c, left)} {operator} {_named(c, right)}"
-        c.kernel.agreements[(left, right)] = Agreement(left, right, text, span, operator)
-        c.kernel.changed = True
-
-
-def _named(c: TileContext, dim: Dim) -> str:
-    """A size with the arrays it belongs to."""
-    return described(_renamed(c, dim))
-
-
-def _renamed(c: TileContext, dim: Dim) -> Dim:
-    if isinstance(dim, int):
-        return dim
-    if isinstance(dim, Sym):
-        array, axis = c.kernel.origins[dim.name]
-        factor = next((m.factor for m in c.kernel.multiples if m.name == dim.name), 1)
-        size = Sym(f"{array}.shape[{axis}]")
-        return size if factor == 1 else DimOp("//", size, factor)
-    return DimOp(dim.operator, _renamed(c, dim.left), _renamed(c, dim.right))
