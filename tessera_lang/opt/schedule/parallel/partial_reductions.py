@@ -47,7 +47,7 @@ def split_iterations(
     """The kernel whose few long iterations are shared by groups; itself where it has none."""
     (kernel,) = program.operations
     for at, o in enumerate(kernel.regions[0].operations):
-        found = _found(kernel, at, o, numbers(plan)(kernel))
+        found = _found(kernel, at, o, numbers(plan))
         if found is None:
             continue
         kernel, plan = _Split(found, plan, found.kernel).build()
@@ -71,7 +71,9 @@ class _Found:
     long: tuple[Operation, ...]
 
 
-def _found(kernel: Operation, at: int, loop: Operation, numbers: Numbers) -> _Found | None:
+def _found(
+    kernel: Operation, at: int, loop: Operation, numbers: Callable[[Operation], Numbers]
+) -> _Found | None:
     if (
         loop.name != FOR
         or loop.results
@@ -90,10 +92,13 @@ def _found(kernel: Operation, at: int, loop: Operation, numbers: Numbers) -> _Fo
     if not trips or trips >= FEW_ITERATIONS:
         return None
     long = _long(loop, facts)
+    if not long:
+        return None
     lowers, uppers, _ = bounds_of(loop)
-    dims = tuple(numbers.dim(v) for v in uppers)
+    known_to_the_launch = numbers(kernel)
+    dims = tuple(known_to_the_launch.dim(v) for v in uppers)
     known = [d for d in dims if d is not None]
-    if not long or len(known) < len(dims) or any(facts.constant(v) != 0 for v in lowers):
+    if len(known) < len(dims) or any(facts.constant(v) != 0 for v in lowers):
         return None
     if not _may_be_apart(kernel, loop, long):
         return None
