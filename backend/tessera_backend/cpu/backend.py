@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.host_cpu import cpu_identity, host_machine
 from tessera_lang.diagnostics import Diagnostic, TesseraError
@@ -13,6 +15,9 @@ from tessera_lang.ir.pass_type import Pass
 from tessera_lang.target.backend import Artifact, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.launch_plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from tessera_backend.cpu.entry import CpuModule
 
 # What code can be made for by name, by machine. Before x86-64-v3 nothing fuses a multiply-add.
 PROCESSORS: dict[str, tuple[str, ...]] = {
@@ -99,7 +104,7 @@ class CpuBackend:
             raise _not_lowered(missing, kernel) from missing
         except Divergent as fault:
             raise _divergent(fault.operation) from fault
-        code, texts = _code(module.text, plan.entry, target, options.optimize, stages)
+        code, texts = _code(module, plan.entry, target, options.optimize, stages)
         resources = Resources(shared_bytes=module.shared_bytes, local_bytes=module.scratch_bytes)
         kind = "object"
         if form is not None and roots is not None:
@@ -112,15 +117,15 @@ class CpuBackend:
 
 
 def _code(
-    text: str, entry: str, target: CodeTarget, level: int, stages: tuple[str, ...]
+    module: CpuModule, entry: str, target: CodeTarget, level: int, stages: tuple[str, ...]
 ) -> tuple[bytes, dict[str, str]]:
     """The object of a module, and the texts of it that are asked for."""
     from tessera_backend.cpu.equal_code import compiled_once
     from tessera_backend.cpu.llvm_codegen import compile_text
 
     if "asm" not in stages and "llvm" not in stages:
-        return compiled_once(text, entry, target, level), {}
-    made = compile_text(text, target, level, stages)
+        return compiled_once(module, entry, target, level), {}
+    made = compile_text(module.text, target, level, stages)
     texts = {"asm": made.assembly, "llvm": made.llvm}
     return made.code, {name: texts[name] for name in texts if name in stages}
 

@@ -123,6 +123,26 @@ class ElfObject:
                 entries[symbol.name] = section.place + symbol.value
         return Image(bytes(content), code_size, entries, self._resolve)
 
+    def flat(self) -> tuple[bytes, dict[str, int]]:
+        """All of it as one piece that runs wherever it stands, a multiple of 64, and the offsets of
+        its functions. Raises ElfError where an address or a page is named in it."""
+        near = (2, 4, 24) if self._machine == _X86_64 else (260, 261, 282, 283)
+        content, entries = bytearray(), dict[str, int]()
+        self._lay_out(content, executable=True)
+        self._lay_out(content, executable=False)
+        for table in self._sections:
+            if table.kind != _RELA or self._section(table.info).place < 0:
+                continue
+            for offset in range(table.offset, table.offset + table.size - 23, 24):
+                if self._unpack("<QQq", offset)[1] & 0xFFFFFFFF not in near:
+                    raise ElfError("the code depends on where it stands")
+        self._resolve(content, 0)
+        for symbol in self._symbols:
+            section = self._section_of(symbol)
+            if section is not None and section.flags & _EXEC and symbol.name:
+                entries[symbol.name] = section.place + symbol.value
+        return bytes(content), entries
+
     def place_of(self, name: str) -> tuple[int, _Section]:
         """Where the symbol of that name begins in the bytes, and the section of names."""
         table = next(s for s in self._sections if s.kind == _SYMTAB)

@@ -39,11 +39,16 @@ from tessera_lang.types.dtype import BOOL
 
 @dataclass(frozen=True, slots=True)
 class CpuModule:
-    """LLVM text of a kernel and the scratch bytes each thread needs."""
+    """LLVM text of a kernel and the scratch bytes each thread needs. ``apart``: the same without
+    its ``shared`` functions, which other kernels have too, and a module of those; ``entries``:
+    which of them it calls."""
 
     text: str
     scratch_bytes: int
     shared_bytes: int
+    apart: str = ""
+    shared: str = ""
+    entries: tuple[str, ...] = ()
 
 
 _PARAMETERS = (
@@ -131,8 +136,10 @@ def emit_kernel(
         f'"target-cpu"="{target.cpu}" "target-features"="{target.features}" '
         f"{vector_width(target)}}}"
     )
+    around = f'target triple = "{target.triple}"', footer
+    apart = module.render_apart(*around) if module.entries else ("", "")
     return CpuModule(
-        module.render(f'target triple = "{target.triple}"', footer), scratch.size, shared_bytes
+        module.render(*around), scratch.size, shared_bytes, *apart, entries=module.entries
     )
 
 

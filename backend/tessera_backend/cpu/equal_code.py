@@ -11,6 +11,8 @@ from hashlib import sha256
 
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.elf import renamed
+from tessera_backend.cpu.embedded_code import with_embedded
+from tessera_backend.cpu.entry import CpuModule
 from tessera_backend.cpu.llvm_codegen import compile_text
 
 MOST = 64
@@ -19,8 +21,11 @@ _NAME = "kernel"
 _made: OrderedDict[tuple[bytes, CodeTarget, int], bytes] = OrderedDict()
 
 
-def compiled_once(text: str, entry: str, target: CodeTarget, level: int) -> bytes:
+def compiled_once(module: CpuModule, entry: str, target: CodeTarget, level: int) -> bytes:
     """The object of a module whose function is ``entry``. Raises MachineError."""
+    text = module.text
+    if module.entries and level > 1:
+        text = with_embedded(module.apart, module.shared, module.entries, target, level) or text
     text = text.replace(f'@"{entry}"', f'@"{_NAME}"')
     key = sha256(text.encode()).digest(), target, level
     code = _made.pop(key, None)

@@ -41,6 +41,7 @@ def _binding() -> Any:
     forks_wait()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
     return binding
 
 

@@ -40,7 +40,7 @@ class Block:
 def micro_kernel(module: ModuleText, unit: VectorUnit, m: Matrices, block: Block) -> str:
     """Name of ``void (ptr a, ptr b, ptr c, i64 k, i64 pitch_a, i64 pitch_b, i64 pitch_c)``."""
     name = f'@"dot.{m.name}.{block.rows}x{block.vectors}x{block.lanes}"'
-    module.add_helper(name, _Text(module, unit, m, block).function(name))
+    module.add_shared(name, _Text(module, unit, m, block).function(name))
     return name
 
 

@@ -18,7 +18,7 @@ def packing(module: ModuleText, unit: VectorUnit, dtype: DType, packed: int) -> 
     name = f'@"pack.{dtype}.{packed}"'
     square = _square(module, unit, dtype, packed)
     kind, lanes = register_type(dtype), unit.lanes(dtype)
-    module.add_helper(name, f"""define internal void {name}(ptr noalias %b, ptr noalias %packed, \
+    module.add_shared(name, f"""define internal void {name}(ptr noalias %b, ptr noalias %packed, \
 i64 %rows, i64 %k, i64 %pitch) noinline {unit.attributes} {{
 entry:
   %whole = and i64 %k, {-lanes}
@@ -111,7 +111,7 @@ def _square(module: ModuleText, unit: VectorUnit, dtype: DType, packed: int) -> 
         lines.append(f"  %to.{r} = getelementptr inbounds {kind}, ptr %p, i64 {r * packed}")
         lines.append(f"  store {vector} {row}, ptr %to.{r}, align {dtype.bytes}")
     body = "\n".join([*lines, "  ret void"])
-    module.add_helper(
+    module.add_shared(
         name,
         f"define internal void {name}(ptr noalias %b, ptr noalias %p, i64 %pitch) alwaysinline "
         f"{unit.attributes} {{\n{body}\n}}",

@@ -116,11 +116,14 @@ def _panels(
               "  %j.next = add nuw nsw i64 %j, %step", "  br label %panel", "done:",
               "  ret void"]  # fmt: skip
     body = "\n".join(lines)
-    module.add_helper(
+    module.add_shared(
         name,
         f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, "
         f"ptr noalias %packed, i64 %m, i64 %n, i64 %k, {PITCHES}) noinline {unit.attributes} "
         f"{{\n{body}\n}}",
+        f"void {name}(ptr noalias nocapture readonly, ptr noalias nocapture readonly, "
+        "ptr noalias nocapture, ptr noalias nocapture, i64, i64, i64, i64, i64, i64) "
+        "nounwind willreturn nosync nofree nocallback memory(argmem: readwrite)",
     )
     return name
 
@@ -152,7 +155,7 @@ def _rows(module: ModuleText, unit: VectorUnit, m: Matrices, vectors: int, lanes
         ]
         before = f"head.{number}"
     body = "\n".join([*lines, "done:", "  ret void"])
-    module.add_helper(
+    module.add_shared(
         name,
         f"define internal void {name}(ptr noalias %a, ptr noalias %b, ptr noalias %c, i64 %m, "
         f"i64 %k, {PITCHES}) noinline {unit.attributes} {{\n{body}\n}}",

@@ -7,6 +7,8 @@ not know Tile IR or a target.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 
 class FunctionText:
     """Lines of one function. Stack slots go to the front of the entry block."""
@@ -90,6 +92,8 @@ class ModuleText:
         self._globals: dict[str, str] = {}
         self._declarations: dict[str, None] = {}
         self._helpers: dict[str, str] = {}
+        self._shared: dict[str, str] = {}
+        self._entries: dict[str, str] = {}
         self._functions: list[str] = []
         self._metadata: list[str] = []
         self._known: dict[str, str] = {}
@@ -112,6 +116,13 @@ class ModuleText:
         """A whole internal function, once however often asked for."""
         self._helpers.setdefault(name, definition)
 
+    def add_shared(self, name: str, definition: str, prototype: str = "") -> None:
+        """The same of what other modules have just so. ``prototype``: of what is called from
+        outside of these functions."""
+        self._shared.setdefault(name, definition)
+        if prototype:
+            self._entries.setdefault(name, prototype)
+
     def add_function(self, definition: str) -> None:
         self._functions.append(definition)
 
@@ -128,14 +139,34 @@ class ModuleText:
         self._metadata.append(f"{name} = {'distinct ' if distinct else ''}{text}")
         return name
 
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of what is called of the shared functions."""
+        return tuple(self._entries)
+
     def render(self, header: str, footer: str = "") -> str:
         """The module: ``header`` holds the triple and layout, ``footer`` attribute groups."""
+        return self._rendered(header, [*self._global_lines(), *self._shared.values()], (), footer)
+
+    def render_apart(self, header: str, footer: str = "") -> tuple[str, str]:
+        """The module without its shared functions, and those alone, none of which is seen from
+        outside."""
+        made = self._rendered(header, self._global_lines(), self._entries.values(), footer)
+        shared = [*self._shared.values(), *(f"declare {d}" for d in self._declarations)]
+        return made, "\n".join([header, *shared, footer, *self._metadata]) + "\n"
+
+    def _global_lines(self) -> list[str]:
+        return [f"@{name} = {text}" for name, text in self._globals.items()]
+
+    def _rendered(
+        self, header: str, first: Sequence[str], declared: Iterable[str], footer: str
+    ) -> str:
         parts = [
             header,
-            *(f"@{name} = {text}" for name, text in self._globals.items()),
+            *first,
             *self._helpers.values(),
             *self._functions,
-            *(f"declare {d}" for d in self._declarations),
+            *(f"declare {d}" for d in (*self._declarations, *declared)),
             footer,
             *self._metadata,
         ]

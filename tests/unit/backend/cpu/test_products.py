@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tessera_backend.cpu.backend import BACKEND
+from tessera_backend.cpu.code_target import CodeTarget
+from tessera_backend.cpu.elf import ElfObject
+from tessera_backend.cpu.embedded_code import with_embedded
+from tessera_backend.cpu.entry import emit_kernel
 from tessera_backend.cpu.host_cpu import host_machine
-from tessera_backend.cpu.llvm_codegen import code_target
+from tessera_backend.cpu.llvm_codegen import code_target, compile_text
 from tessera_backend.cpu.simd_target import vector_unit
 from tessera_backend.cpu.thread_pool import CpuKernel
 
@@ -131,6 +135,33 @@ def test_narrower_vectors(turn: tuple[bool, bool]) -> None:
 def test_batches(turn: tuple[bool, bool]) -> None:
     shapes = [(2, 3, *s) for s in shapes_of(9, 32, 5, turn)]
     run(F32, shapes, turn, [(9, 32, 5), (4, 17, 3)], "native")
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_embedded_micro_kernels_need_nothing_from_outside(turn: tuple[bool, bool]) -> None:
+    """Bytes of functions compiled apart, in a module without them."""
+    program, plan = product(F32, shapes_of(16, 64, 16, turn), turn)
+    target = code_target("native")
+    module = emit_kernel(program.operations[0], plan, target)
+    assert len(module.entries) == 1 and "dot." not in module.apart
+    text = with_embedded(module.apart, module.shared, module.entries, target, 2)
+    assert text is not None and text.startswith("target triple")
+    image = ElfObject(compile_text(text, target, 2, ()).code, host_machine()).image()
+    image.resolve(bytearray(image.content), 1 << 30)
+    assert plan.entry in image.entries
+
+
+@pytest.mark.parametrize("cpu", ["cortex-a76", "neoverse-v1"])
+def test_micro_kernels_for_arm_run_wherever_they_stand(cpu: str) -> None:
+    binding = pytest.importorskip("llvmlite.binding")
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    target = CodeTarget("aarch64-unknown-none-elf", cpu, "", True)
+    for turn in TURNS:
+        program, plan = product(F32, shapes_of(16, 64, 16, turn), turn)
+        module = emit_kernel(program.operations[0], plan, target)
+        text = with_embedded(module.apart, module.shared, module.entries, target, 2)
+        assert text is not None and ".byte" in text
 
 
 def test_what_does_not_go_together_is_refused() -> None:
