@@ -89,6 +89,8 @@ STRUCTURE = {
     "nvptx/lanes/warp.py:_TABLE": "cells, one for each byte",
     "nvptx/tiles/global_memory.py:_ALL, _NONE": "all and no columns",
     "nvptx/tiles/mma.py:_F8_PTX": "a version",
+    "nvptx/tiles/row_division.py:TOGETHER": "a quarter of the tile that a warp group stores",
+    "nvptx/tiles/row_division.py:_SPAN": "no step of theirs has a subnormal",
     "nvptx/tiles/shared_addressing.py:_SWIZZLED": "bytes after which a swizzle repeats",
     "nvptx/toolchain/nvidia_tools.py:TIMEOUT_SECONDS": "beyond it a program of others hangs",
     "nvptx/toolchain/nvidia_tools.py:_PROBE_SECONDS": "the same of a question to it",

@@ -8,7 +8,7 @@ before it. Owns the grouping and the rule of a group. Must not know single opera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from tessera_backend.llvm.emitter import LaneEmitter, Rule
 from tessera_backend.nvptx.tiles.elementwise import PAIRS, places_of, tile_type
@@ -30,8 +30,11 @@ def grouped(operations: Iterable[Operation]) -> Iterator[Operation]:
     """The operations, those of a run as one."""
     run: list[Operation] = []
     made: set[Value] = set()
+    rows: set[Value] = set()  # one number for many elements
     for operation in operations:
-        if _belongs(operation) and (not run or _alike(operation, run[0])):
+        if operation.name == "tile.expand_tile":
+            rows.update(operation.results)
+        if _belongs(operation, rows) and (not run or _alike(operation, run[0])):
             run.append(operation)
             made.update(operation.results)
             continue
@@ -40,7 +43,7 @@ def grouped(operations: Iterable[Operation]) -> Iterator[Operation]:
             continue
         yield from _closed(run)
         run, made = [], set()
-        if _belongs(operation):
+        if _belongs(operation, rows):
             run.append(operation)
             made.update(operation.results)
         else:
@@ -54,9 +57,11 @@ def _closed(run: Sequence[Operation]) -> Sequence[Operation]:
     return (Operation(RUN, regions=(Region((), tuple(run)),), span=run[0].span),)
 
 
-def _belongs(operation: Operation) -> bool:
+def _belongs(operation: Operation, rows: Set[Value]) -> bool:
     if operation.name not in ELEMENT_WISE or not isinstance(operation.result.type, TileType):
         return False
+    if operation.name == "tile.div" and operation.operands[1] in rows:
+        return False  # all elements by one divisor together
     return operation.name != "tile.cast" or operation.result.type.dtype not in PAIRS
 
 

@@ -15,6 +15,7 @@ from tessera_backend.nvptx.tiles import (
     elementwise,
     global_memory,
     reductions,
+    row_division,
     scans,
     shared_memory,
 )
@@ -22,8 +23,10 @@ from tessera_backend.nvptx.tiles import (
 
 def rules(of_a_lane: Mapping[str, Rule]) -> dict[str, Rule]:
     """``of_a_lane``: the rules of scalars, which element-wise work on tiles repeats."""
+    on_tiles = elementwise.with_tiles(of_a_lane)
     return {
-        **elementwise.with_tiles(of_a_lane),
+        **on_tiles,
+        "tile.div": row_division.by_rows(on_tiles["tile.div"]),
         **elementwise.RULES,
         **reductions.RULES,
         **scans.RULES,
