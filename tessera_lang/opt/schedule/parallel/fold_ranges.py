@@ -49,7 +49,9 @@ class _Folding:
         for x, y in ((a, b), (b, a)):
             if self.ranges.constant(y) is None:
                 continue  # it may be NaN
-            (low, high), (end, _) = self.ranges.of(x), self.ranges.of(y)
+            (low, high), (end, last) = self.ranges.of(x), self.ranges.of(y)
+            if end != last:
+                continue  # the ranges do not say where it lies: floats of 8 bits
             unchanged = high <= end if o.name == "tile.min" else low >= end
             if unchanged and end != 0:
                 return x

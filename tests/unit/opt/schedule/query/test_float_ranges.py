@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Program, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.query.float_ranges import FloatRanges
 from tessera_lang.types.dtype import F32
-from tests.stdlib.arrays import TARGETS
+from tests.stdlib.arrays import DTYPES, FLOATS, TARGETS
 
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.1, 3.5, -104.0, 89.0, 1e30, -1e30, 1e-30, float("inf"),
            float("-inf"), 12583072.0)  # fmt: skip
@@ -144,3 +144,16 @@ def test_it_gives_the_same_bits(form: str, target: str) -> None:
     found = tessera.compile(SOURCE.format(form), target=target).k(x, y)
     wanted = tessera.compile(SOURCE.format("x"), target="cpu").k(np.asarray(argument), y)
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_limits_of_what_nothing_is_known_of_stay(dtype: str) -> None:
+    m = tessera.compile(
+        "@op.kernel\ndef k(x): return op.clamp(x, -2.0, 4.0), min(x, 1.5), max(x, -0.5)\n",
+        target="cpu",
+    )
+    x = np.array([-8, -2, -1, -0.0, 0, 0.25, 1, 2, 8], np.float32).astype(DTYPES[dtype])
+    wide = x.astype(np.float64)
+    right = np.clip(wide, -2, 4), np.minimum(wide, 1.5), np.maximum(wide, -0.5)
+    for found, wanted in zip(m.k(x), right, strict=True):
+        np.testing.assert_array_equal(np.asarray(found).astype(np.float64), wanted)
