@@ -25,6 +25,7 @@ from tessera_lang.evaluate.language import (
     builtin,
     member,
 )
+from tessera_lang.evaluate.missing_axes import with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
@@ -219,7 +220,11 @@ class Expressions(Operators):
         value = self.value(left, scope)
         for node in reversed(chain):
             right = self.value(node.right, scope)
-            value = self.operate(node.operator, value, right, node.span)
+            try:
+                value = self.operate(node.operator, value, right, node.span)
+            except HostFault as error:
+                sides = (node.left, value), (node.right, right)
+                raise with_missing_axes(error, self.world, sides) from None
         return value
 
     def _chain(self, e: ast.Expr, scope: Scope) -> object:

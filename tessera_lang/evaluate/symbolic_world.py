@@ -14,7 +14,13 @@ from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.record import dataclass
 from tessera_lang.target.arange_count import arange_count
-from tessera_lang.target.host_world import Filling, KernelReference, Reduction, WorldFault
+from tessera_lang.target.host_world import (
+    Filling,
+    KernelReference,
+    Reduction,
+    WorldFault,
+    mixing_help,
+)
 from tessera_lang.types.dtype import BOOL, F32, I32, I64, U32, DType, common_dtype
 
 Size = int | Unknown
@@ -170,7 +176,7 @@ class SymbolicWorld:
                 if dtype is None:
                     raise WorldFault(
                         f"`{operator}` of {x.dtype} and {y.dtype} could lose bits", code="T0818",
-                        helps=(f"convert one: `.to({y.dtype})`",),
+                        helps=mixing_help(x.dtype, y.dtype),
                     )  # fmt: skip
             else:
                 dtype = None

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import DType, cast_to_meet
 
 Filling = Literal["zeros", "ones", "empty", "full", "workspace"]
 """``workspace``: zeros that each launch leaves as zeros, so that nobody has to fill them."""
@@ -48,6 +48,12 @@ class WorldFault(Exception):
         self.helps = helps
         self.notes = notes
         super().__init__(message)
+
+
+def mixing_help(left: DType, right: DType) -> tuple[str, ...]:
+    """What to write where arrays of two dtypes meet that need a cast."""
+    first, dtype = cast_to_meet(left, right)
+    return (f"convert the {'left' if first else 'right'} operand: `.to({dtype})`",)
 
 
 class World(Protocol):

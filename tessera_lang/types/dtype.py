@@ -192,6 +192,32 @@ def common_dtype(a: DType, b: DType) -> DType | None:
     return None
 
 
+def cast_to_meet(a: DType, b: DType) -> tuple[bool, DType]:
+    """Which of two operands that do not meet to convert, True for the first, and to what."""
+    if BOOL in (a, b):
+        return a == BOOL, b if a == BOOL else a
+    if a.is_float != b.is_float:
+        number = a if a.is_float else b
+        return b is number, number if number.bits >= 32 else F32
+    if a.is_float:
+        return a != F64, F64 if F64 in (a, b) else F32
+    unsigned, signed = (b, a) if a.is_signed else (a, b)
+    return unsigned is a, signed if unsigned.bits < signed.bits else I64
+
+
+def dtype_with_number(dtype: DType, value: float) -> DType | None:
+    """The dtype for elements of ``dtype`` that meet a number which it does not hold, if there is
+    one."""
+    if isinstance(value, float):
+        return F32 if dtype.bits < 32 or not dtype.is_float else F64
+    for wide in (I32, I64):
+        low, high = integer_range(wide)
+        least, most = integer_range(dtype) if not dtype.is_float else (low, high)
+        if low <= min(value, least) and max(value, most) <= high:
+            return F64 if dtype.is_float else wide
+    return None
+
+
 def widest(a: DType, b: DType) -> DType:
     """The narrowest dtype that has all values of two; f64 where none has."""
 

@@ -14,8 +14,17 @@ from tessera_backend.runtime import scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.host_world import Reduction, WorldFault
-from tessera_lang.types.dtype import BOOL, F32, I32, U32, DType, common_dtype, integer_range
+from tessera_lang.target.host_world import Reduction, WorldFault, mixing_help
+from tessera_lang.types.dtype import (
+    BOOL,
+    F32,
+    I32,
+    U32,
+    DType,
+    common_dtype,
+    dtype_with_number,
+    integer_range,
+)
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
@@ -70,10 +79,10 @@ def _as_operand(value: object, dtype: DType) -> Array:
     try:
         bits = scalars.encode(value, dtype, "operand")
     except TesseraError as error:
+        wide = dtype_with_number(dtype, value) if isinstance(value, int | float) else None
+        helps = () if wide is None else (f"convert the array first: `.to({wide})`",)
         raise WorldFault(
-            f"{value!r} and an array of {dtype} do not mix",
-            code="T0818",
-            helps=(f"convert the array first: x.to({F32 if isinstance(value, float) else dtype})",),
+            f"{value!r} and an array of {dtype} do not mix", code="T0818", helps=helps
         ) from error
     data = bits.to_bytes(8, "little")[: dtype.bytes]
     return np.frombuffer(data, TO_NUMPY[dtype.name]).reshape(())
@@ -87,7 +96,7 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
         common = common_dtype(left, right)
         if common is None:
             raise WorldFault(f"arrays of {left} and {right} do not mix without a cast",
-                             code="T0818", helps=(f"convert one: x.to({left})",))  # fmt: skip
+                             code="T0818", helps=mixing_help(left, right))  # fmt: skip
         _check_shapes(a.shape, b.shape)
         return convert(a, common), convert(b, common), common
     array = cast("Array", a if is_array(a) else b)

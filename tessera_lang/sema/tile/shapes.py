@@ -6,12 +6,13 @@ dtypes or syntax beyond spans.
 
 from __future__ import annotations
 
-from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
+from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.index_bounds import bounds_of_size
 from tessera_lang.sema.tile.launch_promises import promise
+from tessera_lang.sema.tile.rank_hints import rank_advice
 from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
@@ -82,52 +83,11 @@ def _stretches(c: TileContext, one: TileAxis, other: TileAxis) -> bool:
 
 def _ranks(c: TileContext, span: Span, a: Side, b: Side, what: str) -> None:
     low, high = (a, b) if len(a.axes) < len(b.axes) else (b, a)
-    items = _missing_axes(c, low, high)
-    shown = " or ".join(f"`{_with_items(low.e, i)}`" for i in items)
-    helps = (f"say where the missing axes are: {shown}",)
-    if _may_keep(low.e):
-        helps = (*helps, "or keep the axes of the reduction: `keepdims=True`")
-    fixes: tuple[Fix, ...] = ()
-    if isinstance(low.e, (ast.Name, ast.Call, ast.Subscript, ast.Attribute)) and len(items) == 1:
-        end = Span(low.e.span.anchor, low.e.span.end, low.e.span.end)
-        fixes = (Fix(f"write `[{items[0]}]`", (Edit(end, f"[{items[0]}]"),), "unsafe"),)
+    helps, fixes = rank_advice(c, low.e, low.axes, high.axes)
     c.report(
         "T0604", f"{what} takes tiles of one rank, not of {len(a.axes)} and {len(b.axes)} axes",
         span, labels=(_axes_label(c, a), _axes_label(c, b)), helps=helps, fixes=fixes,
     )  # fmt: skip
-
-
-def _missing_axes(c: TileContext, low: Side, high: Side) -> list[str]:
-    """Where the axes of one operand may stand among those of the other, by their sizes: in front of
-    new ones or behind them; both where nothing says more."""
-    rank, missing = len(high.axes), len(high.axes) - len(low.axes)
-    found: dict[str, bool] = {}
-    for start in (missing, 0):
-        axes = high.axes[start : start + len(low.axes)]
-        text = ", ".join(":" if start <= i < start + len(axes) else "None" for i in range(rank))
-        pairs = zip(axes, low.axes, strict=True)
-        found[text] = all(_may_agree(c, x.extent, y.extent) for x, y in pairs)
-    return [t for t, agrees in found.items() if agrees] or list(found)
-
-
-def _may_agree(c: TileContext, a: Dim | None, b: Dim | None) -> bool:
-    x, y = _now(c, a), _now(c, b)
-    if x is None or y is None or c.is_open(x) or c.is_open(y):
-        return True
-    return c.kernel.facts.equals(x, y) or 1 in (x, y)
-
-
-def _with_items(e: ast.Expr, items: str) -> str:
-    text = source_of(e)
-    return f"({text})[{items}]" if isinstance(e, _OPERATIONS) else f"{text}[{items}]"
-
-
-_OPERATIONS = (ast.Binary, ast.Unary, ast.Compare, ast.BoolOp, ast.Conditional)
-
-
-def _may_keep(e: ast.Expr) -> bool:
-    """Whether it is a reduction along axes, which may keep them."""
-    return isinstance(e, ast.Call) and [k.name for k in e.keywords] == ["axis"]
 
 
 def _axes_label(c: TileContext, side: Side) -> Label:

@@ -20,7 +20,7 @@ from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, I32, INDEX, DType
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX
 from tessera_lang.types.shape import DimOp
 from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
 
@@ -61,7 +61,7 @@ def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, 
         return c.report(
             "T0608", f"`{name}` along an axis of {own.capacity} elements", e.span,
             f"at most {MOST_SORTED}: a group holds a line",
-            helps=("the host program can: it imports `std.sort`",),
+            helps=_in_library(name, tile, e),
         )  # fmt: skip
     if c.final and own.capacity is not None:
         c.typed.lines[e] = own.capacity
@@ -75,14 +75,31 @@ def sort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return found[0] if isinstance(found, tuple) else found
 
 
-def _has_places(c: TileContext, name: str, dtype: DType, x: ast.Expr) -> bool:
+def _has_places(c: TileContext, name: str, tile: Tile, e: ast.Call) -> bool:
     """Whether keys of a dtype leave room for the place beside them."""
-    if dtype.bits <= 32 and dtype != INDEX:
+    if tile.dtype.bits <= 32 and tile.dtype != INDEX:
         return True
-    c.report("T0207", f"`{name}` takes elements of at most 32 bits, not `{dtype}`", x.span,
-             helps=(f"convert them: `{source_of(x)}.to(f32)`; of any dtype the host program can: it"
-                    " imports `std.sort` and calls `std.sort.argsort`",))  # fmt: skip
+    x = e.arguments[0] if e.arguments else e.keywords[0].value
+    narrow = F32 if tile.dtype.is_float else I32
+    c.report("T0207", f"`{name}` takes elements of at most 32 bits, not `{tile.dtype}`", x.span,
+             helps=(*_in_library(name, tile, e), "or convert them, if 32 bits hold them:"
+                    f" `{source_of(x)}.to({narrow})`"))  # fmt: skip
     return False
+
+
+def _in_library(name: str, tile: Tile, e: ast.Call) -> tuple[str, ...]:
+    """What the library has for an axis, or a dtype, that is too much for a group."""
+    of_rows = name == "op.topk"
+    if of_rows and tile.dtype.bits == 64 and not tile.dtype.is_float:
+        return ("write `import std.sort` and call `std.sort.argsort` of each line in the host"
+                " program",)  # fmt: skip
+    found = "std.topk.topk" if of_rows else f"std.sort.{name.removeprefix('op.')}"
+    given = (*map(source_of, e.arguments),
+             *(f"{k.name}={source_of(k.value)}" for k in e.keywords))  # fmt: skip
+    arguments = ", ".join(given) if of_rows else source_of(e.arguments[0]) if e.arguments else "x"
+    one = "" if of_rows or len(tile.axes) == 1 else ", of one line"
+    module = found.rpartition(".")[0]
+    return (f"write `import {module}` and call `{found}({arguments})` in the host program{one}",)
 
 
 def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -94,7 +111,7 @@ def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     x, own = bound["x"], c.infer(bound["x"])
     if isinstance(own, Tile) and own.dtype == INDEX and c.narrows(x, I32):
         c.convert(x, replace(own, dtype=I32))  # places again
-    elif not _has_places(c, "op.argsort", found[0].dtype, x):
+    elif not _has_places(c, "op.argsort", found[0], e):
         return _nothing(c)
     return replace(found[0], dtype=INDEX, wide=False)
 
@@ -113,11 +130,17 @@ def topk(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if not isinstance(found, tuple) or not isinstance(count, int):
         return found if not isinstance(found, tuple) else _nothing(c)
     tile, axis = found
-    if tile.dtype == BOOL or not _has_places(c, "op.topk", tile.dtype, bound["x"]):
+    if tile.dtype == BOOL or not _has_places(c, "op.topk", tile, e):
         return _nothing(c) if tile.dtype != BOOL else c.report(
             "T0206", "`op.topk` takes numbers, not bools", bound["x"].span)  # fmt: skip
     own = tile.axes[axis]
     facts = c.kernel.facts
+    length = own.capacity if own.extent is None else facts.value(own.extent) or own.capacity
+    if length is not None and count > length:
+        return c.report(
+            "T0207", f"`op.topk` takes {count} elements of an axis of {length}", bound["k"].span,
+            helps=(f"`k` is from 1 to {length}",),
+        )  # fmt: skip
     extent = own.extent if own.extent is None else facts.simplify(
         normal(DimOp("min", own.extent, count)))  # fmt: skip
     room = count if own.capacity is None else min(count, own.capacity)

@@ -26,6 +26,7 @@ from tessera_lang.sema.tile.operators import (
     value_of_operand,
 )
 from tessera_lang.sema.tile.powers import operate_tiles
+from tessera_lang.sema.tile.rank_hints import rank_advice
 from tessera_lang.sema.tile.shapes import Side, agree, meet_axes
 from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.subscripts import is_whole, read, root_name, subscript, written
@@ -86,12 +87,12 @@ def fit_shape(c: TileContext, target: ast.Subscript, place: Tile, o: Operand) ->
         return True
     a, b = Side(target, place.axes), Side(o.e, o.term.axes)
     if len(a.axes) != len(b.axes):
-        items = ", ".join(["None"] * (len(a.axes) - len(b.axes)) + [":"] * len(b.axes))
-        helps = (f"say where the missing axes are: `{source_of(o.e)}[{items}]`",)
+        lacks = len(a.axes) > len(b.axes)
+        helps, fixes = rank_advice(c, o.e, b.axes, a.axes) if lacks else ((), ())
         c.report(
             "T0604", f"`{source_of(target)}` has {len(a.axes)} axes and the value {len(b.axes)}",
             o.e.span, f"this is `{text_of(o.term)}`",
-            helps=helps if len(a.axes) > len(b.axes) else (),
+            helps=helps, fixes=fixes,
         )  # fmt: skip
         return False
     good = True

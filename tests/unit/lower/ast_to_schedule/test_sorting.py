@@ -201,6 +201,7 @@ def test_assembled(arch: str) -> None:
         ("op.argsort(x.to(f64)[:, 0:4])", "T0207"),
         ("op.sort(f8e5m2(x))", "T0207"),
         ("op.topk(x[:, 0:8], n)", "T0311"),
+        ("op.topk(x[:, 0:8], 9)", "T0207"),
         ("op.topk(x[:, 0:8] > 0.0, 2)", "T0206"),
         ("op.sort(op.zeros((9000,), f32))", "T0608"),
     ],

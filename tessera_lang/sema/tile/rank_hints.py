@@ -1,0 +1,55 @@
+"""What to write where tiles of different ranks meet: the axes that one of them lacks.
+
+Owns which extents fit each other, and which expression a name was given. Must not know where
+tiles meet.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.evaluate.missing_axes import described, missing_axes
+from tessera_lang.sema.bound_names import statements
+from tessera_lang.sema.conversion_hints import Advice
+from tessera_lang.sema.expression_text import is_simple, source_of
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.syntax import ast
+from tessera_lang.types.type import TileAxis
+
+
+def rank_advice(
+    c: TileContext, few: ast.Expr, axes: tuple[TileAxis, ...], wanted: tuple[TileAxis, ...]
+) -> Advice:
+    """Help and fix for an operand of fewer axes than what it meets."""
+    made = _given(c, few)
+
+    def equal(x: TileAxis, y: TileAxis) -> bool:
+        known = [None if a.extent is None else c.kernel.facts.resolve(a.extent) for a in (x, y)]
+        a, b = (None if k is None or c.is_open(k) else c.kernel.facts.simplify(k) for k in known)
+        return a is None or b is None or a == b or a == 1
+
+    def possible(x: TileAxis, y: TileAxis) -> bool:
+        a, b = (None if t.extent is None else c.kernel.facts.value(t.extent) for t in (x, y))
+        return a is None or b is None or a in (b, 1)
+
+    found, fixes = missing_axes(few, axes, wanted, equal, made)
+    if not found:
+        found, fixes = missing_axes(few, axes, wanted, possible, made)
+    text = source_of(few)
+    text = "" if "..." in text else text if is_simple(few) else f"({text})"
+    helps = described(text, found)
+    kept = isinstance(few, ast.Call) and [k.name for k in few.keywords] == ["axis"]
+    if kept:
+        helps = (*helps, "or keep the axes of the reduction: `keepdims=True`")
+    return helps, fixes
+
+
+def _given(c: TileContext, e: ast.Expr) -> ast.Expr | None:
+    """The expression that a name has its value from, where there is one only."""
+    if not isinstance(e, ast.Name):
+        return None
+    values: list[ast.Expr] = []
+    for s in statements(c.declaration.body):
+        if isinstance(s, (ast.Assign, ast.AugmentedAssign)):
+            target = s.target.items if isinstance(s.target, ast.TupleExpr) else (s.target,)
+            if any(isinstance(t, ast.Name) and t.id == e.id for t in target):
+                values.append(s.value if target == (s.target,) else e)
+    return values[0] if len(values) == 1 else None
