@@ -162,6 +162,7 @@ def _tile_rows() -> tuple[Row, ...]:
         loop_coalescing,
         pad_tiles,
         rows_over_cluster,
+        rows_per_group,
         transpose_products,
         window_loads,
     )
@@ -180,6 +181,8 @@ def _tile_rows() -> tuple[Row, ...]:
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
         ("grid_axis_nesting", grid_axis_nesting.split_grid_loop,
          "splits a loop with grid axes and sequential axes into two nested loops"),
+        ("rows_per_group", rows_per_group.take_rows,
+         "makes short rows of neighbouring iterations one tile"),
         ("late_broadcasts", late_broadcasts.late_broadcasts,
          "does element-wise work on a row before the row is broadcast"),
         ("transpose_products", transpose_products.swap_operands,

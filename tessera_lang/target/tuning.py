@@ -339,6 +339,13 @@ SPLIT_ROWS = _chosen(
     32, "elements", "along the last axis but one, that a step of the loop over an array splits",
 )  # fmt: skip
 SPLIT_COLUMNS = _chosen(128, "elements", "the same along the last axis: whole lines of all arrays")
+LONGEST_SHORT_ROW = _chosen(2048, "bytes", "of a row of which a group takes several")
+GROUPS_WANTED = _chosen(
+    16, "groups a multiprocessor", "of several short rows, at least: twice as many as are there at"
+    " once, so that none waits for the last",
+)  # fmt: skip
+GROUP_BYTES = _chosen(8192, "bytes", "of the rows that a group takes at once")
+GROUP_ROWS = _chosen(64, "rows", "that a group takes at most")
 SHORT_COPIES = _chosen(
     64, "copies", "of the body of a nest of loops of a lane, where the program says that they run"
     " a few times at most: as many loads are on their way at once",
