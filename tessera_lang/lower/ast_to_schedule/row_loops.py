@@ -79,8 +79,13 @@ def row_of(s: State, place: Read, root: Node) -> Row | None:
 
 
 def _room(s: State, extent: Value) -> Axis | None:
+    """Of a row that is long, or that fills its room: of a shorter one most lanes would have
+    nothing."""
     found = s.rooms.get(extent)
-    return found if found is not None and (found.capacity or 0) > SHORT_ROW else None
+    if found is None or found.capacity is None:
+        return None
+    full = s.b.known(found.extent) == found.capacity
+    return found if full or found.capacity > SHORT_ROW else None
 
 
 def says_loops(typed: TypedFunction) -> bool:
