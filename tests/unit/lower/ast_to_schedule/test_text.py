@@ -90,7 +90,7 @@ BROKEN: list[tuple[str, Body]] = [
     ("multiplies", lambda b, p, n: b.dot(full(b, 4, 8), full(b, 4, 8), full(b, 4, 8))),
     ("has no product", lambda b, p, n: b.dot(
         full(b, 4, 8, dtype=BF16), full(b, 8, 4, dtype=F16), full(b, 4, 4))),
-    ("tf32 is a precision", lambda b, p, n: b.dot(
+    ("another precision than exact", lambda b, p, n: b.dot(
         full(b, 4, 8, dtype=BF16), full(b, 8, 4, dtype=BF16), full(b, 4, 4), "tf32")),
     ("axis 2 of 2", lambda b, p, n: b.scan("add", full(b, 4, 4), 2)),
     ("without that axis", lambda b, p, n: emit(
