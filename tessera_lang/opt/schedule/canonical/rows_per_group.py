@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
-from tessera_lang.ir.definitions import ELEMENT_WISE
+from tessera_lang.ir.definitions import ELEMENT_WISE, GENERATES
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.alignment import divisor_of
@@ -217,7 +217,7 @@ def _is_taken(o: Operation, variable: Value, own: set[Value], facts: Facts) -> b
         return o.name in ELEMENT_WISE and not o.attributes.get("site") and (
             variable not in o.operands and _same_kind(o, own)
         )  # fmt: skip
-    return o.name in ELEMENT_WISE or o.name in (_FULL, PREFIX + "iota", "tile.constant")
+    return o.name in ELEMENT_WISE or o.name in GENERATES or o.name == "tile.constant"
 
 
 def _same_kind(o: Operation, own: set[Value]) -> bool:
