@@ -21,6 +21,10 @@ from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
 
 MOST_DEPTH = 24
+MOST_VALUES = 8
+"""Of a variable that takes more values nothing is said: the values may be made of each other, and
+each comparison of bounds goes through all that they are made of."""
+
 _KEPT = (
     "op.transpose", "op.reshape", "op.ravel", "op.roll", "op.flip", "op.expand_dims", "op.squeeze",
     "op.broadcast_to", "op.sort", "op.take", "op.repeat", "op.tile", "op.moveaxis", "op.swapaxes",
@@ -83,6 +87,8 @@ def _learn(c: TileContext, target: ast.Name, found: dict[bool, Bounds | None]) -
     places = [t for t in made if isinstance(t, ast.Name) and t.id == target.id]
     if target.id in {p.name for p in c.declaration.parameters}:
         return  # which has a value of the caller, too
+    if len(places) > MOST_VALUES:
+        return
     for data, bounds in found.items():
         c.kernel.bounds[(target, c.instance, data)] = bounds
         parts = [c.kernel.bounds.get((t, c.instance, data)) for t in places]
