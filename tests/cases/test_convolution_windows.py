@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import tessera_lang as tessera
+from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.opt.schedule.decided import from_source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -103,9 +103,8 @@ def convolved(
     return found
 
 
-@pytest.fixture(params=["", "sm_90a", "sm_80"])
-def arch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("TESSERA_ARCH_AS", request.param)
+@pytest.fixture(params=["cpu", "sm_90a", "sm_80", GPU])
+def arch(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -126,7 +125,7 @@ def test_with_padding_and_dilation(
     )
     y = np.zeros((2, co, *out), ml_dtypes.bfloat16)
     more = {"PH": padding[0], "PW": padding[1], "DH": step[0], "DW": step[1]}
-    tessera.compile(PADDED, target="cpu").kernel(x, f, y, **more)
+    loaded(PADDED, arch).kernel(x, f, y, **more)
     right = convolved(x, f, padding, step, (out[0], out[1]))
     np.testing.assert_array_equal(wide(y), wide(right.astype(ml_dtypes.bfloat16)))
 
@@ -136,7 +135,7 @@ def test_with_padding_and_dilation(
 )
 def test_adjoint(arch: str, ci: int, co: int, size: tuple[int, int]) -> None:
     x, f = numbers(3, 1, ci, *size), numbers(4, ci, co, 2, 3)
-    y = tessera.compile(ADJOINT, target="cpu").kernel(x, f)
+    y = loaded(ADJOINT, arch).kernel(x, f)
     turned = np.ascontiguousarray(f.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1])
     right = convolved(x, turned, (1, 2), (1, 1), (size[0] + 1, size[1] + 2))
     np.testing.assert_array_equal(wide(np.asarray(y)), wide(right.astype(ml_dtypes.bfloat16)))
@@ -145,7 +144,7 @@ def test_adjoint(arch: str, ci: int, co: int, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("n", [64, 90, 200])
 def test_along_rows(arch: str, n: int) -> None:
     x, f = numbers(5, 48, n), numbers(6, 70, 48, 3)
-    y = tessera.compile(ROWS, target="cpu").kernel(x, f, P=4, D=3)
+    y = loaded(ROWS, arch).kernel(x, f, P=4, D=3)
     right = convolved(x[None, :, None], f[:, :, None], (0, 4), (1, 3), (1, n))
     np.testing.assert_array_equal(np.asarray(y), right[0, :, 0])
 
@@ -154,7 +153,7 @@ def test_along_rows(arch: str, n: int) -> None:
 @pytest.mark.parametrize("c", [64, 96, 128])
 def test_where_lines_run_along_channels(arch: str, n: int, c: int) -> None:
     x, f = numbers(9, n, c), numbers(10, 3, c, 72)
-    y = tessera.compile(CHANNELS_LAST, target="cpu").kernel(x, f, P=5, D=2)
+    y = loaded(CHANNELS_LAST, arch).kernel(x, f, P=5, D=2)
     seen = np.ascontiguousarray(x.T)[None, :, None], f.transpose(2, 1, 0)[:, :, None]
     right = convolved(*seen, (0, 5), (1, 2), (1, n + 6))
     np.testing.assert_array_equal(np.asarray(y), right[0, :, 0].T)
@@ -163,7 +162,7 @@ def test_where_lines_run_along_channels(arch: str, n: int, c: int) -> None:
 @pytest.mark.parametrize("at", [-70, -3, 0, 5, 60, 200])
 def test_windows_of_a_part_are_empty_outside_of_the_part(arch: str, at: int) -> None:
     x, f, y = numbers(7, 64, 100), numbers(8, 64, 64), np.zeros((64, 64), np.float32)
-    tessera.compile(PART, target="cpu").kernel(x, f, y, at)
+    loaded(PART, arch).kernel(x, f, y, at)
     part = np.pad(wide(x[:, 3:98]), ((0, 0), (128, 400)))[:, 128 + at : 192 + at]
     np.testing.assert_array_equal(y, wide(f) @ part)
 

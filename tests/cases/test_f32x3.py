@@ -10,6 +10,7 @@ import pytest
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tests.unit.lower.ast_to_schedule.test_early_exits import GPU, loaded
 from tests.unit.opt.schedule.decided import from_source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,10 +42,9 @@ def stack(a: f32[z, m, k], b: f32[z, k, n]) -> f32[z, m, n]:
 """
 
 
-@pytest.fixture(params=["", "sm_90a", "sm_80"])
-def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("TESSERA_ARCH_AS", request.param)
-    return tessera.compile(TEXT, target="cpu")
+@pytest.fixture(params=["cpu", "sm_90a", "sm_80", GPU])
+def made(request: pytest.FixtureRequest) -> Any:
+    return loaded(TEXT, str(request.param))
 
 
 def error(got: Array, a: Array, b: Array) -> float:

@@ -11,6 +11,7 @@ import pytest
 from tessera_backend.cpu.interpreter import launch as machine
 
 import tessera_lang as tessera
+from tests.unit.lower.ast_to_schedule.test_early_exits import loaded
 from tests.unit.opt.schedule.decided import from_source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -123,3 +124,15 @@ def test_other_iterations(name: str) -> None:
 ])  # fmt: skip
 def test_how_many(m: int, n: int, rows: int) -> None:
     assert rows_of(decided(*ROWS["softmax"], m, n)) == rows
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("m", "n"), [(65536, 128), (40001, 256), (65536, 512), (50000, 200)])
+def test_on_a_gpu(name: str, m: int, n: int) -> None:
+    head, body = ROWS[name]
+    ours, theirs = arrays(head, m, n), arrays(head, m, n)
+    loaded(HEAD.format(head) + body, "cuda").kernel(*ours)
+    loaded(HEAD.format(head) + body).kernel(*theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -13,6 +13,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.driver.tile_compilation import ForMachine
 from tests.unit.lower.ast_to_schedule import reference
+from tests.unit.lower.ast_to_schedule.test_early_exits import loaded
 from tests.unit.opt.schedule.decided import from_source
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -119,3 +120,17 @@ def test_loads_stand_side_by_side(rank: int, size: str) -> None:
     straight = chosen.regions[0]
     assert not [o for o in straight.walk() if o.name.endswith("schedule.for")]
     assert len([o for o in straight.walk() if o.name.endswith("schedule.load")]) == 3**rank
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["max", "min", "sum"])
+@pytest.mark.parametrize("size", [(40000,), (300, 400), (40, 50, 60)])
+@pytest.mark.parametrize("how", HOW)
+def test_pooling_on_a_gpu(kind: str, size: tuple[int, ...], how: tuple[int, int, int, int]) -> None:
+    k, s, p, d = how
+    x = np.random.default_rng(sum(size)).integers(-9, 10, size).astype(np.float32)
+    out = tuple(-(-(n + 2 * p) // s) + 1 for n in size)
+    ours, theirs = np.zeros(out, np.float32), np.zeros(out, np.float32)
+    for target, y in (("cuda", ours), ("cpu", theirs)):
+        loaded(pool(len(size), kind), target).kernel(x, y, K=k, S=s, P=p, D=d)
+    np.testing.assert_array_equal(ours, theirs)
