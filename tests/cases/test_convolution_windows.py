@@ -133,6 +133,7 @@ def test_with_padding_and_dilation(
 @pytest.mark.parametrize(
     ("ci", "co", "size"), [(16, 64, (3, 128)), (8, 40, (2, 70)), (33, 3, (2, 9))]
 )
+@pytest.mark.sample(4)
 def test_adjoint(arch: str, ci: int, co: int, size: tuple[int, int]) -> None:
     x, f = numbers(3, 1, ci, *size), numbers(4, ci, co, 2, 3)
     y = loaded(ADJOINT, arch).kernel(x, f)
@@ -151,6 +152,7 @@ def test_along_rows(arch: str, n: int) -> None:
 
 @pytest.mark.parametrize("n", [64, 128, 200])
 @pytest.mark.parametrize("c", [64, 96, 128])
+@pytest.mark.sample(8)
 def test_where_lines_run_along_channels(arch: str, n: int, c: int) -> None:
     x, f = numbers(9, n, c), numbers(10, 3, c, 72)
     y = loaded(CHANNELS_LAST, arch).kernel(x, f, P=5, D=2)

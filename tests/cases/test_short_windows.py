@@ -78,7 +78,7 @@ HOW = [(3, 1, 1, 1), (2, 2, 1, 1), (3, 2, 1, 3), (3, 1, 2, 1), (2, 1, 4, 1), (2,
 @pytest.mark.parametrize("kind", ["max", "min", "sum"])
 @pytest.mark.parametrize("size", [(25,), (9, 12), (5, 4, 6), (3, 2, 2, 5)])
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.sample(12)
+@pytest.mark.sample(3)
 def test_pooling(kind: str, size: tuple[int, ...], how: tuple[int, int, int, int]) -> None:
     k, s, p, d = how
     rng = np.random.default_rng(sum(size))
@@ -114,6 +114,7 @@ def test_turns_in_order(turns: int) -> None:
 
 
 @pytest.mark.parametrize(("rank", "size"), [(1, "1048576"), (2, "1024,1024"), (3, "128,128,128")])
+@pytest.mark.sample(1)
 def test_loads_stand_side_by_side(rank: int, size: str) -> None:
     made = by_lanes(pool(rank, "max"), f"x: f32[{size}], y: mut f32[{size}], K=3, S=1, P=1, D=1")
     (chosen,) = (o for o in made.schedule.operations[0].walk() if o.name == "tile.if")

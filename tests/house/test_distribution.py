@@ -48,6 +48,7 @@ def test_wheel_contents(archives: tuple[Path, Path]) -> None:
     assert any(n.endswith("/licenses/LICENSE") for n in names)
 
 
+@pytest.mark.slow
 def test_source_contents(archives: tuple[Path, Path]) -> None:
     with tarfile.open(archives[1]) as source:
         names = {n.partition("/")[2] for n in source.getnames()}

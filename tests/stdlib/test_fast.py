@@ -91,7 +91,7 @@ def test_f32_is_within_its_bound(call: str, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("call", CASES)
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_narrow_floats_are_rounded_once(call: str, dtype: str, target: str) -> None:
     """Every number of 16 bits in the range: half a place, and the bound of f32 beside it."""
     meaning, (low, high), bound = CASES[call]

@@ -126,7 +126,7 @@ def inputs(dtype: str, count: int) -> Any:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 def test_f32_is_within_its_bound(name: str, target: str) -> None:
     x = inputs("f32", RANDOM // 4)
     assert len(x) >= RANDOM
@@ -317,7 +317,7 @@ def pairs(dtype: str, count: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", SHAPES)
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.sample
+@pytest.mark.sample(2)
 def test_angles_and_lengths(name: str, dtype: str, target: str) -> None:
     if dtype == "f64" and np.finfo(np.longdouble).nmant < 63:
         pytest.skip("no wider float to compare with")

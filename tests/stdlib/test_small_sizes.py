@@ -116,7 +116,7 @@ PRODUCTS: dict[str, Callable[..., tuple[Any, Array]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_products(name: str, place: str, whole: bool) -> None:
     std = loaded("std.linalg", place)
     for m, n, k in few(product(SIZES, SIZES, SIZES), 24, whole):

@@ -69,7 +69,7 @@ def test_headers_become_one() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("kernels", [["soft"], ["turned", "other"], []])
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_file_of_several_is_assembled(tmp_path: Path, arch: str, kernels: list[str]) -> None:
     """Kernels of one file, and the launches of one call."""
     tool = find_ptxas()

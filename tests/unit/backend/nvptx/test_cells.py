@@ -102,7 +102,7 @@ def expected(
     return shared.offset(full, buffer.shape, buffer.dtype.bytes)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(
     st.sampled_from(LAYOUTS), st.sampled_from(SHARED), st.sampled_from([I8, BF16, F32, F64]),
     st.booleans(), st.tuples(st.integers(0, 3), st.integers(0, 3)),

@@ -81,7 +81,7 @@ def programs(draw: st.DrawFn) -> tuple[str, dict[str, Any], Any]:
     return text, arrays, tree.value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(programs(), st.integers(0, 9))
 def test_random_expressions(case: tuple[str, dict[str, Any], Any], seed: int) -> None:
     text, arrays, expected = case

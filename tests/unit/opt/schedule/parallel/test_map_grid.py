@@ -213,7 +213,7 @@ def test_no_two_groups_meet(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(cases(), st.integers(0, 9))
 def test_the_passes_keep_the_values(case: Case, seed: int) -> None:
     program = program_of(case)

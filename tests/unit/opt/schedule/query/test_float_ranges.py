@@ -133,6 +133,7 @@ def _is(o: Operation, number: float, program: Program) -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("form", [f for f, known in FORMS if known])
+@pytest.mark.sample(4)
 def test_it_gives_the_same_bits(form: str, target: str) -> None:
     """As ``math.exp`` of an argument that nothing is known of."""
     r = np.random.default_rng(0)
