@@ -18,7 +18,7 @@ from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import MOST_COMPARED
 from tessera_lang.lower.ast_to_schedule.subscripts import MOST_ELEMENTS
 from tessera_lang.lower.schedule_to_tile.lowering import MOST_INSTRUCTIONS
 from tessera_lang.record import dataclass, replace
-from tessera_lang.sema.tile.makers import MOST_CAPACITY
+from tessera_lang.sema.tile.array_creation import MOST_CAPACITY
 from tessera_lang.sema.tile.sorting import MOST_SORTED
 from tessera_lang.sema.tile.subscripts import MOST_LOOKED_UP, MOST_NAMED
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS

@@ -1,5 +1,5 @@
-"""``op.expand_dims``, ``squeeze``, ``roll``, ``repeat``, ``tile``, ``pad``, ``take``,
-``moveaxis``, ``swapaxes``, ``array`` as nodes."""
+"""``op.broadcast_to``, ``flip``, ``expand_dims``, ``squeeze``, ``roll``, ``repeat``, ``tile``,
+``pad``, ``take``, ``moveaxis``, ``swapaxes``, ``reshape`` as nodes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from collections.abc import Callable
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import node_builders, subscripts
-from tessera_lang.lower.ast_to_schedule.builtin_arguments import argument, axes_of, known, needed
-from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import at_places
-from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
+from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
+    argument,
+    axes_of,
+    known,
+    needed,
+)
+from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import (
+    at_places,
+    reversed_along,
+)
+from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Filled,
@@ -21,14 +29,13 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 )
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.sema.tile.array_manipulation import (
-    items_of,
     moved_order,
     pad_widths,
     repetitions,
     swapped_order,
 )
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, INDEX
+from tessera_lang.types.dtype import BOOL, INDEX
 from tessera_lang.types.type import Tile
 
 
@@ -43,6 +50,29 @@ def _numbers(s: State, e: ast.Expr) -> list[int]:
 
 def _axes(s: State, e: ast.Call, rank: int) -> tuple[int, ...]:
     return axes_of(s, e, rank) or (0,)
+
+
+def _axes_of_type(s: State, e: ast.Call) -> tuple[Axis, ...]:
+    t = s.typed.types.get(e)
+    if not isinstance(t, Tile):
+        raise Unsupported(e.span, "this call as a number")
+    return tuple(s.axis(a) for a in t.axes)
+
+
+def broadcast_to(s: State, e: ast.Call) -> Node:
+    x, axes = s.node(needed(s, e, "x")), list(_axes_of_type(s, e))
+    for i, own in enumerate(reversed(x.axes), start=1):
+        if own.capacity != 1:
+            axes[-i] = own
+    return Mapped(lambda v, w: v[0], (x,), x.dtype, tuple(axes), e.span)
+
+
+def flip(s: State, e: ast.Call) -> Node:
+    x = s.node(needed(s, e, "x"))
+    given = axes_of(s, e, len(x.axes))
+    for axis in range(len(x.axes)) if given is None else given:
+        x = reversed_along(s, x, axis, e.span)
+    return x
 
 
 def expand_dims(s: State, e: ast.Call) -> Node:
@@ -186,28 +216,6 @@ def moveaxis(s: State, e: ast.Call) -> Node:
     return node_builders.permuted(x, order)
 
 
-def array(s: State, e: ast.Call) -> Node:
-    """Of each place its number: the last one where none before is it."""
-    t = s.typed.types.get(e)
-    found = items_of(needed(s, e, "items"))
-    if not isinstance(t, Tile) or found is None:
-        raise Unsupported(e.span, "these items")
-    axes = tuple(s.axis(a) for a in t.axes)
-    dtype = register_dtype(t) or F32
-    items = [node_builders.cast(s, s.node(item), dtype) for item in found[1]]
-    place: Node = Iota(0, INDEX, axes)
-    for axis in range(1, len(axes)):
-        size = node_builders.constant(s, axes[axis].capacity or 1, INDEX)
-        place = node_builders.mapped(s, "mul", (place, size), INDEX)
-        place = node_builders.mapped(s, "add", (place, Iota(axis, INDEX, axes)), INDEX)
-    last = node_builders.scalar_of(s, items[-1])
-    made: Node = Filled(last, dtype, axes)
-    for i, item in reversed(list(enumerate(items[:-1]))):
-        here = node_builders.compared(s, "eq", place, node_builders.constant(s, i, INDEX))
-        made = node_builders.select(s, here, item, made)
-    return made
-
-
 def reshape(s: State, e: ast.Call) -> Node:
     """The memory of an array with other sizes: of a parameter, or that a value is stored into."""
     x = needed(s, e, "x")
@@ -231,5 +239,6 @@ def reshape(s: State, e: ast.Call) -> Node:
 CALLS: dict[str, Callable[[State, ast.Call], Node]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.repeat": repeat,
     "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis, "op.swapaxes": moveaxis,
-    "op.array": array, "op.pad": pad, "op.reshape": reshape, "op.ravel": reshape,
+    "op.pad": pad, "op.reshape": reshape, "op.ravel": reshape,
+    "op.broadcast_to": broadcast_to, "op.flip": flip,
 }  # fmt: skip

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import (
     array_manipulation,
+    eye_linspace_array,
     inline,
+    joining,
     node_builders,
-    shape_calls,
     sort_calls,
     subscripts,
 )
@@ -417,9 +418,8 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
     "op.relu": _relu, "op.maximum": _greater, "op.minimum": _lesser, "op.cumsum": scan,
     "op.cumprod": scan, "op.softmax": softmax, "op.causal": causal,
     "op.tril": triangle, "op.triu": triangle,
-    "op.broadcast_to": shape_calls.broadcast_to, "op.flip": shape_calls.flip,
-    "op.concat": shape_calls.joined, "op.stack": shape_calls.joined, "op.eye": shape_calls.eye,
-    "op.linspace": shape_calls.linspace, "op.transpose": _transpose,
+    "op.concat": joining.joined, "op.stack": joining.joined, **eye_linspace_array.CALLS,
+    "op.transpose": _transpose,
     **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
     **array_manipulation.CALLS, "op.sort": sort_calls.sort, "op.argsort": sort_calls.sort,
      "op.window": _window, "op.matmul": _matmul, "tile.mma_sync": _matmul,

@@ -1,5 +1,5 @@
-"""``op.expand_dims``, ``squeeze``, ``roll``, ``diff``, ``repeat``, ``tile``, ``pad``, ``take``,
-``moveaxis``, ``swapaxes``, ``array``.
+"""``op.broadcast_to``, ``flip``, ``expand_dims``, ``squeeze``, ``roll``, ``diff``, ``repeat``,
+``tile``, ``pad``, ``take``, ``moveaxis``, ``swapaxes``.
 
 Owns their types. Must not know how elements are moved.
 """
@@ -12,23 +12,23 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Open, Term, Unknown
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.tile.array_creation import (
+    shape_items,
+    shape_of_array,
+)
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
-from tessera_lang.sema.tile.makers import dtype_argument, shape_items
 from tessera_lang.sema.tile.operators import give_tile, value_of_operand
 from tessera_lang.sema.tile.reductions import axes_argument, axis_argument, index_argument
 from tessera_lang.sema.tile.shapes import agree
 from tessera_lang.sema.tile.size_normal_form import described, normal
+from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, I32, DType, common_dtype
 from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
-
-MOST_ITEMS = 64
-"""Numbers of an ``op.array``: each is one comparison for each element."""
 
 
 def _nothing(c: TileContext) -> Term:
@@ -74,6 +74,70 @@ def expand_dims(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     for axis in new:
         axes.insert(axis, TileAxis(1, 1))
     return replace(tile, axes=tuple(axes))
+
+
+def broadcast_to(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.broadcast_to(x, shape)``: axes of one element stretched, others put in front."""
+    del e
+    o = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"])))
+    dims = _sizes(c, bound["shape"])
+    if not isinstance(o.term, Tile):
+        return o.term if is_silent(o.term) else _no_tile(c, o, "op.broadcast_to")
+    if dims is None:
+        return _nothing(c)
+    own, missing = o.term.axes, len(dims) - len(o.term.axes)
+    if missing < 0:
+        return c.report(
+            "T0604", f"`op.broadcast_to` of {len(own)} axes into {len(dims)}", bound["shape"].span,
+            f"`{source_of(o.e)}` has {len(own)} axes",
+        )  # fmt: skip
+    axes: list[TileAxis] = []
+    for i, dim in enumerate(dims):
+        axis = own[i - missing] if i >= missing else TileAxis(1, 1)
+        if axis.capacity == 1 and axis.extent == 1:
+            room = c.kernel.facts.value(dim)
+            axis = TileAxis(room if room is None else max(1, room), dim)
+        elif not agree(c, axis.extent, dim, bound["shape"].span):
+            found = "?" if axis.extent is None else described(c.kernel.facts.resolve(axis.extent))
+            return c.report(
+                "T0601", f"`op.broadcast_to` stretches axes of one element: axis {i - missing} of"
+                f" `{source_of(o.e)}` is {found}, not {described(c.kernel.facts.resolve(dim))}",
+                bound["shape"].span,
+            )  # fmt: skip
+        axes.append(axis)
+    return replace(o.term, axes=tuple(axes))
+
+
+def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
+    given = shape_of_array(c, shape)
+    if given is not None:
+        return [c.kernel.facts.simplify(d) for d in given]
+    dims: list[Dim] = []
+    for item in shape_items(shape):
+        if is_silent(c.infer(item)):
+            return None
+        index_argument(c, item)
+        dims.append(c.kernel.facts.simplify(dim_of(c, item)))
+    if isinstance(shape, ast.TupleExpr):
+        c.infer(shape)
+    return dims
+
+
+def _no_tile(c: TileContext, o: Operand, what: str) -> Term:
+    return c.report("T0207", f"`{what}` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span)
+
+
+def flip(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.flip(x, axis)``: elements in reverse order along an axis, several, or all."""
+    del e
+    o = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"])))
+    if not isinstance(o.term, Tile):
+        return o.term if is_silent(o.term) else _no_tile(c, o, "op.flip")
+    given = bound.get("axis")
+    if given is not None and not isinstance(given, ast.NoneLit):
+        if axes_argument(c, given, len(o.term.axes), "op.flip") is None:
+            return _nothing(c)
+    return o.term
 
 
 def squeeze(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -328,65 +392,8 @@ def swapped_order(rank: int, a: int, b: int) -> tuple[int, ...]:
     return tuple(b if i == a else a if i == b else i for i in range(rank))
 
 
-# --- literals ------------------------------------------------------------------------------
-
-
-def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:
-    """Shape and numbers, row by row, of nested lists; None where the rows are not alike."""
-    if not isinstance(e, (ast.ListExpr, ast.TupleExpr)):
-        return (), (e,)
-    parts = [items_of(item) for item in e.items]
-    if not parts or any(p is None or p[0] != (parts[0] or ((),))[0] for p in parts):
-        return None
-    known = [p for p in parts if p is not None]
-    return (len(known), *known[0][0]), tuple(x for p in known for x in p[1])
-
-
-def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
-    """``op.array([1.0, 2.0], dtype=)``: a few numbers, which may be computed."""
-    del e
-    dtype = dtype_argument(c, bound.get("dtype"))
-    found = items_of(bound["items"])
-    span = bound["items"].span
-    if found is None or not found[0]:
-        return c.report("T0207", "`op.array` takes numbers in a list, or lists of equal lengths",
-                        span, helps=("write `op.array([1.0, 2.0])`",))  # fmt: skip
-    shape, items = found
-    if len(items) > MOST_ITEMS:
-        return c.report("T0608", f"`op.array` of {len(items)} numbers", span,
-                        f"at most {MOST_ITEMS}", helps=("pass them as an array",))  # fmt: skip
-    terms = [c.infer(item) for item in items]
-    if any(is_silent(t) for t in terms):
-        return next(t for t in terms if is_silent(t))
-    kind = dtype or _common(terms)
-    if kind is None:
-        return c.report("T0206", "`op.array` takes numbers of one dtype", span,
-                        helps=("give it one: `dtype=f32`",))  # fmt: skip
-    for item, term in zip(items, terms, strict=True):
-        number = isinstance(term, (Weak, Open, Scalar))
-        if not number or not give_tile(c, item, term, kind, False):
-            return c.report("T0208", f"an array of `{kind}` does not hold `{text_of(term)}`",
-                            item.span, helps=(f"convert it: `{kind}({source_of(item)})`",)
-                            if number else ("join tiles with `op.stack`",))  # fmt: skip
-    return Tile(kind, tuple(TileAxis(n, n) for n in shape))
-
-
-def _common(terms: Sequence[Term]) -> DType | None:
-    """The dtype of numbers; of literals alone f32 or i32."""
-    found: DType | None = None
-    for term in terms:
-        if isinstance(term, Scalar):
-            found = term.dtype if found is None else common_dtype(found, term.dtype)
-            if found is None:
-                return None
-    if found is not None:
-        return found
-    kinds = {t.kind for t in terms if isinstance(t, Weak)}
-    return F32 if "float" in kinds or any(isinstance(t, Open) for t in terms) else I32
-
-
 TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.diff": diff,
     "op.repeat": repeat, "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis,
-    "op.swapaxes": moveaxis, "op.array": array, "op.pad": pad,
+    "op.swapaxes": moveaxis, "op.pad": pad, "op.broadcast_to": broadcast_to, "op.flip": flip,
 }  # fmt: skip

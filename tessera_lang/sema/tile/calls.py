@@ -23,12 +23,13 @@ from tessera_lang.sema.side_tables import (
     TypedFunction,
 )
 from tessera_lang.sema.tile import (
+    array_creation,
     array_manipulation,
     elementwise_builtins,
-    makers,
+    eye_linspace_array,
+    joining,
     order_statistics,
     reductions,
-    shape_builtins,
     sorting,
 )
 from tessera_lang.sema.tile.context import TileContext
@@ -157,7 +158,8 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
 
 
-_SPECIAL = {**shape_builtins.TYPES, **array_manipulation.TYPES, **elementwise_builtins.TYPES,
+_SPECIAL = {**joining.TYPES, **eye_linspace_array.TYPES, **array_manipulation.TYPES,
+            **elementwise_builtins.TYPES,
             **sorting.TYPES, **order_statistics.TYPES, "op.einsum": einsum, "op.reshape": reshape,
             "op.ravel": reshape}  # fmt: skip
 
@@ -230,13 +232,13 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
         case "op.window":
             return reductions.window(c, e, bound)
         case "op.shared":
-            return makers.shared(c, e, bound)
+            return array_creation.shared(c, e, bound)
         case "op.zeros" | "op.ones" | "op.empty" | "op.full":
-            return makers.filled(c, e, name, bound)
+            return array_creation.filled(c, e, name, bound)
         case "op.zeros_like" | "op.ones_like" | "op.empty_like" | "op.full_like":
-            return makers.filled_like(c, e, name, bound)
+            return array_creation.filled_like(c, e, name, bound)
         case "op.arange" | "op.iota":
-            return makers.counted(c, e, name, bound)
+            return array_creation.counted(c, e, name, bound)
         case "op.abs" | "op.relu":
             return elementwise_builtins.absolute(c, e, bound["x"])
         case "op.barrier":
@@ -273,7 +275,7 @@ def _matmul(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 
 def _op_cast(c: TileContext, bound: Bound) -> Term:
     term = c.infer(bound["x"])
-    dtype = makers.dtype_argument(c, bound["dtype"])
+    dtype = array_creation.dtype_argument(c, bound["dtype"])
     if dtype is None or is_silent(term):
         return failed(c)
     if isinstance(term, (Tile, Tensor)):

@@ -20,8 +20,8 @@ from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.module_scope import ModuleScope
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
+from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import dtype_argument, shape_items
 from tessera_lang.sema.tile.operators import give_tile
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.syntax import ast

@@ -13,9 +13,9 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.tile.array_creation import ask
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
-from tessera_lang.sema.tile.makers import ask
 from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument
 from tessera_lang.sema.tile.size_normal_form import normal

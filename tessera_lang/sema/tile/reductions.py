@@ -15,9 +15,9 @@ from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.slice_reductions import result_dtype
+from tessera_lang.sema.tile.array_creation import shape_items, window_axes
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
-from tessera_lang.sema.tile.makers import shape_items, window_axes
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,

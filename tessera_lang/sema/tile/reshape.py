@@ -16,8 +16,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.side_tables import Local, TensorArgument
+from tessera_lang.sema.tile.array_creation import shape_items, shape_of_array
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import shape_items, shape_of_array
 from tessera_lang.sema.tile.operators import is_waiting
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.sema.tile.shapes import agree

@@ -14,8 +14,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
+from tessera_lang.sema.tile.array_creation import ask
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.makers import ask
 from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal

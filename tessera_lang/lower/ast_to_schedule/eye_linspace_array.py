@@ -1,20 +1,24 @@
-"""``op.broadcast_to``, ``flip``, ``concat``, ``stack``, ``eye``, ``linspace`` as nodes."""
+"""``op.eye``, ``linspace``, ``array`` as nodes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tessera_lang.lower.ast_to_schedule import node_builders
 from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     argument,
-    axes_of,
-    axis_of,
     index_node,
     needed,
 )
-from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import one_behind_another, reversed_along
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
-from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Iota, Mapped, Node
+from tessera_lang.lower.ast_to_schedule.value_nodes import (
+    Axis,
+    Filled,
+    Iota,
+    Node,
+)
 from tessera_lang.lower.ast_to_tile.context import Unsupported
-from tessera_lang.sema.side_tables import Builtin
+from tessera_lang.sema.tile.eye_linspace_array import items_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, INDEX
 from tessera_lang.types.type import Tile
@@ -25,47 +29,6 @@ def _axes(s: State, e: ast.Call) -> tuple[Axis, ...]:
     if not isinstance(t, Tile):
         raise Unsupported(e.span, "this call as a number")
     return tuple(s.axis(a) for a in t.axes)
-
-
-def broadcast_to(s: State, e: ast.Call) -> Node:
-    x, axes = s.node(needed(s, e, "x")), list(_axes(s, e))
-    for i, own in enumerate(reversed(x.axes), start=1):
-        if own.capacity != 1:
-            axes[-i] = own
-    return Mapped(lambda v, w: v[0], (x,), x.dtype, tuple(axes), e.span)
-
-
-def flip(s: State, e: ast.Call) -> Node:
-    x = s.node(needed(s, e, "x"))
-    given = axes_of(s, e, len(x.axes))
-    for axis in range(len(x.axes)) if given is None else given:
-        x = reversed_along(s, x, axis, e.span)
-    return x
-
-
-def joined(s: State, e: ast.Call) -> Node:
-    given = needed(s, e, "arrays")
-    assert isinstance(given, ast.TupleExpr | ast.ListExpr)
-    parts, axes = [s.node(x) for x in given.items], _axes(s, e)
-    dtype = register_dtype(s.typed.types.get(e)) or parts[0].dtype
-    parts = [node_builders.cast(s, x, dtype) for x in parts]
-    axis = axis_of(s, e, len(axes), 0) or 0
-    if s.typed.symbols.get(e.function) == Builtin("op.concat"):
-        return one_behind_another(s, parts, axis, axes[axis], e.span)
-    one = Axis(s.b.number(1), 1)
-    found: Node | None = None
-    for i, part in reversed(list(enumerate(parts))):
-        shape = (*part.axes[:axis], one, *part.axes[axis:])
-        places = [j + (j >= axis) for j in range(len(part.axes))]
-        part = node_builders.with_axes(s, part, shape, places)
-        if found is None:
-            found = Mapped(lambda v, w: v[0], (part,), dtype, axes, e.span)
-            continue
-        number = node_builders.constant(s, i, INDEX)
-        here = node_builders.compared(s, "eq", Iota(axis, INDEX, axes), number)
-        found = node_builders.select(s, here, part, found)
-    assert found is not None
-    return found
 
 
 def eye(s: State, e: ast.Call) -> Node:
@@ -99,3 +62,30 @@ def linspace(s: State, e: ast.Call) -> Node:
         is_last = node_builders.compared(s, "eq", Iota(0, INDEX, axes), last)
         found = node_builders.select(s, is_last, stop, found)
     return node_builders.cast(s, found, dtype)
+
+
+def array(s: State, e: ast.Call) -> Node:
+    """Of each place its number: the last one where none before is it."""
+    t = s.typed.types.get(e)
+    found = items_of(needed(s, e, "items"))
+    if not isinstance(t, Tile) or found is None:
+        raise Unsupported(e.span, "these items")
+    axes = tuple(s.axis(a) for a in t.axes)
+    dtype = register_dtype(t) or F32
+    items = [node_builders.cast(s, s.node(item), dtype) for item in found[1]]
+    place: Node = Iota(0, INDEX, axes)
+    for axis in range(1, len(axes)):
+        size = node_builders.constant(s, axes[axis].capacity or 1, INDEX)
+        place = node_builders.mapped(s, "mul", (place, size), INDEX)
+        place = node_builders.mapped(s, "add", (place, Iota(axis, INDEX, axes)), INDEX)
+    last = node_builders.scalar_of(s, items[-1])
+    made: Node = Filled(last, dtype, axes)
+    for i, item in reversed(list(enumerate(items[:-1]))):
+        here = node_builders.compared(s, "eq", place, node_builders.constant(s, i, INDEX))
+        made = node_builders.select(s, here, item, made)
+    return made
+
+
+CALLS: dict[str, Callable[[State, ast.Call], Node]] = {
+    "op.eye": eye, "op.linspace": linspace, "op.array": array,
+}  # fmt: skip

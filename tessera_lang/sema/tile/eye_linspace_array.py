@@ -1,0 +1,126 @@
+"""``op.eye``, ``linspace`` and ``array``: matrices and lists of numbers that are written down.
+
+Owns their types. Must not know how elements are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tessera_lang.sema.argument_binding import Bound
+from tessera_lang.sema.context import text_of
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Open, Term, Unknown
+from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.tile.array_creation import (
+    capacities,
+    dtype_argument,
+)
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.operators import give_tile
+from tessera_lang.sema.tile.reductions import index_argument
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F32, F64, I32, DType, common_dtype
+from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
+
+MOST_ITEMS = 64
+"""Numbers of an ``op.array``: each is one comparison for each element."""
+
+
+def _nothing(c: TileContext) -> Term:
+    return ERROR if c.final else Unknown()
+
+
+def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.eye(n, m, k, dtype)``: ones on a diagonal."""
+    del e
+    room: list[int] = []
+    for name in ("n", "m"):
+        if name in bound and not isinstance(bound[name], ast.NoneLit):
+            found = capacities(c, bound[name], "`op.eye`")
+            if found is None:
+                return _nothing(c)
+            room.append(found[0])
+    if "k" in bound and not is_silent(c.infer(bound["k"])):
+        index_argument(c, bound["k"])
+    dtype = dtype_argument(c, bound.get("dtype")) or F32
+    return Tile(dtype, tuple(TileAxis(n, n) for n in (room * 2)[:2]))
+
+
+def linspace(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.linspace(start, stop, num, dtype)``: ``num`` numbers, both ends among them."""
+    del e
+    dtype = dtype_argument(c, bound.get("dtype")) or F32
+    if not dtype.is_float:
+        return c.report("T0207", f"`op.linspace` makes floats, not `{dtype}`",
+                        bound["dtype"].span)  # fmt: skip
+    compute = F64 if dtype == F64 else F32
+    for name in ("start", "stop"):
+        term = c.infer(bound[name])
+        if not give_tile(c, bound[name], term, compute, False) or isinstance(term, Tile):
+            return c.report(
+                "T0207", f"`op.linspace` goes between numbers of `{compute}`", bound[name].span,
+                f"this is `{text_of(term)}`",
+                helps=(f"write `{compute}({source_of(bound[name])})`",),
+            )  # fmt: skip
+    room = capacities(c, bound["num"], "`op.linspace`")
+    return _nothing(c) if room is None else Tile(dtype, (TileAxis(room[0], room[0]),))
+
+
+def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:
+    """Shape and numbers, row by row, of nested lists; None where the rows are not alike."""
+    if not isinstance(e, (ast.ListExpr, ast.TupleExpr)):
+        return (), (e,)
+    parts = [items_of(item) for item in e.items]
+    if not parts or any(p is None or p[0] != (parts[0] or ((),))[0] for p in parts):
+        return None
+    known = [p for p in parts if p is not None]
+    return (len(known), *known[0][0]), tuple(x for p in known for x in p[1])
+
+
+def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.array([1.0, 2.0], dtype=)``: a few numbers, which may be computed."""
+    del e
+    dtype = dtype_argument(c, bound.get("dtype"))
+    found = items_of(bound["items"])
+    span = bound["items"].span
+    if found is None or not found[0]:
+        return c.report("T0207", "`op.array` takes numbers in a list, or lists of equal lengths",
+                        span, helps=("write `op.array([1.0, 2.0])`",))  # fmt: skip
+    shape, items = found
+    if len(items) > MOST_ITEMS:
+        return c.report("T0608", f"`op.array` of {len(items)} numbers", span,
+                        f"at most {MOST_ITEMS}", helps=("pass them as an array",))  # fmt: skip
+    terms = [c.infer(item) for item in items]
+    if any(is_silent(t) for t in terms):
+        return next(t for t in terms if is_silent(t))
+    kind = dtype or _common(terms)
+    if kind is None:
+        return c.report("T0206", "`op.array` takes numbers of one dtype", span,
+                        helps=("give it one: `dtype=f32`",))  # fmt: skip
+    for item, term in zip(items, terms, strict=True):
+        number = isinstance(term, (Weak, Open, Scalar))
+        if not number or not give_tile(c, item, term, kind, False):
+            return c.report("T0208", f"an array of `{kind}` does not hold `{text_of(term)}`",
+                            item.span, helps=(f"convert it: `{kind}({source_of(item)})`",)
+                            if number else ("join tiles with `op.stack`",))  # fmt: skip
+    return Tile(kind, tuple(TileAxis(n, n) for n in shape))
+
+
+def _common(terms: Sequence[Term]) -> DType | None:
+    """The dtype of numbers; of literals alone f32 or i32."""
+    found: DType | None = None
+    for term in terms:
+        if isinstance(term, Scalar):
+            found = term.dtype if found is None else common_dtype(found, term.dtype)
+            if found is None:
+                return None
+    if found is not None:
+        return found
+    kinds = {t.kind for t in terms if isinstance(t, Weak)}
+    return F32 if "float" in kinds or any(isinstance(t, Open) for t in terms) else I32
+
+
+TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
+    "op.eye": eye, "op.linspace": linspace, "op.array": array,
+}  # fmt: skip
