@@ -7,13 +7,14 @@ on it. Must not know how an answer is shown, and loads no backend before code is
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.diagnostics.render import in_order
 from tessera_lang.driver import pipeline, tile_compilation
+from tessera_lang.driver.code_generation import Begin, begin_code
 from tessera_lang.driver.function_keys import Key
 from tessera_lang.driver.internal_fault import InternalFault
 from tessera_lang.driver.kernel_instances import (
@@ -30,7 +31,7 @@ from tessera_lang.driver.signatures import (
     with_sizes,
 )  # fmt: skip
 from tessera_lang.driver.slow_kernels import told
-from tessera_lang.driver.spill_retry import Compile, without_spills
+from tessera_lang.driver.spill_retry import without_spills
 from tessera_lang.driver.tile_compilation import ForMachine
 from tessera_lang.evaluate.modules import is_test, kernel_level
 from tessera_lang.ir.core import Program
@@ -410,20 +411,18 @@ class Session(Instances):
         machine, options = self._machine_of(path, name, options)
         backend = self._backend(options)
 
-        def compiled(program: Program, plan: LaunchPlan) -> Artifact:
+        def begun(program: Program, plan: LaunchPlan) -> Callable[[], Artifact]:
             passes = pipeline.UNGUARDED if options.bounds == "off" else ()
             if machine is None and options.target == "cuda":
                 passes = (*passes, *pipeline.LANES_OF_A_GPU)
             passes = (*passes, *passes_of(backend, program, options))
             ready = self.runner.run(program, passes) if passes else program
-            return self.runner.step(
-                pipeline.GENERATE_CODE, lambda: backend.compile(ready, plan, options, stages), None
-            )
+            return begin_code(self.runner, backend, (ready, plan, options, stages))
 
         try:
             if machine is None:
-                return compiled(*self.tile(path, name, signature, grid_rank=grid_rank))
-            made = one_call(self._compiled_launches(path, name, signature, machine, compiled))
+                return begun(*self.tile(path, name, signature, grid_rank=grid_rank))()
+            made = one_call(self._compiled_launches(path, name, signature, machine, begun))
             return replace(made, diagnostics=(*self._told(path, name, signature, machine),
                                               *made.diagnostics))  # fmt: skip
         except InternalFault as error:
@@ -475,20 +474,25 @@ class Session(Instances):
         return [launch.lowered for launch in made.launches if launch.lowered is not None]
 
     def _compiled_launches(
-        self, path: str, name: str, signature: Signature, machine: Machine, compiled: Compile
+        self, path: str, name: str, signature: Signature, machine: Machine, begun: Begin
     ) -> list[Artifact]:
         """Code of a tile kernel: of each of its launches, with few registers in memory."""
         self.tile(path, name, signature, machine)
         made = self._schedule(
             self.files.spelling(path), self._sound(path, name, signature), fresh=True
         )
-        found: list[Artifact] = []
+        running: list[Callable[[], Artifact]] = []
         for launch in made.launches:
             lowered = launch.machines[machine].lowered
             assert lowered is not None
-            artifact = compiled(*lowered)
+            running.append(begun(*lowered))
+        found: list[Artifact] = []
+        for launch, finish in zip(made.launches, running, strict=True):
+            artifact = finish()
             if artifact.resources.spill_bytes > 0:
-                artifact = without_spills(launch, machine, artifact, compiled, self.runner)
+                artifact = without_spills(
+                    launch, machine, artifact, lambda *one: begun(*one)(), self.runner
+                )
             found.append(artifact)
         return found
 

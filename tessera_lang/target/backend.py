@@ -6,8 +6,8 @@ imports a backend. Backends register in the entry-point group ``tessera.backends
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, cast, runtime_checkable
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
@@ -164,6 +164,17 @@ class Backend(Protocol):
 
         Raises TesseraError with diagnostics for what the user can mend.
         """
+        ...
+
+
+@runtime_checkable
+class BeginsCode(Protocol):
+    """What a backend is too whose code another program finishes."""
+
+    def begin(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Callable[[], Artifact]:
+        """As ``compile``, which gives what this waits for. Both raise as it does."""
         ...
 
 

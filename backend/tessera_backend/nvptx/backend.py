@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from tessera_backend.device import driver
 from tessera_backend.nvptx.toolchain import doctor
+from tessera_backend.nvptx.toolchain.background import begin
 from tessera_backend.nvptx.toolchain.ptxas import Assembly, assemble, find_ptxas
 from tessera_lang.diagnostics import Diagnostic, TesseraError
 from tessera_lang.ir.core import Operation, Program
@@ -18,6 +20,10 @@ from tessera_lang.target.arch import OLDEST, Architecture, architecture_named
 from tessera_lang.target.backend import Artifact, DeviceInfo, Finding, Resources, TargetOptions
 from tessera_lang.target.installed import version_of
 from tessera_lang.target.launch_plan import LaunchPlan
+
+if TYPE_CHECKING:
+    from tessera_backend.nvptx.kernel import KernelText
+    from tessera_backend.nvptx.toolchain.llvm_to_ptx import Translation
 
 # Code is made for this where no device is there to ask.
 FALLBACK_ARCH = OLDEST.name
@@ -66,6 +72,12 @@ class CudaBackend:
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
     ) -> Artifact:
+        return self.begin(program, plan, options, stages)()
+
+    def begin(
+        self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
+    ) -> Callable[[], Artifact]:
+        """See ``tessera_lang.target.backend.BeginsCode``: ptxas runs meanwhile."""
         from tessera_backend.llvm.emitter import NotLowered
         from tessera_backend.llvm.fault_reports import reporting_plan
         from tessera_backend.nvptx.hopper import rules
@@ -83,8 +95,19 @@ class CudaBackend:
             kernel = emit_kernel(operation, plan, arch)
         except NotLowered as missing:
             raise _not_lowered(missing.operation, missing.dtype, operation) from missing
-        translation = translate(kernel.text, arch, options.optimize)
-        assembly = _assemble(translation.ptx, arch, options.optimize)
+        first = translate(kernel.text, arch, options.optimize)
+        waiting = begin(lambda: _assemble(first.ptx, arch, options.optimize))
+        return lambda: self._finished(operation, plan, options, stages, kernel, first, waiting())
+
+    def _finished(
+        self, operation: Operation, plan: LaunchPlan, options: TargetOptions,
+        stages: tuple[str, ...], kernel: KernelText, translation: Translation, assembly: Assembly,
+    ) -> Artifact:  # fmt: skip
+        from tessera_backend.nvptx.hopper import rules
+        from tessera_backend.nvptx.kernel import emit_kernel
+        from tessera_backend.nvptx.toolchain.llvm_to_ptx import translate
+
+        arch = rules.architecture_for(operation, self._architecture(options))
         if kernel.turns and assembly.resources.spill_bytes > 0:
             short = emit_kernel(operation, plan, arch, short_turns=True)
             other = translate(short.text, arch, options.optimize)

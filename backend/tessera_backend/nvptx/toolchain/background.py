@@ -1,0 +1,36 @@
+"""Work of another program that is waited for later. Must not know what it does.
+
+It needs nothing of the compiler, whose lock the thread that waits may hold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def begin(work: Callable[[], T]) -> Callable[[], T]:
+    """Starts ``work`` in a thread of its own; what is given waits for it, and gives or raises what
+    it did. A process that ends waits for none of it."""
+    made: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.append(work())
+        except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="tessera-ptxas", daemon=True)
+    thread.start()
+
+    def wait() -> T:
+        thread.join()
+        if raised:
+            raise raised[0]
+        return made[0]
+
+    return wait
