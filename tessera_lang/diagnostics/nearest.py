@@ -34,6 +34,9 @@ WORDS = frozenset(
 """Names of functions that array libraries have."""
 
 
+_VOWELS = frozenset("aeiou")
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """The one of some names that ``name`` is a slip of, if there is one."""
     plain = _plain(name)
@@ -60,12 +63,17 @@ def _plain(name: str) -> str:
 
 def _is_slip(a: str, b: str, slips: int) -> bool:
     """Whether so many slips are few for words of this length. Of a short word one letter may be
-    missing, doubled or swapped; another letter in its place makes another word."""
+    missing, doubled or swapped, or one vowel stand for another; any other letter makes another
+    word."""
     shorter, longer = sorted((len(a), len(b)))
     if shorter <= 4 and longer == shorter:
-        return slips == 1 and sorted(a) == sorted(b)
-    if shorter <= 2:
-        return slips == 1 and shorter == 2 and a[:2] == b[:2]
+        changed = {letter for x, y in zip(a, b, strict=True) if x != y for letter in (x, y)}
+        vowel = shorter > 2 and changed <= _VOWELS
+        return slips == 1 and (sorted(a) == sorted(b) or vowel)
+    if shorter == 1:
+        return len(set(a + b)) == 1
+    if shorter == 2:
+        return slips == 1 and a[:2] == b[:2]
     return slips <= max(1, longer // 4)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.record import dataclass
 
 SUFFIX = ".tessera"
@@ -73,8 +74,11 @@ class ModuleFinder:
             path = os.path.join(root, *parts) + SUFFIX
             if os.path.isfile(path) and _inside(path, root):
                 return path
-        known = ", ".join(f"`std.{n}`" for n in standard_modules())
+        public = [n for n in standard_modules() if "_" not in n]  # others are parts of these
+        close = nearest(".".join(parts), public)
+        known = ", ".join(f"`std.{n}`" for n in public)
         helps = (f"the standard library has {known}",) if known else ()
+        helps = (f"did you mean `std.{close}`?",) if close else helps
         return Refused("T0130", f"the standard library has no `{name}`", helps)
 
     def _missing(self, name: str, folder: str, parts: list[str]) -> Refused:
@@ -84,6 +88,9 @@ class ModuleFinder:
         if parts[0] in sys.stdlib_module_names or parts[0] in _PACKAGES_OF_PYTHON:
             helps = ["modules of Python cannot be imported: a program has files of its own, "
                      "`std`, `op` and `math`"]  # fmt: skip
+        close = nearest(parts[0], ("std",)) if len(parts) > 1 else None
+        if close and ".".join(parts[1:]) in standard_modules():
+            helps.insert(0, f"did you mean `std.{'.'.join(parts[1:])}`?")
         if f"std.{name}" in (f"std.{n}" for n in standard_modules()):
             helps.insert(0, f"did you mean `std.{name}`?")
         notes = tuple(

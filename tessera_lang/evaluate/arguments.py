@@ -5,8 +5,11 @@ Owns binding by position, by keyword and by default. Must not know what is calle
 
 from __future__ import annotations
 
+from tessera_lang.diagnostics import Edit, Fix
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.evaluate.fault import HostFault, fault
+from tessera_lang.evaluate.foreign_names import KEYWORDS
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -51,8 +54,14 @@ def bind(
     for keyword in arguments.call.keywords:
         if keyword.name not in parameters:
             message = f"`{name}` has no parameter `{keyword.name}`"
+            other = KEYWORDS.get(keyword.name)
+            close = other if other in parameters else nearest(keyword.name, parameters)
             helps = (f"it has {', '.join(f'`{p}`' for p in parameters)}",) if parameters else ()
-            raise fault("T0804", message, keyword.name_span, helps=helps)
+            if close is None:
+                raise fault("T0804", message, keyword.name_span, helps=helps)
+            fix = Fix(f"write `{close}`", (Edit(keyword.name_span, close),), "unsafe")
+            helps = (f"did you mean `{close}`?", *helps)
+            raise fault("T0804", message, keyword.name_span, helps=helps, fixes=(fix,))
         if keyword.name in bound:
             message = f"`{keyword.name}` is given twice"
             raise fault("T0804", message, keyword.name_span)

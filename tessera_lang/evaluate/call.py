@@ -7,9 +7,11 @@ the body of a function is run by ``host.py``.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from tessera_grammar.keywords import MODULE_MEMBERS
 
+from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.annotations import bind_sizes
@@ -18,7 +20,7 @@ from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
-from tessera_lang.evaluate.foreign_names import library_help
+from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, library_help
 from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, product
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import (
@@ -39,9 +41,23 @@ _LATER = {
 }  # fmt: skip
 
 
-def _no_member(call: ast.Call, head: str, member: str, *helps: str) -> HostFault:
-    at = call.function.name_span if isinstance(call.function, ast.Attribute) else call.span
-    return fault("T0104", f"`{head}` has no `{member}`", at, helps=helps)
+def _no_member(
+    call: ast.Call, head: str, member: str, own: Iterable[str], elsewhere: tuple[str, ...]
+) -> HostFault:
+    """The fault of a member that a namespace lacks; ``own``: those that it has."""
+    own = tuple(own)
+    renamed = RENAMED.get(member)
+    close = renamed if renamed in own else nearest(member, own)
+    helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
+    if close and close == renamed:
+        helps = (f"write `{head}.{close}`, with the same arguments",)
+    if not close and head == "op" and member in TILE_FORMS:
+        helps = (TILE_FORMS[member],)
+    if not isinstance(call.function, ast.Attribute):
+        return fault("T0104", f"`{head}` has no `{member}`", call.span, helps=helps)
+    at = call.function.name_span
+    fixes = (Fix(f"write `{close}`", (Edit(at, close),), "unsafe"),) if close else ()
+    return fault("T0104", f"`{head}` has no `{member}`", at, helps=helps, fixes=fixes)
 
 
 class Calls(Expressions):
@@ -121,13 +137,9 @@ class Calls(Expressions):
         elsewhere = library_help(member, host=True)
         if head == "op" and member not in OP_LATER:
             own = (n.removeprefix("op.") for n in BUILTINS if n.startswith("op."))
-            close = nearest(member, own)
-            helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
-            return _no_member(call, head, member, *helps)
+            return _no_member(call, head, member, own, elsewhere)
         if head in ("math", "fast") and member not in MODULE_MEMBERS[head]:
-            close = nearest(member, MODULE_MEMBERS[head])
-            helps = (f"did you mean `{head}.{close}`?",) if close else elsewhere
-            return _no_member(call, head, member, *helps)
+            return _no_member(call, head, member, MODULE_MEMBERS[head], elsewhere)
         if head == "op" and member in IN_KERNELS_ALONE:
             return fault("T0818", f"`{name}` can be called in a kernel only", call.function.span)
         if head in _LATER:

@@ -16,7 +16,12 @@ from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.assigned_names import targets
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
 from tessera_lang.evaluate.fault import HostFault, fault, located
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, helps_for_member, library_help
+from tessera_lang.evaluate.foreign_names import (
+    FOREIGN_NAMES,
+    LIBRARY,
+    helps_for_member,
+    library_help,
+)
 from tessera_lang.evaluate.language import (
     LANE_NAMES,
     LATER,
@@ -308,7 +313,13 @@ class Expressions(Operators):
         else:
             value = member(owner.name, e.name)
         if value is None:
-            raise fault("T0817", f"`{owner.name}` has no `{e.name}`", e.name_span)
+            close = nearest(e.name, LIBRARY) if owner.name == "std" else None
+            message = f"`{owner.name}` has no `{e.name}`"
+            if close is None:
+                raise fault("T0817", message, e.name_span)
+            fix = Fix(f"write `{close}`", (Edit(e.name_span, close),), "unsafe")
+            helps = (f"did you mean `std.{close}`?",)
+            raise fault("T0817", message, e.name_span, helps=helps, fixes=(fix,))
         return value
 
     def _array_member(self, array: object, e: ast.Attribute) -> object:

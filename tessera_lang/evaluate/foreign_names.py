@@ -19,16 +19,23 @@ OTHER_SPELLINGS = {
     "arctanh": "atanh",
 }  # fmt: skip
 """Functions of one number by NumPy's older names, which `math` and `op` have by C's."""
-_TWO = {"arctan2": "atan2(y, x)"}
+RENAMED: dict[str, str] = {
+    **OTHER_SPELLINGS, "arctan2": "atan2", "amax": "max", "amin": "min", "average": "mean",
+    "flatten": "ravel", "fabs": "abs", "absolute": "abs", "permute": "permute_dims",
+    "mod": "remainder", "true_divide": "divide", "mul": "multiply", "sub": "subtract",
+    "div": "divide", "pow": "power", "cat": "concat",
+}  # fmt: skip
+"""Functions of `op` by names that others have for them: they take the same arguments."""
+KEYWORDS = {"axes": "axis", "dim": "axis", "dims": "axis", "keepdim": "keepdims"}
+"""Parameters by names that others have for them."""
 
 
-def _spelled(module: str) -> dict[str, str]:
-    """What to write for each of them, as a member of a module."""
-    forms = {old: f"{new}(x)" for old, new in OTHER_SPELLINGS.items()} | _TWO
-    return {old: f"write `{module}.{form}`" for old, form in forms.items()}
+def _same(module: str, new: str) -> str:
+    return f"write `{module}.{new}`, with the same arguments"
 
 
-MATH_FORMS: dict[str, str] = _spelled("math")
+_OF_MATH = ("arctan2", *OTHER_SPELLINGS)
+MATH_FORMS: dict[str, str] = {old: _same("math", RENAMED[old]) for old in _OF_MATH}
 """What to write for what `math` does not have."""
 
 FOREIGN_NAMES: dict[str, str] = {
@@ -69,7 +76,7 @@ FOREIGN_NAMES: dict[str, str] = {
 def _members() -> dict[str, str]:
     reductions = ("sum", "max", "min", "mean", "prod", "var", "any", "all", "argmax", "argmin")
     found = {
-        name: f"write `op.{name}(x)`"
+        name: f"write `op.{name}(x)`, with the same arguments behind `x`"
         for name in (*reductions, "std", "norm", "cumsum", "cumprod", "softmax")
     }
     of_one = ("sqrt", "floor", "ceil", "trunc", "round", "exp", "log", "log10", "sin", "cos",
@@ -81,6 +88,8 @@ def _members() -> dict[str, str]:
         ("transpose", "permute"), "write `x.T`, `x.mT`, or `op.transpose(x, axes)` in a tile kernel"
     )
     found |= dict.fromkeys(("dot", "matmul"), "write `a @ b`")
+    for old, new in (("amax", "max"), ("amin", "min")):
+        found[old] = found[new]
     return found | {
         "abs": "write `abs(x)`",
         "fill": "assign to what it has: `x[i] = value`, or `x[:] = value` of a tile",
@@ -140,6 +149,8 @@ _OTHER_NAMES = {
     "dot": "std.linalg.matmul", "mm": "std.linalg.matmul", "bmm": "std.linalg.matmul",
     "mv": "std.linalg.gemv", "layer_norm": "std.nn.layernorm", "rms_norm": "std.nn.rmsnorm",
 }  # fmt: skip
+LIBRARY = tuple(name.removeprefix("std.") for name in _LIBRARY_MODULES)
+"""Modules of the standard library that programs use, without `std.`."""
 IN_LIBRARY: dict[str, str] = {
     **{name: f"{m}.{name}" for m, names in _LIBRARY_MODULES.items() for name in names.split()},
     **_OTHER_NAMES,
@@ -148,28 +159,16 @@ IN_LIBRARY: dict[str, str] = {
 
 
 TILE_FORMS: dict[str, str] = {
-    **_spelled("op"),
+    **{old: _same("op", new) for old, new in RENAMED.items()},
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
-    "permute": "write `op.transpose(x, (2, 0, 1))`",
-    "pow": "write `x ** y`",
-    "mod": "write `x % y`",
-    "true_divide": "write `a / b`",
-    "mul": "write `a * b`",
-    "sub": "write `a - b`",
-    "div": "write `a / b`",
-    "absolute": "write `abs(x)`",
-    "fabs": "write `abs(x)`",
-    "amax": "write `op.max(x, axis=0)`",
-    "amin": "write `op.min(x, axis=0)`",
     "unique": "how many there are is known to the run alone: the host program can sort and compare",
-    "average": "write `op.mean(x)`",
     "cov": "write `d = x - op.mean(x, axis=1, keepdims=True)`, then `d @ d.T / f32(n - 1)`",
     "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1,"
     " keepdims=True)`, then `d @ d.T / f32(n)`",
-    "nanmedian": "write `op.median(x, axis=1)`: it is NaN where an element is",
+    "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "hstack": "write `op.concat((a, b), axis=1)`",
     "vstack": "write `op.concat((a, b), axis=0)`",
     "column_stack": "write `op.stack((a, b), axis=1)`",
@@ -197,7 +196,6 @@ TILE_FORMS: dict[str, str] = {
     "linalg": "write `op.norm(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
     "nan_to_num": "write `op.where(x == x, x, 0.0)`",
-    "flatten": "write `op.ravel(x)`",
 }
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""
 

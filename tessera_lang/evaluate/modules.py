@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal, Protocol
 
+from tessera_lang.diagnostics import Edit, Fix
+from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.assigned_names import assigned, assignment_counts
 from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
 from tessera_lang.evaluate.fault import fault
@@ -187,7 +189,11 @@ def no_member(module: FileModule, name: str, span: Span) -> Exception:
     """The fault of a name that an imported file does not give."""
     if name in module.scope.at_run:
         return fault("T0817", f"`{module.name}.{name}` {ONLY_AT_RUN}", span, helps=GIVE_A_CONSTANT)
-    return fault("T0817", f"the module `{module.name}` defines no `{name}`", span)
+    close = nearest(name, (n for n in module.scope.values if not n.startswith("_")))
+    fixes = (Fix(f"write `{close}`", (Edit(span, close),), "unsafe"),) if close else ()
+    helps = (f"did you mean `{close}`?",) if close else ()
+    message = f"the module `{module.name}` defines no `{name}`"
+    return fault("T0817", message, span, helps=helps, fixes=fixes)
 
 
 ONLY_AT_RUN = "has a value only while that file is run"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
+from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix, Label
 from tessera_lang.diagnostics.nearest import nearest
+from tessera_lang.evaluate.foreign_names import KEYWORDS
 from tessera_lang.sema.builtins import BuiltinInfo
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -50,10 +51,13 @@ def bind(
         good = False
     for k in call.keywords:
         if k.name not in names:
-            close = nearest(k.name, tuple(names))
+            other = KEYWORDS.get(k.name)
+            close = other if other in names else nearest(k.name, tuple(names))
             report(Diagnostic(
                 "T0106", f"{what} has no parameter `{k.name}`", k.name_span, labels=labels,
                 helps=(f"did you mean `{close}`?",) if close else _INSTEAD.get(k.name, ()),
+                fixes=(Fix(f"write `{close}`", (Edit(k.name_span, close),), "unsafe"),)
+                if close else (),
             ))  # fmt: skip
             good = False
         elif k.name in bound:

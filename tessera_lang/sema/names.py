@@ -11,7 +11,13 @@ from typing import Literal
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
-from tessera_lang.evaluate.foreign_names import FOREIGN_NAMES, MATH_FORMS, TILE_FORMS, library_help
+from tessera_lang.evaluate.foreign_names import (
+    FOREIGN_NAMES,
+    MATH_FORMS,
+    RENAMED,
+    TILE_FORMS,
+    library_help,
+)
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema import builtins
 from tessera_lang.sema.argument_binding import bind, bind_builtin
@@ -179,10 +185,13 @@ class NameChecker:
         if key in self._told:
             return
         self._told.add(key)
-        close = nearest(e.name, self.scope.members(module))
+        members = self.scope.members(module)
+        renamed = RENAMED.get(e.name) if module.name in ("op", "math") else None
+        close = renamed if renamed in members else nearest(e.name, members)
         helps = (f"did you mean `{close}`?",) if close else _number_instead(e.name)
         if module.name == "op" and self.place != "lane" and e.name in TILE_FORMS:
             helps = (TILE_FORMS[e.name],)
+            close = close if close == renamed else None
         if module.name == "math" and e.name in MATH_FORMS:
             helps = (MATH_FORMS[e.name],)
         helps = helps or library_help(e.name, host=self.place == "any")
