@@ -49,6 +49,7 @@ def _linalg() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield "_matmul", "a: f32[256, 192], b: bf16[192, 128], OUT=bf16", ()
     for m, n, k in ((256, 128, 192), (129, 67, 72), (4096, 4096, 4096)):
         yield "matmul_tf32", f"a: f32[{m}, {k}], b: f32[{k}, {n}]", ()
+        yield "matmul_f32x3", f"a: f32[{m}, {k}], b: f32[{k}, {n}]", ()
         scales = f"scale_a: f32[{m}], scale_b: f32[{n}], OUT=bf16"
         yield "_matmul_f8", f"a: f8e4m3[{m}, {k}], b: f8e4m3[{k}, {n}], {scales}", ("b",)
     for m, n, k in ((256, 128, 192), (2048, 4096, 4096)):

@@ -278,6 +278,11 @@ def linalg(m: Any, target: str) -> dict[str, Call]:
             a, b = normal(rows, k), normal(k, columns, seed=1)
             near(m.matmul_tf32(on(target, a), on(target, b)), f64(a) @ f64(b), 0.1)
 
+    def f32x3() -> None:
+        for rows, columns, k in SIZES:
+            a, b = normal(rows, k), normal(k, columns, seed=1)
+            near(m.matmul_f32x3(on(target, a), on(target, b)), f64(a) @ f64(b), 1e-3)
+
     def scaled() -> None:
         for rows, columns, k in SIZES:
             a, b = normal(rows, k, dtype=F8), normal(columns, k, dtype=F8, seed=1).T
@@ -305,8 +310,8 @@ def linalg(m: Any, target: str) -> dict[str, Call]:
             a, x = normal(rows, k, dtype=BF16), normal(k, dtype=BF16, seed=1)
             near(m.gemv(on(target, a), on(target, x)), f64(a) @ f64(x), 0.3)
 
-    return {"matmul": matmul, "matmul_tf32": tf32, "matmul_f8": scaled, "addmm": addmm,
-            "linear": linear, "gemv": gemv}  # fmt: skip
+    return {"matmul": matmul, "matmul_tf32": tf32, "matmul_f32x3": f32x3,
+            "matmul_f8": scaled, "addmm": addmm, "linear": linear, "gemv": gemv}  # fmt: skip
 
 
 ROWS = ((5, 1), (7, 129), (3, 8192), (2, 40000))

@@ -148,6 +148,13 @@ def test_tf32(std: Any, sizes: Sizes) -> None:
         near(std.matmul_tf32(a, b), wide(a) @ wide(b), 2**-9 * (np.abs(a) @ np.abs(b)) + 1e-45)
 
 
+def test_f32x3(std: Any, sizes: Sizes) -> None:
+    for m, n, k in sizes:
+        a, b = uniform("f32", m, k), uniform("f32", k, n, seed=1)
+        left_out = 2**-21 * (np.abs(a) @ np.abs(b))
+        near(std.matmul_f32x3(a, b), wide(a) @ wide(b), bound(a, b, "f32") + left_out)
+
+
 @pytest.mark.parametrize("right", ["f8e4m3", "f8e5m2"])
 @pytest.mark.sample(1)
 def test_scales(std: Any, right: str, sizes: Sizes) -> None:

@@ -99,6 +99,7 @@ PRODUCTS: dict[str, Callable[..., tuple[Any, Array]]] = {
         wide(a.astype(BF16)) @ wide(b.astype(BF16)),
     ),
     "matmul_tf32": lambda s, a, b, c: (s.matmul_tf32(a, b), wide(a) @ wide(b)),
+    "matmul_f32x3": lambda s, a, b, c: (s.matmul_f32x3(a, b), wide(a) @ wide(b)),
     "addmm": lambda s, a, b, c: (
         s.addmm(c, a, b, alpha=2.0, beta=0.5), 2 * wide(a) @ wide(b) + 0.5 * wide(c)
     ),
