@@ -84,9 +84,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/.installed
+# All at once: an installation before it would be built, and then built again.
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable ".[lsp]" --group dev
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.installed
 	$(PIP) install --group docs
