@@ -52,6 +52,7 @@ def given(k: int, m: int) -> dict[str, Array]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", PROGRAMS)
+@pytest.mark.sample
 def test_values(source: str, target: str) -> None:
     for k, m in ((4, 3), (1, 1), (33, 20)):
         arrays = given(k, m)
@@ -73,6 +74,7 @@ def test_other_axes_agree_with_it() -> None:
         results_of(source, {**given(4, 3), "y": np.zeros(7, np.float32)}, "cpu")
 
 
+@pytest.mark.slow
 def test_code_for_gpus() -> None:
     for source in PROGRAMS:
         assembled(source, given(32, 16))

@@ -103,6 +103,7 @@ def test_loops_of_each_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize(("h", "s", "t", "w"), [(1, 256, 256, 100), (2, 200, 330, 64)])
+@pytest.mark.sample(3)
 def test_they_give_what_one_loop_gives(name: str, h: int, s: int, t: int, w: int) -> None:
     q, k, v = arguments(h, s, t)
     wanted = reference(name, q, k, v, w)
@@ -111,6 +112,7 @@ def test_they_give_what_one_loop_gives(name: str, h: int, s: int, t: int, w: int
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.sample(2)
 def test_code_for_a_gpu_gives_the_same(name: str) -> None:
     """On the machine in which everything asynchronous comes as late as possible."""
     h, s, t, w = 1, 128, 192, 70
