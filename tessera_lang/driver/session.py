@@ -491,8 +491,9 @@ class Session(Instances):
             artifact = finish()
             if artifact.resources.spill_bytes > 0:
                 artifact = without_spills(
-                    launch, machine, artifact, lambda *one: begun(*one)(), self.runner
-                )
+                    launch, machine, artifact, lambda program, plan: begun(program, plan)(),
+                    self.runner,
+                )  # fmt: skip
             found.append(artifact)
         return found
 
