@@ -60,7 +60,7 @@ def drawn(seed: int, *shape: int) -> Array:
 
 
 @pytest.mark.parametrize("size", [(64, 64, 64), (70, 40, 200), (1, 3, 5), (33, 130, 515)])
-@pytest.mark.sample(4)
+@pytest.mark.sample
 def test_no_less_exact_than_f32(made: Any, size: tuple[int, int, int]) -> None:
     m, n, k = size
     a, b = drawn(1, m, k), drawn(2, k, n)

@@ -126,7 +126,7 @@ HEARD = [
 
 
 @pytest.mark.parametrize(("arch", "name", "line"), HEARD)
-@pytest.mark.sample(14)
+@pytest.mark.sample(8)
 def test_each_directive_is_heard(arch: str, name: str, line: str) -> None:
     """It changes the code, or a remark says why not."""
     plain, said = code(name, arch), code(name, arch, line)
