@@ -24,6 +24,12 @@ _OF_ONE = {
     "reciprocal": "1 / x of each element.",
     "sign": "-1, 0 or 1 of each element, as it is below, equal to or above 0; NaN of NaN.",
     "signbit": "Whether the sign bit of each float is set, as that of -0.0 is.",
+    "deg2rad": "Degrees in radians.",
+    "rad2deg": "Radians in degrees.",
+    "fabs": "`abs` by NumPy's name for floats.",
+    "rint": "`op.round` by NumPy's name: halves to even.",
+    "fliplr": "The elements of axis 1 in the other order.",
+    "flipud": "The elements of axis 0 in the other order.",
     "isnan": "Whether each element is NaN.",
     "isinf": "Whether each element is an infinity.",
     "isfinite": "Whether each element is neither NaN nor an infinity.",
@@ -64,6 +70,13 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "clip": ArrayName("x min max", 1, "Each element, not below the one limit nor above the other."),
     "astype": ArrayName("x dtype", 2, "The values in another dtype."),
     "count_nonzero": ArrayName("x axis keepdims", 1, "How many elements are not 0, in i32."),
+    "isclose": ArrayName(
+        "a b rtol atol", 2, "Whether floats are equal but for a part of the second and a number."
+    ),
+    "allclose": ArrayName(
+        "a b rtol atol", 2, "Whether all floats are equal but for a part and a number."
+    ),
+    "array_equal": ArrayName("a b", 2, "Whether all elements of two arrays are equal."),
     "ptp": ArrayName("x axis keepdims", 1, "The greatest element less the least one."),
     "cumulative_sum": ArrayName("x axis", 1, "`op.cumsum` by the name of the array API standard."),
     "cumulative_prod": ArrayName(

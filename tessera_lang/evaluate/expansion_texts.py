@@ -72,6 +72,16 @@ def _vecdot(given: Collection[str], dtype: DType) -> str:
     return f"op.sum(a * b, axis={'axis' if 'axis' in given else '-1'})"
 
 
+def _isclose(given: Collection[str], dtype: DType) -> str:
+    rtol = "rtol" if "rtol" in given else "1e-5"
+    atol = "atol" if "atol" in given else "1e-8"
+    return f"(a == b) | (op.abs(a - b) <= {atol} + {rtol} * op.abs(b)) & (op.abs(b) < op.inf)"
+
+
+def _allclose(given: Collection[str], dtype: DType) -> str:
+    return f"op.all({_isclose(given, dtype)})"
+
+
 _OPERATORS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
     "remainder": "%", "power": "**", "equal": "==", "not_equal": "!=", "less": "<",
@@ -82,6 +92,9 @@ _OPERATORS = {
 
 _TEXTS: dict[str, str] = {
     **{name: f"a {operator} b" for name, operator in _OPERATORS.items()},
+    "deg2rad": "x * 0.017453292519943295", "rad2deg": "x * 57.29577951308232",
+    "fabs": "op.abs(x)", "rint": "op.round(x)", "array_equal": "op.all(a == b)",
+    "fliplr": "op.flip(x, axis=1)", "flipud": "op.flip(x, axis=0)",
     "positive": "x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
     "isnan": "x != x", "logical_not": "~x", "bitwise_invert": "~x",
     "copysign": "op.where(op.signbit(b), -op.abs(a), op.abs(a))",
@@ -94,7 +107,7 @@ _TEXTS: dict[str, str] = {
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
     "clip": _clip, "sign": _sign, "signbit": _signbit, "isinf": _isinf, "isfinite": _isfinite,
-    "count_nonzero": _count, "ptp": _peak_to_peak,
+    "isclose": _isclose, "allclose": _allclose, "count_nonzero": _count, "ptp": _peak_to_peak,
     "cumulative_sum": _with("op.cumsum(x", "axis"),
     "cumulative_prod": _with("op.cumprod(x", "axis"),
     "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,

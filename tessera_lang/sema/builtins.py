@@ -103,7 +103,7 @@ FUNCTIONS: dict[str, BuiltinInfo] = {f.name: f for f in _FUNCTIONS}
 _REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
 _DERIVED_REDUCTIONS = ("std", "norm", "logsumexp")
 """Reductions of tiles that are made of others."""
-_SCANS = ("cumsum", "cumprod")
+_SCANS = ("cumsum", "cumprod", "cummax", "cummin")
 
 
 def _reduced(name: str) -> str:
@@ -142,6 +142,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.stack", "arrays axis", 1),
     _info("op.eye", "n m k dtype", 1),
     _info("op.linspace", "start stop num dtype", 3),
+    _info("op.take_along_axis", "x indices axis", 2),
     _info("op.tril", "x k", 1),
     _info("op.triu", "x k", 1),
     _info("op.transpose", "x axes", 1),

@@ -33,7 +33,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import BOOL, INDEX, DType, integer_range
 
 AnyWindow = Window | OpenWindow
 
@@ -389,10 +389,7 @@ class Demand:
     def _neutral_beyond(self, node: Scanned, value: Value, windows: Windows) -> Value:
         extents = [self.b.size(n) for n in tile_type(value).shape]
         extents[node.along] = windows[node.along].extent
-        neutral = -0.0 if node.dtype.is_float else 0
-        return self.b.mask(
-            value, self.b.constant(1 if node.kind == "mul" else neutral, node.dtype), extents
-        )
+        return self.b.mask(value, self.b.constant(_neutral(node), node.dtype), extents)
 
     def _scanned_part(self, node: Scanned, windows: Windows) -> Value:
         """What a loop along the axis is at: its own scan, after all that stands before."""
@@ -463,6 +460,16 @@ def whole_scan(node: Scanned) -> NeedsMemory:
         node, node.span, "this use of a scan along an axis without a capacity",
         f"store it into an array first: `y[{places}] = op.cumsum(x, axis={node.along})`",
     )  # fmt: skip
+
+
+def _neutral(node: Scanned) -> int | float:
+    """What a scan may begin with."""
+    if node.kind in ("max", "min"):
+        dtype, lowest = node.dtype, node.kind == "max"
+        if dtype.is_float:
+            return float("-inf" if lowest else "inf")
+        return integer_range(dtype)[0 if lowest else 1]
+    return 1 if node.kind == "mul" else -0.0 if node.dtype.is_float else 0
 
 
 def _windows(found: Sequence[AnyWindow]) -> Windows:

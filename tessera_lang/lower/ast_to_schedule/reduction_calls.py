@@ -194,10 +194,11 @@ def _variance(s: State, x: Node, axes: Sequence[int], dtype: DType, e: ast.Call)
 
 
 def scan(s: State, e: ast.Call) -> Node:
-    """``op.cumsum(x, axis=, exclusive=, reverse=)`` and ``op.cumprod``."""
+    """``op.cumsum(x, axis=, exclusive=, reverse=)`` and its like."""
     x = s.node(needed(s, e, "x"))
     symbol = s.typed.symbols.get(e.function)
-    kind = "mul" if isinstance(symbol, Builtin) and symbol.name == "op.cumprod" else "add"
+    name = symbol.name if isinstance(symbol, Builtin) else "op.cumsum"
+    kind = {"op.cumsum": "add", "op.cumprod": "mul"}.get(name, name[-3:])
     dtype = register_dtype(s.typed.types.get(e)) or x.dtype
     axis = axis_of(s, e, len(x.axes), 0) or 0
     inclusive = known(s, argument(s, e, "exclusive")) is not True

@@ -347,6 +347,32 @@ def take(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return _with_axis(tile, axes[0], o.term.axes[0])
 
 
+def take_along_axis(c: TileContext, e: ast.Call, bound: Bound) -> Term:
+    """``op.take_along_axis(x, indices, axis)``: of each line of an axis the elements at places."""
+    tile = _tile(c, bound, "op.take_along_axis")
+    o = value_of_operand(c, Operand(bound["indices"], c.infer(bound["indices"])))
+    if not isinstance(tile, Tile) or is_silent(o.term):
+        return tile if not isinstance(tile, Tile) else o.term
+    rank = len(tile.axes)
+    given = bound.get("axis")
+    if given is None and rank > 1:
+        return c.report("T0105", "`op.take_along_axis` of several axes needs `axis=`", e.span)
+    axis = 0 if given is None else axis_argument(c, given, rank, "op.take_along_axis")
+    if axis is None:
+        return _nothing(c)
+    if not isinstance(o.term, Tile) or len(o.term.axes) != rank:
+        return c.report(
+            "T0604", f"`op.take_along_axis` takes as many axes of places as of elements: {rank}",
+            o.e.span, f"this is `{text_of(o.term)}`",
+        )  # fmt: skip
+    places: list[str] = []
+    for i in range(rank):
+        items = ", ".join(":" if j == i else "None" for j in range(rank))
+        lines = f"op.arange(x.shape[{i}])[{items}]" if rank > 1 else "0"
+        places.append("indices" if i == axis else lines)
+    return expand(c, e, f"x[{', '.join(places)}]", {k: bound[k] for k in ("x", "indices")})
+
+
 def _by_one_axis(tile: Tile, places: Tile, axis: int) -> str:
     """Places with several axes one behind the other, and what they chose with their axes again."""
     sizes = [f"x.shape[{i}]" for i in range(len(tile.axes))]
@@ -395,5 +421,6 @@ def swapped_order(rank: int, a: int, b: int) -> tuple[int, ...]:
 TYPES: dict[str, Callable[[TileContext, ast.Call, Bound], Term]] = {
     "op.expand_dims": expand_dims, "op.squeeze": squeeze, "op.roll": roll, "op.diff": diff,
     "op.repeat": repeat, "op.tile": tiled, "op.take": take, "op.moveaxis": moveaxis,
+    "op.take_along_axis": take_along_axis,
     "op.swapaxes": moveaxis, "op.pad": pad, "op.broadcast_to": broadcast_to, "op.flip": flip,
 }  # fmt: skip

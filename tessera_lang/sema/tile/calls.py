@@ -219,7 +219,7 @@ def _typed(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
             return _matmul(c, e, bound)
         case "op.cast":
             return _op_cast(c, bound)
-        case "op.cumsum" | "op.cumprod":
+        case "op.cumsum" | "op.cumprod" | "op.cummax" | "op.cummin":
             return reductions.scan(c, name, bound)
         case "op.tril" | "op.triu":
             return reductions.triangle(c, name, bound)

@@ -56,6 +56,8 @@ from tessera_lang.types.type import (
 )
 
 MOST_WALKS = 64
+MOST_ASKED = 4
+SOME_SIZE = 64
 Axes = tuple[tuple[str, int], ...]
 Outcome = tuple[TypedFunction | None, tuple[Diagnostic, ...]]
 
@@ -111,11 +113,33 @@ def examine_kernel(
 def needed_sizes(
     symbol: FunctionSymbol, signature: Signature, scopes: Scopes, lanes: Instantiate
 ) -> tuple[Axes, Axes]:
-    """The axes whose size a kernel is compiled for, and those of which it takes a bound."""
-    typed, _ = examine_kernel(symbol, signature, scopes, lanes)
-    if typed is None or typed.tile is None:
-        return (), ()
-    return typed.tile.needed, typed.tile.whole
+    """The axes whose size a kernel is compiled for, and those of which it takes a bound. What is
+    asked for may hide more: it is asked again with some number for each that is known to be."""
+    needed: Axes = ()
+    whole: Axes = ()
+    for _ in range(MOST_ASKED):
+        typed, _ = examine_kernel(symbol, signature, scopes, lanes)
+        if typed is None or typed.tile is None:
+            break
+        found = tuple(dict.fromkeys((*needed, *typed.tile.needed)))
+        whole = whole or typed.tile.whole
+        if found == needed:
+            break
+        needed, signature = found, _with_sizes(symbol.declaration, signature, found)
+    return needed, tuple(a for a in whole if a not in needed)
+
+
+def _with_sizes(declaration: ast.FunctionDef, signature: Signature, axes: Axes) -> Signature:
+    made = list(signature)
+    for i, ((_, p), a) in enumerate(zip(parameters_of(declaration), signature, strict=True)):
+        if not isinstance(a, TensorArgument):
+            continue
+        sizes = a.sizes or (None,) * a.rank
+        asked = [axis for name, axis in axes if name == p.name and axis < a.rank]
+        made[i] = replace(a, sizes=tuple(
+            SOME_SIZE if n is None and axis in asked else n for axis, n in enumerate(sizes)
+        ))  # fmt: skip
+    return tuple(made)
 
 
 # --- what the head says --------------------------------------------------------------------

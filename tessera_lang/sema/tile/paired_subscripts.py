@@ -43,7 +43,10 @@ def side_by_side(
         "T0215", f"elements at places of several tiles are not {what} here", e.items[tiles[1]].span,
         notes=("of an array that a kernel reads each index is a tile of integers with one axis or"
                " a number", "of a computed tile the first index is `op.arange` of all its rows"),
-        helps=(f"of an array of one axis take `flat[({a}) * columns + {b}]`",),
+        helps=(f"of an array of one axis take `flat[({a}) * columns + {b}]`",)
+        if isinstance(base, Tensor) else
+        ("store it into an array first, `t = op.empty(shape, f32)` and `t[:, :] = ...`, and take"
+         " the elements of that",),
     )  # fmt: skip
 
 

@@ -193,7 +193,8 @@ def _has_elements(c: TileContext, e: ast.Call, name: str, extents: list[Dim | No
 
 
 def scan(c: TileContext, name: str, bound: Bound) -> Term:
-    """``op.cumsum(x, axis=, exclusive=, reverse=)`` and ``op.cumprod``."""
+    """``op.cumsum(x, axis=, exclusive=, reverse=)``, ``op.cumprod``, ``op.cummax`` and
+    ``op.cummin``."""
     tile = _operand(c, bound["x"], name)
     flag_argument(c, bound, "exclusive", name)
     flag_argument(c, bound, "reverse", name)
@@ -205,9 +206,16 @@ def scan(c: TileContext, name: str, bound: Bound) -> Term:
         return ERROR if c.final else Unknown()
     if given is None and len(tile.axes) > 1:
         return c.report("T0105", f"`{name}` of several axes needs `axis=`", bound["x"].span)
-    dtype = result_dtype(c, "sum" if name == "op.cumsum" else "prod", tile.dtype, bound["x"])
+    kind = {"op.cumsum": "sum", "op.cumprod": "prod"}.get(name, name[-3:])
+    dtype = result_dtype(c, kind, tile.dtype, bound["x"])
     if dtype is None:
         return ERROR if c.final else Unknown()
+    if kind in ("max", "min") and tile.dtype.is_float8:
+        return c.report("T0207", f"`{name}` takes floats of 16 bits and more, not `{tile.dtype}`",
+                        bound["x"].span,
+                        helps=(f"convert it: `{source_of(bound['x'])}.to(f16)`",))  # fmt: skip
+    if kind in ("max", "min"):  # which round nothing
+        return replace(tile, buffer=False)
     return Tile(dtype, tile.axes, is_narrow(dtype))
 
 
