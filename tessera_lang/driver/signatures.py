@@ -29,7 +29,8 @@ from tessera_lang.sema.signature import (
     parameters_of,
     spec_of,
 )  # fmt: skip
-from tessera_lang.source import SourceFile
+from tessera_lang.sema.signature_example import missing_arguments
+from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import all_small, array_facts, bucket, row_major
 from tessera_lang.target.launch_plan import LaunchPlan
@@ -48,8 +49,19 @@ class BadSignature(Exception):
         super().__init__("; ".join(d.message for d in diagnostics))
 
 
-def _bad(message: str, *helps: str) -> BadSignature:
-    return BadSignature((Diagnostic("T0815", message, helps=helps),))
+def _bad(message: str, *helps: str, span: Span | None = None) -> BadSignature:
+    return BadSignature((Diagnostic("T0815", message, span, helps=helps),))
+
+
+def _open(
+    function: ast.FunctionDef, p: ast.Parameter, what: str, given: Mapping[str, Argument]
+) -> BadSignature:
+    """Nothing says what a parameter is: the signature that says it, and all else that is open."""
+    text = missing_arguments(function, given)
+    return _bad(
+        f"nothing says what {what} of `{function.name}` is",
+        f"say it in the signature: `--signature '{text}'`", span=p.span,
+    )  # fmt: skip
 
 
 def read_signature(text: str) -> dict[str, Argument]:
@@ -125,10 +137,7 @@ def complete_signature(
             continue
         spec = spec_of(p, lookup)
         if isinstance(spec, Diagnostic) or spec.dtype is None:
-            raise _bad(
-                f"nothing says what `{p.name}` of `{function.name}` is",
-                f"give a signature: `--signature '{p.name}: f32[n]'`",
-            )
+            raise _open(function, p, f"`{p.name}`", given)
         is_tensor = spec.kind == "tensor"
         made = TensorArgument(spec.dtype, len(spec.dims)) if is_tensor else None
         arguments.append(made or ScalarArgument(spec.dtype))
@@ -239,10 +248,7 @@ def _compile_time(
         value = _value_of(p, function, scope, given)
         kind = compile_time_kind(p)
         if value is None:
-            raise _bad(
-                f"nothing says what the compile-time parameter `{p.name}` of `{function.name}` is",
-                f"give it a value: `{p.name}=...`",
-            )
+            raise _open(function, p, f"the compile-time parameter `{p.name}`", given)
         if not fits_kind(value, kind):
             raise _bad(f"`{p.name}` of `{function.name}` takes a value of kind {kind}")
         constants[p.name] = Constant(p.name, value, p.span)

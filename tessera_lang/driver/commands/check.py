@@ -71,6 +71,8 @@ def command(
             from tessera_lang.driver.commands.kernel_selection import machine_for
 
             machine = machine_for(session, target or ("" if arch else "cuda"), arch)
+            if target or arch:
+                found.extend(session.sizes_that_build_needs(path, signatures))
             said = remarks_of(session, path, machine)
             found.extend(d for d in said if remarks or d.severity == "warning")
     if not any(d.severity == "error" for d in found):

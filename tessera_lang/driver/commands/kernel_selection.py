@@ -67,7 +67,7 @@ def chosen_kernels(
         if name not in declared:
             raise session.no_kernel(path, session.scope(path), name)
     if not declared:
-        raise session.error((Diagnostic("T0819", f"{path} has no kernel"),))
+        raise session.error((Diagnostic("T0819", f"{path} has no kernel", helps=_without(path)),))
     chosen: list[Choice] = []
     open_: list[Diagnostic] = []
     for name in names or tuple(declared):
@@ -89,6 +89,15 @@ def chosen_kernels(
     for diagnostic in open_:
         sys.stderr.write(f"note: left out, since {diagnostic.message}\n")
     return chosen
+
+
+def _without(path: str) -> tuple[str, ...]:
+    """What can be done with a file that has functions of the host program alone."""
+    return (
+        "mark what code is to be made for with `@kernel` or `@op.kernel`",
+        "functions of the host program are interpreted, so they have no stage but the tree:"
+        f" `tesserac emit {path} --stage=ast`; `tesserac run` and `tessera.load` run them",
+    )
 
 
 def is_tile_kernel(session: Session, path: str, name: str) -> bool:

@@ -29,6 +29,7 @@ from tessera_lang.sema.side_tables import (
     TypedFunction,
 )
 from tessera_lang.sema.signature import parameters_of
+from tessera_lang.sema.signature_example import sized_arguments
 from tessera_lang.sema.sizes import BadSize
 from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Value
@@ -379,10 +380,11 @@ def _missing(c: TileContext, typed: TypedFunction) -> Diagnostic | None:
     if not wanted:
         return None
     text = ", ".join(f"`{name}.shape[{axis}]`" for (name, axis), _ in wanted)
+    example = sized_arguments(c.declaration, typed.signature, [at for at, _ in wanted])
     return Diagnostic(
         "T0650", f"`{c.declaration.name}` is compiled for the value of {text}, and it is not known",
         wanted[0][1], "it fixes the shape of a tile",
-        helps=("give sizes in the signature: `--signature 'A: f32[128,64]'`",),
+        helps=(f"give sizes in the signature: `--signature '{example}'`",),
     )  # fmt: skip
 
 
