@@ -64,6 +64,38 @@ def test_a_computed_value_with_another_shape(body: str, dtype: Any, target: str)
         np.testing.assert_allclose(got, want, rtol=near, atol=near * np.abs(want).max())
 
 
+SLICES: dict[str, Callable[[Array, int], Any]] = {
+    "op.reshape(y[:, :, :d], (b, s, h, d // h))": lambda y, d: y[:, :, :d],
+    "op.reshape(y[:, :, d:2*d], (b, s, h, d // h))": lambda y, d: y[:, :, d : 2 * d],
+    "op.reshape(y[:, :, 2*d:], (b, s, h, d // h))": lambda y, d: y[:, :, 2 * d :],
+    "op.ravel(y[:, :, 2*d:])": lambda y, d: y[:, :, 2 * d :],
+    "op.ravel(y[:, 1:, :-1] * 2.0)": lambda y, d: y[:, 1:, :-1] * 2,
+    "op.ravel(y[:, ::2, 1:d])": lambda y, d: y[:, ::2, 1:d],
+    "op.ravel(y[:, -2:, :min(d, 5)])": lambda y, d: y[:, -2:, : min(d, 5)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("given", ["y = x @ w", "y = x @ w + 1.0 - 1.0"])
+@pytest.mark.parametrize("expression", SLICES)
+@pytest.mark.sample(4)
+def test_a_slice_whose_end_is_a_size_of_the_launch(
+    expression: str, given: str, target: str
+) -> None:
+    text = (
+        "\n@op.kernel\ndef f(x: f32[b, s, d], w: f32[d, 3*d], h: int):\n"
+        f"    {given}\n    return {expression}\n"
+    )
+    f = module_for(target, text).f
+    r = np.random.default_rng(len(expression))
+    for b, s, d in ((2, 5, 8), (1, 3, 4)):
+        x, w = (r.normal(size=n).astype(np.float32) for n in ((b, s, d), (d, 3 * d)))
+        want = SLICES[expression](x.astype(np.float64) @ w, d)
+        got = np.asarray(f(x, w, 2))
+        assert got.size == want.size
+        np.testing.assert_allclose(got.ravel(), want.ravel(), rtol=1e-4, atol=1e-4)
+
+
 PLACES: dict[str, Callable[[Array, Array], Any]] = {
     "return t[i]": lambda t, i: t[i],
     "return op.mean(t[i], axis=1)": lambda t, i: t[i].mean(1),

@@ -220,9 +220,16 @@ def reshape(s: State, e: ast.Call) -> Node:
     """The memory of an array with other sizes: of a parameter, or that a value is stored into."""
     x = needed(s, e, "x")
     view, dtype = s.array(x), None
-    if isinstance(s.typed.types.get(x), Tile) or isinstance(s.typed.coercions.get(x), Tile):
+    tile = s.typed.coercions.get(x) or s.typed.types.get(x)
+    if isinstance(tile, Tile):
         value = s.node(x)
-        kept, dtype = s.keep(value, e.span), value.dtype
+        # What a slice leaves is a minimum to the lowering; the checker knows which size it is.
+        sizes = [None if a.extent is None else s.dim(a.extent) for a in tile.axes]
+        room = [n for n in sizes if n is not None]
+        kept, dtype = (
+            s.keep(value, e.span, room=room if len(room) == len(sizes) else ()),
+            value.dtype,
+        )
         if isinstance(kept, Mapped):  # places, which are stored as i64
             kept = kept.operands[0]
         view = kept.view if isinstance(kept, Read) else None
