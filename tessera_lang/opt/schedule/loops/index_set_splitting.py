@@ -19,6 +19,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
+from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,
@@ -26,6 +27,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
     FOR,
     Estimate,
     Facts,
@@ -56,6 +58,10 @@ def split(program: Program, context: Context) -> Program:
         if not _may_be_split(loop, facts, has_roles):
             continue
         turns = turns_of(loop, facts)
+        if not turns and (mask := _mask(loop, facts)) is not None:
+            context.note("T0748", "this is done in every iteration of the loop: its condition is "
+                         "no comparison of sums of the loop's variable and of places in a tile, "
+                         "which would hold for whole tiles", mask.span)  # fmt: skip
         if turns:
             found[id(loop.results)] = turns
             context.note("T0748", "the iterations of this loop in which a condition holds for "
@@ -86,6 +92,20 @@ def _may_be_split(loop: Operation, facts: Facts, has_roles: bool) -> bool:
         return False
     trips = Estimate(facts, {}).trips(loop)
     return trips is None or trips >= SPLIT_TRIPS
+
+
+def _mask(loop: Operation, facts: Facts) -> Operation | None:
+    """A choice by element between products and anything else that changes with the variable."""
+    if not loop.holds(DOT):
+        return None
+    variable = loop.regions[0].arguments[0]
+    for o in loop.regions[0].operations:
+        if o.name == "tile.select" and isinstance(o.operands[0].type, TileType):
+            made = facts.definitions.get(o.operands[0])
+            computed = made is not None and made.name == "tile.cmp"
+            if computed and depends_on([o.operands[0]], variable, facts):
+                return o
+    return None
 
 
 # --- where the loops begin and end ----------------------------------------------------------

@@ -99,6 +99,8 @@ def test_loops_of_each_form(name: str) -> None:
         assert not any(o.name in ("tile.cmp", "tile.select") for o in whole[0].walk())
     said = [x.message for x in found.remarks if "holds for whole tiles" in x.message]
     assert bool(said) is (FORMS[name][3] > 1)
+    stays = [x.message for x in found.remarks if "in every iteration of the loop" in x.message]
+    assert bool(stays) is (name == "not affine")
 
 
 @pytest.mark.parametrize("name", FORMS)
