@@ -237,6 +237,10 @@ class TypedFunction:
     in_order: dict[ast.AugmentedAssign, ast.Assign] = field(
         default_factory=dict[ast.AugmentedAssign, ast.Assign]
     )  # sums of a tile kernel that are stores: each round needs what the one before made
+    in_place: dict[ast.AugmentedAssign, ast.AugmentedAssign] = field(
+        default_factory=dict[ast.AugmentedAssign, ast.AugmentedAssign]
+    )  # `C -= e` of an array, and `C[...] -= e`, which stands for it
+    body: tuple[ast.Stmt, ...] = ()  # what a tile kernel is lowered from: `in_place` done
     types: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
     coercions: dict[ast.Expr, Type] = field(default_factory=dict[ast.Expr, Type])
     symbols: dict[ast.Expr, Symbol] = field(default_factory=dict[ast.Expr, Symbol])

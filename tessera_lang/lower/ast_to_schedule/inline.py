@@ -25,7 +25,7 @@ Results = Node | tuple[Node, ...] | None
 
 def function(s: State, e: ast.Call, instance: TypedFunction) -> Results:
     """The value of a call, or several; None where it has none."""
-    body = decided(instance, instance.declaration.body)
+    body = decided(instance, instance.body)
     inner = Frame(instance, "direct")
     given = s.typed.arguments.get(e, e.arguments)
     types = dict(zip(instance.parameters, instance.parameter_types, strict=True))

@@ -69,9 +69,9 @@ def lower_tile_kernel(
         state.private = ScratchArrays(
             frame, builder, len(typed.declaration.parameters) + len(info.results)
         )
-        state.leaving.append(leaving_of_function(typed, typed.declaration.body))
+        state.leaving.append(leaving_of_function(typed, typed.body))
         clear(state.leaving[-1].skipped, lowering.frame, builder)
-        lower_block(state, typed.declaration.body)
+        lower_block(state, typed.body)
         builder.return_()
     region = without_unused(frame, tuple(body.operations))
     with builder.at(typed.declaration.name_span):
@@ -124,7 +124,7 @@ def _open_results(state: State, frame: KernelFrame, info: TileInfo) -> None:
 def _returned(typed: TypedFunction, count: int) -> list[Local | None]:
     """The variables behind what is returned, that are bound to arrays made here."""
     found: list[Local | None] = [None] * count
-    values = (s.value for s in statements(typed.declaration.body) if isinstance(s, ast.Return))
+    values = (s.value for s in statements(typed.body) if isinstance(s, ast.Return))
     for value in values:
         items = value.items if isinstance(value, ast.TupleExpr) else (value,)
         for i, item in enumerate(items[:count]):

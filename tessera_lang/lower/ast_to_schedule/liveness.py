@@ -26,7 +26,7 @@ class Liveness:
     head: dict[ast.Stmt, Locals] = field(default_factory=dict[ast.Stmt, Locals])
 
     def run(self) -> Liveness:
-        self._block(self.typed.declaration.body, frozenset(), frozenset(), frozenset())
+        self._block(self.typed.body, frozenset(), frozenset(), frozenset())
         return self
 
     def _block(

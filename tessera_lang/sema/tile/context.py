@@ -138,6 +138,9 @@ class Kernel:
     in_order: dict[ast.AugmentedAssign, ast.Binary] = field(
         default_factory=dict[ast.AugmentedAssign, ast.Binary]
     )  # what is stored where a sum goes in order
+    in_place: dict[ast.AugmentedAssign, tuple[ast.AugmentedAssign, ast.Subscript]] = field(
+        default_factory=dict[ast.AugmentedAssign, "tuple[ast.AugmentedAssign, ast.Subscript]"]
+    )  # what stands for a sum into a name of an array, and its place
     expanded: dict[ast.Expr, tuple[str, ast.Expr]] = field(
         default_factory=dict[ast.Expr, "tuple[str, ast.Expr]"]
     )

@@ -36,6 +36,7 @@ from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Valu
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach
 from tessera_lang.sema.tile.facts import Facts
+from tessera_lang.sema.tile.in_place import body_in_place
 from tessera_lang.sema.tile.reshape import check_reshaped
 from tessera_lang.sema.tile.results import unused_variables
 from tessera_lang.sema.tile.statements import check_block
@@ -332,6 +333,8 @@ def _finish(c: TileContext, parameters: Parameters, conditions: tuple[ast.Expr, 
         found = variable_term(c, v)
         kind: Type = found if not _is_open(found) else ERROR  # type: ignore[assignment]
         typed.variables[v.local] = final_tile_type(c, v, kind)
+    body = c.declaration.body
+    typed.body = body_in_place(body, typed.in_place) if typed.in_place else body
     typed.parameters = tuple(parameters.order)
     typed.parameter_types = tuple(typed.variables[p] for p in parameters.order)
     typed.returns = _shown(c, c.returns.type) if c.returns.type is not None else NONE

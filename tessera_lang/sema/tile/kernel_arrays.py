@@ -24,6 +24,7 @@ from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.operators import give_tile
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import Dim, symbols_of
@@ -50,8 +51,13 @@ def result_names(c: TileContext) -> frozenset[str]:
 
 def private_names(c: TileContext) -> frozenset[str]:
     """Other variables that are made so, and stored into: arrays that nobody else sees."""
-    stored = _stored(c, c.scope, c.declaration, {})
+    stored = stored_names(c)
     return (stored & _made_once(c)) - result_names(c)
+
+
+def stored_names(c: TileContext) -> frozenset[str]:
+    """Names that the function stores into, by their elements."""
+    return _stored(c, c.scope, c.declaration, {})
 
 
 def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
@@ -70,6 +76,19 @@ def could_be_array(c: TileContext, name: str) -> bool:
     )
 
 
+def other_value(c: TileContext, name: str) -> Span | None:
+    """Where a variable that would be an array gets a value beside the one that makes it."""
+    makers = 0
+    for s in statements(c.declaration.body):
+        made = {target for target, value in _named_values(s) if is_maker(c, value)}
+        for t in targets(s):
+            if isinstance(t, ast.Name) and t.id == name:
+                makers += t in made
+                if (t not in made or makers > 1) and not isinstance(s, ast.AugmentedAssign):
+                    return t.span
+    return None
+
+
 def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
     """Names that a statement assigns to, each with its value: ``x, y = a, b`` has two."""
     if not isinstance(s, ast.Assign):
@@ -84,11 +103,17 @@ def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
 
 def _made_once(c: TileContext) -> set[str]:
     """Variables that ``op.empty`` or the like makes outside of loops and conditions, and that
-    take no other value, nor one of the call."""
+    take no other value, nor one of the call. Where elements of `C` are stored too, `C -= e` is no
+    other value: it goes into the array."""
     counts = {p.name: 1 for p in c.declaration.parameters}
+    added = {t.id for s in statements(c.declaration.body) if isinstance(s, ast.AugmentedAssign)
+             for t in targets(s) if isinstance(t, ast.Name)}  # fmt: skip
+    inside = added & stored_names(c) if added else added
     for s in statements(c.declaration.body):
         for t in targets(s):
-            if isinstance(t, ast.Name):
+            if isinstance(t, ast.Name) and not (
+                isinstance(s, ast.AugmentedAssign) and t.id in inside
+            ):
                 counts[t.id] = counts.get(t.id, 0) + 1
     return {
         target.id

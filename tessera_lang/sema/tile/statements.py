@@ -19,7 +19,7 @@ from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
 from tessera_lang.sema.symbol_terms import variable_term
-from tessera_lang.sema.tile import kernel_arrays, results
+from tessera_lang.sema.tile import in_place, kernel_arrays, results
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
@@ -173,12 +173,15 @@ def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
     if variable is None or is_silent(value) or is_silent(old):
         return
     a, b = Operand(s.target, old), Operand(s.value, value)
-    if isinstance(old, Tensor) or (isinstance(old, Tile) and old.buffer):
-        name, what = s.target.id, "an array" if isinstance(old, Tensor) else "a buffer"
-        where = "()" if isinstance(old, Tensor) and not old.shape else ":"
+    if isinstance(old, Tensor):
+        if old.mut:
+            augmented(c, *in_place.place_of(c, s, s.target, old))
+        else:
+            in_place.refuse(c, s, s.target, old)
+    elif isinstance(old, Tile) and old.buffer:
         c.report(
-            "T0609", f"`{name}` names {what}", s.target.span,
-            helps=(f"store into it: `{name}[{where}] {s.operator}= ...`",),
+            "T0609", f"`{s.target.id}` names a buffer", s.target.span,
+            helps=(f"store into it: `{s.target.id}[:] {s.operator}= ...`",),
         )  # fmt: skip
     elif is_tiled(value) or is_tiled(old):
         _augmented_tile(c, s, s.target, a, b)

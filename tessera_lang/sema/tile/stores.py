@@ -17,7 +17,7 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.kernel_arrays import could_be_array
+from tessera_lang.sema.tile.kernel_arrays import could_be_array, other_value
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -137,13 +137,17 @@ def into_buffer(
         helps = ("make a buffer: `op.shared(shape, dtype=...)`",
                  f"or give the name a new value: `{source_of(target.value)} = ...`",
                  "or make it a parameter, an array of the call: `y: mut f32[n]`")  # fmt: skip
+        labels: tuple[Label, ...] = ()
         if isinstance(target.value, ast.Name) and could_be_array(c, target.value.id):
             name = target.value.id
+            other = other_value(c, name)
+            if other is not None:
+                labels = (Label(other, f"`{name}` gets another value here"),)
             helps = (f"make `{name}` once, outside of loops and conditions, and give it no other"
                      " value: then it is an array", helps[0])  # fmt: skip
         c.report(
             "T0609", f"`{source_of(target.value)}` is a value, not a buffer", target.span,
-            "only buffers and arrays are stored into", helps=helps,
+            "only buffers and arrays are stored into", labels=labels, helps=helps,
         )  # fmt: skip
         return
     if not isinstance(target.value, ast.Name):
@@ -294,8 +298,8 @@ def _goes_in_order(
     parts = [e for x in inside for root in statement_expressions(x) for e in expressions(root)]
     uses: set[ast.Expr] = {e for e in parts if isinstance(e, ast.Name) and e.id == target.value.id}
     for x in inside:  # what is summed into is no use, nor is what only asks for sizes
-        if isinstance(x, ast.AugmentedAssign) and isinstance(x.target, ast.Subscript):
-            uses.discard(x.target.value)
+        if isinstance(x, ast.AugmentedAssign):
+            uses.discard(x.target.value if isinstance(x.target, ast.Subscript) else x.target)
     for e in parts:
         if isinstance(e, ast.Attribute) and e.name in ("shape", "dtype", "ndim"):
             uses.discard(e.value)

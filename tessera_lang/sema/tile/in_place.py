@@ -1,0 +1,71 @@
+"""``C -= e`` of an array: in place, as ``C[...] -= e``.
+
+Owns which names mean their array there, the statement that stands for such a one, and the body with
+these in their place. Must not know how a value meets its place.
+"""
+
+from __future__ import annotations
+
+from tessera_lang.record import replace
+from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.subscripts import root_name
+from tessera_lang.syntax import ast
+from tessera_lang.types.shape import symbols_of
+from tessera_lang.types.type import Tensor
+
+
+def place_of(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tensor
+) -> tuple[ast.AugmentedAssign, ast.Subscript]:
+    """``name[:, :] op= value``, which stands for ``name op= value``."""
+    found = c.kernel.in_place.get(s)
+    if found is None or len(found[1].items) != len(array.shape):
+        span = target.span
+        items = tuple(ast.SliceExpr(span, None, None, None) for _ in array.shape)
+        place = ast.Subscript(span, target, items)
+        found = c.kernel.in_place[s] = replace(s, target=place), place
+    if c.final:
+        c.typed.in_place[s] = found[0]
+    return found
+
+
+def refuse(c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tensor) -> None:
+    """The array is not `mut`: NumPy would change the caller's."""
+    name = target.id
+    root = root_name(c, target) or name
+    v = c.variables.get(root)
+    parameter = v is not None and v.local.kind == "parameter"
+    c.report(
+        "T0609", f"`{name}` names an array, which `{s.operator}=` would change", target.span,
+        helps=(
+            f"to change it add `mut` to the parameter: `{root}: mut {_shown(array)}`" if parameter
+            else f"make an array of your own: `own = op.empty({name}.shape, {name}.dtype)`",
+            f"or give the value another name: `new = {name} {s.operator} ...`",
+        ),
+    )  # fmt: skip
+
+
+def _shown(array: Tensor) -> str:
+    """An annotation: sizes of an array without one have names."""
+    named = all("." not in n for d in array.shape for n in symbols_of(d))
+    sizes = ", ".join("mnklhw"[: len(array.shape)]) if len(array.shape) > 1 else "n"
+    return str(array) if named or len(array.shape) > 6 else f"{array.dtype}[{sizes}]"
+
+
+def body_in_place(
+    body: tuple[ast.Stmt, ...], found: dict[ast.AugmentedAssign, ast.AugmentedAssign]
+) -> tuple[ast.Stmt, ...]:
+    """A body with the statements that stand for others in their place."""
+    made: list[ast.Stmt] = []
+    for s in body:
+        match s:
+            case ast.AugmentedAssign():
+                made.append(found.get(s, s))
+            case ast.If():
+                made.append(replace(s, body=body_in_place(s.body, found),
+                                    orelse=body_in_place(s.orelse, found)))  # fmt: skip
+            case ast.For() | ast.While() | ast.With():
+                made.append(replace(s, body=body_in_place(s.body, found)))
+            case _:
+                made.append(s)
+    return tuple(made)
