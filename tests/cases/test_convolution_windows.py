@@ -161,6 +161,31 @@ def test_where_lines_run_along_channels(arch: str, n: int, c: int) -> None:
     np.testing.assert_array_equal(np.asarray(y), right[0, :, 0].T)
 
 
+FAR = """
+@op.kernel
+def kernel(x: bf16[n, c], f: bf16[c, 64], y: mut f32[z, 64, 64], at: i64[z]):
+    for i in op.tile_range(z, step=1):
+        acc = op.zeros((64, 64), f32)
+        for j in op.tile_range(c, step=64):
+            acc += op.window(x[:, j:j+64], (at[i], 0), (64, min(64, c-j))) @ f[j:j+64, :]
+        y[i, :, :] = acc
+"""
+
+
+def test_windows_as_far_away_as_numbers_go(arch: str) -> None:
+    """Coordinates of a copy engine have 32 bits: what is outside of 64 is outside of them."""
+    places = [0, -5, 70, 1 << 31, 1 << 32, (1 << 32) + 3, -(1 << 32), -(1 << 62), (1 << 62) + 64]
+    x, f = numbers(11, 100, 128), numbers(12, 128, 64)
+    at, y = np.int64(places), np.zeros((len(places), 64, 64), np.float32)
+    loaded(FAR, arch).kernel(x, f, y, at)
+    for found, place in zip(y, places, strict=True):
+        padded = np.zeros((64, 128), np.float32)
+        rows = np.arange(64, dtype=object) + place
+        there = [int(r) if 0 <= r < 100 else -1 for r in rows]
+        padded[[i for i, r in enumerate(there) if r >= 0]] = wide(x)[[r for r in there if r >= 0]]
+        np.testing.assert_array_equal(found, padded @ wide(f))
+
+
 @pytest.mark.parametrize("at", [-70, -3, 0, 5, 60, 200])
 def test_windows_of_a_part_are_empty_outside_of_the_part(arch: str, at: int) -> None:
     x, f, y = numbers(7, 64, 100), numbers(8, 64, 64), np.zeros((64, 64), np.float32)

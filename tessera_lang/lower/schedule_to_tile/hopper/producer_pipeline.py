@@ -26,6 +26,10 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 )
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
+from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
+
+FAR_BEFORE = 1 << 30
+"""Elements before an array, where no tile reaches it and 32 bits hold all coordinates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +160,8 @@ class Producer(Body):
         b, result = self.builder, load.result
         boxes = ring.boxes[result]
         starts = self.scalars(access_of(load).starts)
+        if load.attributes.get("outside"):
+            starts = self._coordinates(load, starts)
         shared = boxes.share != (0, 0)
         attributes: dict[str, Attribute] = {}
         if shared:
@@ -172,6 +178,19 @@ class Producer(Body):
             operands = (boxes.map, ring.buffers[result], ring.full, slot, *where,
                         *coordinates(boxes, starts, along, across))  # fmt: skip
             b.emit("tma.load", operands, (), attributes)
+
+    def _coordinates(self, load: Operation, starts: Sequence[Value]) -> list[Value]:
+        """Starts that 32 bits hold: a window that is as far outside of the array as they tell
+        begins right behind it, or far before it, at a multiple of 16 bytes of a line."""
+        b, view = self.builder, access_of(load).view
+        sizes = self.pipeline.schedule.definitions[view].operands[1 : 1 + len(starts)]
+        least, chunk = b.index(-FAR_BEFORE), b.index(VECTOR_BYTES)
+        found: list[Value] = []
+        for start, size in zip(starts, self.scalars(sizes), strict=True):
+            up = b.binary("add", size, b.index(VECTOR_BYTES - 1))
+            behind = b.binary("mul", b.binary("floordiv", up, chunk), chunk)
+            found.append(b.binary("max", b.binary("min", start, behind), least))
+        return found
 
     def _moved(self, step: int) -> Value | None:
         """How far this group's part of a shared tile lies from the tile's start."""
