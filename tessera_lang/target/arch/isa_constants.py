@@ -37,5 +37,7 @@ COPY_BYTES = 4
 SWIZZLES, SWIZZLE_LINES = (128, 64, 32), 8
 """Bytes of the lines that the copy engine swizzles, the best first, and lines after which the
 pattern repeats."""
+MAP_BEFORE = 1 << 30
+"""Elements before an array, where no box reaches it and 32 bits hold all coordinates."""
 MAP_BOX = 256
 """Elements of a box along an axis, at most, that a tensor map describes."""

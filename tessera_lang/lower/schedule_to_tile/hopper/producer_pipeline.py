@@ -26,10 +26,7 @@ from tessera_lang.opt.schedule.query.scalar_facts import (
 )
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
-from tessera_lang.target.arch.isa_constants import VECTOR_BYTES
-
-FAR_BEFORE = 1 << 30
-"""Elements before an array, where no tile reaches it and 32 bits hold all coordinates."""
+from tessera_lang.target.arch.isa_constants import MAP_BEFORE, VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,7 +181,7 @@ class Producer(Body):
         begins right behind it, or far before it, at a multiple of 16 bytes of a line."""
         b, view = self.builder, access_of(load).view
         sizes = self.pipeline.schedule.definitions[view].operands[1 : 1 + len(starts)]
-        least, chunk = b.index(-FAR_BEFORE), b.index(VECTOR_BYTES)
+        least, chunk = b.index(-MAP_BEFORE), b.index(VECTOR_BYTES)
         found: list[Value] = []
         for start, size in zip(starts, self.scalars(sizes), strict=True):
             up = b.binary("add", size, b.index(VECTOR_BYTES - 1))
