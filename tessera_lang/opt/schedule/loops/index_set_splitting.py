@@ -17,6 +17,7 @@ from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operat
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
+from tessera_lang.opt.schedule.loops.loop_peeling import divides
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
@@ -58,6 +59,8 @@ def split(program: Program, context: Context) -> Program:
         if not _may_be_split(loop, facts, has_roles):
             continue
         turns = turns_of(loop, facts)
+        if divides(loop, facts):  # tiles that end with the loop are whole in every iteration
+            turns = tuple(t for t in turns if isinstance(t.known, bool))
         if not turns and (mask := _mask(loop, facts)) is not None:
             context.note("T0748", "this is done in every iteration of the loop: its condition is "
                          "no comparison of sums of the loop's variable and of places in a tile, "

@@ -43,7 +43,7 @@ def peel(program: Program, context: Context) -> Program:
     found: dict[int, tuple[Value, ...]] = {}
     for loop, _ in facts.loops:
         clips = _clips(loop, facts)
-        if clips and _reads_one(loop, clips, facts) and not _divides(loop, facts):
+        if clips and _reads_one(loop, clips, facts) and not divides(loop, facts):
             found[id(loop.results)] = clips
             context.note("T0748", "the last iteration of this loop stands apart: in the others all "
                          "tiles are full, and nothing is masked", loop.span)  # fmt: skip
@@ -99,7 +99,7 @@ def _reads_one(loop: Operation, clips: tuple[Value, ...], facts: Facts) -> bool:
     return False
 
 
-def _divides(loop: Operation, facts: Facts) -> bool:
+def divides(loop: Operation, facts: Facts) -> bool:
     """Whether the step surely divides the bound, so that every iteration is full."""
     ((lower,), (upper,), (step,)) = bounds_of(loop)
     size, arguments = facts.constant(step), list(facts.arguments)
