@@ -104,7 +104,9 @@ def overlapped(
     program, plan, reports = lower_source(source, *given, signature=signature)
     assert not [d for d in reports if d.severity == "error"], reports
     remarks: list[Diagnostic] = []
-    before, after = around(program, "software_pipeline", remarks, relief, ("loop_peeling",))
+    before, after = around(
+        program, "software_pipeline", remarks, relief, ("index_set_splitting", "loop_peeling")
+    )
     return before, after, plan, [d for d in remarks if d.code == "T0748"]
 
 
