@@ -66,7 +66,7 @@ def test_a_loop_becomes_two(arch: str) -> None:
     after, remarks = unrolled(SUMS.format("schedule.unroll(4)"), arch)
     assert loops(after) == loops(before) + 1 and not remarks
     reduces = [sum(o.name.endswith("schedule.reduce") for o in p.walk()) for p in (before, after)]
-    assert reduces[1] == 5 * reduces[0]
+    assert reduces[1] == reduces[0] + 4
 
 
 def test_a_loop_over_staged_tiles_is_reported() -> None:
