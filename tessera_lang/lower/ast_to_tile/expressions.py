@@ -132,8 +132,10 @@ def _binary(lowering: Lowering, node: ast.Binary) -> Value:
 
 
 def _settled(lowering: Lowering, node: ast.Binary) -> bool:
-    """Whether it is no step of a chain: a known number, or what tiles make of two vectors."""
-    return node.operator == "@" or _known(lowering, node) is not None
+    """Whether it is no step of a chain: a known number, what tiles make of two vectors, or a power
+    that is a function."""
+    function = node.right in lowering.frame.typed.second
+    return node.operator == "@" or function or _known(lowering, node) is not None
 
 
 def _bool_op(lowering: Lowering, node: ast.BoolOp) -> Value:
