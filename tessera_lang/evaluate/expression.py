@@ -52,6 +52,9 @@ _MISSING = object()
 MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
 
 
+MAX_GRID_AXES = 3
+
+
 class Expressions(Operators):
     """Evaluates expressions in a scope; ``call`` comes from the subclass."""
 
@@ -376,6 +379,9 @@ class Expressions(Operators):
             )  # fmt: skip
         if len(values) == 1 and isinstance(values[0], tuple):
             values = cast("tuple[object, ...]", values[0])
+        if len(values) > MAX_GRID_AXES:
+            message = f"a grid has at most {MAX_GRID_AXES} axes, and this is {len(values)} numbers"
+            raise fault("T0839", message, e.span)
         for value, item in zip(values, e.items, strict=False):
             known = isinstance(value, int) and not isinstance(value, bool)
             if not known and not isinstance(value, Unknown):

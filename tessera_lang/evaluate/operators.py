@@ -33,6 +33,13 @@ def not_built(
     return fault("T0809", message, span, helps=(instead,) if instead else ())
 
 
+def helps_for_none(value: object) -> tuple[str, ...]:
+    """What is missing where a function that returns nothing gave a value."""
+    if value is not None:
+        return ()
+    return ("a function that ends without `return` gives None: write `return` and its value",)
+
+
 class Operators:
     """Operations in a world; every method may raise HostFault."""
 
@@ -127,7 +134,7 @@ class Operators:
         if isinstance(value, (tuple, list, range, str, dict)):
             return iter(cast("tuple[object, ...]", value))
         places = ("go through its places: `for i in range(len(x)):`, and `x[i]`",)
-        helps = places if self.world.is_array(value) else ()
+        helps = places if self.world.is_array(value) else helps_for_none(value)
         raise fault(
             "T0818", f"{arithmetic.kind_of(value)} cannot be gone through", span, helps=helps
         )

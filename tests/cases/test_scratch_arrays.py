@@ -415,7 +415,7 @@ def test_what_nobody_reads_is_said() -> None:
             "    a[:] = x\n    return x * 2.0\n")  # fmt: skip
     session = Session(overlay={PATH: text})
     (found,) = session.check(PATH)
-    assert found.code == "T0615" and "'a' is computed and never used" in found.message
+    assert found.code == "T0615" and "'a' is written and never read" in found.message
 
 
 def test_reading_what_was_not_stored_is_found_in_checked_mode() -> None:

@@ -130,3 +130,29 @@ def test_what_sorts_long_lines(call: str) -> None:
 def test_more_elements_than_an_axis_has(columns: int, axis: int) -> None:
     source = f"x = op.zeros((2, {columns}), dtype=f32)\nv, p = op.topk(x, 3, axis={axis})\n"
     assert told(source) == "`k` is from 1 to 2"
+
+
+@pytest.mark.parametrize("use", ["a, b = f(x)", "for v in f(x):\n    print(v)"])
+def test_a_function_without_return(use: str) -> None:
+    source = "def f(x):\n    y = (op.sum(x), op.max(x))\n\n\nx = op.ones((4,), dtype=f32)\n"
+    (d,) = found_in(f"{source}{use}\n")
+    assert "`return`" in d.helps[0]
+    right = source.replace("op.max(x))\n", "op.max(x))\n    return y\n")
+    assert not found_in(f"{right}{use}\n")
+
+
+@pytest.mark.parametrize("groups", ["1, 2, 3, 4", "(1, 1, 1, 1)", "1, 1, 1, 1, 1"])
+def test_a_grid_of_too_many_axes(groups: str) -> None:
+    source = """
+@kernel tile[(32,)]
+def k(out: mut f32[n]):
+    i = lane_id()
+    if i < n: out[i] = 1.0
+
+
+out = op.zeros((4,), dtype=f32)
+"""
+    (d,) = found_in(f"{source}k[{groups}](out)\n")
+    assert d.code == "T0839"
+    assert "at most 3 axes" in d.message
+    assert not found_in(f"{source}k[1, 1, 1](out)\n")

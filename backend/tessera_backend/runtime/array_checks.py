@@ -10,6 +10,20 @@ from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.target.launch_plan import LARGEST_SIZE, ParameterPlan, reach
 
+_NUMPY = {
+    "bool": "bool_", "f16": "float16", "f32": "float32", "f64": "float64", "index": "int64",
+    **{f"{s}{n}": f"{'u' if s == 'u' else ''}int{n}" for s in "iu" for n in (8, 16, 32, 64)},
+}  # fmt: skip
+_TORCH = {**_NUMPY, "bool": "bool", "bf16": "bfloat16"}
+
+
+def _conversion(p: ParameterPlan) -> str:
+    """How arrays of NumPy and tensors are converted to what a parameter takes."""
+    forms = [f"`{p.name}.astype(np.{_NUMPY[p.dtype]})`"] if p.dtype in _NUMPY else []
+    if p.dtype in _TORCH:
+        forms.append(f"`{p.name}.to(torch.{_TORCH[p.dtype]})` of a tensor")
+    return ", or ".join(forms) or f"to {p.dtype}"
+
 
 def label_of(p: ParameterPlan) -> tuple[Place, int]:
     return p.span, len(p.name)
@@ -28,7 +42,7 @@ def check_array(kernel: str, p: ParameterPlan, declared: str, view: ArrayView) -
         found.append(diagnostic(
             "T0832", f"argument `{p.name}` of `{kernel}` has {view.dtype} elements, and "
             f"{p.dtype} is expected", place, length, label,
-            helps=(f"convert it before the call to {p.dtype}",),
+            helps=(f"convert it before the call: {_conversion(p)}",),
         ))  # fmt: skip
     if len(view.shape) != p.rank >= 0:
         wanted = f"{_axes(p.rank)} {'is' if p.rank == 1 else 'are'}"

@@ -179,7 +179,18 @@ def _other_count(c: TileContext, e: ast.Expr, declared: int, made: int) -> None:
     c.report(
         "T0208", f"`{c.declaration.name}` returns {_arrays(declared)}, and this is {made}", e.span,
         labels=(Label(at.span, "declared here"),) if at is not None else (),
+        helps=_unpacked(e, c.infer(e)),
     )  # fmt: skip
+
+
+def _unpacked(e: ast.Expr, term: Term) -> tuple[str, ...]:
+    """What to write to return each of several values that one call gives."""
+    if not isinstance(term, TupleType) or isinstance(e, ast.TupleExpr):
+        return ()
+    names = ", ".join(f"part{i}" for i in range(1, len(term.items) + 1))
+    text = source_of(e)
+    given = "it" if "..." in text else f"`{names} = {text}`"
+    return (f"give each value a name: {given}, then `return {names}`",)
 
 
 def _arrays(count: int) -> str:
@@ -195,7 +206,7 @@ def _result(
         return term.dtype, term.shape
     if not is_tiled(term) and not isinstance(term, Scalar):
         c.report("T0613", f"a tile kernel returns arrays and numbers, not `{text_of(term)}`",
-                 e.span)  # fmt: skip
+                 e.span, helps=_unpacked(e, term))  # fmt: skip
         return None
     o = value_of_operand(c, Operand(e, term))
     if isinstance(o.term, Scalar):
@@ -256,15 +267,29 @@ def _shown(c: TileContext, dim: Dim) -> str:
 def unused_variables(c: TileContext) -> None:
     """Values that are computed and never used."""
     read, made = _read_names(c), private_names(c)
+    filled = {
+        s.target.value.id for s in statements(c.declaration.body)
+        if isinstance(s, (ast.Assign, ast.AugmentedAssign)) and isinstance(s.target, ast.Subscript)
+        and isinstance(s.target.value, ast.Name)
+    }  # fmt: skip
     for name, (span, kind) in assigned_names(c.declaration).items():
         v = c.variables.get(name)
         if kind != "variable" or name in read or name.startswith("_") or v is None:
             continue
         if isinstance(v.type, (Tile, Scalar)) or name in made:
-            _unused(c, name, span)
+            _unused(c, name, span, name in filled)
 
 
-def _unused(c: TileContext, name: str, span: Span) -> None:
+def _unused(c: TileContext, name: str, span: Span, filled: bool) -> None:
+    if filled:
+        body = statements(c.declaration.body)
+        returns = any(isinstance(s, ast.Return) and s.value is not None for s in body)
+        what = "return it too" if returns else f"end the kernel with `return {name}`"
+        c.report(
+            "T0615", f"'{name}' is written and never read, and it is not returned", span,
+            helps=(f"{what}, or leave it out",), warning=True,
+        )  # fmt: skip
+        return
     c.report(
         "T0615", f"'{name}' is computed and never used", span,
         helps=("store it into an array or return it, or leave it out",), warning=True,

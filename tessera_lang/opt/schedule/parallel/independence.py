@@ -26,6 +26,7 @@ class Verdict:
     """What was found of an axis: ``grid``, or why not; ``pair`` are accesses that may meet.
 
     ``repeated``: that they surely do, and how; ``promised``: though the program says otherwise.
+    ``again``: all iterations read and write one place, so that they cannot be independent.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Verdict:
     pair: tuple[MemoryAccess, MemoryAccess] | None = None
     repeated: Repeated | None = None
     promised: bool = False
+    again: bool = False
 
 
 def verdicts(
@@ -77,7 +79,8 @@ def _verdict(
             what = f"`{array_name(a)}` may be {a.verb} and {b.verb} in two of its iterations"
             if a is b or (a.verb == b.verb and a.writes):
                 what = f"two of its iterations may write the same elements of `{array_name(a)}`"
-            return Verdict(name, False, what, (a, b))
+            again = any(nest.repeated(axis, x) is not None for x in (a, b) if x.writes)
+            return Verdict(name, False, what, (a, b), again=again)
     if summed:
         return Verdict(name, False, f"a sum over {name}")
     return Verdict(name, True)

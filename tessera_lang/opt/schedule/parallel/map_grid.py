@@ -111,7 +111,7 @@ def _warning(loop: Operation, v: Verdict) -> Diagnostic:
         severity="warning",
         labels=tuple(labels),
         notes=(_missing(v),),
-        helps=(f"if {whose}, say so: `{_promise(v, chosen)}`",),
+        helps=(_of_one_place(a) if v.again else f"if {whose}, say so: `{_promise(v, chosen)}`",),
         certainty="estimated",
     )
 
@@ -139,6 +139,14 @@ def _repeated(loop: Operation, v: Verdict, how: Repeated, labels: list[Label]) -
         f"`{v.name}` is not spread over the device", severity="warning", labels=tuple(labels),
         notes=(note,), helps=helps,
     )  # fmt: skip
+
+
+def _of_one_place(a: MemoryAccess) -> str:
+    name = array_name(a)
+    return (
+        f"if the iterations add to `{name}`, write `{name}[...] += ...`: then they may run in any"
+        " order"
+    )
 
 
 def _promise(v: Verdict, chosen: bool) -> str:
