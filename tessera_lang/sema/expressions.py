@@ -293,7 +293,8 @@ def _tuple_item(c: Context, e: ast.Subscript, base: TupleType) -> Term:
     table = f"for a table give the kernel an array: `table: const f32[{len(base.items)}]`"
     return c.report(
         "T0302", "an item of a shape or tuple is chosen by a literal", e.span,
-        helps=("write `x.shape[0]`, `x.shape[-1]`",) if of_shape else (table,),
+        helps=("write `x.shape[0]`, `x.shape[-1]`, or in a tile kernel `h, w = x.shape[:2]`",)
+        if of_shape else (table,),
     )  # fmt: skip
 
 

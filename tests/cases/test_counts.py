@@ -273,6 +273,17 @@ def test_data_and_what_may_not_fit_need_a_cast(source: str) -> None:
         results_of(source, GIVEN, "cpu")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_parts_of_shapes_are_unpacked(target: str) -> None:
+    source = """def f(b):
+    h, w = b.shape[:2]
+    m, n = b.shape[-2:]
+    p, q = (h,) + b.shape[2:]
+    return op.sum(b, axis=2) / (h * w) + m * n - p * q"""
+    b = R.normal(size=(4, 6, 5)).astype(f32)
+    agree(results_of(source, {"b": b}, target), b.sum(2) / 24 + f32(10))
+
+
 @pytest.mark.parametrize(("expression", "most"), [
     ("i", 2**31), ("i * n", 46341), ("n - i", 2**31 - 1), ("i * n * n + 3", 1290),
     ("min(i * n, 7) + n", 2**31 - 8),

@@ -168,6 +168,7 @@ def _with(s: State, node: ast.With) -> None:
 
 def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
     if isinstance(target, ast.TupleExpr):
+        value = s.typed.expanded.get(value, value)  # sizes that a part of a shape says
         items = value.items if isinstance(value, ast.TupleExpr) else None
         if items is None:
             several = builtin_calls.results(s, value) if isinstance(value, ast.Call) else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.syntax import ast
-from tessera_lang.types.type import Tensor, Tile
+from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
 
 _SHAPES = ("shape", "start", "length", "repetitions")
 """Parameters that are tuples of sizes."""
@@ -17,6 +18,16 @@ _SHAPES = ("shape", "start", "length", "repetitions")
 def with_tuples(c: TileContext, bound: Bound) -> Bound:
     """Arguments, those that are made of shapes as tuples of sizes."""
     return {n: _tuple(c, e) if n in _SHAPES else e for n, e in bound.items()}
+
+
+def unpacked(c: TileContext, e: ast.Expr) -> ast.Expr:
+    """What is assigned to several names: of ``x.shape[:2]`` its sizes."""
+    made = _tuple(c, e)
+    if made is not e and isinstance(made, ast.TupleExpr):
+        c.note(e, TupleType((Scalar(INDEX),) * len(made.items)))
+        if c.final:
+            c.typed.expanded[e] = made
+    return made
 
 
 def _tuple(c: TileContext, e: ast.Expr) -> ast.Expr:

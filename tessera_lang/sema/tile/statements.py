@@ -27,6 +27,7 @@ from tessera_lang.sema.tile.index_bounds import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
+from tessera_lang.sema.tile.shape_tuples import unpacked
 from tessera_lang.sema.tile.stores import augmented, store, whole_store
 from tessera_lang.sema.tile.symbolic import (
     dim_of,
@@ -126,21 +127,21 @@ def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -
 
 
 def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
-    count = len(target.items)
-    if isinstance(s.value, ast.TupleExpr):
-        if len(s.value.items) == count:
-            pairs = list(zip(target.items, s.value.items, strict=True))
+    count, value = len(target.items), unpacked(c, s.value)
+    if isinstance(value, ast.TupleExpr):
+        if len(value.items) == count:
+            pairs = list(zip(target.items, value.items, strict=True))
             arrays = [isinstance(t, ast.Name) and kernel_arrays.is_array(c, t, item)
                       for t, item in pairs]  # fmt: skip
             terms = [Unknown() if made else c.infer(item)
-                     for made, item in zip(arrays, s.value.items, strict=True)]  # fmt: skip
+                     for made, item in zip(arrays, value.items, strict=True)]  # fmt: skip
             for made, (t, item), term in zip(arrays, pairs, terms, strict=True):
                 if made and isinstance(t, ast.Name):
                     kernel_arrays.make(c, t, item)
                 else:
                     _assign_one(c, t, item, term)
             return
-        found = len(s.value.items)
+        found = len(value.items)
     else:
         term = c.infer(s.value)
         if is_silent(term):
