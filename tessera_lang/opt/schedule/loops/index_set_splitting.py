@@ -59,8 +59,9 @@ def split(program: Program, context: Context) -> Program:
         if not _may_be_split(loop, facts, has_roles):
             continue
         turns = turns_of(loop, facts)
-        if divides(loop, facts):  # tiles that end with the loop are whole in every iteration
-            turns = tuple(t for t in turns if isinstance(t.known, bool))
+        conditions = tuple(t for t in turns if isinstance(t.known, bool))
+        if divides(loop, facts) or not conditions:  # ends of tiles alone are `loop_peeling`'s
+            turns = conditions
         if not turns and (mask := _mask(loop, facts)) is not None:
             context.note("T0748", "this is done in every iteration of the loop: its condition is "
                          "no comparison of sums of the loop's variable and of places in a tile, "
