@@ -117,6 +117,10 @@ class Context:
     )  # what augmented assignments change, by which statement
     infer: Callable[[ast.Expr], Term] = lambda _: ERROR
 
+    def functions(self) -> Shared:
+        """Where instances of functions of numbers are."""
+        return self.shared
+
     # --- reports -----------------------------------------------------------------------
 
     def report(

@@ -212,7 +212,9 @@ def operate(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b:
     if operator in ("<<", ">>"):
         return _shift(c, span, a, b)
     if operator == "**":
-        return _power(c, span, a, b)
+        from tessera_lang.sema.powers import power  # which meets operands as this module does
+
+        return power(c, span, a, b)
     if operator in ("&", "|", "^"):
         return _bits(c, operator, span, a, b)
     for o in (a, b):
@@ -314,21 +316,4 @@ def _shift_typed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         )  # fmt: skip
     if b.term != a.term:
         c.coerce(b.e, a.term.dtype)
-    return a.term
-
-
-def _power(c: Context, span: Span, a: Operand, b: Operand) -> Term:
-    exponent = c.try_value(b.e)
-    if isinstance(a.term, Weak) and isinstance(b.term, Weak):
-        return a.term if b.term.kind == "int" else Weak("float")
-    if type(exponent) is not int or not 0 <= exponent <= MOST_POWER:
-        floats = isinstance(a.term, Scalar) and a.term.dtype.kind == "float"
-        return c.report(
-            "T0209", f"`**` takes a literal exponent from 0 to {MOST_POWER}", b.e.span,
-            helps=("for other exponents use `math.pow(x, y)`",) if floats
-            else ("multiply in a loop for other exponents",),
-        )  # fmt: skip
-    if is_bool(a.term):
-        return not_numbers(c, span, a)
-    settle(c, b.e, b.term, INDEX)
     return a.term

@@ -537,7 +537,7 @@ ACCESS_INSTRUCTIONS = _chosen(
 MOST_REMAINDERS = _chosen(
     16, "operations", "of a kernel that are looked at for remainders without a division",
 )  # fmt: skip
-UNROLLED_POWER = _chosen(16, "exponents", "up to which a power is multiplications")
+UNROLLED_POWER = _chosen(64, "exponents", "up to which a power is multiplications")
 NEAR_OPERATIONS = _chosen(
     16, "operations", "of those built last, among which what made a value is looked for",
     "the compiler",

@@ -44,8 +44,7 @@ def hook(s: State) -> Callable[[Lowering, ast.Expr], Bound | None]:
         if isinstance(e, ast.Call) and is_tile_call(s, e):
             found = builtin_calls.call(s, e)
             return node_builders.scalar_of(s, found) if found is not None else ()
-        # A product of two vectors; a power that is a function.
-        if isinstance(e, ast.Binary) and (e.operator == "@" or e.right in s.typed.second):
+        if isinstance(e, ast.Binary) and e.operator == "@":  # of two vectors
             return node_builders.scalar_of(s, _binary(s, e))
         if _is_one_of_several(e, s):
             return node_builders.scalar_of(s, _one_of_several(s, e))

@@ -39,6 +39,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     with_operands,
 )
 from tessera_lang.lower.ast_to_tile import operators
+from tessera_lang.lower.ast_to_tile.calls import power
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, named
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.lower.ast_to_tile.statements import settled
@@ -354,7 +355,10 @@ def _augmented(s: State, node: ast.AugmentedAssign) -> None:
     other = lower_expression(s.low, node.value)
     if not isinstance(number, Value) or not isinstance(other, Value):
         raise Unsupported(node.span, "this assignment")
-    bind(s, target, operators.combine(s.low, node.operator, number, other, node.span))
+    if node.operator == "**":
+        bind(s, target, power(s.low, node.value, number, other, node.span))
+    else:
+        bind(s, target, operators.combine(s.low, node.operator, number, other, node.span))
 
 
 # --- buffers ---------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from tessera_lang.lower.ast_to_tile.context import (
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.side_tables import Builtin, TypedFunction
+from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.arch.isa_constants import WARP
 from tessera_lang.types.dtype import DTYPES, F32, DType, common_dtype
@@ -300,6 +301,20 @@ def apply_function(
     inner = Frame(instance, "direct" if returns_last(body) else "scope")
     inner.variables.update(zip(instance.parameters, arguments, strict=True))
     return _run(lowering, instance, inner, body)
+
+
+def power(lowering: Lowering, exponent: ast.Expr, a: Value, b: Value, span: Span) -> Value:
+    """``a ** b``; sema has written down the function at the exponent where it is no product."""
+    instance = lowering.frame.typed.second.get(exponent)
+    if instance is None:
+        return operators.combine(lowering, "**", a, b, span)
+    given = [
+        lowering.builder.cast(x, t.dtype)
+        for x, t in zip((a, b), instance.parameter_types, strict=True) if isinstance(t, Scalar)
+    ]  # fmt: skip
+    made = apply_function(lowering, instance, given)
+    assert isinstance(made, Value)
+    return made
 
 
 def _run(

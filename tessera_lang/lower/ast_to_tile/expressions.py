@@ -123,7 +123,10 @@ def _binary(lowering: Lowering, node: ast.Binary) -> Value:
     for step in reversed(chain):
         right = _scalar(lowering, step.right)
         with lowering.builder.at(step.span):
-            value = operators.combine(lowering, step.operator, value, right, step.span)
+            if step.operator == "**":
+                value = calls.power(lowering, step.right, value, right, step.span)
+            else:
+                value = operators.combine(lowering, step.operator, value, right, step.span)
             value = lowering.builder.cast(value, lowering.dtype_of(step))
             wanted = lowering.frame.typed.coercions.get(step)
             if step is not node and isinstance(wanted, Scalar):
@@ -132,10 +135,8 @@ def _binary(lowering: Lowering, node: ast.Binary) -> Value:
 
 
 def _settled(lowering: Lowering, node: ast.Binary) -> bool:
-    """Whether it is no step of a chain: a known number, what tiles make of two vectors, or a power
-    that is a function."""
-    function = node.right in lowering.frame.typed.second
-    return node.operator == "@" or function or _known(lowering, node) is not None
+    """Whether it is no step of a chain: a known number, or what tiles make of two vectors."""
+    return node.operator == "@" or _known(lowering, node) is not None
 
 
 def _bool_op(lowering: Lowering, node: ast.BoolOp) -> Value:

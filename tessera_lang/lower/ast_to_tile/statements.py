@@ -7,7 +7,7 @@ Owns what each statement becomes. Must not know expressions: those come in throu
 from __future__ import annotations
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_tile import access, control, operators
+from tessera_lang.lower.ast_to_tile import access, calls, control, operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported, flatten, named
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
@@ -108,14 +108,20 @@ def _augmented(lowering: Lowering, s: ast.AugmentedAssign) -> None:
     if isinstance(s.target, ast.Subscript):
         place = access.place_of(lowering, s.target)
         old = access.load(lowering, place)
-        new = operators.combine(lowering, s.operator, old, _number(lowering, s.value), s.span)
+        new = _combined(lowering, s, old)
         access.store(lowering, place, lowering.builder.cast(new, access.dtype_of(place)))
         return
     old = lowering.expression(lowering, s.target)
     if not isinstance(old, Value):
         raise Unsupported(s.span, "this assignment")
-    new = operators.combine(lowering, s.operator, old, _number(lowering, s.value), s.span)
-    _set(lowering, s.target, new)
+    _set(lowering, s.target, _combined(lowering, s, old))
+
+
+def _combined(lowering: Lowering, s: ast.AugmentedAssign, old: Value) -> Value:
+    right = _number(lowering, s.value)
+    if s.operator == "**":
+        return calls.power(lowering, s.value, old, right, s.span)
+    return operators.combine(lowering, s.operator, old, right, s.span)
 
 
 def _number(lowering: Lowering, node: ast.Expr) -> Value:

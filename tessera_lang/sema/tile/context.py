@@ -203,6 +203,9 @@ class TileContext(Context):
     beginnings: frozenset[ast.Name] = frozenset()  # targets whose uses meet none of those before
     several: dict[str, list[Variable]] = field(default_factory=dict[str, "list[Variable]"])
 
+    def functions(self) -> Shared:
+        return self.kernel.lanes
+
     @property
     def inlined(self) -> bool:
         return bool(self.prefix)

@@ -31,7 +31,7 @@ from tessera_lang.sema.tile.operators import (
     result_of,
     value_of_operand,
 )
-from tessera_lang.sema.tile.powers import is_function, operate_tiles
+from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.products import product
 from tessera_lang.sema.tile.subscripts import subscript
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
@@ -131,7 +131,7 @@ def _binary(c: TileContext, e: ast.Binary, place: bool) -> Term:
         a, b = Operand(node.left, term), Operand(node.right, right)
         if node.operator == "@":
             term = product(c, node.operator_span, a, b)
-        elif is_tiled(term) or is_tiled(right) or is_function(c, node, term, right):
+        elif is_tiled(term) or is_tiled(right):
             term = operate_tiles(c, node.operator, node.operator_span, a, b)
         else:
             term = operate(c, node.operator, node.operator_span, a, b)

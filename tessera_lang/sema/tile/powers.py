@@ -5,15 +5,16 @@ Owns which powers are products and which a function. Must not know how operands 
 
 from __future__ import annotations
 
-from tessera_lang.sema.inference_types import Open, Term, Unknown
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import MOST_POWER, Operand, operate, silent
+from tessera_lang.sema.powers import integer_helps
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
-    default_of_literals,
     is_waiting,
     mix,
     result_of,
@@ -23,7 +24,7 @@ from tessera_lang.sema.tile.operators import (
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64
-from tessera_lang.types.type import ERROR, Scalar, Tile, Weak
+from tessera_lang.types.type import ERROR, Scalar, Tile
 
 
 def operate_tiles(
@@ -34,23 +35,6 @@ def operate_tiles(
         return _power(c, span, a, b)
     found = mix(c, span, [a, b], f"`{operator}`", operator)
     return result_of(c, found) if isinstance(found, Mixed) else found
-
-
-def is_function(c: TileContext, e: ast.Binary, a: Term, b: Term) -> bool:
-    """Whether numbers are raised to a power that is no product: one of floats."""
-    if e.operator != "**" or (isinstance(a, Weak) and isinstance(b, Weak)):
-        return False
-    exponent = c.try_value(e.right)
-    if type(exponent) is int and 0 <= exponent <= MOST_POWER:
-        return False
-    if not all(isinstance(t, (Scalar, Weak, Open)) for t in (a, b)):
-        return False
-    typed = [t.dtype for t in (a, b) if isinstance(t, Scalar)]
-    return any(d.is_float for d in typed) or _is_float(a) or (not typed and _is_float(b))
-
-
-def _is_float(t: Term) -> bool:
-    return isinstance(t, (Weak, Open)) and default_of_literals(t).is_float
 
 
 def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
@@ -70,7 +54,8 @@ def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
     if not met.dtype.is_float:
         return c.report(
             "T0209", f"`**` of integers takes a literal exponent from 0 to {MOST_POWER}", b.e.span,
-            helps=("convert to floats: `x.to(f32) ** y`",),
+            helps=integer_helps(c.try_value(a.e), source_of(a.e), source_of(b.e), False,
+                                isinstance(b.term, Tile)),
         )  # fmt: skip
     compute = F64 if met.dtype == F64 else F32
     for o in (a, b):

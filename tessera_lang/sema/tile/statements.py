@@ -28,7 +28,7 @@ from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
 from tessera_lang.sema.tile.shape_tuples import unpacked
-from tessera_lang.sema.tile.stores import augmented, store, whole_store
+from tessera_lang.sema.tile.stores import WHOLE, augmented, store, whole_store, written_out
 from tessera_lang.sema.tile.symbolic import (
     dim_of,
     is_worth,
@@ -184,6 +184,9 @@ def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
             "T0609", f"`{s.target.id}` names a buffer", s.target.span,
             helps=(f"store into it: `{s.target.id}[:] {s.operator}= ...`",),
         )  # fmt: skip
+    elif is_tiled(old) and s.operator in WHOLE:
+        made = written_out(c, s, s.target)
+        bind(c, s.target, made, c.infer(made))
     elif is_tiled(value) or is_tiled(old):
         _augmented_tile(c, s, s.target, a, b)
     else:

@@ -39,6 +39,8 @@ from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis
 
 ACCUMULATING = ("+", "-", "*")
+WHOLE = ("**", "@")
+"""Operators that are no operation of elements: ``x **= e`` is ``x = x ** e``."""
 
 
 def store(c: TileContext, target: ast.Subscript, value: ast.Expr, term: Term) -> None:
@@ -232,6 +234,9 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
     """``place[...] op= value``."""
     value = c.infer(s.value)
     base = c.infer(target.value)
+    if s.operator in WHOLE:
+        store_in_order(c, s, target)
+        return
     if isinstance(base, Tile):
         _augmented_buffer(c, s, target, base, value)
         return
@@ -310,13 +315,21 @@ def _goes_in_order(
 
 def store_in_order(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> None:
     """``u[...] = u[...] + value``, which stands in the place of the statement."""
+    value = written_out(c, s, target)
+    store(c, target, value, c.infer(value))
+
+
+def written_out(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript | ast.Name
+) -> ast.Binary:
+    """``u + value``, which is stored or bound in the place of ``u += value``."""
     value = c.kernel.in_order.get(s)
     if value is None:
         old = substituted(source_of(target), {}, target.span, lambda _, e: e)
         value = c.kernel.in_order[s] = ast.Binary(s.span, s.operator, s.operator_span, old, s.value)
     if c.final:
         c.typed.in_order[s] = ast.Assign(s.span, target, value)
-    store(c, target, value, c.infer(value))
+    return value
 
 
 def _chooses_rows(c: TileContext, target: ast.Subscript) -> bool:

@@ -109,8 +109,8 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "f32 into f16": ("x: f32[n], out: mut f16[n]", "out[i] = x[i]", ["T0208"]),
     "f32 added to f16": ("x: f32[n], out: mut f16[n]", "out[i] += x[i]", ["T0208"]),
     "atomic value": (U, "atomic_add(out[i], x[i])", ["T0208"]),
-    "power": (X, "out[i] = x[i] ** x[i]", ["T0209"]),
-    "negative power": (X, "out[i] = x[i] ** -1", ["T0209"]),
+    "power": (U, "out[i] = x[i] ** x[i]", ["T0209"]),
+    "negative power": (U, "out[i] = x[i] ** -1", ["T0209"]),
     "narrow accumulator": (
         "x: f16[n], out: mut f16[n]",
         "acc = 0.0\nfor k in range(n):\n    acc += x[k]\nout[i] = acc",
