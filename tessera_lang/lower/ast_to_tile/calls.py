@@ -12,7 +12,6 @@ from tessera_lang.lower.ast_to_tile import (
     operators,
     printing,
     slice_reductions,
-    statements,
     warps,
 )
 from tessera_lang.lower.ast_to_tile.builtin_arguments import argument, needed, scalar
@@ -25,6 +24,7 @@ from tessera_lang.lower.ast_to_tile.context import (
     rebuild,
 )
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
+from tessera_lang.lower.ast_to_tile.settled_values import settled
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.source import Span
@@ -378,7 +378,7 @@ def bind_parameters(lowering: Lowering, node: ast.Call, inner: Frame) -> None:
             value = lowering.expression(lowering, passed)
         else:
             value = default_of(lowering, parameter, types[local])
-        inner.variables[local] = statements.settled(lowering, value, types[local])
+        inner.variables[local] = settled(lowering, value, types[local])
     for local, dim in instance.sizes.items():
         inner.variables[local] = size_value(lowering, dim)
 

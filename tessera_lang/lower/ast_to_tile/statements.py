@@ -9,10 +9,11 @@ from __future__ import annotations
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile import access, calls, control, operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported, flatten, named
+from tessera_lang.lower.ast_to_tile.settled_values import settled
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType
-from tessera_lang.types.type import Scalar, TupleType, Type
+from tessera_lang.types.type import Scalar
 
 
 def lower_block(lowering: Lowering, statements: tuple[ast.Stmt, ...]) -> None:
@@ -91,16 +92,6 @@ def _set(lowering: Lowering, target: ast.Expr, value: Bound) -> None:
     if isinstance(value, Value):
         value = named(lowering.builder, value, symbol.name)
     lowering.frame.variables[symbol] = value
-
-
-def settled(lowering: Lowering, value: Bound, t: Type | None) -> Bound:
-    """``value`` with the dtypes of ``t``: a variable keeps one type."""
-    if isinstance(t, Scalar) and isinstance(value, Value) and isinstance(value.type, DType):
-        return lowering.builder.cast(value, t.dtype)
-    if isinstance(t, TupleType) and not isinstance(value, Value):
-        pairs = zip(value, t.items, strict=True)
-        return tuple(settled(lowering, part, item) for part, item in pairs)
-    return value
 
 
 def _augmented(lowering: Lowering, s: ast.AugmentedAssign) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import MOST_POWER, Operand, operate, silent
-from tessera_lang.sema.powers import integer_helps
+from tessera_lang.sema.operators import MOST_POWER, Operand, integer_helps, operate, silent
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance
 from tessera_lang.sema.tile.operators import (
