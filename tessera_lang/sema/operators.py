@@ -307,7 +307,10 @@ def _shift_typed(c: Context, span: Span, a: Operand, b: Operand) -> Term:
     assert isinstance(a.term, Scalar)
     if not isinstance(b.term, Scalar):
         return meet(c, span, a, b)
-    if common_dtype(a.term.dtype, b.term.dtype) != a.term.dtype:
+    fits = common_dtype(a.term.dtype, b.term.dtype) == a.term.dtype
+    if not fits and b.term.dtype == INDEX:  # a count
+        fits = a.term.dtype.bits == INDEX.bits or c.narrows(b.e, a.term.dtype)
+    if not fits:
         return c.report(
             "T0201", f"a shift of `{a.term}` takes a count of `{a.term}`, not `{b.term}`", b.e.span,
             helps=(f"convert the count: `{a.term}({source_of(b.e)})`",),

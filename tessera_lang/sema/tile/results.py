@@ -36,7 +36,7 @@ from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.symbolic import join_axis, symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import INDEX, DType, common_dtype
 from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
@@ -98,7 +98,7 @@ def _same_as_elsewhere(
     if len(before) != len(found):
         c.report(
             "T0208", f"`{name}` returns {_arrays(len(found))} here and {len(before)} elsewhere",
-            value.span, labels=label,
+            value.span, labels=label, helps=("return as many at each place",),
         )  # fmt: skip
         return
     for e, now, old in zip(items, found, before, strict=True):
@@ -107,7 +107,7 @@ def _same_as_elsewhere(
         if now[0] != old[0]:
             c.report(
                 "T0208", f"`{name}` returns `{now[0]}` here and `{old[0]}` elsewhere", e.span,
-                labels=label, helps=(f"convert it: `({source_of(e)}).to({old[0]})`",),
+                labels=label, helps=_convert(e, old[0]),
             )  # fmt: skip
         elif len(now[1]) != len(old[1]):
             c.report(
@@ -179,7 +179,7 @@ def _other_count(c: TileContext, e: ast.Expr, declared: int, made: int) -> None:
     c.report(
         "T0208", f"`{c.declaration.name}` returns {_arrays(declared)}, and this is {made}", e.span,
         labels=(Label(at.span, "declared here"),) if at is not None else (),
-        helps=_unpacked(e, c.infer(e)),
+        helps=_unpacked(e, c.infer(e)) or (f"declare {_arrays(made)}, or return {declared}",),
     )  # fmt: skip
 
 
@@ -211,6 +211,8 @@ def _result(
     o = value_of_operand(c, Operand(e, term))
     if isinstance(o.term, Scalar):
         dtype = o.term.dtype if wanted is None else wanted[0]
+        if _counts_as(c, e, o.term, dtype):
+            return None  # until the next walk
         fits = give_tile(c, e, o.term, dtype, False)
         return dtype if fits else o.term.dtype, ()
     assert isinstance(o.term, Tile)
@@ -225,7 +227,7 @@ def _result(
         c.report(
             "T0208", f"`{c.declaration.name}` returns `{dtype}`, and this is `{o.term.dtype}`",
             e.span, labels=(Label(at.span, "declared here"),) if at is not None else (),
-            helps=(f"convert it: `({source_of(e)}).to({dtype})`",),
+            helps=_convert(e, dtype),
         )  # fmt: skip
         return None
     extents = tuple(
@@ -236,6 +238,33 @@ def _result(
     return None if shape is None else (dtype, shape)
 
 
+def _counts_as(c: TileContext, e: ast.Expr, term: Scalar, dtype: DType) -> bool:
+    """Whether variables that began as literals and met no dtype (``steps = 0``) take the one that
+    is declared for the result. Where a count fits without, they stay counts."""
+    if c.final or term.dtype != INDEX or not dtype.is_integer or dtype.bits < 32:
+        return False
+    if dtype == INDEX or common_dtype(INDEX, dtype) == dtype or c.narrows(e, dtype):
+        return False
+    parts = list(expressions(e))
+    names = [c.variables.get(x.id) for x in parts if isinstance(x, ast.Name)]
+    cells = [v.cell.root() for v in names if v is not None and v.cell is not None]
+    plain = all(isinstance(x, (ast.Name, ast.Binary, ast.Unary, ast.IntLit)) for x in parts)
+    if not plain or not cells or len(cells) < len(names):
+        return False
+    if any(x.dtype != INDEX or x.met is not None for x in cells):
+        return False
+    for x in cells:
+        x.dtype, x.met = dtype, e.span
+    c.cells.changed = True
+    return True
+
+
+def _convert(e: ast.Expr, dtype: DType) -> tuple[str, ...]:
+    text = source_of(e)
+    simple = isinstance(e, (ast.Name, ast.Call, ast.Subscript, ast.Attribute))
+    return (f"convert it: `{text if simple else f'({text})'}.to({dtype})`",)
+
+
 def _declared(c: TileContext, e: ast.Expr, found: _Declared, wanted: _Declared) -> None:
     """``-> bf16[m, n]``: what is returned has this dtype and these sizes."""
     at = c.declaration.returns
@@ -244,7 +273,7 @@ def _declared(c: TileContext, e: ast.Expr, found: _Declared, wanted: _Declared) 
     if dtype != found[0]:
         c.report(
             "T0208", f"`{c.declaration.name}` returns `{dtype}`, and this is `{found[0]}`", e.span,
-            labels=(Label(at.span, "declared here"),),
+            labels=(Label(at.span, "declared here"),), helps=_convert(e, dtype),
         )  # fmt: skip
     if len(dims) != len(found[1]):
         c.report(
