@@ -6,6 +6,8 @@ know types.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.sema.expression_text import source_of
@@ -50,6 +52,10 @@ def _counted(s: ast.For, *, tiles: bool) -> str:
         of_items = isinstance(over.function, ast.Name) and over.function.id == "enumerate"
         over = over.arguments[0] if of_items else over
     array = source_of(over)
+    if isinstance(over, (ast.TupleExpr, ast.ListExpr)) and isinstance(s.target, ast.Name):
+        found = _of_numbers(s.target.id, over, tiles=tiles)
+        if found:
+            return found
     number = isinstance(over, (ast.IntLit, ast.Binary, ast.Unary))
     if "..." in array:
         return "write `for k in range(n):`, of a count `n`"
@@ -61,3 +67,30 @@ def _counted(s: ast.For, *, tiles: bool) -> str:
         known = f", or `range({array})` if it is a number" if isinstance(over, ast.Name) else ""
         return f"write `for k in range({size}):` and read `{array}[k]`{known}"
     return "write `for k in range(n):`, of a count `n`"
+
+
+def _of_numbers(name: str, over: ast.TupleExpr | ast.ListExpr, *, tiles: bool) -> str:
+    """A loop over numbers that are written out: those of a range, or one of an array in each
+    round. Empty: there is none."""
+    values = [_value(x) for x in over.items]
+    whole = [v for v in values if isinstance(v, int)]
+    if len(whole) == len(values) and len(whole) > 1:
+        step = whole[1] - whole[0]
+        if step and all(b - a == step for a, b in pairwise(whole)):
+            start, stop = whole[0], whole[-1] + (1 if step > 0 else -1)
+            by = f", {step}" if step != 1 else ""
+            first = f"{start}, " if start or by else ""
+            return f"write `for {name} in range({first}{stop}{by}):`"
+    if not tiles or not values or any(v is None for v in values):
+        return ""
+    counter = "k" if name != "k" else "i"
+    text = ", ".join(source_of(x) for x in over.items)
+    return (f"write `values = op.array([{text}])` in front of it,"
+            f" `for {counter} in range({len(values)}):`, and in it `{name} = values[{counter}]`")
+
+
+def _value(e: ast.Expr) -> float | None:
+    if isinstance(e, ast.Unary) and e.operator == "-":
+        value = _value(e.operand)
+        return None if value is None else -value
+    return e.value if isinstance(e, (ast.IntLit, ast.FloatLit)) else None

@@ -11,7 +11,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.context import TileContext
@@ -28,15 +28,24 @@ from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType, common_dtype, widest
 from tessera_lang.types.shape import Dim, DimOp
-from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
+from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, TupleType, Weak
 
 
 def _nothing(c: TileContext) -> Term:
     return ERROR if c.final else Unknown()
 
 
-def _no_tile(c: TileContext, o: Operand, what: str) -> Term:
-    return c.report("T0207", f"`{what}` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span)
+def _no_tile(
+    c: TileContext, o: Operand, what: str, given: ast.TupleExpr | ast.ListExpr
+) -> Term:  # fmt: skip
+    items = ", ".join(source_of(x) for x in given.items)
+    terms = [c.infer(x) for x in given.items]
+    numbers = all(isinstance(t, (Scalar, Weak, Open)) for t in terms)
+    helps = (f"of numbers write `op.array([{items}])`",) if numbers else (
+        f"an array of one element is `op.array([{source_of(o.e)}])`",
+    )  # fmt: skip
+    return c.report("T0207", f"`{what}` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span,
+                    helps=helps)  # fmt: skip
 
 
 def concat(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -79,7 +88,7 @@ def _parts(
     tiles: list[Tile] = []
     for o in parts:
         if not isinstance(o.term, Tile):
-            return o.term if is_silent(o.term) else _no_tile(c, o, name)
+            return o.term if is_silent(o.term) else _no_tile(c, o, name, given)
         tiles.append(o.term)
     if not settle_together(c, parts):
         return Unknown()

@@ -118,6 +118,8 @@ def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: 
     found = of_each_row(c, e, base, target) if isinstance(base, Tile) else None
     if found is not None:
         return found
+    if any(isinstance(i, ast.ListExpr) and i.items for i in e.items):
+        return _lists(c, e, rank - given)
     terms = [_item_term(c, item) for item in e.items]
     if any(is_silent(t) for t in terms):
         return next(t for t in terms if is_silent(t))
@@ -127,6 +129,22 @@ def subscript(c: TileContext, e: ast.Subscript, base: Tensor | Tile, *, target: 
     if isinstance(base, Tensor):
         return _of_array(c, e, base, terms, target)
     return _of_tile(c, e, base, terms, target)
+
+
+def _lists(c: TileContext, e: ast.Subscript, lacks: int) -> Term:
+    """``B[[0, 1]]``: places in a list, which are an array here."""
+    items = [_as_array(i) if isinstance(i, ast.ListExpr) else item_source(i) for i in e.items]
+    shown, base = ", ".join((*items, *[":"] * lacks)), source_of(e.value)
+    simple = isinstance(e.value, (ast.Name, ast.Call, ast.Subscript, ast.Attribute))
+    return c.report(
+        "T0118", "a list of places cannot stand in a subscript of a tile kernel",
+        next(i for i in e.items if isinstance(i, ast.ListExpr)).span,
+        helps=(f"write `{base if simple else f'({base})'}[{shown}]`",),
+    )  # fmt: skip
+
+
+def _as_array(e: ast.ListExpr) -> str:
+    return f"op.array([{', '.join(source_of(x) for x in e.items)}])"
 
 
 def _count(n: int, one: str, many: str) -> str:
