@@ -85,8 +85,10 @@ def _of_numbers(name: str, over: ast.TupleExpr | ast.ListExpr, *, tiles: bool) -
         return ""
     counter = "k" if name != "k" else "i"
     text = ", ".join(source_of(x) for x in over.items)
-    return (f"write `values = op.array([{text}])` in front of it,"
-            f" `for {counter} in range({len(values)}):`, and in it `{name} = values[{counter}]`")
+    return (
+        f"write `values = op.array([{text}])` in front of it,"
+        f" `for {counter} in range({len(values)}):`, and in it `{name} = values[{counter}]`"
+    )
 
 
 def _value(e: ast.Expr) -> float | None:
