@@ -29,6 +29,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
+from tessera_lang.target.named_sizes import where_sizes_are
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
@@ -326,6 +327,12 @@ def _conditions(
     return found
 
 
+def _dims(p: ast.Parameter) -> tuple[Dim, ...]:
+    """The sizes that an annotation names; -1 for what is no name."""
+    shape = p.annotation.shape if p.annotation is not None else None
+    return tuple(Sym(e.id) if isinstance(e, ast.Name) else -1 for e in shape or ())
+
+
 def _broken(
     function: ast.FunctionDef, condition: Condition, sizes: dict[str, int], span: Span | None
 ) -> Diagnostic:
@@ -340,7 +347,9 @@ def _broken(
             f"`{function.name}` needs `{condition.text}`, and here `{condition.left}` is {left} "
             f"and `{condition.right}` is {right}"
         )
-        return Diagnostic("T0838", message, span)
+        dims = [(p.name, _dims(p)) for p in function.parameters]
+        notes = where_sizes_are((condition.left, condition.right), dims)
+        return Diagnostic("T0838", message, span, notes=notes)
     message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
     notes = (f"it reads {left} {condition.comparison} {right}",)
     return Diagnostic("T0838", message, span, notes=notes)

@@ -77,3 +77,37 @@ def test_an_array_of_another_dtype(declared: str) -> None:
     out = np.zeros_like(x).astype(getattr(np, conversions["out"]))
     kernel(x.astype(getattr(np, conversions["x"])), out)
     np.testing.assert_array_equal(out, x.astype(out.dtype))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "body", "places"),
+    [
+        ("x: f32[m, n], w: f32[m]", "x * w[None, :]", ["axis 0 of `w`", "axis 1 of `x`"]),
+        ("x: f32[m, n], w: f32[n]", "x * w[:, None]", ["axis 0 of `w`", "axis 0 of `x`"]),
+    ],
+)
+def test_sizes_that_disagree_name_both_arrays(shapes: str, body: str, places: list[str]) -> None:
+    source = f"@op.kernel\ndef k({shapes}) -> f32[m, n]:\n    return {body}\n"
+    w = np.ones(4 if "w: f32[m]" in shapes else 5, np.float32)
+    with pytest.raises(tessera.TesseraError, match="T0838") as error:
+        tessera.compile(source, target="cpu").k(X, w)
+    call = f"\n\ny = k(op.zeros((4, 5), dtype=f32), op.zeros(({len(w)},), dtype=f32))\n"
+    (d,) = found_in(source + call)
+    for said in (str(error.value), " ".join(d.notes)):
+        assert all(place in said for place in places)
+
+
+def test_a_grid_that_the_call_says_otherwise() -> None:
+    source = """@kernel tile[(128,)] grid[(ceil_div(n, 128),)]
+def g(x: f32[n], out: mut f32[n]):
+    i = grid_tile_linear_id()
+    if i < n: out[i] = x[i]
+"""
+    g = tessera.compile(source, target="cpu").g
+    x, out = X[0].copy(), np.zeros(5, np.float32)
+    with pytest.raises(tessera.TesseraError, match="T0834") as error:
+        g[3](x, out)
+    assert ":2:" in str(error.value)
+    assert "`g(...)`" in str(error.value)
+    g(x, out)
+    np.testing.assert_array_equal(out, x)

@@ -37,6 +37,7 @@ def grid_of(
         found.append(diagnostic(
             "T0834", f"the call asks for {_shown(groups)} groups of `{plan.kernel}`, and its "
             f"{'arguments' if GRID in sizes.origins else 'grid clause'} for {_shown(planned)}",
+            place, helps=(f"leave the number out: `{plan.kernel}(...)`",),
         ))  # fmt: skip
     return planned, found
 

@@ -12,6 +12,7 @@ from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan
+from tessera_lang.target.named_sizes import where_sizes_are
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
 Argument = ArrayView | int | float | bool | str | None
@@ -126,4 +127,7 @@ def _disagreement(plan: LaunchPlan, condition: Condition, left: int, right: int)
     return diagnostic(
         "T0838", f"`{plan.kernel}` needs `{condition.text}`, and here `{condition.left}` is {left} "
         f"and `{condition.right}` is {right}", condition.span,
+        notes=where_sizes_are(
+            (condition.left, condition.right), [(p.name, p.dims) for p in plan.parameters]
+        ),
     )  # fmt: skip
