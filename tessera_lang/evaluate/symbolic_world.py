@@ -21,7 +21,7 @@ from tessera_lang.target.host_world import (
     WorldFault,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, F32, I32, I64, U32, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, I32, I64, U32, DType, common_dtype, mean_dtype
 
 Size = int | Unknown
 Item = object
@@ -272,7 +272,7 @@ def _reduced_dtype(kind: Reduction, dtype: DType | None) -> DType | None:
     if dtype is None or kind in ("min", "max"):
         return dtype
     if kind == "mean":
-        return dtype if dtype.is_float else F32
+        return mean_dtype(dtype)
     if dtype.kind in ("bool", "int") and dtype.bits < 32:
         return I32
     return U32 if dtype.kind == "uint" and dtype.bits < 32 else dtype

@@ -12,7 +12,7 @@ from tessera_lang.sema.indexing import index
 from tessera_lang.sema.inference_types import OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType
+from tessera_lang.types.dtype import BOOL, F32, I32, INDEX, U32, DType, mean_dtype
 from tessera_lang.types.type import ERROR, Buffer, Scalar, Tensor
 
 _WIDE = ("sum", "prod", "mean", "var")
@@ -158,7 +158,7 @@ def result_dtype(c: Context, kind: str, dtype: DType, x: ast.Expr) -> DType | No
             return I32
         return U32 if dtype.kind == "uint" and dtype.bits < 32 else dtype
     if kind in ("mean", "var"):
-        return dtype if dtype.is_float else F32
+        return mean_dtype(dtype)
     if dtype == BOOL:
         c.report("T0206", f"`op.{kind}` takes numbers, not bools", x.span,
                  helps=("use `op.any` or `op.all`",))  # fmt: skip

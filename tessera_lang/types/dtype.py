@@ -218,6 +218,15 @@ def dtype_with_number(dtype: DType, value: float) -> DType | None:
     return None
 
 
+def mean_dtype(dtype: DType) -> DType:
+    """What means, and what else divides a sum or takes its root, are of elements of ``dtype``:
+    floats stay, integers of 32 and more bits give f64, and narrower ones f32, which has them
+    all."""
+    if dtype.is_float:
+        return dtype
+    return F64 if dtype.bits >= 32 else F32
+
+
 def widest(a: DType, b: DType) -> DType:
     """The narrowest dtype that has all values of two; f64 where none has."""
 

@@ -24,6 +24,7 @@ from tessera_lang.types.dtype import (
     common_dtype,
     dtype_with_number,
     integer_range,
+    mean_dtype,
 )
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -211,7 +212,7 @@ def _reduced(kind: Reduction, a: Array, axis: int | None, dtype: DType) -> Any:
             values = a.astype(np.float64)
             mean = np.sum(values, axis) / (a.size if axis is None else a.shape[axis])
             if axis is not None and a.ndim > 1:
-                return convert(np.asarray(mean), dtype if dtype.is_float else F32)
+                return convert(np.asarray(mean), mean_dtype(dtype))
             return mean
         case "min" | "max":
             return _extreme(kind, a, axis, dtype)

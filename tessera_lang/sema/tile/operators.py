@@ -100,12 +100,13 @@ def settle_tile(
     c.kernel.changed = True
 
 
-def make_float(c: TileContext, tile: Tile) -> None:
+def make_float(c: TileContext, tile: Tile) -> Tile:
     """A tile with an open dtype meets a literal of floats, or what gives floats."""
     waiting = _open_tile(c, tile)
     if waiting is not None and waiting.default.is_integer:
         waiting.default = F32
         c.kernel.changed = True
+    return replace(tile, dtype=DType(tile.dtype.name, "float", 32))
 
 
 def _join(c: TileContext, tiles: list[Tile]) -> Tile:

@@ -16,12 +16,12 @@ from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import ask
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
-from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
+from tessera_lang.sema.tile.operators import is_waiting, make_float, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import BOOL, F64
+from tessera_lang.types.dtype import BOOL, F64, mean_dtype
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
 from tessera_lang.types.type import ERROR, Tile
 
@@ -38,13 +38,14 @@ class _Line:
         self._keepdims = keepdims
         self._number = not keepdims and (whole or len(tile.axes) == 1)
         self._new = ", None" * (len(tile.axes) - 1) if whole and keepdims else ""
+        self._dtype = mean_dtype(tile.dtype)
         self._cast = not tile.dtype.is_float
 
     def at(self, place: str) -> str:
         one = f"{place}:{place} + 1" if self._keepdims else place
         found = f"s[{self._before}{one}{self._behind}]"
         found = f"{found}[:{self._new}]" if self._new else found
-        return f"op.cast({found}, f32)" if self._cast else found
+        return f"op.cast({found}, {self._dtype})" if self._cast else found
 
     def between(self, place: float) -> str:
         """What stands at a place that may lie between two, linearly from the nearer one."""
@@ -86,6 +87,7 @@ def _sorted(
             "T0207", f"`{name}` takes tiles and arrays, not `{text_of(tile)}`", o.e.span
         )  # fmt: skip
     if is_waiting(tile):
+        make_float(c, tile)
         return _nothing(c)
     if tile.dtype == BOOL:
         return c.report("T0207", f"`{name}` takes numbers, not bools", o.e.span)

@@ -29,13 +29,15 @@ from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.subscripts import read
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, INDEX, DType
+from tessera_lang.types.dtype import F32, F64, INDEX, DType, mean_dtype
 from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
 REDUCTIONS = ("sum", "max", "min", "mean", "prod", "any", "all", "argmax", "argmin", "var")
 DERIVED = ("std", "norm", "logsumexp")
-"""Reductions of floats that are made of others."""
+"""Reductions that are made of others."""
+_OF_FLOATS = ("mean", "var", *DERIVED)
+"""Those that give floats, of literals too."""
 
 
 def _operand(c: TileContext, x: ast.Expr, what: str) -> Tile | Term:
@@ -129,10 +131,11 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if along is None:
         return ERROR if c.final else Unknown()
     kind = name.removeprefix("op.")
-    if is_waiting(tile) and kind in DERIVED:
-        make_float(c, tile)
+    if is_waiting(tile) and kind in _OF_FLOATS:
+        tile = make_float(c, tile)
     if is_waiting(tile) and len(along) == rank and not keepdims:
-        return replace(tile, axes=()) if kind in ("sum", "max", "min") else Unknown()
+        same = ("sum", "max", "min", *_OF_FLOATS)
+        return replace(tile, axes=()) if kind in same else Unknown()
     places = kind in ("argmax", "argmin")
     if places and given is not None and len(along) > 1:
         return c.report(
@@ -156,11 +159,14 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
 def _reduced_dtype(c: TileContext, e: ast.Call, kind: str, tile: Tile, x: ast.Expr) -> DType | None:
     """Of a reduction, and the functions behind one that is made of others; None where the dtype
     has none (reported)."""
-    if kind not in DERIVED or is_waiting(tile):
+    if kind in ("std", "norm"):
+        return mean_dtype(tile.dtype)
+    if kind != "logsumexp" or is_waiting(tile):
         return result_dtype(c, "sum" if kind in DERIVED else kind, tile.dtype, x)
     if not tile.dtype.is_float:
+        to = mean_dtype(tile.dtype)
         c.report("T0207", f"`op.{kind}` takes floats, not `{tile.dtype}`", x.span,
-                 helps=(f"convert it: `f32({source_of(x)})`",))  # fmt: skip
+                 helps=(f"convert it: `{to}({source_of(x)})`",))  # fmt: skip
         return None
     if kind == "logsumexp":
         compute = F64 if tile.dtype == F64 else F32
