@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
+from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand
 from tessera_lang.sema.expression_text import source_of
@@ -69,11 +70,30 @@ def _conversions(c: Context, a: Operand, b: Operand) -> Advice:
         elif wanted != a.term.dtype:
             return convert_operand(c, a.e, a.term.dtype, wanted)
     changed = [o for o in (a, b) if isinstance(o.term, Scalar) and o.term.dtype != wanted]
+    if wanted == F64 and (found := _literals(changed)):
+        end = Span(found.span.anchor, found.span.end - 1, found.span.end - 1)
+        name = source_of(found.function)
+        return (f"say what it is made of: `{name}(..., dtype=f64)`",), (
+            Fix(f"make it of {F64}", (Edit(end, f", dtype={F64}"),), "unsafe"),
+        )
     casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
     edits = tuple(edit for o in changed for edit in cast_fix(o.e, wanted).edits)
     return (f"convert explicitly: {casts}",), (
         Fix(f"convert with `{wanted}(...)`", edits, "unsafe"),
     )
+
+
+def _literals(operands: list[Operand]) -> ast.Call | None:
+    """The call that made the one operand of literals, in f32: a conversion would come too late."""
+    if len(operands) != 1 or operands[0].term != Scalar(F32):
+        return None
+    for e in expressions(operands[0].e):
+        if isinstance(e, ast.Call) and source_of(e.function) in ("op.array", "op.linspace"):
+            inner = (x for a in e.arguments for x in expressions(a))
+            numbers = [x for x in inner if isinstance(x, ast.FloatLit)]
+            if numbers and not any(k.name == "dtype" for k in e.keywords):
+                return e
+    return None
 
 
 def _wider(a: LiteralKind, b: LiteralKind) -> LiteralKind:

@@ -77,7 +77,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "op.arange(8) // 2 * 0.5":
         lambda: (A(8)//2*.5).astype(f32),
     "op.mean(op.arange(8))":
-        lambda: f32(3.5),
+        lambda: np.float64(3.5),
     "op.arange(8)[:, None] * 0.5 + op.arange(8)[None, :]":
         lambda: (A(8)[:,None]*.5+A(8)).astype(f32),
     "op.cos(op.arange(8)[:, None] * op.arange(8)[None, :] * (6.283185 / 8))":

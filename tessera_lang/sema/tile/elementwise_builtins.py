@@ -29,6 +29,7 @@ from tessera_lang.sema.tile.operators import (
     mix,
     open_dtype,
     result_of,
+    settle_literals,
     value_of_operand,
 )
 from tessera_lang.sema.tile.shapes import Side, broadcast
@@ -233,9 +234,12 @@ def pair(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 
 
 def cast_tile(c: TileContext, x: ast.Expr, term: Tile | Tensor, dtype: DType) -> Term:
-    """``bf16(x)``, ``x.to(bf16)`` of a tile: of a wide one the rounding."""
+    """``bf16(x)``, ``x.to(bf16)`` of a tile: of a wide one the rounding. Literals that become f64
+    are f64 from the start: in f32 they would have lost digits."""
     o = value_of_operand(c, Operand(x, term))
     assert isinstance(o.term, Tile)
+    if dtype == F64:
+        settle_literals(c, o.term, dtype, x.span)
     if not o.term.axes:
         return Scalar(dtype)
     return Tile(dtype, o.term.axes)

@@ -17,7 +17,7 @@ from tessera_lang.sema.tile.array_creation import (
     dtype_argument,
 )
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.operators import give_tile
+from tessera_lang.sema.tile.operators import give_tile, is_waiting, open_dtype
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, I32, DType, common_dtype
@@ -32,8 +32,7 @@ def _nothing(c: TileContext) -> Term:
 
 
 def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
-    """``op.eye(n, m, k, dtype)``: ones on a diagonal."""
-    del e
+    """``op.eye(n, m, k, dtype)``: ones on a diagonal, of the floats that it meets."""
     room: list[int] = []
     for name in ("n", "m"):
         if name in bound and not isinstance(bound[name], ast.NoneLit):
@@ -43,20 +42,34 @@ def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             room.append(found[0])
     if "k" in bound and not is_silent(c.infer(bound["k"])):
         index_argument(c, bound["k"])
-    dtype = dtype_argument(c, bound.get("dtype")) or F32
-    return Tile(dtype, tuple(TileAxis(n, n) for n in (room * 2)[:2]))
+    dtype, wide = _floats(c, e, dtype_argument(c, bound.get("dtype")))
+    return Tile(dtype, tuple(TileAxis(n, n) for n in (room * 2)[:2]), wide)
+
+
+def _floats(c: TileContext, e: ast.Call, dtype: DType | None) -> tuple[DType, bool]:
+    """The dtype of numbers that no typed value is among: that of the floats which they meet."""
+    return (dtype, False) if dtype is not None else open_dtype(c, e, F32, literal=True)
 
 
 def linspace(c: TileContext, e: ast.Call, bound: Bound) -> Term:
-    """``op.linspace(start, stop, num, dtype)``: ``num`` numbers, both ends among them."""
-    del e
-    dtype = dtype_argument(c, bound.get("dtype")) or F32
+    """``op.linspace(start, stop, num, dtype)``: ``num`` numbers, both ends among them; of the dtype
+    of the ends, or of the floats that literals meet."""
+    ends = [c.infer(bound[name]) for name in ("start", "stop")]
+    typed = [t.dtype for t in ends if isinstance(t, Scalar) and t.dtype.is_float]
+    given = dtype_argument(c, bound.get("dtype"))
+    if given is None and typed:
+        given = F64 if F64 in typed else F32
+    if given is None and any(isinstance(t, Unknown) for t in ends):
+        return Unknown()
+    dtype, wide = _floats(c, e, given)
     if not dtype.is_float:
         return c.report("T0207", f"`op.linspace` makes floats, not `{dtype}`",
                         bound["dtype"].span)  # fmt: skip
     compute = F64 if dtype == F64 else F32
-    for name in ("start", "stop"):
-        term = c.infer(bound[name])
+    waiting = dtype.name.startswith("?")
+    for name, term in zip(("start", "stop"), ends, strict=True):
+        if waiting and isinstance(term, (Weak, Open)):
+            continue
         if not give_tile(c, bound[name], term, compute, False) or isinstance(term, Tile):
             return c.report(
                 "T0207", f"`op.linspace` goes between numbers of `{compute}`", bound[name].span,
@@ -64,7 +77,7 @@ def linspace(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 helps=(f"write `{compute}({source_of(bound[name])})`",),
             )  # fmt: skip
     room = capacities(c, bound["num"], "`op.linspace`")
-    return _nothing(c) if room is None else Tile(dtype, (TileAxis(room[0], room[0]),))
+    return _nothing(c) if room is None else Tile(dtype, (TileAxis(room[0], room[0]),), wide)
 
 
 def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:
@@ -79,8 +92,8 @@ def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None
 
 
 def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
-    """``op.array([1.0, 2.0], dtype=)``: a few numbers, which may be computed."""
-    del e
+    """``op.array([1.0, 2.0], dtype=)``: a few numbers, which may be computed. Literals with a
+    point among them, and no typed number, are of the dtype of the floats that they meet."""
     dtype = dtype_argument(c, bound.get("dtype"))
     found = items_of(bound["items"])
     span = bound["items"].span
@@ -94,17 +107,22 @@ def array(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     terms = [c.infer(item) for item in items]
     if any(is_silent(t) for t in terms):
         return next(t for t in terms if is_silent(t))
-    kind = dtype or _common(terms)
+    kind, wide = dtype or _common(terms), False
+    if dtype is None and kind == F32 and not any(isinstance(t, Scalar) for t in terms):
+        kind, wide = _floats(c, e, None)
     if kind is None:
         return c.report("T0206", "`op.array` takes numbers of one dtype", span,
                         helps=("give it one: `dtype=f32`",))  # fmt: skip
+    tile = Tile(kind, tuple(TileAxis(n, n) for n in shape), wide)
+    if is_waiting(tile) and all(isinstance(t, (Weak, Open)) for t in terms):
+        return tile
     for item, term in zip(items, terms, strict=True):
         number = isinstance(term, (Weak, Open, Scalar))
         if not number or not give_tile(c, item, term, kind, False):
             return c.report("T0208", f"an array of `{kind}` does not hold `{text_of(term)}`",
                             item.span, helps=(f"convert it: `{kind}({source_of(item)})`",)
                             if number else ("join tiles with `op.stack`",))  # fmt: skip
-    return Tile(kind, tuple(TileAxis(n, n) for n in shape))
+    return tile
 
 
 def _common(terms: Sequence[Term]) -> DType | None:

@@ -100,6 +100,13 @@ def settle_tile(
     c.kernel.changed = True
 
 
+def settle_literals(c: TileContext, tile: Tile, dtype: DType, span: Span) -> None:
+    """Floats that are written down, of open dtype, become ``dtype``."""
+    waiting = _open_tile(c, tile)
+    if waiting is not None and waiting.literal and waiting.default.is_float:
+        settle_tile(c, tile, dtype, False, span)
+
+
 def make_float(c: TileContext, tile: Tile) -> Tile:
     """A tile with an open dtype meets a literal of floats, or what gives floats."""
     waiting = _open_tile(c, tile)

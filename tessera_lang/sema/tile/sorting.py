@@ -44,6 +44,8 @@ def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, 
         return c.report("T0604", f"`{name}` takes a tile with an axis", o.e.span)
     given = bound.get("axis")
     axis = rank - 1 if given is None else axis_argument(c, given, rank, name)
+    if is_waiting(tile) and axis is not None and name == "op.sort":
+        return tile, axis  # of the dtype that the lines meet
     if axis is None or is_waiting(tile):
         return _nothing(c)
     if tile.dtype.is_float8:

@@ -289,7 +289,7 @@ def said(body: str, parameters: str = "x: f32[m, n]") -> list[str]:
         ("op.transpose(x, (0, 0))", "T0311"),
         ("op.transpose(x, (0,))", "T0311"),
         ("op.tril(x[0, :])", "T0604"),
-        ("op.std(x.to(i32))", "T0207"),
+        ("op.logsumexp(x.to(i32))", "T0207"),
         ("x.to(i32) ** -1", "T0209"),
         ("x @ 2.0", "T0206"),
     ],
