@@ -264,9 +264,6 @@ TILE_FORMS: dict[str, str] = {
     " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
     "copy": "write `y = op.empty_like(x)`, then `y[:] = x`; a value that is not changed needs no"
     " copy",
-    "interp": "there is no interpolation: of `x` from `xp[0]` to `xp[n - 1]` find"
-    " the places, `i = op.clip(op.sum(xp[None, :] <= x[:, None], axis=1) - 1, 0, n - 2)`, then write `fp[i] + (x - xp[i]) / (xp[i + 1] - xp[i])"
-    " * (fp[i + 1] - fp[i])`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
     "nan_to_num": "write `op.where(x == x, x, 0.0)`",
 }
