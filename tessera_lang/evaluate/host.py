@@ -174,6 +174,7 @@ class Host(Calls):
                     self.assign(s.target, value, scope)
             case ast.AugmentedAssign():
                 left = self.value(s.target, scope)
+                self._has_one_name(s, left, scope)
                 right = self.value(s.value, scope)
                 self.assign(s.target, self.operate(s.operator, left, right, s.span), scope)
             case ast.If():
@@ -199,6 +200,24 @@ class Host(Calls):
             case ast.Pass() | ast.ErrorStmt():
                 pass
         return None
+
+    def _has_one_name(self, s: ast.AugmentedAssign, array: object, scope: Scope) -> None:
+        """``x += e`` gives ``x`` a new array, where NumPy changes the old one: the two differ as
+        soon as that has another name. Raises HostFault there."""
+        if not isinstance(s.target, ast.Name) or not self.world.is_array(array):
+            return
+        name = s.target.id
+        others = (n for n, v in scope.values.items() if v is array and n != name)
+        other = next(others, None)
+        if other is None and not any(v is array for v in scope.given):
+            return
+        owner = "the caller has" if other is None else f"`{other}` names"
+        sign = s.operator.removesuffix("=")
+        raise fault(
+            "T0818", f"`{name}` is an array that {owner} too", s.span,
+            helps=(f"to change its elements write `{name}[:] {sign}= ...`",
+                   f"for a new array write `{name} = {name} {sign} ...`"),
+        )  # fmt: skip
 
     def branch(self, s: ast.If, scope: Scope) -> Outcome:
         taken = self.truth(self.value(s.test, scope), s.test.span)
@@ -267,7 +286,8 @@ class Host(Calls):
     ) -> object:
         if self._depth >= CALL_DEPTH:
             raise self._too_deep(call)
-        scope = Scope(function.scope.path, values, function.scope, self._locals(function))
+        scope = Scope(function.scope.path, values, function.scope, self._locals(function),
+                      given=tuple(values.values()))  # fmt: skip
         self._depth += 1
         try:
             self._require(function, scope, call)

@@ -19,7 +19,7 @@ class Scope:
 
     ``locals`` are the names that the function assigns: reading one before it has a value
     is a fault, not a look into ``parent``. ``at_run``: names of an imported file that have a
-    value only while that file is run.
+    value only while that file is run. ``given``: what the caller passed, and has too.
     """
 
     path: str
@@ -27,6 +27,7 @@ class Scope:
     parent: Scope | None = None
     locals: frozenset[str] = frozenset()
     at_run: frozenset[str] = frozenset()
+    given: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
