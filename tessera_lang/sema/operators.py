@@ -9,7 +9,7 @@ from __future__ import annotations
 from tessera_lang.diagnostics.diagnostic import Edit, Fix, Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.bound_names import expressions
-from tessera_lang.sema.context import Context, text_of
+from tessera_lang.sema.context import Binding, Context, text_of
 from tessera_lang.sema.conversion_hints import Advice, cast_fix, convert_operand
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import LiteralKind, Open, Term, Unknown
@@ -430,7 +430,7 @@ def _pow(c: Context, key: ast.Expr, dtype: DType) -> TypedFunction | None:
         c.report("T0114", "not built yet: `**` without `std.math`", key.span)
         return None
     shared, declaration = c.functions(), symbol.declaration
-    named = {p.name: Scalar(dtype) for p in declaration.parameters}
+    named: dict[str, Binding] = {p.name: Scalar(dtype) for p in declaration.parameters}
     memo_key = (declaration, *named.values())
     if memo_key not in shared.memo:
         shared.memo[memo_key] = shared.instantiate(shared, scope, declaration, named)
