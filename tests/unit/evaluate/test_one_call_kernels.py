@@ -115,7 +115,7 @@ def test_every_name_is_callable_or_says_where() -> None:
 
 
 WRONG = {
-    "op.std(op.array([1, 2]))": ("T0207", "op.std(op.array([1, 2]))"),
+    "op.logsumexp(op.array([1, 2]))": ("T0207", "op.logsumexp(op.array([1, 2]))"),
     "op.softmax(x, axis=7)": ("T0311", "op.softmax(x, axis=7)"),
     "op.concat((x, op.array([[1]])))": ("T0206", "op.concat((x, op.array([[1]])))"),
     "op.exp(2.0)": ("T0818", "op.exp(2.0)"),
