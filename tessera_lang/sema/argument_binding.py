@@ -47,6 +47,7 @@ def bind(
         report(Diagnostic(
             "T0105", f"{what} takes {_plural(len(names))}, not {len(call.arguments)}",
             extra.span, "one too many", labels=labels,
+            helps=_INSTEAD["decimals"] if what == "`op.round`" else (),
         ))  # fmt: skip
         good = False
     for k in call.keywords:

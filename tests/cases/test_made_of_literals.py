@@ -84,3 +84,11 @@ def test_where_they_cannot_the_help_loses_no_digit(source: str) -> None:
 @pytest.mark.parametrize("source", ["d * op.linspace(0.1, 0.9, 7)", "D + 0.1 * op.eye(7)"])
 def test_code_for_gpus(source: str) -> None:
     assembled(source, GIVEN)
+
+
+@pytest.mark.parametrize("source", ["op.round(d, 2)", "op.round(d, decimals=2)"])
+def test_rounding_to_decimals_names_the_form(source: str) -> None:
+    with pytest.raises(tessera.TesseraError, match=r"T010[56][\s\S]*op.round\(x \* 100.0\)"):
+        results_of(source, GIVEN, "cpu")
+    found = results_of("op.round(d * 100.0) / 100.0", GIVEN, "cpu")
+    agree(found, np.round(d, 2), 1e-14, 0)
