@@ -19,7 +19,10 @@ Bound = dict[str, ast.Expr]
 
 
 _UNBIASED = ("the squares are divided by their number n: multiply by `f32(n) / f32(n - 1)`",)
-_INSTEAD: dict[str, tuple[str, ...]] = {"ddof": _UNBIASED, "correction": _UNBIASED}
+_INSTEAD: dict[str, tuple[str, ...]] = {
+    "ddof": _UNBIASED, "correction": _UNBIASED,
+    "decimals": ("two decimals are hundredths: write `op.round(x * 100.0) / 100.0`",),
+}  # fmt: skip
 """What to write for a keyword that others have."""
 
 
