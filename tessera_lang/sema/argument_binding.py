@@ -50,7 +50,6 @@ def bind(
         report(Diagnostic(
             "T0105", f"{what} takes {_plural(len(names))}, not {len(call.arguments)}",
             extra.span, "one too many", labels=labels,
-            helps=_INSTEAD["decimals"] if what == "`op.round`" else (),
         ))  # fmt: skip
         good = False
     for k in call.keywords:
@@ -94,6 +93,8 @@ def bind_builtin(call: ast.Call, info: BuiltinInfo, report: Report) -> Bound | N
             return None
         return {}
     if not call.keywords and not info.required <= given <= len(info.parameters):
-        report(Diagnostic("T0105", f"{what} takes {info.counts}, not {given}", call.span))
+        helps = _INSTEAD["decimals"] if info.name == "op.round" and given == 2 else ()
+        report(Diagnostic("T0105", f"{what} takes {info.counts}, not {given}", call.span,
+                          helps=helps))  # fmt: skip
         return None
     return bind(call, info.parameters, info.parameters[: info.required], what, report)
