@@ -30,7 +30,7 @@ TABLE = [
     ("an axis that is taken whole", WHOLE_AXIS),
     ("takes parts of axes, or multiplies", CUT_AXIS),
     ("several axes that are taken whole", MOST_ELEMENTS),
-    ("whose name stands for all of it", MOST_NAMED),
+    ("that a loop names without an index", MOST_NAMED),
     ("a tile that is made", MOST_CAPACITY),
     ("a line that `op.sort`", MOST_SORTED),
     ("a table in `table[q]`", MOST_LOOKED_UP),
