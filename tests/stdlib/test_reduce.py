@@ -69,7 +69,8 @@ def check_sum(found: Any, x: Any, dtype: str, axis: int | None, depth: int) -> N
 
 
 def check_mean(found: Any, x: Any, dtype: str, axis: int | None, depth: int) -> None:
-    result = dtype if dtype in FLOATS else "f32"
+    whole = "f64" if dtype in ("i32", "i64", "u32", "u64") else "f32"
+    result = dtype if dtype in FLOATS else whole
     acc = accumulator(dtype) if dtype in FLOATS else "f64"
     assert found.dtype == DTYPES[result]
     count = x.size if axis is None else x.shape[axis]
