@@ -200,3 +200,21 @@ def test_there_is_no_first_of_no_elements(target: str, name: str) -> None:
         assert found == "" if n or not said else said in found
         if target != "cuda" or not said:
             assert out[0] == (0 if n else wanted)
+
+
+MADE = {
+    "x + op.zeros((300,), f32)": 300, "op.arange(300) * 1.0 + x": 300,
+    "op.where(x > 0.0, x, op.full((300,), 2.0, f32))": 300, "op.ones(7) * x": 7,
+    "op.sum(x * op.linspace(0.0, 1.0, 7))": 7,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", MADE)
+def test_a_whole_value_has_the_size_of_what_it_meets(expression: str) -> None:
+    """As in NumPy: a tile of 300 elements is not cut to an array of 4, nor continued to 500."""
+    f = tessera.compile(f"@op.kernel\ndef f(x: f32[n]):\n    return {expression}\n").f
+    good = MADE[expression]
+    assert np.isfinite(np.asarray(f(np.ones(good, np.float32)))).all()
+    for size in (good - 1, good + 1, 4, 500):
+        with pytest.raises(tessera.TesseraError, match="T0838"):
+            f(np.ones(size, np.float32))

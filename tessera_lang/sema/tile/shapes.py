@@ -243,14 +243,29 @@ def _settle(c: TileContext, name: str, other: Dim, span: Span) -> bool:
     loops = (names & frozenset(facts.ranges)).union(
         *(c.kernel.scopes[n] for n in names if "@" in n)
     )
+    room = c.kernel.room[name]
     if loops <= c.kernel.scopes[name]:
+        if not _has_room(c, room, facts.simplify(other), span):
+            return False
         facts.learn(name, other)
         return True
-    room = c.kernel.room[name]
     if facts.equals(other, room) or _agree_clipped(c, facts.simplify(other), room, span):
         facts.learn(name, room)
         return True
     return False
+
+
+def _has_room(c: TileContext, room: int, extent: Dim, span: Span) -> bool:
+    """A tile of ``room`` elements meets a size of the launch. In a loop over tiles fewer elements
+    are the end of an array; whole values have equal sizes, as in NumPy. The launch looks."""
+    whole = not c.in_tile_loop
+    if room == 1:
+        return True  # it is stretched
+    if isinstance(extent, int):
+        return extent == room or (not whole and extent < room)
+    if _is_size(c, extent):
+        promise(c, extent, room, span, "==" if whole else "<=")
+    return True
 
 
 def _agree_clipped(c: TileContext, a: Dim, b: Dim, span: Span) -> bool:
