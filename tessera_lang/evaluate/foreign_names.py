@@ -21,7 +21,7 @@ OTHER_SPELLINGS = {
 """Functions of one number by NumPy's older names, which `math` and `op` have by C's."""
 RENAMED: dict[str, str] = {
     **OTHER_SPELLINGS, "arctan2": "atan2", "amax": "max", "amin": "min", "average": "mean",
-    "flatten": "ravel", "fabs": "abs", "absolute": "abs", "permute": "permute_dims",
+    "flatten": "ravel", "absolute": "abs", "permute": "permute_dims",
     "mod": "remainder", "true_divide": "divide", "mul": "multiply", "sub": "subtract",
     "div": "divide", "pow": "power", "cat": "concat",
 }  # fmt: skip

@@ -101,6 +101,7 @@ def test_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_code_of_products_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments, _ = PROGRAMS["a deeper net"]
+    embedded_code._made.clear()
     found = given(monkeypatch, text, arguments)
     inner = [t for t in found if 'define internal void @"dot.' in t]
     calling = [t for t in found if ".byte" in t]

@@ -234,7 +234,7 @@ def test_a_value_that_is_dropped_is_a_warning(line: str, instead: str) -> None:
 
 
 def test_powers_name_what_there_is() -> None:
-    assert "math.pow" in helps("if i < n: out[i] = x[i] ** 0.5")
+    assert not helps("if i < n: out[i] = x[i] ** 0.5")
     assert "loop" in helps("j = i ** i")
 
 
