@@ -99,6 +99,7 @@ def test_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found and lines <= most, lines
 
 
+@pytest.mark.optimized
 def test_the_code_of_products_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments, _ = PROGRAMS["a deeper net"]
     embedded_code._made.clear()
