@@ -475,7 +475,7 @@ def program(home: Path, folder: Path, language: str = "c", text: str = PROGRAM) 
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-@pytest.mark.sample(1)
+@pytest.mark.slow
 def test_the_headers_are_enough_to_compile(library: Path, tmp_path: Path, language: str) -> None:
     """No header of CUDA, no library of it, no warning."""
     program(tmp_path, library, language)

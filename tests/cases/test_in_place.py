@@ -98,6 +98,7 @@ def by_numpy(text: str, arguments: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sample(6)
 def test_like_numpy(name: str, target: str) -> None:
     text, given = PROGRAMS[name]
     text = text if "@op.kernel" in text else f"@op.kernel\n{text}"
@@ -125,6 +126,7 @@ HELPS = {
 
 
 @pytest.mark.parametrize("text", HELPS)
+@pytest.mark.sample(4)
 def test_what_to_write(text: str) -> None:
     types = [np.float32 if "f32" in text else np.float64, np.float64]
     arguments = [A.astype(t) for t in types[: 1 + ("q:" in text)]]

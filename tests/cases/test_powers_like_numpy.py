@@ -73,6 +73,7 @@ PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.sample(6)
 def test_like_numpy(name: str, target: str) -> None:
     text, given = PROGRAMS[name]
     ours, theirs = ([x.copy() if isinstance(x, np.ndarray) else x for x in given] for _ in "ab")
@@ -120,6 +121,7 @@ CASES = [(h, *x) for h, found in HELPS.items() for x in found]
 
 
 @pytest.mark.parametrize(("head", "e", "shown"), CASES)
+@pytest.mark.sample(5)
 def test_integer_bases(head: str, e: str, shown: str) -> None:
     text = f"@op.kernel\ndef f(x: f64[n], {head}):\n    return x * ({e})\n"
     t = np.arange(7, dtype=np.int32) if "[" in head else 3

@@ -17,6 +17,7 @@ DTYPES = {"i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u3
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("operator", ["<<", ">>"])
 @pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.sample(6)
 def test_tiles(name: str, operator: str, target: str) -> None:
     dtype = DTYPES[name]
     count = np.dtype(dtype).itemsize * 8 - 1
