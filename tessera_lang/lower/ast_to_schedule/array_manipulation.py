@@ -10,6 +10,7 @@ from tessera_lang.lower.ast_to_schedule import node_builders, subscripts
 from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     argument,
     axes_of,
+    axes_of_result,
     known,
     needed,
 )
@@ -52,15 +53,8 @@ def _axes(s: State, e: ast.Call, rank: int) -> tuple[int, ...]:
     return axes_of(s, e, rank) or (0,)
 
 
-def _axes_of_type(s: State, e: ast.Call) -> tuple[Axis, ...]:
-    t = s.typed.types.get(e)
-    if not isinstance(t, Tile):
-        raise Unsupported(e.span, "this call as a number")
-    return tuple(s.axis(a) for a in t.axes)
-
-
 def broadcast_to(s: State, e: ast.Call) -> Node:
-    x, axes = s.node(needed(s, e, "x")), list(_axes_of_type(s, e))
+    x, axes = s.node(needed(s, e, "x")), list(axes_of_result(s, e))
     for i, own in enumerate(reversed(x.axes), start=1):
         if own.capacity != 1:
             axes[-i] = own

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tessera_lang.lower.ast_to_schedule import subscripts
 from tessera_lang.lower.ast_to_schedule.state import State
-from tessera_lang.lower.ast_to_schedule.value_nodes import Filled, Node
+from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Filled, Node
 from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.type import Tile
 
 
 def argument(s: State, e: ast.Call, name: str) -> ast.Expr | None:
@@ -64,3 +65,11 @@ def axes_of(s: State, e: ast.Call, rank: int) -> tuple[int, ...] | None:
 
 def index_node(s: State, e: ast.Expr) -> Node:
     return Filled(subscripts.number(s, e), INDEX, ())
+
+
+def axes_of_result(s: State, e: ast.Call) -> tuple[Axis, ...]:
+    """The axes that the checker gave the tile that a call makes."""
+    t = s.typed.types.get(e)
+    if not isinstance(t, Tile):
+        raise Unsupported(e.span, "this call as a number")
+    return tuple(s.axis(a) for a in t.axes)

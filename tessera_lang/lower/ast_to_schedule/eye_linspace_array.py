@@ -7,12 +7,12 @@ from collections.abc import Callable
 from tessera_lang.lower.ast_to_schedule import node_builders
 from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     argument,
+    axes_of_result,
     index_node,
     needed,
 )
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
-    Axis,
     Filled,
     Iota,
     Node,
@@ -24,15 +24,8 @@ from tessera_lang.types.dtype import F32, F64, INDEX
 from tessera_lang.types.type import Tile
 
 
-def _axes(s: State, e: ast.Call) -> tuple[Axis, ...]:
-    t = s.typed.types.get(e)
-    if not isinstance(t, Tile):
-        raise Unsupported(e.span, "this call as a number")
-    return tuple(s.axis(a) for a in t.axes)
-
-
 def eye(s: State, e: ast.Call) -> Node:
-    axes = _axes(s, e)
+    axes = axes_of_result(s, e)
     dtype = register_dtype(s.typed.types.get(e)) or F32
     rows: Node = Iota(0, INDEX, axes)
     k = argument(s, e, "k")
@@ -44,7 +37,7 @@ def eye(s: State, e: ast.Call) -> Node:
 
 def linspace(s: State, e: ast.Call) -> Node:
     """As NumPy: steps from the first one on, and the last one is what was asked for."""
-    (axis,) = axes = _axes(s, e)
+    (axis,) = axes = axes_of_result(s, e)
     dtype = register_dtype(s.typed.types.get(e)) or F32
     compute = F64 if dtype == F64 else F32
     start, stop = (

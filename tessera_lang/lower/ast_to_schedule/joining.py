@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from tessera_lang.lower.ast_to_schedule import node_builders
 from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
+    axes_of_result,
     axis_of,
     needed,
 )
 from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import one_behind_another
 from tessera_lang.lower.ast_to_schedule.state import State, register_dtype
 from tessera_lang.lower.ast_to_schedule.value_nodes import Axis, Iota, Mapped, Node
-from tessera_lang.lower.ast_to_tile.context import Unsupported
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX
-from tessera_lang.types.type import Tile
-
-
-def _axes(s: State, e: ast.Call) -> tuple[Axis, ...]:
-    t = s.typed.types.get(e)
-    if not isinstance(t, Tile):
-        raise Unsupported(e.span, "this call as a number")
-    return tuple(s.axis(a) for a in t.axes)
 
 
 def joined(s: State, e: ast.Call) -> Node:
     given = needed(s, e, "arrays")
     assert isinstance(given, ast.TupleExpr | ast.ListExpr)
-    parts, axes = [s.node(x) for x in given.items], _axes(s, e)
+    parts, axes = [s.node(x) for x in given.items], axes_of_result(s, e)
     dtype = register_dtype(s.typed.types.get(e)) or parts[0].dtype
     parts = [node_builders.cast(s, x, dtype) for x in parts]
     axis = axis_of(s, e, len(axes), 0) or 0

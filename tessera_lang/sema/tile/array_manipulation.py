@@ -12,7 +12,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import (
@@ -28,11 +28,7 @@ from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp
-from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
-
-
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
+from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
 
 
 def _tile(c: TileContext, bound: Bound, name: str) -> Tile | Term:
@@ -69,7 +65,7 @@ def expand_dims(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     count = len(shape_items(bound["axis"]))
     new = axes_argument(c, bound["axis"], len(tile.axes) + count, "op.expand_dims")
     if new is None:
-        return _nothing(c)
+        return c.nothing()
     axes = list(tile.axes)
     for axis in new:
         axes.insert(axis, TileAxis(1, 1))
@@ -79,17 +75,17 @@ def expand_dims(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 def broadcast_to(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.broadcast_to(x, shape)``: axes of one element stretched, others put in front."""
     del e
-    o = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"])))
+    tile = _tile(c, bound, "op.broadcast_to")
     dims = _sizes(c, bound["shape"])
-    if not isinstance(o.term, Tile):
-        return o.term if is_silent(o.term) else _no_tile(c, o, "op.broadcast_to")
+    if not isinstance(tile, Tile):
+        return tile
     if dims is None:
-        return _nothing(c)
-    own, missing = o.term.axes, len(dims) - len(o.term.axes)
+        return c.nothing()
+    own, missing = tile.axes, len(dims) - len(tile.axes)
     if missing < 0:
         return c.report(
             "T0604", f"`op.broadcast_to` of {len(own)} axes into {len(dims)}", bound["shape"].span,
-            f"`{source_of(o.e)}` has {len(own)} axes",
+            f"`{source_of(bound['x'])}` has {len(own)} axes",
         )  # fmt: skip
     axes: list[TileAxis] = []
     for i, dim in enumerate(dims):
@@ -99,13 +95,14 @@ def broadcast_to(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             axis = TileAxis(room if room is None else max(1, room), dim)
         elif not agree(c, axis.extent, dim, bound["shape"].span):
             found = "?" if axis.extent is None else described(c.kernel.facts.resolve(axis.extent))
+            wanted = described(c.kernel.facts.resolve(dim))
             return c.report(
                 "T0601", f"`op.broadcast_to` stretches axes of one element: axis {i - missing} of"
-                f" `{source_of(o.e)}` is {found}, not {described(c.kernel.facts.resolve(dim))}",
+                f" `{source_of(bound['x'])}` is {found}, not {wanted}",
                 bound["shape"].span,
             )  # fmt: skip
         axes.append(axis)
-    return replace(o.term, axes=tuple(axes))
+    return replace(tile, axes=tuple(axes))
 
 
 def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
@@ -123,21 +120,15 @@ def _sizes(c: TileContext, shape: ast.Expr) -> list[Dim] | None:
     return dims
 
 
-def _no_tile(c: TileContext, o: Operand, what: str) -> Term:
-    return c.report("T0207", f"`{what}` takes tiles and arrays, not `{text_of(o.term)}`", o.e.span)
-
-
 def flip(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.flip(x, axis)``: elements in reverse order along an axis, several, or all."""
     del e
-    o = value_of_operand(c, Operand(bound["x"], c.infer(bound["x"])))
-    if not isinstance(o.term, Tile):
-        return o.term if is_silent(o.term) else _no_tile(c, o, "op.flip")
-    given = bound.get("axis")
-    if given is not None and not isinstance(given, ast.NoneLit):
-        if axes_argument(c, given, len(o.term.axes), "op.flip") is None:
-            return _nothing(c)
-    return o.term
+    tile = _tile(c, bound, "op.flip")
+    given = _given(bound, "axis")
+    if isinstance(tile, Tile) and given is not None:
+        if axes_argument(c, given, len(tile.axes), "op.flip") is None:
+            return c.nothing()
+    return tile
 
 
 def squeeze(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -156,7 +147,7 @@ def squeeze(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     else:
         found = axes_argument(c, given, rank, "op.squeeze")
         if found is None:
-            return _nothing(c)
+            return c.nothing()
         gone = found
     for axis in gone:
         extent = tile.axes[axis].extent
@@ -185,7 +176,7 @@ def roll(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return tile
     axes = _moved_axes(c, e, bound, tile, "op.roll")
     if axes is None:
-        return _nothing(c)
+        return c.nothing()
     shifts = shape_items(bound["shift"])
     if len(shifts) not in (1, len(axes)):
         return c.report("T0105", f"`op.roll` takes one shift, or one for each of {len(axes)} axes",
@@ -217,7 +208,7 @@ def diff(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     axis = rank - 1 if given is None else axis_argument(c, given, rank, "op.diff")
     times = _number(c, bound["n"], "`n` of `op.diff`", 0) if "n" in bound else 1
     if axis is None or times is None or not rank:
-        return _nothing(c)
+        return c.nothing()
     before, behind = ":, " * axis, ", :" * (rank - axis - 1)
     text = "x"
     for _ in range(times):
@@ -244,7 +235,7 @@ def repeat(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return tile
     axes = _moved_axes(c, e, bound, tile, "op.repeat")
     if axes is None or count is None or len(axes) != 1:
-        return _nothing(c)
+        return c.nothing()
     return _with_axis(tile, axes[0], _times(tile.axes[axes[0]], count))
 
 
@@ -273,7 +264,7 @@ def tiled(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         )  # fmt: skip
     for axis, count in zip(repetitions(len(items), len(tile.axes)), counts, strict=True):
         if count is None:
-            return _nothing(c)
+            return c.nothing()
         tile = _with_axis(tile, axis, _times(tile.axes[axis], count))
     return tile
 
@@ -317,7 +308,7 @@ def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     for axis, pair in zip(tile.axes, widths, strict=True):
         numbers = [_number(c, item, "a width of `op.pad`", 0) for item in pair]
         if None in numbers:
-            return _nothing(c)
+            return c.nothing()
         more = sum(n for n in numbers if n is not None)
         extent = None if axis.extent is None else normal(DimOp("+", axis.extent, more))
         axes.append(TileAxis(None if axis.capacity is None else axis.capacity + more, extent))
@@ -335,7 +326,7 @@ def take(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return tile if not isinstance(tile, Tile) else o.term
     axes = _moved_axes(c, e, bound, tile, "op.take")
     if axes is None or len(axes) != 1:
-        return _nothing(c)
+        return c.nothing()
     places = o.term if isinstance(o.term, Tile) and o.term.dtype.is_integer else None
     if places is not None and len(places.axes) > 1 and not c.in_tile_loop:
         return expand(c, e, _by_one_axis(tile, places, axes[0]), bound)
@@ -359,7 +350,7 @@ def take_along_axis(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         return c.report("T0105", "`op.take_along_axis` of several axes needs `axis=`", e.span)
     axis = 0 if given is None else axis_argument(c, given, rank, "op.take_along_axis")
     if axis is None:
-        return _nothing(c)
+        return c.nothing()
     if not isinstance(o.term, Tile) or len(o.term.axes) != rank:
         return c.report(
             "T0604", f"`op.take_along_axis` takes as many axes of places as of elements: {rank}",
@@ -405,7 +396,7 @@ def moveaxis(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             c.infer(bound[key])
         known = tuple(axis for axis in axes if axis is not None)
         if len(known) < len(items):
-            return _nothing(c)
+            return c.nothing()
         found.append(known)
     first, second = found
     if len(first) != len(second) or len(set(first)) < len(first) or len(set(second)) < len(second):

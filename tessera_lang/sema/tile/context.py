@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.sema.context import Context, Shared, Variable
-from tessera_lang.sema.inference_types import Term
+from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.side_tables import Agreement, Directive, Multiple, TypedFunction
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, DType
 from tessera_lang.types.shape import Dim, Sym, symbols_of
-from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
+from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
 
 Value = Dim | tuple[TileAxis, ...]
 """What a name is worth now: an integer as a size, a tile as its axes."""
@@ -318,6 +318,10 @@ class TileContext(Context):
     def in_tile_loop(self) -> bool:
         """Whether a loop over tiles stands around, or around a call."""
         return any(loop.over_tiles for x in (self, *self.kernel.callers) for loop in x.loops)
+
+    def nothing(self) -> Term:
+        """The term of what this walk cannot type: the next one may; in the last it is an error."""
+        return ERROR if self.final else Unknown()
 
 
 def variable_type(c: TileContext, v: Variable, term: Term) -> Term:

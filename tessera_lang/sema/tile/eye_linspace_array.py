@@ -21,14 +21,10 @@ from tessera_lang.sema.tile.operators import give_tile, is_waiting, open_dtype
 from tessera_lang.sema.tile.reductions import index_argument
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F32, F64, I32, DType, common_dtype
-from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
+from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
 
 MOST_ITEMS = 64
 """Numbers of an ``op.array``: each is one comparison for each element."""
-
-
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
 
 
 def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -38,7 +34,7 @@ def eye(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         if name in bound and not isinstance(bound[name], ast.NoneLit):
             found = capacities(c, bound[name], "`op.eye`")
             if found is None:
-                return _nothing(c)
+                return c.nothing()
             room.append(found[0])
     if "k" in bound and not is_silent(c.infer(bound["k"])):
         index_argument(c, bound["k"])
@@ -77,7 +73,7 @@ def linspace(c: TileContext, e: ast.Call, bound: Bound) -> Term:
                 helps=(f"write `{compute}({source_of(bound[name])})`",),
             )  # fmt: skip
     room = capacities(c, bound["num"], "`op.linspace`")
-    return _nothing(c) if room is None else Tile(dtype, (TileAxis(room[0], room[0]),), wide)
+    return c.nothing() if room is None else Tile(dtype, (TileAxis(room[0], room[0]),), wide)
 
 
 def items_of(e: ast.Expr) -> tuple[tuple[int, ...], tuple[ast.Expr, ...]] | None:

@@ -28,11 +28,7 @@ from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType, common_dtype, widest
 from tessera_lang.types.shape import Dim, DimOp
-from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, TupleType, Weak
-
-
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
+from tessera_lang.types.type import Scalar, Tile, TileAxis, TupleType, Weak
 
 
 def _no_tile(
@@ -95,10 +91,10 @@ def _parts(
     c.note(given, TupleType(tuple(tiles)))
     axis = axis_argument(c, bound.get("axis"), len(tiles[0].axes) + more, name)
     if bound.get("axis") is not None and axis is None:
-        return _nothing(c)
+        return c.nothing()
     dtype = _common(c, name, parts, tiles)
     if dtype is None or not _fit(c, name, parts, tiles, None if more else axis or 0):
-        return _nothing(c)
+        return c.nothing()
     wide = any(t.wide for t in tiles) and is_narrow(dtype)
     for o, t in zip(parts, tiles, strict=True):
         convert_operand(c, o, Mixed(dtype, wide, t.axes))

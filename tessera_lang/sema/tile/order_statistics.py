@@ -10,7 +10,7 @@ from math import floor
 
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import ask
@@ -23,7 +23,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import BOOL, F64, mean_dtype
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
-from tessera_lang.types.type import ERROR, Tile
+from tessera_lang.types.type import Tile
 
 
 class _Line:
@@ -71,10 +71,6 @@ class _Line:
         return f"op.where({end} == {end}, {text}, {end})"
 
 
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
-
-
 def _sorted(
     c: TileContext, e: ast.Call, name: str, bound: Bound
 ) -> tuple[_Line, ast.Expr, Dim] | Term:
@@ -88,14 +84,14 @@ def _sorted(
         )  # fmt: skip
     if is_waiting(tile):
         make_float(c, tile)
-        return _nothing(c)
+        return c.nothing()
     if tile.dtype == BOOL:
         return c.report("T0207", f"`{name}` takes numbers, not bools", o.e.span)
     given, rank = bound.get("axis"), len(tile.axes)
     whole = given is None or isinstance(given, ast.NoneLit)
     axis = 0 if whole else axis_argument(c, given, rank, name)
     if axis is None or not rank:
-        return _nothing(c)
+        return c.nothing()
     text = "op.sort(op.ravel(x), axis=0)" if whole and rank > 1 else f"op.sort(x, axis={axis})"
     length: Dim | None = tile.axes[axis].extent
     if whole:
@@ -104,7 +100,7 @@ def _sorted(
             length = None if a.extent is None or length is None else DimOp("*", length, a.extent)
         length = None if length is None else normal(length)
     if length is None:
-        return _nothing(c)
+        return c.nothing()
     if c.kernel.facts.value(length) == 0:
         return c.report("T0311", f"`{name}` of no elements", e.span)
     return _Line(tile, axis, whole, keepdims), _made(c, e, text, bound["x"]), length
@@ -128,7 +124,7 @@ def median(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     count = c.kernel.facts.value(length)
     if count is None and all(n in c.kernel.origins for n in symbols_of(length)):
         ask(c, bound["x"], length, "`op.median`")
-        return _nothing(c)
+        return c.nothing()
     if count is None:
         n = f"x.shape[{line.axis}]"
         a, b = line.at(f"({n} - 1) // 2"), line.at(f"{n} // 2")
@@ -151,7 +147,7 @@ def _quantile(scale: float) -> Callable[[TileContext, ast.Call, Bound], Term]:
         known = [x for x in shares if x is not None]
         if len(known) < len(shares) or not known:
             c.infer(bound["x"])
-            return _nothing(c)
+            return c.nothing()
         found = _sorted(c, e, name, bound)
         if not isinstance(found, tuple):
             return found
@@ -159,7 +155,7 @@ def _quantile(scale: float) -> Callable[[TileContext, ast.Call, Bound], Term]:
         count = c.kernel.facts.value(length)
         if count is None:
             ask(c, bound["x"], length, f"`{name}`")
-            return _nothing(c)
+            return c.nothing()
         last = count - 1
         texts = [line.or_nan(line.between(min(x * last, float(last))), str(last)) for x in known]
         return expand(c, e, line.joined(texts) if several else texts[0], {"s": made})

@@ -26,13 +26,9 @@ from tessera_lang.sema.tile.subscripts import as_tile, read, whole_axis
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp, symbols_of
-from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
+from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
 
 _IN_FRONT = "the host program can: `op.reshape(x, (m, n))` in front of the call, or of its result"
-
-
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
 
 
 def _product(dims: Sequence[Dim]) -> Dim:
@@ -65,11 +61,11 @@ def reshape(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             if isinstance(base, Scalar | Weak) else (),
         )  # fmt: skip
     if dims is None:
-        return _nothing(c)
+        return c.nothing()
     total = _product([c.kernel.facts.resolve(d) for d in base.shape])
     found = _inferred(c, e, bound, dims, total)
     if found is None:
-        return _nothing(c)
+        return c.nothing()
     read(c, bound["x"])
     sizes = c.kernel.shapes.setdefault(e, tuple(found))
     if c.final:
@@ -96,10 +92,10 @@ def _computed(
                    "or store it into an array, and read that in the order that is meant"),
         )  # fmt: skip
     if dims is None:
-        return _nothing(c)
+        return c.nothing()
     found = _inferred(c, e, bound, dims, _product([d for d in extents if d is not None]))
     if found is None:
-        return _nothing(c)
+        return c.nothing()
     sizes = c.kernel.shapes.setdefault(e, tuple(found))
     if c.final:
         c.typed.reshaped[e] = sizes

@@ -11,7 +11,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
-from tessera_lang.sema.inference_types import Term, Unknown
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import ask
@@ -22,14 +22,10 @@ from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, I32, INDEX
 from tessera_lang.types.shape import DimOp
-from tessera_lang.types.type import ERROR, Tile, TileAxis, TupleType
+from tessera_lang.types.type import Tile, TileAxis, TupleType
 
 MOST_SORTED = 8192
 """Elements of a line: a group holds it whole, on every target."""
-
-
-def _nothing(c: TileContext) -> Term:
-    return ERROR if c.final else Unknown()
 
 
 def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, int] | Term:
@@ -47,7 +43,7 @@ def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, 
     if is_waiting(tile) and axis is not None and name == "op.sort":
         return tile, axis  # of the dtype that the lines meet
     if axis is None or is_waiting(tile):
-        return _nothing(c)
+        return c.nothing()
     if tile.dtype.is_float8:
         return c.report("T0207", f"`{name}` takes floats of 16 bits and more, not `{tile.dtype}`",
                         o.e.span, helps=(f"convert it: `{source_of(o.e)}.to(f16)`",))  # fmt: skip
@@ -56,7 +52,7 @@ def _lines(c: TileContext, e: ast.Call, name: str, bound: Bound) -> tuple[Tile, 
         value = c.kernel.facts.value(own.extent)
         if value is None:
             ask(c, bound["x"], own.extent, f"`{name}`")
-            return _nothing(c)
+            return c.nothing()
         own = TileAxis(max(1, value), own.extent)
         tile = replace(tile, axes=(*tile.axes[:axis], own, *tile.axes[axis + 1 :]))
     if own.capacity is not None and own.capacity > MOST_SORTED:
@@ -114,7 +110,7 @@ def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if isinstance(own, Tile) and own.dtype == INDEX and c.narrows(x, I32):
         c.convert(x, replace(own, dtype=I32))  # places again
     elif not _has_places(c, "op.argsort", found[0], e):
-        return _nothing(c)
+        return c.nothing()
     return replace(found[0], dtype=INDEX, wide=False)
 
 
@@ -130,10 +126,10 @@ def topk(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             return c.report("T0311", "`k` of `op.topk` is a number of at least 1 that is known at"
                             " compile time", bound["k"].span)  # fmt: skip
     if not isinstance(found, tuple) or not isinstance(count, int):
-        return found if not isinstance(found, tuple) else _nothing(c)
+        return found if not isinstance(found, tuple) else c.nothing()
     tile, axis = found
     if tile.dtype == BOOL or not _has_places(c, "op.topk", tile, e):
-        return _nothing(c) if tile.dtype != BOOL else c.report(
+        return c.nothing() if tile.dtype != BOOL else c.report(
             "T0206", "`op.topk` takes numbers, not bools", bound["x"].span)  # fmt: skip
     own = tile.axes[axis]
     facts = c.kernel.facts
