@@ -75,7 +75,12 @@ def _vecdot(given: Collection[str], dtype: DType) -> str:
 def _isclose(given: Collection[str], dtype: DType) -> str:
     rtol = "rtol" if "rtol" in given else "1e-5"
     atol = "atol" if "atol" in given else "1e-8"
-    return f"(a == b) | (op.abs(a - b) <= {atol} + {rtol} * op.abs(b)) & (op.abs(b) < op.inf)"
+    a, b = "a", "b"
+    if not dtype.is_float or dtype.bits < 32:  # the tolerances are numbers of wide floats
+        wide = "f32" if dtype.is_float else "f64"
+        a, b = f"op.cast(a, {wide})", f"op.cast(b, {wide})"
+    near = f"op.abs({a} - {b}) <= {atol} + {rtol} * op.abs({b})"
+    return f"({a} == {b}) | ({near}) & (op.abs({b}) < op.inf)"
 
 
 def _allclose(given: Collection[str], dtype: DType) -> str:

@@ -104,3 +104,13 @@ def test_running_extremes_before_each_element() -> None:
 ])  # fmt: skip
 def test_code_for_gpus(source: str) -> None:
     assembled(source, GIVEN)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int32", "uint64"])
+def test_comparisons_within_a_tolerance_of_every_dtype(dtype: str) -> None:
+    text = "@op.kernel\ndef f(a, b):\n    return op.isclose(a, b), op.allclose(a, b)\n"
+    a = np.array([1, 2, 3, 100], dtype)
+    b = a + np.array([0, 1, 0, 0], dtype)
+    near, all_near = tessera.compile(text, target="cpu").f(a, b)
+    np.testing.assert_array_equal(near, np.isclose(a, b))
+    assert not all_near and tessera.compile(text, target="cpu").f(a, a)[1]

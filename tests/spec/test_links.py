@@ -18,6 +18,7 @@ CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.M)
 SOURCE = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|tessera|json|md|cu))`")
+MODULE = re.compile(r"`([a-z_]+(?:/[a-z_0-9]+)+)`")
 ROOTS = ("", "tessera_lang", "backend/tessera_backend", "lsp/tessera_lsp", "backend", "grammar")
 """Where the path of a source that a page names may begin."""
 
@@ -61,6 +62,25 @@ def test_named_sources_exist(page: Path) -> None:
     assert not sorted(
         name for name in named if not any((ROOT / root / name).is_file() for root in ROOTS)
     )
+
+
+FOLDERS = [
+    p for root in ROOTS[1:-1] for p in (ROOT / root).rglob("*")
+    if p.is_dir() and "__" not in p.name
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["architecture", "extending", "ir", "performance-notebook"])
+def test_named_modules_exist(name: str) -> None:
+    """``folder/module`` is a file or a folder of a folder that ends so."""
+    named = set(MODULE.findall(text_of(ROOT / "docs" / f"{name}.md")))
+    gone = list[str]()
+    for module in named:
+        before, _, last = module.rpartition("/")
+        places = [f for f in FOLDERS if f"/{f.as_posix()}".endswith(f"/{before}")]
+        if places and not any((f / last).is_dir() or (f / f"{last}.py").is_file() for f in places):
+            gone.append(module)
+    assert named and not sorted(gone)
 
 
 def test_faults_are_seen() -> None:
