@@ -327,10 +327,8 @@ GROUP_WARPS = _chosen(
     16, "warps", "of a group at most where nobody says more: lanes then have 128 registers each",
 )  # fmt: skip
 LOOP_WARPS = _chosen(8, "warps", "of a group that runs loops over elements")
-MOST_KEPT = _chosen(
-    4 << 30, "bytes", "of an array that keeps a value for a call, where computing it again is the"
-    " other way",
-)  # fmt: skip
+MOST_KEPT = _chosen(4 << 30, "bytes", "of an array that keeps a product for several uses")
+MOST_KEPT_SUMS = _chosen(512 << 20, "bytes", "the same of sums, which are computed sooner")
 LANE_ELEMENTS = _chosen(
     128, "elements", "that an iteration touches at most where a lane takes it: what a group of four"
     " warps does in one step, and a lane in as many",

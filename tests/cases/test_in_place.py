@@ -135,3 +135,25 @@ def test_what_to_write(text: str) -> None:
     shown = str(raised.value)
     for part in HELPS[text]:
         assert part in shown
+
+
+@pytest.mark.parametrize("dtype", ["i32", "u8", "i64"])
+@pytest.mark.parametrize("line", [
+    "p /= 2", "p[:] /= 2", "p /= q", "for i in range(n): p[i] /= q[i]", "p[:] /= q[:]",
+])  # fmt: skip
+def test_quotients_of_integers_are_refused(line: str, dtype: str) -> None:
+    text = f"@op.kernel\ndef f(p: mut {dtype}[n], q: {dtype}[n]):\n    {line}\n"
+    with pytest.raises(tessera.TesseraError, match="T0204"):
+        tessera.compile(text, target="cpu").f(*np.ones((2, 4), dtype.replace("i", "int")
+                                                       .replace("u", "uint")))  # fmt: skip
+
+
+@pytest.mark.parametrize("seen", ["same(a)", "op.reshape(a, (m, n))", "op.ravel(a)"])
+def test_an_array_seen_in_another_way_is_not_told_to_be_mut(seen: str) -> None:
+    text = (
+        "def same(v): return v\n\n@op.kernel\ndef f(a: mut f32[n, m]):\n"
+        f"    w = {seen}\n    w -= 1.0\n"
+    )
+    with pytest.raises(tessera.TesseraError) as raised:
+        tessera.compile(text, target="cpu").f(np.ones((3, 4), np.float32))
+    assert "T0609" in str(raised.value) and "add `mut`" not in str(raised.value)

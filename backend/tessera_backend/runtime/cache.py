@@ -34,6 +34,7 @@ _STALE_SECONDS = 3600.0
 _SCAN_EVERY = 32  # writes of one process
 _SCAN_SECONDS = 60.0  # between two scans, whichever processes make them
 _SCANNED = "last-scan"
+_TRIES = 8  # to make a folder that others remove
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -146,15 +147,19 @@ class Cache:
         assert self.directory is not None
         return self.directory / key[:2] / (key[2:] + _SUFFIX)
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _new_file(self, folder: Path) -> tuple[int, str]:
+        """An open file in a folder that another process may remove meanwhile: it clears."""
         import tempfile
 
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-        except FileNotFoundError:  # another process clears the cache
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
+                folder.mkdir(mode=0o700, exist_ok=True)
+                return tempfile.mkstemp(prefix=".new-", dir=folder)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return tempfile.mkstemp(prefix=".new-", dir=folder)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        handle, name = self._new_file(path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

@@ -29,7 +29,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.side_tables import Local, TensorArgument
 from tessera_lang.source import Span
-from tessera_lang.target.tuning import MOST_KEPT
+from tessera_lang.target.tuning import MOST_KEPT, MOST_KEPT_SUMS
 from tessera_lang.types.shape import Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
 
@@ -197,4 +197,5 @@ def _is_small(s: State, node: Node) -> bool:
             total *= 1 if dim is None else evaluate_dim(dim, known)
         except (KeyError, ZeroDivisionError):
             continue
-    return total <= MOST_KEPT
+    product = any(isinstance(n, Product) for n in walk(node))
+    return total <= (MOST_KEPT if product else MOST_KEPT_SUMS)

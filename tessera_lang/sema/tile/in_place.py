@@ -35,6 +35,15 @@ def refuse(c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tens
     root = root_name(c, target) or name
     v = c.variables.get(root)
     parameter = v is not None and v.local.kind == "parameter"
+    if parameter and v is not None and isinstance(v.type, Tensor) and v.type.mut:
+        c.report(
+            "T0609", f"`{name}` is `{root}` seen in another way, which `{s.operator}=` would"
+            " change", target.span,
+            helps=(f"change `{root}` under its own name: `{root}[...]`, with an index or a slice"
+                   " for each axis",
+                   f"or give the value another name: `new = {name} {s.operator} ...`"),
+        )  # fmt: skip
+        return
     c.report(
         "T0609", f"`{name}` names an array, which `{s.operator}=` would change", target.span,
         helps=(

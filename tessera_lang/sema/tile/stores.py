@@ -36,7 +36,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import F32, F64, I32, INDEX, U32, DType
 from tessera_lang.types.shape import symbols_of
-from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak
 
 ACCUMULATING = ("+", "-", "*")
 WHOLE = ("**", "@")
@@ -250,6 +250,8 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
     writable(c, target, base)
     if _chooses_rows(c, target):
         return
+    if s.operator == "/" and _divides_integers(c, s, target, place, value):
+        return
     outermost = _outermost_unused(c, target)
     if _goes_in_order(c, s, target, outermost):
         store_in_order(c, s, target)
@@ -286,6 +288,21 @@ def augmented(c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript) -> 
         fit_dtype(c, target, place.dtype, o)
     if c.final:
         c.typed.coercions.pop(target, None)
+
+
+def _divides_integers(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Subscript, place: Tile | Scalar, value: Term
+) -> bool:
+    """``place /= value`` of integers, which is reported."""
+    term = value_of_operand(c, Operand(s.value, value)).term
+    whole = isinstance(term, Weak) and term.kind == "int"
+    whole |= isinstance(term, (Scalar, Tile)) and term.dtype.is_integer
+    if not whole or not place.dtype.is_integer:
+        return False
+    number = Scalar(place.dtype)
+    c.places[target] = s
+    operate(c, "/", s.operator_span, Operand(target, number), Operand(s.value, number))
+    return True
 
 
 def _goes_in_order(

@@ -67,6 +67,8 @@ STRUCTURE = {
     "opt/schedule/query/float_ranges.py:_DEEP": "beyond it nothing is known",
     "opt/schedule/query/index_forms.py:_FAR": "no index is further from 0",
     "opt/schedule/query/index_forms.py:_MOST_TERMS": "of a product of two sums",
+    "opt/schedule/query/loop_predicates.py:_NEAR_BITS": "of 64, with places for sums of three",
+    "opt/schedule/query/loop_predicates.py:_SIZE_BITS": "an address has no more",
     "opt/schedule/query/scalar_facts.py:MOST": "divisors beyond it are of no interest",
     "opt/schedule/query/staging_rings.py:SLOT_BARRIERS": "bytes of two barriers of 8",
     "opt/schedule/query/staging_rings.py:STORE_LINES": "two of the swizzles",

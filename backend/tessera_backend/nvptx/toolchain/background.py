@@ -5,11 +5,14 @@ It needs nothing of the compiler, whose lock the thread that waits may hold.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+_PLACES = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""A kernel may have many launches: no more programs at once than there are processors."""
 
 
 def begin(work: Callable[[], T]) -> Callable[[], T]:
@@ -20,7 +23,8 @@ def begin(work: Callable[[], T]) -> Callable[[], T]:
 
     def run() -> None:
         try:
-            made.append(work())
+            with _PLACES:
+                made.append(work())
         except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
             raised.append(error)
 

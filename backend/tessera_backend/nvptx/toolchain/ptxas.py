@@ -17,6 +17,7 @@ from tessera_lang.target.backend import Resources
 
 INSTALL = "`pip install tessera-lang[ptxas]`, or set TESSERA_PTXAS to the path of one"
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_ENTRY = re.compile(r"\.entry (\w+)")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 _WARNING = re.compile(r"^ptxas (?:info|warning)\s*:\s*(?:\(?(C\d+)\)?\s*)?(.*)$", re.MULTILINE)
@@ -97,15 +98,18 @@ def _assembled(tool: Tool, ptx: str, arch: str, optimize: int) -> Assembly:
             (), ("check that the temporary directory can be written (TMPDIR)", INSTALL),
         ) from error  # fmt: skip
     if not cubin:
-        return _without_code(tool, outcome, arch)
+        return _without_code(tool, outcome, arch, ptx)
     resources = parse_report(outcome.output)
     found = parse_warnings(outcome.output)
     return Assembly(cubin, resources, found, ptx)
 
 
-def _without_code(tool: Tool, outcome: Outcome, arch: str) -> Assembly:
+def _without_code(tool: Tool, outcome: Outcome, arch: str, ptx: str) -> Assembly:
+    kernels = ", ".join(f"`{name}`" for name in _ENTRY.findall(ptx))
     if outcome.status is None:
-        raise _failure(f"ptxas {tool.version} took too long", (), ("use a smaller kernel",))
+        raise _failure(
+            f"ptxas {tool.version} took too long for {kernels}", (), ("use a smaller kernel",)
+        )
     if _UNKNOWN_ARCHITECTURE.search(outcome.output):
         warning = Diagnostic(
             "T0878",
@@ -114,9 +118,14 @@ def _without_code(tool: Tool, outcome: Outcome, arch: str) -> Assembly:
             helps=("install a newer one: " + INSTALL,),
         )
         return Assembly(b"", Resources(), (warning,))
+    if outcome.status < 0:
+        raise _failure(
+            f"ptxas {tool.version} was ended by signal {-outcome.status} while it compiled"
+            f" {kernels}", (), ("see that there is memory enough", "or use a smaller kernel"),
+        )  # fmt: skip
     lines = tuple(line for line in outcome.output.splitlines() if line.strip())[:8]
     raise _failure(
-        f"ptxas {tool.version} refused the PTX", lines,
+        f"ptxas {tool.version} refused the PTX of {kernels}", lines,
         ("this is a fault of Tessera: please report it with the kernel",),
     )  # fmt: skip
 

@@ -7,15 +7,15 @@ to be. Must not change anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ARRAY_READS, ARRAY_WRITES, BOUNDED, IN_PLACE, MOVES
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.query.kernel_facts import Facts
+from tessera_lang.opt.schedule.query.kernel_facts import PARAMETER, Facts
 from tessera_lang.record import dataclass, replace
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import INDEX, DType
 
 _FULL, _IOTA, _EXPAND = PREFIX + "full", PREFIX + "iota", PREFIX + "expand"
 _BROADCAST, _TRANSPOSE = PREFIX + "broadcast", PREFIX + "transpose"
@@ -162,7 +162,9 @@ def _comparison(o: Operation, forms: LoopForms) -> Turn | None:
         most += max(0, n * (size - 1))
     factor = form.numbers.get(forms.variable, 0)
     limit = Form(form.numbers, {}, most)
-    return Turn(o.result, wanted, limit, factor, not form.places) if factor else None
+    if not factor or not _is_near(limit, forms.facts):
+        return None
+    return Turn(o.result, wanted, limit, factor, not form.places)
 
 
 _LESS = {"le": 0, "lt": 1, "ge": 0, "gt": 1}
@@ -177,8 +179,53 @@ def _least(o: Operation, forms: LoopForms) -> Turn | None:
         factor = -form.numbers.get(forms.variable, 0)
         if factor:
             limit = Form({}, {}, most).plus(form, -1)
+            if not _is_near(limit, forms.facts):
+                return None
             return Turn(o.result, most, limit, factor, False)
     return None
+
+
+def _is_near(limit: Form, facts: Facts) -> bool:
+    """Whether what is computed of a limit surely fits 64 bits: numbers of the user of 64 bits may
+    be as large as they are, and a limit adds places, a step and a bound to them."""
+    total = abs(limit.constant)
+    for value, factor in limit.numbers.items():
+        bits = _bits(value, facts, _DEEP)
+        if bits is None:
+            return False
+        total += abs(factor) << bits
+    return total < 1 << _NEAR_BITS
+
+
+_SIZE_BITS = 48  # an address has no more
+_NEAR_BITS = 61
+_DEEP = 8
+
+
+def _bits(value: Value, facts: Facts, deep: int) -> int | None:
+    """So many bits hold the magnitude of a number; None where nothing says it."""
+    number = facts.constant(value)
+    if number is not None:
+        return number.bit_length()
+    made = facts.definitions.get(value)
+    if made is None or made.name in (PARAMETER, "tile.dim"):
+        return _SIZE_BITS if value.type == INDEX else None  # a size, or what a loop counts
+    if made.name == "tile.cast":
+        given = made.operands[0].type
+        small = isinstance(given, DType) and given.is_integer and given.bits <= 32
+        return given.bits if small and isinstance(given, DType) else None
+    parts = [_bits(v, facts, deep - 1) for v in made.operands] if deep else []
+    known = [b for b in parts if b is not None]
+    if made.name not in _BITS or not known or len(known) < len(parts):
+        return None
+    return _BITS[made.name](known)
+
+
+_BITS: Mapping[str, Callable[[list[int]], int]] = {
+    "tile.add": lambda bits: max(bits) + 1, "tile.sub": lambda bits: max(bits) + 1,
+    "tile.mul": sum, "tile.min": max, "tile.max": max, "tile.floordiv": lambda bits: bits[0],
+    "tile.mod": max, "tile.select": max,
+}  # fmt: skip
 
 
 def _limits(value: Value, facts: Facts) -> bool:

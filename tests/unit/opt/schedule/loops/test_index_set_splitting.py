@@ -160,6 +160,23 @@ def test_a_branch_is_taken_out(test: str, w: int) -> None:
     np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "test", "w"),
+    [
+        ("i64", "<=", -(2**63)), ("i64", ">", 2**63 - 320), ("i64", ">=", 2**63 - 320),
+        ("i64", "<", -(2**63)), ("i32", "<=", -(2**31)), ("i32", ">", 2**31 - 1),
+    ],
+)  # fmt: skip
+def test_limits_that_do_not_fit_are_left_alone(dtype: str, test: str, w: int) -> None:
+    """``i + w`` fits 64 bits; the first iteration in which it is passed need not."""
+    text = BRANCHES.replace("w: i32", f"w: {dtype}").format(test=test)
+    x = np.random.default_rng(0).integers(-50, 50, (256, 256)).astype(np.float32)
+    true = test.startswith("<") is (w > 0)
+    sums = x.reshape(256, 4, 64).sum(1)
+    found = tessera.compile(text, target="cpu").kernel(x, w)
+    np.testing.assert_array_equal(np.asarray(found), sums * 2 if true else -sums)
+
+
 def test_a_branch_leaves_no_condition() -> None:
     found = from_source(BRANCHES.format(test="<"), "x: f32[65536, 4096], w: i32")
     made = [o for o in found.schedule.operations[0].walk() if o.name == FOR]
