@@ -23,7 +23,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Scanned,
     Sorted,
     operands_of,
-    replaced,
+    replaced_in,
     walk,
 )
 from tessera_lang.record import dataclass, field
@@ -48,9 +48,10 @@ def with_kept_values(s: State, roots: Sequence[Node], span: Span | None = None) 
         if kept is None:
             refused.add(id(again))
             continue
-        found = [replaced(root, again, kept) for root in found]
-        for local in _later(s):
-            s.tiles[local] = replaced(s.tiles[local], again, kept)
+        later = _later(s)
+        made = replaced_in([*found, *(s.tiles[x] for x in later)], again, kept)
+        found, others = made[: len(found)], made[len(found) :]
+        s.tiles.update(zip(later, others, strict=True))
     return found
 
 
@@ -72,7 +73,8 @@ def _used_again(s: State, own: Sequence[Node], refused: set[int]) -> Node | None
         n for n in _of_several(roots, len(own), s.keeping)
         if id(n) in below and id(n) not in refused and _is_open(n) and _is_heavy(s, n)
     ]  # fmt: skip
-    free = [n for n in again if not any(_only_below(roots, n, c) for c in again if c is not n)]
+    below_others = _only_below(roots, {id(n) for n in again})
+    free = [n for n in again if id(n) not in below_others]
     parts = {id(n): {id(x) for x in walk(n)} for n in free}
     return next(
         (n for n in free if not any(x is not n and id(x) in parts[id(n)] for x in free)), None
@@ -104,19 +106,45 @@ def _of_several(roots: Sequence[Node], own: int, keeping: set[int]) -> list[Node
     return [n for n in order if len(places[id(n)]) > 1]
 
 
-def _only_below(roots: Sequence[Node], node: Node, other: Node) -> bool:
-    """Whether every use of ``node`` is one by ``other``."""
-    seen: set[int] = {id(other)}
-    waiting = [root for root in roots if root is not other]
+def _only_below(roots: Sequence[Node], among: set[int]) -> set[int]:
+    """Nodes of which every use is one by the same other node ``among`` these: they have it as a
+    dominator in the graph of operands. By Cooper, Harvey and Kennedy, in one walk, as the graph has
+    no cycles."""
+    order = _users_first(roots)
+    nearest: dict[int, int] = {}  # the immediate dominator; 0: the program, which uses roots
+    depth = {0: 0}
+    users: dict[int, list[int]] = {id(root): [0] for root in roots}
+    found: set[int] = set()
+    for node in order:
+        own, (at, *rest) = id(node), users[id(node)]
+        for other in rest:
+            while at != other:
+                if depth[at] >= depth[other]:
+                    at = nearest[at]
+                else:
+                    other = nearest[other]
+        nearest[own], depth[own] = at, depth[at] + 1
+        if at in among or at in found:
+            found.add(own)
+        for x in operands_of(node):
+            users.setdefault(id(x), []).append(own)
+    return found
+
+
+def _users_first(roots: Sequence[Node]) -> list[Node]:
+    """Every node once, behind all that use it."""
+    seen: set[int] = set()
+    left: list[Node] = []  # each behind its operands
+    waiting: list[tuple[Node, bool]] = [(root, False) for root in roots]
     while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
-            continue
-        if found is node:
-            return False
-        seen.add(id(found))
-        waiting.extend(operands_of(found))
-    return True
+        node, done = waiting.pop()
+        if done:
+            left.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            waiting.append((node, True))
+            waiting.extend((x, False) for x in operands_of(node))
+    return left[::-1]
 
 
 # --- what takes more steps than it reads -----------------------------------------------------

@@ -7,7 +7,7 @@ know how a node is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from tessera_lang.ir.core import Value
@@ -224,6 +224,12 @@ def with_operands(node: Node, parts: list[Node]) -> Node:
 
 def replaced(node: Node, old: Node, new: Node) -> Node:
     """The node with another one in place of one that it is made of."""
+    return replaced_in([node], old, new)[0]
+
+
+def replaced_in(roots: Sequence[Node], old: Node, new: Node) -> list[Node]:
+    """Nodes with another one in place of one that they are made of; what they share they share
+    still."""
     known: dict[int, Node] = {id(old): new}
     held: list[Node] = []  # so that an id stays one node's
 
@@ -237,7 +243,7 @@ def replaced(node: Node, old: Node, new: Node) -> Node:
             known[id(node)] = found
         return found
 
-    return of(node)
+    return [of(root) for root in roots]
 
 
 def _with_all_operands(node: Node, parts: list[Node]) -> Node:
