@@ -1,5 +1,6 @@
 """Analyses of Tile IR: ranges, uniformity, and the checks made of them."""
 
+from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
 from tessera_lang.analysis.races.array_races import check_arrays
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
 from tessera_lang.analysis.ranges.certain_faults import check_bounds
@@ -13,6 +14,7 @@ __all__ = [
     "Ranges",
     "SharedMemoryCheck",
     "Uniformity",
+    "alike_conditions",
     "check_arrays",
     "check_barriers",
     "check_bounds",

@@ -32,8 +32,8 @@ def _iteration(walk: LaneWalk, target: Target, start: Mask, region: Region) -> N
         target.back.append((walk.mask, forms))
         target.back_barriers.append(walk.memory.barriers)
     target.paused = 0
-    walk.memory.join(*target.back_logs)
-    target.back_logs.clear()
+    walk.memory.join_ways(target.back_ways)
+    target.back_ways.clear()
     may = 0
     for mask, _ in target.back:
         may |= mask.may
@@ -48,7 +48,7 @@ def _carry(walk: LaneWalk, target: Target, arguments: Sequence[Value]) -> None:
 def _end(walk: LaneWalk, target: Target, before: Mask, results: Sequence[Value]) -> None:
     """After a loop: who left it, with what."""
     walk.targets.pop()
-    walk.memory.join(*target.left_logs)
+    walk.memory.join_ways(target.left_ways)
     may = 0
     for mask, _ in target.left:
         may |= mask.may
@@ -195,7 +195,7 @@ def run_while(walk: LaneWalk, operation: Operation) -> None:
     begun = walk.steps
     while walk.mask.may:
         state = _state(walk, head.arguments)
-        long = walk.steps - begun > LOOP_STEPS or len(target.left_logs) > UNCERTAIN_ROUNDS
+        long = walk.steps - begun > LOOP_STEPS or len(target.left_ways) > UNCERTAIN_ROUNDS
         if long or (seen and _needs_any(walk, seen, state)):
             _any_while(walk, target, before)
             walk.memory.join(*exits)

@@ -15,9 +15,9 @@ from tessera_lang.analysis.lanes.lane_rules import LaneRules
 from tessera_lang.analysis.lanes.shared_access_log import (
     BUFFER_AT,
     KINDS,
-    Log,
     Record,
     SharedMemory,
+    Way,
 )
 from tessera_lang.analysis.ranges.linear import Linear
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
@@ -50,15 +50,20 @@ class GivesUp(Exception):
 
 @dataclass(slots=True)
 class Target:
-    """A loop, a scope or the kernel, with the lanes that have left it or its iteration."""
+    """A loop, a scope or the kernel, with the lanes that have left it or its iteration.
+
+    ``left_ways``, ``back_ways``: the state at exits on one of the ways of a uniform condition.
+    ``apart``: lanes that have left, as far as other lanes may still be within.
+    """
 
     operation: Operation
     left: list[Exit] = field(default_factory=list[Exit])
     back: list[Exit] = field(default_factory=list[Exit])
-    left_logs: list[Log] = field(default_factory=list[Log])
-    back_logs: list[Log] = field(default_factory=list[Log])
+    left_ways: list[Way] = field(default_factory=list[Way])
+    back_ways: list[Way] = field(default_factory=list[Way])
     back_barriers: list[int] = field(default_factory=list[int])
     gone: int = 0
+    apart: int = 0
     paused: int = 0
 
 
@@ -161,7 +166,7 @@ class LaneWalk:
                 must &= f.must | ~mask.may
                 may |= f.may & mask.may
             return Mask(must & may, may)
-        if all(mask.exact for mask, _ in ways):
+        if all(mask.exact for mask, _ in ways) and _disjoint([mask.may for mask, _ in ways]):
             for mask, f in ways[1:]:
                 form = self.rules.select(mask, f, form)
             if form is not None:
@@ -176,7 +181,7 @@ class LaneWalk:
         """Lanes that may have left something that we are in."""
         lanes = 0
         for target in self.targets:
-            lanes |= target.gone | target.paused
+            lanes |= target.apart | target.paused
         return lanes
 
     # --- what a condition tells -------------------------------------------------------------
@@ -237,6 +242,16 @@ class LaneWalk:
 
 _MATTERS = {"tile.barrier", *OUTER_EXITS}
 _NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def _disjoint(sets: Sequence[int]) -> bool:
+    """Whether no lane came by two ways, as it does where the way is not known."""
+    seen = 0
+    for lanes in sets:
+        if seen & lanes:
+            return False
+        seen |= lanes
+    return True
 
 
 def _within(extent: int) -> Callable[[int, int], tuple[bool, bool]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
 
+from tessera_lang.analysis.lanes.alike_conditions import arguments_of
 from tessera_lang.analysis.lanes.lane_forms import NOBODY, Mask, Space
 from tessera_lang.analysis.lanes.lane_loops import run_for, run_while
 from tessera_lang.analysis.lanes.lane_rules import LaneRules
@@ -102,6 +103,7 @@ def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
     logs: list[Log] = []
     sure: list[dict[Value, set[int]]] = []
     counts: list[int] = []
+    whole = before.must == walk.space.everyone and not walk.gone()
     walk.parted += 1
     for truth, region in zip((True, False), operation.regions, strict=True):
         if matters and not truth:
@@ -110,12 +112,15 @@ def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
                 w.surely = set(written.get(buffer, set()))
         memory.barriers = passed
         sure_here = before.must if memory.collected is None else 0
+        absent = [(t, t.apart, t.paused) for t in walk.targets]
         end = _side(walk, condition, Mask(sure_here, before.may), truth, region)
         ends.append((end, region))
         if end.may:
             logs.append(memory.log)
             sure.append(memory.surely_written())
             counts.append(memory.barriers)
+        elif whole:
+            _leave_together(absent)
     walk.parted -= 1
     memory.barriers = min(counts, default=passed)
     if matters:
@@ -124,6 +129,14 @@ def _either(walk: LaneWalk, operation: Operation, before: Mask) -> None:
         if sure:
             memory.keep_sure(*sure)
     _rejoin(walk, operation, before, ends, Mask(0, walk.space.everyone))
+
+
+def _leave_together(before: Sequence[tuple[Target, int, int]]) -> None:
+    """The whole group has left for one place: on the other way nobody is missed."""
+    moved = [(t, a, p) for t, a, p in before if (t.apart, t.paused) != (a, p)]
+    if len(moved) == 1:
+        target, apart, paused = moved[0]
+        target.apart, target.paused = apart, paused
 
 
 def _exit(walk: LaneWalk, target: Target, values: Sequence[Value], back: bool) -> None:
@@ -135,8 +148,9 @@ def _exit(walk: LaneWalk, target: Target, values: Sequence[Value], back: bool) -
         target.back_barriers.append(walk.memory.barriers)
     else:
         target.gone |= walk.mask.may
+        target.apart |= walk.mask.may
     if walk.parted:
-        (target.back_logs if back else target.left_logs).append(walk.memory.copied_log())
+        (target.back_ways if back else target.left_ways).append(walk.memory.way())
     walk.mask = NOBODY
 
 
@@ -157,7 +171,7 @@ def _leave(walk: LaneWalk, operation: Operation) -> None:
 
 
 def _return(walk: LaneWalk, operation: Operation) -> None:
-    walk.targets[0].gone |= walk.mask.may
+    walk.targets[0].apart |= walk.mask.may
     walk.mask = NOBODY
 
 
@@ -171,7 +185,7 @@ def _scope(walk: LaneWalk, operation: Operation) -> None:
     walk.targets.append(target)
     walk.block(operation.regions[0])
     walk.targets.pop()
-    walk.memory.join(*target.left_logs)
+    walk.memory.join_ways(target.left_ways)
     walk.mask = Mask(before.must & target.gone & ~walk.gone(), target.gone)
     for i, value in enumerate(operation.results):
         walk.rules.forms[value] = walk.merge(value, [(m, f[i]) for m, f in target.left])
@@ -215,6 +229,5 @@ def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWal
     everyone = Mask(space.everyone, space.everyone)
     walk = LaneWalk(_RULES, rules, SharedMemory(space), everyone)
     walk.targets.append(Target(kernel))
-    for argument in kernel.regions[0].arguments:
-        rules.forms[argument] = rules.unknown(argument, argument)
+    rules.forms.update(arguments_of(kernel, rules))
     return walk

@@ -108,6 +108,8 @@ class Written:
     anywhere: bool = False  # something was written at a place that is not known
 
 
+Way: TypeAlias = tuple[Log, dict[Value, set[int]], int]
+"""At the end of one way: its log, what was surely written on it, the barriers surely passed."""
 Write: TypeAlias = tuple[Value, int, int]
 """A buffer, a lane, and a cell that it writes."""
 
@@ -163,6 +165,16 @@ class SharedMemory:
                         mine[terms].add(table)
                     else:
                         mine[terms] = table.copy()
+
+    def way(self) -> Way:
+        return self.copied_log(), self.surely_written(), self.barriers
+
+    def join_ways(self, ways: Iterable[Way]) -> None:
+        """What is so on this way and on others that come together here."""
+        for log, sure, barriers in ways:
+            self.join(log)
+            self.keep_sure(sure)
+            self.barriers = min(self.barriers, barriers)
 
     def surely_written(self) -> dict[Value, set[int]]:
         return {buffer: set(w.surely) for buffer, w in self.written.items()}

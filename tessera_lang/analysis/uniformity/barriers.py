@@ -5,6 +5,8 @@ Owns T0401 and T0403. Must not know how uniformity is found.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tessera_lang.analysis.uniformity.lane_uniformity import Cause, Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Value
@@ -24,20 +26,28 @@ _SOURCES = {
 _COLLECTIVE = ("tile.barrier", *WARP_OPS)
 
 
-def check_barriers(kernel: Operation, known: Uniformity | None = None) -> tuple[Diagnostic, ...]:
-    """One error per barrier or warp operation that some lanes of a group may not get to."""
+def check_barriers(
+    kernel: Operation, known: Uniformity | None = None,
+    parted: Mapping[Operation, tuple[int, int]] | None = None,
+) -> tuple[Diagnostic, ...]:  # fmt: skip
+    """One error per barrier or warp operation that some lanes of a group may not get to.
+    ``parted``: for an ``if`` a lane for which the condition surely holds, and one for which it
+    surely does not."""
     found = known or uniformity(kernel)
     return tuple(
-        _report(found, operation, found.divergent[operation])
+        _report(found, operation, found.divergent[operation], parted or {})
         for operation in kernel.walk()
         if operation.name in _COLLECTIVE and operation in found.divergent
     )
 
 
-def _report(found: Uniformity, barrier: Operation, cause: Cause) -> Diagnostic:
+def _report(
+    found: Uniformity, barrier: Operation, cause: Cause,
+    parted: Mapping[Operation, tuple[int, int]],
+) -> Diagnostic:  # fmt: skip
     labels: list[Label] = []
     if cause.operation.span is not None:
-        labels.append(Label(cause.operation.span, _parting(cause)))
+        labels.append(Label(cause.operation.span, _parting(cause, parted)))
     if cause.exit is not None and cause.exit.span is not None:
         labels.append(Label(cause.exit.span, "some lanes leave here"))
     source = _source(found, cause.value)
@@ -66,10 +76,13 @@ def _report(found: Uniformity, barrier: Operation, cause: Cause) -> Diagnostic:
     )
 
 
-def _parting(cause: Cause) -> str:
+def _parting(cause: Cause, parted: Mapping[Operation, tuple[int, int]]) -> str:
     match cause.operation.name:
         case "tile.for" | "tile.while":
             return "lanes may leave this loop at different times"
+        case _ if cause.operation in parted:
+            holds, fails = parted[cause.operation]
+            return f"lanes part here: the condition holds in lane {holds}, and not in lane {fails}"
         case _:
             return "lanes part here: the condition may differ between them"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.analysis import (
+    alike_conditions,
     check_arrays,
     check_barriers,
     check_bounds,
@@ -25,6 +26,7 @@ from tessera_lang.lower.ast_to_tile.cooperative_reductions import share_loops
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
 from tessera_lang.lower.ast_to_tile.inlined_locations import at_calls
 from tessera_lang.lower.ast_to_tile.kernel_parameters import KernelFrame, slot_name, without_unused
+from tessera_lang.lower.ast_to_tile.lane_zero import settle_conditions
 from tessera_lang.lower.ast_to_tile.premises import assume_conditions, assume_grid
 from tessera_lang.lower.ast_to_tile.statements import lower_block
 from tessera_lang.opt.tile.shared_allocation import check_shared_budget, shared_bytes
@@ -52,8 +54,9 @@ class KernelBody:
         return self.lowering.sink.has_errors
 
     def shared(self, program: Program) -> Program:
-        """The program whose reductions that all lanes run alike are those of the group."""
-        return share_loops(program, self.lowering.element_loops)
+        """The program whose reductions that all lanes run alike are those of the group, and whose
+        conditions around barriers are those of lane 0 where all lanes have the same."""
+        return settle_conditions(share_loops(program, self.lowering.element_loops))
 
 
 def lower_kernel(
@@ -156,7 +159,8 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     bounds = check_bounds(kernel, known)
     found = (*barriers, *bounds, *check_shared_budget(kernel))
     if barriers:
-        return found
+        parted = alike_conditions(kernel, uniform, known).parted
+        return (*check_barriers(kernel, uniform, parted), *found[len(barriers) :])
     shared = check_shared(kernel, plan, uniform, known).errors
     arrays = check_arrays(kernel, plan, uniform)
     # A write that is always outside writes nothing: that is said once.

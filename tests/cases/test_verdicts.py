@@ -1,0 +1,63 @@
+"""Programs in the manner of public suites of race checkers: what `check` says, and checked mode."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tests.fuzz.verdicts import Case, cases, judged
+
+ALL = list(cases())
+RUN = [c for c in ALL if c.hint != "not run"]
+SIZES = {"n": 256, "m": 4, "grid_groups": 4}
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda c: c.name)
+@pytest.mark.sample(40)
+def test_verdict(case: Case) -> None:
+    verdict, codes = judged(case)
+    if case.right:
+        assert verdict == ("not proved" if case.hint == "open" else "proved"), codes
+    else:
+        assert verdict == ("not proved" if case.hint == "open" else case.hint or "error"), codes
+        assert case.code in codes or case.hint == "open"
+
+
+def arguments(case: Case) -> tuple[list[Any], int]:
+    """Arrays and numbers for a kernel, and the groups of the launch where the call says them."""
+    head = re.findall(r"^def \w+\((.*?)\)", case.text, re.MULTILINE)[-1]
+    found: list[Any] = []
+    for name, dtype, sizes in re.findall(r"(\w+): (?:mut |const )?(\w+)(?:\[([^\]]*)\])?", head):
+        kind = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}.get(dtype, np.int64)
+        if not sizes:
+            found.append(4)
+            continue
+        shape = [eval(x, {}, dict(SIZES)) for x in sizes.split(",")]
+        made = np.zeros(shape, kind)
+        if name in ("x", "y"):
+            made = (np.arange(made.size) % 7).reshape(shape).astype(kind)
+        elif name in ("p", "q"):
+            made = np.arange(made.size).reshape(shape).astype(kind)
+        found.append(made)
+    return found, 0 if "grid[" in case.text else SIZES["grid_groups"]
+
+
+def launched(case: Case) -> list[Any]:
+    kernel = getattr(tessera.compile(case.text, target="cpu"), case.name)
+    given, groups = arguments(case)
+    (kernel[groups] if groups else kernel)(*given)
+    return given
+
+
+@pytest.mark.parametrize("case", [c for c in RUN if c.right], ids=lambda c: c.name)
+@pytest.mark.sample(12)
+def test_right_programs_run_clean(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In three orders, with the results of the usual run."""
+    plain = launched(case)
+    monkeypatch.setenv("TESSERA_CHECKED", "1")
+    for a, b in zip(plain, launched(case), strict=True):
+        assert np.array_equal(a, b)

@@ -1,0 +1,104 @@
+"""Programs in the manner of public suites of race and divergence checkers, and how they are judged.
+
+``tests/cases/verdicts/KIND.tessera`` has kernels, each behind a line that says whether it is right
+or wrong, with the code of the fault, and why. ``python -m tests.fuzz.verdicts`` prints the table;
+``--each`` every program with what is said of it; ``--write`` puts the table on the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from tessera_lang.analysis import check_shared
+from tessera_lang.record import dataclass
+from tests.unit.lowering import lower_source
+
+FOLDER = Path(__file__).parent.parent / "cases" / "verdicts"
+KINDS = ("conditions", "orders", "arrays", "proofs", "bounds", "messages")
+Verdict = Literal["error", "warning", "not proved", "proved"]
+_HEAD = re.compile(r"^# (right|wrong)( T\d{4})?( \([^)]*\))?: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``code`` is that of the fault; ``hint`` what stands in brackets."""
+
+    kind: str
+    name: str
+    right: bool
+    code: str
+    hint: str
+    text: str
+
+
+def cases(*kinds: str) -> Iterator[Case]:
+    for kind in kinds or KINDS:
+        path = FOLDER / f"{kind}.tessera"
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8")
+        heads = list(_HEAD.finditer(text))
+        for head, after in zip(heads, [*heads[1:], None], strict=True):
+            part = text[head.end() : after.start() if after else None]
+            name = re.findall(r"^def (\w+)", part, re.MULTILINE)[-1]
+            code, hint = (head[2] or "").strip(), (head[3] or "").strip(" ()")
+            yield Case(kind, name, head[1] == "right", code, hint, part)
+
+
+def judged(case: Case) -> tuple[Verdict, list[str]]:
+    """The verdict under ``--strict``, and the codes that it is made of."""
+    program, plan, found = lower_source(case.text)
+    blamed = [d for d in found if d.severity in ("error", "warning")]
+    if not any(d.severity == "error" for d in blamed):
+        kernel = program.operations[0]
+        blamed += [d for d in check_shared(kernel, plan).unproved if d.severity == "warning"]
+    codes = [d.code for d in blamed]
+    for verdict in ("error", "warning"):
+        if any(d.severity == verdict and d.code != "T0412" for d in blamed):
+            return verdict, codes
+    return ("not proved" if blamed else "proved"), codes
+
+
+def table(*kinds: str) -> str:
+    """How many programs of each kind get each verdict."""
+    lines = [
+        "| kind | right | proved | not proved | refused | wrong | errors | not proved | silent |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in kinds or KINDS:
+        found: list[tuple[bool, Verdict]] = [(c.right, judged(c)[0]) for c in cases(kind)]
+
+        def count(
+            right: bool, *verdicts: Verdict, found: list[tuple[bool, Verdict]] = found
+        ) -> int:
+            return sum(1 for r, v in found if r == right and (not verdicts or v in verdicts))
+
+        row = (
+            count(True), count(True, "proved"), count(True, "not proved"),
+            count(True, "error", "warning"), count(False), count(False, "error"),
+            count(False, "not proved", "warning"), count(False, "proved"),
+        )  # fmt: skip
+        lines.append(f"| {kind} | {' | '.join(map(str, row))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kinds", nargs="*")
+    parser.add_argument("--each", action="store_true")
+    given = parser.parse_args()
+    if given.each:
+        for case in cases(*given.kinds):
+            verdict, codes = judged(case)
+            good = verdict == "proved" if case.right else verdict == "error"
+            said = f"{case.kind:10} {'right' if case.right else 'wrong'} {case.name:28} {verdict}"
+            print("  " if good else "! ", said, *codes)
+    print(table(*given.kinds))
+
+
+if __name__ == "__main__":
+    main()
