@@ -53,19 +53,19 @@ AST_TO_SCHEDULE = Step(
     "lowers the typed kernel to loops over tiles, and makes its launch plan",
 )
 LAY_ANEW = Step(
-    "transposed_copies",
+    "operand_packing",
     "schedule",
     "schedule",
     "copies arrays across whose lines products read or store their tiles",
 )
 SPLIT_FACTORS = Step(
-    "split_factors",
+    "emulated_f32_products",
     "schedule",
     "schedule",
     "makes products of precision f32x3 products of bf16, of arrays of the parts of factors",
 )
 SPLIT_ITERATIONS = Step(
-    "partial_reductions",
+    "reduction_fission",
     "schedule",
     "schedule",
     "takes few iterations with long reductions apart, so that groups share one",
@@ -91,7 +91,7 @@ def parallel_loops() -> tuple[Pass, ...]:
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
     from tessera_lang.opt.schedule.parallel.loop_fusion import fuse_loops
     from tessera_lang.opt.schedule.parallel.loop_interchange import interchange_loops
-    from tessera_lang.opt.schedule.parallel.loop_utils import join_loops
+    from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import join_loops
     from tessera_lang.opt.schedule.parallel.sink_conditions import sink_all_conditions
 
     return (
@@ -113,10 +113,10 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     """What a launch goes through next; what the passes have to say goes to ``remarks``."""
     from tessera_lang.opt.schedule.parallel.common_subexpressions import merge_equal
     from tessera_lang.opt.schedule.parallel.dead_code import tidy
-    from tessera_lang.opt.schedule.parallel.fold_ranges import fold_ranges
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
+    from tessera_lang.opt.schedule.parallel.redundant_clamps import redundant_clamps
 
     def grid(program: Program) -> Program:
         return map_grid(program, remarks)
@@ -132,7 +132,7 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
         _schedule("common_subexpressions", merge_equal,
                   "computes and reads once what is computed or read alike"),
-        _schedule("fold_ranges", fold_ranges,
+        _schedule("redundant_clamps", redundant_clamps,
                   "removes limits of floats that are surely within them"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),
     )  # fmt: skip
@@ -156,7 +156,7 @@ def _tile_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.canonical import (
         batch_axis_unrolling,
         contraction_tile_sizes,
-        grid_axis_nesting,
+        grid_and_inner_axes,
         late_broadcasts,
         late_reductions,
         loop_coalescing,
@@ -179,7 +179,7 @@ def _tile_rows() -> tuple[Row, ...]:
         ("batch_axis_unrolling", batch_axis_unrolling.unbatch,
          "makes each iteration work on one matrix of a batch"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
-        ("grid_axis_nesting", grid_axis_nesting.split_grid_loop,
+        ("grid_and_inner_axes", grid_and_inner_axes.split_grid_loop,
          "splits a loop with grid axes and sequential axes into two nested loops"),
         ("rows_per_group", rows_per_group.take_rows,
          "makes short rows of neighbouring iterations one tile"),
@@ -316,11 +316,11 @@ def last_decisions(context: Context) -> tuple[Pass, ...]:
 
 def _last_rows() -> tuple[Row, ...]:
     """What every kernel needs that becomes register tiles."""
-    from tessera_lang.opt.schedule.decide.one_flow import settle_one_flow
+    from tessera_lang.opt.schedule.decide.non_specialized_kernels import settle_one_flow
 
     return (
         ("squeeze_axes", _squeeze(), "removes the axes of size 1 that earlier passes left"),
-        ("one_flow", settle_one_flow,
+        ("non_specialized_kernels", settle_one_flow,
          "the final attributes of a kernel without warp roles, as its code has them"),
     )  # fmt: skip
 
@@ -343,7 +343,7 @@ def for_lane_per_iteration(context: Context) -> tuple[Pass, ...]:
 
 def _lane_rows() -> tuple[Row, ...]:
     """A lane for each iteration."""
-    from tessera_lang.opt.schedule.canonical.unit_extent_folding import unit_extents
+    from tessera_lang.opt.schedule.canonical.constant_unit_extents import unit_extents
     from tessera_lang.opt.schedule.decide import lane_per_iteration, tile_sizes
     from tessera_lang.opt.schedule.loops import short_loops
 
@@ -352,7 +352,7 @@ def _lane_rows() -> tuple[Row, ...]:
          "which kernels do so little in an iteration that a lane does each"),
         ("set_tile_sizes", tile_sizes.give_sizes, "writes sizes of one element into the types"),
         ("squeeze_axes", _squeeze(), "removes axes of size 1"),
-        ("unit_extent_folding", unit_extents,
+        ("constant_unit_extents", unit_extents,
          "the extent of one element is 1 in the loop that goes over the elements"),
         ("short_loops", short_loops.write_out,
          "writes out loops that run a few times at most, so that their loads begin together"),
@@ -371,7 +371,7 @@ def for_loops(machine: Machine, relief: int = 0) -> tuple[Pass, ...]:
 
 def settle_loops() -> Pass:
     """The last decision on a kernel that becomes loops over elements."""
-    from tessera_lang.opt.schedule.decide.one_flow import settle_loops as settle
+    from tessera_lang.opt.schedule.decide.non_specialized_kernels import settle_loops as settle
 
     return Pass("settle_loops", "schedule", "schedule", settle, "decide",
                 "removes decisions that do not apply to loops over elements")  # fmt: skip
@@ -408,12 +408,12 @@ SCHEDULE_TO_LANES = Step(
 def share_memory() -> tuple[Pass, ...]:
     """What gives the buffers of register tiles their place."""
     from tessera_lang.lower.schedule_to_tile.common.elide_scratch_barriers import elide_barriers
-    from tessera_lang.lower.schedule_to_tile.common.memory_plan import plan_memory
+    from tessera_lang.lower.schedule_to_tile.common.shared_memory_reuse import plan_memory
 
     return (
         Pass("elide_barriers", "tile", "tile", elide_barriers,
              does="removes barriers before reductions if no lane still reads the scratch memory"),
-        Pass("memory_plan", "tile", "tile", plan_memory,
+        Pass("shared_memory_reuse", "tile", "tile", plan_memory,
              does="lets buffers with disjoint live ranges share memory"),
     )  # fmt: skip
 

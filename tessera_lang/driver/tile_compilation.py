@@ -79,15 +79,15 @@ def launches(
     program: Program, plan: LaunchPlan, runner: PassRunner
 ) -> tuple[tuple[Lowered, ...], tuple[Diagnostic, ...]]:
     """A kernel as the launches that it becomes, each as ``schedule`` gives it, with its plan."""
+    from tessera_lang.opt.schedule.parallel.emulated_f32_products import emulated_f32_products
     from tessera_lang.opt.schedule.parallel.launch_phases import cut_launches, split_reductions
-    from tessera_lang.opt.schedule.parallel.partial_reductions import split_iterations
-    from tessera_lang.opt.schedule.parallel.split_factors import split_factors
-    from tessera_lang.opt.schedule.parallel.transposed_copies import lay_anew
+    from tessera_lang.opt.schedule.parallel.operand_packing import lay_anew
+    from tessera_lang.opt.schedule.parallel.reduction_fission import split_iterations
 
     remarks: list[Diagnostic] = []
     program = runner.run(program, pipeline.parallel_loops())
     whole = runner.step(
-        pipeline.SPLIT_FACTORS, lambda: split_factors(program, plan, remarks), program
+        pipeline.SPLIT_FACTORS, lambda: emulated_f32_products(program, plan, remarks), program
     )
     laid = runner.step(pipeline.LAY_ANEW, lambda: lay_anew(*whole, remarks), whole[0])
     shared = runner.step(

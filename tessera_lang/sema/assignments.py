@@ -13,12 +13,12 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.fits_narrow_index import fits_by_range
 from tessera_lang.sema.inference_types import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give, is_silent, settle_default
+from tessera_lang.sema.name_values import module_of, variable_term
 from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.shared import stored
 from tessera_lang.sema.signature import dtype_lookup, unknown_type
 from tessera_lang.sema.slice_reductions import wide_dtype
-from tessera_lang.sema.symbol_terms import module_of, variable_term
 from tessera_lang.sema.variables import bind_variable, keeps_type
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast

@@ -18,16 +18,16 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent
-from tessera_lang.sema.operators import Operand, meet, operate, silent
-from tessera_lang.sema.side_tables import (
-    Local,
-)
-from tessera_lang.sema.symbol_terms import (
+from tessera_lang.sema.name_values import (
     DTYPE,
     MODULE,
     module_of,
     symbol_term,
     variable_term,
+)
+from tessera_lang.sema.operators import Operand, meet, operate, silent
+from tessera_lang.sema.side_tables import (
+    Local,
 )
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType

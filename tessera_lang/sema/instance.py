@@ -17,12 +17,12 @@ from tessera_lang.sema.bound_names import (
 from tessera_lang.sema.context import Binding, Context, Frame, Shared, Variable
 from tessera_lang.sema.expressions import attach
 from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.fully_typed import is_whole
 from tessera_lang.sema.generic_check import check_function_structure
+from tessera_lang.sema.grid_and_where_clauses import check_conditions, read_grid
 from tessera_lang.sema.inference_types import Cells
 from tessera_lang.sema.inlined_size import too_large
 from tessera_lang.sema.kernel_clauses import kernel_decorator, read_clauses, tile_decorator
-from tessera_lang.sema.launch_clauses import check_conditions, read_grid
-from tessera_lang.sema.lowerable import is_whole
 from tessera_lang.sema.module_scope import ModuleScope, Scopes
 from tessera_lang.sema.narrow_sums import warn_narrow
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of

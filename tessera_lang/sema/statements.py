@@ -14,8 +14,8 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.expressions import require_bool
 from tessera_lang.sema.indexing import counts_in_floats, index
 from tessera_lang.sema.literals import settle, settle_default
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.side_tables import Builtin
-from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.unsupported import statement_problem
 from tessera_lang.sema.variables import bind_variable
 from tessera_lang.source import Span

@@ -13,7 +13,7 @@ from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.foreign_names import TILE_FORMS
 from tessera_lang.sema import builtins
-from tessera_lang.sema.loop_hints import loop_hint
+from tessera_lang.sema.loop_iterable_help import loop_hint
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 

@@ -11,7 +11,7 @@ from tessera_lang.sema.conversion_hints import cast_fix
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import give
-from tessera_lang.sema.symbol_terms import variable_term
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.type import (

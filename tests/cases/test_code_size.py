@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.cpu import embedded_code, equal_code
+from tessera_backend.cpu import equal_code, precompiled_functions
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.entry import CpuModule
 from tessera_backend.cpu.llvm_codegen import Compiled, code_target, compile_text
@@ -83,7 +83,7 @@ def given(monkeypatch: pytest.MonkeyPatch, text: str, arguments: tuple[Any, ...]
         texts.append(text)
         return compile_text(text, target, level, stages)
 
-    for module in (equal_code, embedded_code):
+    for module in (equal_code, precompiled_functions):
         monkeypatch.setattr(module, "compile_text", counted)
         module._made.clear()
     text += f"# {uuid.uuid4()}\n"  # no code of an earlier test
@@ -102,7 +102,7 @@ def test_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.optimized
 def test_the_code_of_products_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, arguments, _ = PROGRAMS["a deeper net"]
-    embedded_code._made.clear()
+    precompiled_functions._made.clear()
     found = given(monkeypatch, text, arguments)
     inner = [t for t in found if 'define internal void @"dot.' in t]
     calling = [t for t in found if ".byte" in t]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tessera_backend.runtime.world import HostWorld
+from tessera_backend.runtime.host_environment import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.session import Session

@@ -12,7 +12,7 @@ from tessera_backend.device.launch import axes_to_xyz
 from tessera_backend.device.module import STATIC_SHARED_LIMIT
 from tessera_backend.device.tensor_map import layout, map_numbers
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.built_loader import BuiltKernel, read_manifest
 from tessera_backend.runtime.c_interface.choice import specialty
 from tessera_backend.runtime.call_binding import bind

@@ -292,12 +292,12 @@ def test_threads_do_not_share_an_array(target: str, shape: tuple[int, int]) -> N
 
 @pytest.mark.slow
 def test_large_arrays_are_not_kept_for_each_layout() -> None:
-    from tessera_backend.runtime import sequence
+    from tessera_backend.runtime import launch_sequence
 
     module = loaded(SOURCE)
     for n in range(20):
         module.border(uniform(300 + n, 300))
-    free = sequence._lent._free  # pyright: ignore[reportPrivateUsage]
+    free = launch_sequence._lent._free  # pyright: ignore[reportPrivateUsage]
     assert 1 <= len(free) <= 4
 
 

@@ -273,7 +273,7 @@ print(y.shape, y.dtype)
 
 
 def ran(source: str) -> str:
-    from tessera_backend.runtime.world import HostWorld
+    from tessera_backend.runtime.host_environment import HostWorld
 
     session = Session(overlay={"p.tessera": source})
     assert not session.check("p.tessera")

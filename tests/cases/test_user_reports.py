@@ -308,7 +308,7 @@ def places_of(annotation: str, value: str) -> dict[str, str]:
 
 def ran(source: str) -> list[str]:
     """Codes of a run alone, without the check before it."""
-    from tessera_backend.runtime.world import HostWorld
+    from tessera_backend.runtime.host_environment import HostWorld
 
     from tessera_lang.evaluate.fault import HostFault
 

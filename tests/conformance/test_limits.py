@@ -13,7 +13,7 @@ import pytest
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import MOST_PARTS
+from tessera_lang.lower.ast_to_schedule.demand_driven_evaluation import MOST_PARTS
 from tessera_lang.lower.ast_to_schedule.flip_concat_nodes import MOST_COMPARED
 from tessera_lang.lower.ast_to_schedule.subscripts import MOST_ELEMENTS
 from tessera_lang.lower.schedule_to_tile.lowering import MOST_INSTRUCTIONS

@@ -20,7 +20,7 @@ from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.checked.checked_launch import CheckedKernel
 from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import ORDERS, Order
-from tessera_backend.runtime.bound_call import MappedArray
+from tessera_backend.runtime.bound_arguments import MappedArray
 
 from tessera_lang.analysis.races.shared_check import Unproved
 from tessera_lang.ir.core import Operation

@@ -18,7 +18,7 @@ from tessera_backend.runtime.cache import forget_shared_cache
 
 import tessera_lang as tessera
 from tessera_lang.diagnostics.diagnostic import Diagnostic
-from tessera_lang.lower.schedule_to_tile.common import memory_plan, tile_counts
+from tessera_lang.lower.schedule_to_tile.common import shared_memory_reuse, tile_counts
 from tessera_lang.lower.schedule_to_tile.hopper import pipeline_state
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
@@ -97,7 +97,7 @@ def _every_tile_is_whole(patch: pytest.MonkeyPatch) -> None:
 
 
 def _buffers_never_meet(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_plan._Use, "meets", lambda self, other: False)
+    patch.setattr(shared_memory_reuse._Use, "meets", lambda self, other: False)
 
 
 def _a_ring_keeps_its_phase(patch: pytest.MonkeyPatch) -> None:

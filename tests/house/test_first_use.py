@@ -39,8 +39,8 @@ GUARDS = {
     "device/memory:_spare": "_lock",
     "device/memory:zero_function": ONCE,
     "device/module:Module._module": ONE_THREAD,
-    "device/permuted_copies:reorder_module": ONCE,
-    "device/pitched_copies:repack_module": ONCE,
+    "device/permute_copy_kernel:reorder_module": ONCE,
+    "device/aligned_row_copies:repack_module": ONCE,
     "device/stream:Event._event": ONE_THREAD,
     "device/stream:Stream._stream": ONE_THREAD,
     "device/tensor_map:TensorMaps._made": ATOMIC + "; a launch holds the map that it uses",
@@ -115,8 +115,8 @@ GUARDS = {
     "runtime/recorded_calls:_Rig.fires": ONE_THREAD,
     "runtime/recorded_calls:_torch_maker": ATOMIC,
     "runtime/results:torch_maker": ATOMIC,
-    "runtime/sequence:_Lent._free": "a lock of the object",
-    "runtime/world:HostWorld.": ONE_THREAD,
+    "runtime/launch_sequence:_Lent._free": "a lock of the object",
+    "runtime/host_environment:HostWorld.": ONE_THREAD,
 }
 """By module and name; what ends with a colon, a slash or a dot is for all that begins so."""
 

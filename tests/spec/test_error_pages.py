@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tessera_backend.runtime.world import HostWorld
+from tessera_backend.runtime.host_environment import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.driver.advice import Questions, advice, remarks_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tessera_backend.runtime.world import HostWorld
+from tessera_backend.runtime.host_environment import HostWorld
 
 from tessera_lang.diagnostics import Diagnostic, Fix
 from tessera_lang.driver.fixes import edited

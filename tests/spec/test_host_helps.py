@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from tessera_backend.runtime.world import HostWorld
+from tessera_backend.runtime.host_environment import HostWorld
 
 from tessera_lang.driver.fixes import edited
 from tessera_lang.driver.session import Session

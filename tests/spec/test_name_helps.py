@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tessera_backend.runtime.world import HostWorld
+from tessera_backend.runtime.host_environment import HostWorld
 
 from tessera_lang.diagnostics import Diagnostic, Fix
 from tessera_lang.diagnostics.nearest import nearest

@@ -7,7 +7,7 @@ from tessera_lang.driver.pass_runner import run_passes
 from tessera_lang.driver.pipeline import last_decisions
 from tessera_lang.driver.tile_compilation import fitted, numbers_for
 from tessera_lang.ir.core import Program
-from tessera_lang.opt.schedule.canonical.grid_axis_nesting import separate
+from tessera_lang.opt.schedule.canonical.grid_and_inner_axes import separate
 from tessera_lang.opt.schedule.query.decision_context import Context
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.target.machine import Machine

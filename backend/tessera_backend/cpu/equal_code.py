@@ -11,9 +11,9 @@ from hashlib import sha256
 
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.elf import renamed
-from tessera_backend.cpu.embedded_code import with_embedded
 from tessera_backend.cpu.entry import CpuModule
 from tessera_backend.cpu.llvm_codegen import compile_text
+from tessera_backend.cpu.precompiled_functions import with_embedded
 
 MOST = 64
 """Objects of a process that are kept; the last ones used stay."""

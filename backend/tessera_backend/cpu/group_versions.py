@@ -15,8 +15,8 @@ from tessera_backend.cpu.uniform_values import AGAIN, Scalars
 from tessera_lang.ir.core import BufferType, Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LOOPS
 from tessera_lang.ir.pass_type import Pass
-from tessera_lang.opt.tile.split_lane_axis import split_lane_axis
-from tessera_lang.opt.tile.wrap_remainders import wrap_remainders
+from tessera_lang.opt.tile.delinearize_lane_axis import delinearize_lane_axis
+from tessera_lang.opt.tile.near_range_remainders import near_range_remainders
 from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import BOOL, INDEX
 
@@ -25,11 +25,11 @@ _MOST_TESTS = 24
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 SPLIT_LANES = Pass(
-    "split_lane_axis", "tile", "tile", split_lane_axis,
+    "delinearize_lane_axis", "tile", "tile", delinearize_lane_axis,
     does="gives the lanes an axis for each part that a kernel takes their row apart into",
 )  # fmt: skip
 WRAP_REMAINDERS = Pass(
-    "wrap_remainders", "tile", "tile", wrap_remainders,
+    "near_range_remainders", "tile", "tile", near_range_remainders,
     does="makes the remainder of a neighbour's index a comparison",
 )  # fmt: skip
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+from tessera_backend.device.aligned_row_copies import LANES, LOCK, Copying, repacker
 from tessera_backend.device.driver import Device
 from tessera_backend.device.driver_errors import NO_CONTEXT, launch_too_large
 from tessera_backend.device.memory import FaultRecord, fault_record, spare_zeros
 from tessera_backend.device.module import STATIC_SHARED_LIMIT, Module, load_artifact
 from tessera_backend.device.occupancy import LaunchConfig, resident_groups
-from tessera_backend.device.permuted_copies import Copy
-from tessera_backend.device.pitched_copies import LANES, LOCK, Copying, repacker
+from tessera_backend.device.permute_copy_kernel import Copy
 from tessera_backend.device.tensor_map import MappedArray, TensorMap, TensorMaps
 from tessera_backend.device.workspace import scratch, workspace
 from tessera_lang.locks import once

@@ -244,7 +244,7 @@ def host_world(
     checked: bool = False,
 ) -> World:  # fmt: skip
     """A world of arrays and launches for ``tesserac run``."""
-    from tessera_backend.runtime.world import HostWorld
+    from tessera_backend.runtime.host_environment import HostWorld
 
     return HostWorld(session, target, write, arch_as=arch_as, checked=checked)
 

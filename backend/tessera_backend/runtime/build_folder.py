@@ -85,7 +85,7 @@ def _copying(plans: Iterable[LaunchPlan]) -> dict[str, bytes]:
         sizes |= {DTYPES[arrays[c.parameter]].bytes for c in reordered}
     if not sizes:
         return {}
-    from tessera_backend.device.permuted_copies import ptx
+    from tessera_backend.device.permute_copy_kernel import ptx
 
     return {f"tessera_reorder_{n}.ptx": ptx(n).encode() for n in sorted(sizes)}
 

@@ -13,7 +13,7 @@ from typing import Literal
 from tessera_backend.runtime.alias_checks import sharing_faults
 from tessera_backend.runtime.array_checks import check_array
 from tessera_backend.runtime.arrays import HOST, ArrayView
-from tessera_backend.runtime.bound_call import (
+from tessera_backend.runtime.bound_arguments import (
     Bound,
     BoundCopy,
     BoundMemory,

@@ -15,11 +15,11 @@ from tessera_backend.cpu.checked.checked_launch import CheckedKernel
 from tessera_backend.cpu.checked.fault_records import CheckedFault
 from tessera_backend.cpu.checked.lane_orders import Setting, setting_of
 from tessera_backend.cpu.interpreter.serialized_kernel import array_at
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of
 from tessera_backend.runtime.checked_coverage import note_launch
+from tessera_backend.runtime.cpu_code import HostCode
 from tessera_backend.runtime.faults import WORDS
-from tessera_backend.runtime.host_code import HostCode
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.record import replace
 from tessera_lang.target.backend import Artifact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_backend.cpu.checked.code import Facts
 from tessera_backend.cpu.checked.lane_orders import Setting
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import LaunchPlan

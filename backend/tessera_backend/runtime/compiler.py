@@ -305,7 +305,7 @@ class SessionProvider:
         entry = self._cache.get(key)
         found = _interface(entry) if entry is not None else None
         if found is None:
-            from tessera_backend.runtime.declarations import module_interface
+            from tessera_backend.runtime.interface_from_source import module_interface
 
             found = module_interface(self.session(), self.path)
             self._cache.put(key, {"kind": "interface", **found.to_json()}, b"")

@@ -10,7 +10,7 @@ from typing import Any
 from tessera_backend.device.driver import device
 from tessera_backend.device.launch import CudaKernel, axes_to_xyz
 from tessera_backend.device.memory import PinnedMemory
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.faults import FaultSlot, cuda_faults
 from tessera_backend.runtime.loaded_code import Block, Frame
 from tessera_backend.runtime.printing import printing

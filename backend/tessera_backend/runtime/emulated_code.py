@@ -12,7 +12,7 @@ from math import prod
 from tessera_backend.cpu.interpreter.faults import AsynchronousFault, shown
 from tessera_backend.cpu.interpreter.serialized_kernel import AsynchronousKernel, Finding
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error, source_of
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic
 from tessera_backend.runtime.loaded_code import Block, Frame

@@ -401,8 +401,8 @@ class Function:
 
     def _on_host(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         with COMPILER:
+            from tessera_backend.runtime.host_environment import HostWorld
             from tessera_backend.runtime.host_tapes import RecordingWorld
-            from tessera_backend.runtime.world import HostWorld
 
         target = "cuda" if self._target == "cuda" else "cpu"
         session = self._provider.session()

@@ -16,13 +16,13 @@ import numpy as np
 from tessera_backend.runtime.arrays import describe
 from tessera_backend.runtime.dtypes import Array
 from tessera_backend.runtime.function_fast_path import SharedMemory
+from tessera_backend.runtime.host_environment import HostWorld
 from tessera_backend.runtime.launch import Prepared
 from tessera_backend.runtime.native_calls import Plan
 from tessera_backend.runtime.native_tapes import Launched, Recording, tape_plan, unclean_workspace
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.spare_memory import FEWEST, spare_memory
-from tessera_backend.runtime.world import HostWorld
 from tessera_lang.record import dataclass
 from tessera_lang.target.host_world import Filling, Index, KernelReference, Reduction
 from tessera_lang.types.dtype import DType

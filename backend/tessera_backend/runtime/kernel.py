@@ -42,7 +42,7 @@ _LAYOUTS = 4096
 def load_code(artifact: Artifact, device: int) -> Code:
     """An artifact made ready to launch. Raises TesseraError where the device refuses it."""
     if artifact.then or any(r.kept for r in artifact.plan.results):
-        from tessera_backend.runtime.sequence import CodeSequence
+        from tessera_backend.runtime.launch_sequence import CodeSequence
 
         first = _one_launch(replace(artifact, then=()), device, None)
         return CodeSequence([first, *(_one_launch(a, device, first) for a in artifact.then)])
@@ -60,7 +60,7 @@ def _one_launch(artifact: Artifact, device: int, first: Code | None) -> Code:
 
         return CheckedCode(artifact)
     if device == HOST:
-        from tessera_backend.runtime.host_code import HostCode
+        from tessera_backend.runtime.cpu_code import HostCode
 
         return HostCode(artifact)
     from tessera_backend.runtime.cuda_code import CudaCode

@@ -12,7 +12,7 @@ from typing import Any
 
 from tessera_backend.runtime.alias_checks import check_overlap
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.call_binding import bind
 from tessera_backend.runtime.call_diagnostics import error
 from tessera_backend.runtime.loaded_code import Code, Frame

@@ -1,6 +1,6 @@
 """Compiled code on one device: what a launch needs of it, for the CPU and for CUDA alike.
 
-Owns the protocol; ``host_code.py`` and ``cuda_code.py`` are what it is for. Must not know
+Owns the protocol; ``cpu_code.py`` and ``cuda_code.py`` are what it is for. Must not know
 arguments, signatures or where the artifact came from.
 """
 
@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.native_calls import Launch
 from tessera_lang.target.launch_plan import LaunchPlan
 

@@ -1,7 +1,7 @@
 """The state of a walk over a kernel for all lanes of a group at once.
 
 Owns which lanes are where, what conditions tell, and the accesses as they are met. Must not know
-``if``, loops and exits: ``control`` has them.
+``if``, loops and exits: ``lane_loops`` has them.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from tessera_lang.analysis.ranges.accesses import (
     touch_whole,
 )
 from tessera_lang.analysis.ranges.linear import Interval, Linear, join, within
+from tessera_lang.analysis.ranges.near_range_remainders import see_remainder
 from tessera_lang.analysis.ranges.operation_rules import apply_rule, assume, divides_something
 from tessera_lang.analysis.ranges.premises import see_premise
 from tessera_lang.analysis.ranges.state import (
@@ -33,7 +34,6 @@ from tessera_lang.analysis.ranges.state import (
     Wanted,
     is_integer,
 )
-from tessera_lang.analysis.ranges.wraparound_indices import see_remainder
 from tessera_lang.ir.core import Operation, Region, Value, ViewType
 from tessera_lang.ir.definitions import LEAVES
 from tessera_lang.record import dataclass, field

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tessera_lang.ir.core import Attribute, Value
-from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import (
+from tessera_lang.lower.ast_to_schedule.demand_driven_evaluation import (
     AnyWindow,
     Demand,
     sizes_of,
     whole_scan,
 )
+from tessera_lang.lower.ast_to_schedule.emitter import Emitter
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,
     Filled,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule import (
     array_manipulation,
+    concatenation,
     eye_linspace_array,
     inline,
-    joining,
     node_builders,
     sort_calls,
     subscripts,
@@ -419,7 +419,7 @@ _TABLE: dict[str, Callable[[State, ast.Call], Node | None]] = {
     "op.cumprod": scan, "op.cummax": scan, "op.cummin": scan,
     "op.softmax": softmax, "op.causal": causal,
     "op.tril": triangle, "op.triu": triangle,
-    "op.concat": joining.joined, "op.stack": joining.joined, **eye_linspace_array.CALLS,
+    "op.concat": concatenation.joined, "op.stack": concatenation.joined, **eye_linspace_array.CALLS,
     "op.transpose": _transpose,
     **{f"op.{n}": _reduction for n in (*KINDS, *DERIVED)},
     **array_manipulation.CALLS, "op.sort": sort_calls.sort, "op.argsort": sort_calls.sort,

@@ -13,8 +13,8 @@ from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import Node
 from tessera_lang.lower.ast_to_tile.calls import apply_function, decided, default_of, returns_last
 from tessera_lang.lower.ast_to_tile.context import Frame, Unsupported
+from tessera_lang.lower.ast_to_tile.implicit_conversions import settled
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
-from tessera_lang.lower.ast_to_tile.settled_values import settled
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.side_tables import Local, TypedFunction
 from tessera_lang.syntax import ast

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tessera_lang.ir.core import Value
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import AnyWindow
+from tessera_lang.lower.ast_to_schedule.demand_driven_evaluation import AnyWindow
 from tessera_lang.lower.ast_to_schedule.state import State
 from tessera_lang.lower.ast_to_schedule.value_nodes import (
     Axis,

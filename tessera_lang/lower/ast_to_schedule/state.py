@@ -12,9 +12,9 @@ from typing import TypeVar
 from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_schedule.axis_loops import Nests
+from tessera_lang.lower.ast_to_schedule.demand_driven_evaluation import Demand, NeedsMemory
 from tessera_lang.lower.ast_to_schedule.early_exits import Leaving
 from tessera_lang.lower.ast_to_schedule.emitter import Emitter
-from tessera_lang.lower.ast_to_schedule.evaluate_windows import Demand, NeedsMemory
 from tessera_lang.lower.ast_to_schedule.liveness import Liveness
 from tessera_lang.lower.ast_to_schedule.scratch_arrays import ScratchArrays
 from tessera_lang.lower.ast_to_schedule.value_nodes import (

@@ -42,7 +42,7 @@ from tessera_lang.lower.ast_to_tile import operators
 from tessera_lang.lower.ast_to_tile.calls import power
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, named
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
-from tessera_lang.lower.ast_to_tile.settled_values import settled
+from tessera_lang.lower.ast_to_tile.implicit_conversions import settled
 from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast

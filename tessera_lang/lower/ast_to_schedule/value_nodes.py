@@ -1,8 +1,8 @@
 """Values of a tile kernel as trees: what is to be computed, before it is known for which part.
 
 Owns the closed union ``Node``. An axis with a capacity is there as a whole; one without is an
-iteration space of which a *window* at a time is asked for (``evaluate_windows.py``). Must not
-know how a node is evaluated.
+iteration space of which a *window* at a time is asked for (``demand_driven_evaluation.py``). Must
+not know how a node is evaluated.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from tessera_lang.lower.ast_to_tile.context import (
     flat_types,
     rebuild,
 )
+from tessera_lang.lower.ast_to_tile.implicit_conversions import settled
 from tessera_lang.lower.ast_to_tile.launch_conditions import require
-from tessera_lang.lower.ast_to_tile.settled_values import settled
 from tessera_lang.lower.ast_to_tile.sizes import size_value
 from tessera_lang.sema.side_tables import Builtin, TypedFunction
 from tessera_lang.source import Span

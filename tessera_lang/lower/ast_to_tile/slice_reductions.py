@@ -1,8 +1,8 @@
 """Reductions of arrays and slices in lanes -> loops over the elements.
 
 Each lane that asks gets the reduction of the slice that its own bounds name; the elements are
-taken in order. ``group_reductions`` deals out the loops that all lanes of a group would run alike.
-Slices clip as everywhere; elements are guarded as everywhere. Must not know what is uniform.
+taken in order. ``cooperative_reductions`` deals out the loops that all lanes of a group would run
+alike. Slices clip as everywhere; elements are guarded as everywhere. Must not know what is uniform.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.ast_to_tile import access, calls, control, operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported, flatten, named
-from tessera_lang.lower.ast_to_tile.settled_values import settled
+from tessera_lang.lower.ast_to_tile.implicit_conversions import settled
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import INDEX, DType

@@ -8,7 +8,7 @@ from tessera_lang.lower.schedule_to_lanes.element_loops import first_lane, nest,
 from tessera_lang.lower.schedule_to_lanes.elements import element, row_index, view_index
 from tessera_lang.lower.schedule_to_lanes.inner_axis import interchanged
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering, view_type
-from tessera_lang.lower.schedule_to_lanes.tile_stores import (
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
     destination,
     sources_of,
     store_tile,

@@ -12,13 +12,13 @@ from tessera_lang.ir.core import IRType, Operation, Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile, tile_type
 from tessera_lang.lower.schedule_to_lanes.state import Lowering
-from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
-from tessera_lang.lower.schedule_to_lanes.tile_stores import (
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
     destination,
     is_dead_after,
     sources_of,
     store_tile,
 )
+from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
 from tessera_lang.types.dtype import DType
 
 

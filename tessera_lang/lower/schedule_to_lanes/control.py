@@ -29,12 +29,12 @@ from tessera_lang.lower.schedule_to_lanes.carried_values import (
 from tessera_lang.lower.schedule_to_lanes.combined_axes import Bounds, trip_count, unflattened
 from tessera_lang.lower.schedule_to_lanes.def_use import is_tile
 from tessera_lang.lower.schedule_to_lanes.state import Lowering, Slots, is_pointer
-from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
-from tessera_lang.lower.schedule_to_lanes.tile_stores import (
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
     hand_over,
     is_dead_after,
     materialise,
 )
+from tessera_lang.lower.schedule_to_lanes.tile_extents import carried_values
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import INDEX
 

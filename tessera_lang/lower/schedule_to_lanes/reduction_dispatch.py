@@ -18,7 +18,7 @@ from tessera_lang.lower.schedule_to_lanes.reduce_across_lanes import by_lanes, f
 from tessera_lang.lower.schedule_to_lanes.reduce_by_one_lane import columns, rows
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import Reduction
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.lower.schedule_to_lanes.tile_stores import destination, sources_of
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import destination, sources_of
 from tessera_lang.types.dtype import F32, DType
 
 

@@ -12,7 +12,7 @@ from tessera_lang.lower.schedule_to_lanes.element_loops import know, nest, phase
 from tessera_lang.lower.schedule_to_lanes.elements import element
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import combined, identity
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.lower.schedule_to_lanes.tile_stores import destination, sources_of
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import destination, sources_of
 from tessera_lang.types.dtype import INDEX
 
 

@@ -13,7 +13,7 @@ from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
 from tessera_lang.lower.schedule_to_lanes.element_loops import loop, nest
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.lower.schedule_to_lanes.tile_stores import (
+from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
     destination,
     sources_of,
     store_tile,

@@ -25,9 +25,9 @@ from tessera_lang.sema.side_tables import (
 from tessera_lang.sema.tile import (
     array_creation,
     array_manipulation,
+    concatenation,
     elementwise_builtins,
     eye_linspace_array,
-    joining,
     order_statistics,
     reductions,
     sorting,
@@ -158,7 +158,7 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
     return special(c, e, bound) if special is not None else _typed(c, e, name, bound)
 
 
-_SPECIAL = {**joining.TYPES, **eye_linspace_array.TYPES, **array_manipulation.TYPES,
+_SPECIAL = {**concatenation.TYPES, **eye_linspace_array.TYPES, **array_manipulation.TYPES,
             **elementwise_builtins.TYPES,
             **sorting.TYPES, **order_statistics.TYPES, "op.einsum": einsum, "op.reshape": reshape,
             "op.ravel": reshape}  # fmt: skip

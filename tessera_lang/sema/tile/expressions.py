@@ -15,13 +15,13 @@ from tessera_lang.sema import expressions as lanes
 from tessera_lang.sema.context import text_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.name_values import DTYPE, MODULE
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.side_tables import Builtin, Local
-from tessera_lang.sema.symbol_terms import DTYPE, MODULE
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
 from tessera_lang.sema.tile.expand_builtins import argument_of
-from tessera_lang.sema.tile.index_bounds import counts, narrows
+from tessera_lang.sema.tile.fits_narrow_index import counts, narrows
 from tessera_lang.sema.tile.operators import (
     Mixed,
     compare_tiles,

@@ -12,11 +12,12 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.bound_names import assigned_names
 from tessera_lang.sema.context import Binding, Frame, Instantiate, Shared, Variable
 from tessera_lang.sema.flow import check_flow, literal_truth
+from tessera_lang.sema.fully_typed import is_whole
 from tessera_lang.sema.generic_check import check_function_structure
+from tessera_lang.sema.grid_and_where_clauses import check_conditions, head_size
 from tessera_lang.sema.inference_types import Cells
-from tessera_lang.sema.launch_clauses import check_conditions, head_size
-from tessera_lang.sema.lowerable import is_whole
 from tessera_lang.sema.module_scope import ModuleScope, Scopes
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.narrow_sums import warn_narrow, wide_sum
 from tessera_lang.sema.parameters import Parameters, bind_parameters, bindings_of
 from tessera_lang.sema.side_tables import (
@@ -31,7 +32,6 @@ from tessera_lang.sema.side_tables import (
 from tessera_lang.sema.signature import parameters_of
 from tessera_lang.sema.signature_example import sized_arguments
 from tessera_lang.sema.sizes import BadSize
-from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import Kernel, TileContext, TileShared, Value
 from tessera_lang.sema.tile.directives import check_tile
 from tessera_lang.sema.tile.expressions import attach

@@ -12,8 +12,8 @@ from tessera_lang.sema.bound_names import statements, targets
 from tessera_lang.sema.indexing import counts_in_floats, index
 from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.side_tables import Builtin
-from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import Loop, TileContext, Value
 from tessera_lang.sema.tile.facts import Range
 from tessera_lang.sema.tile.reductions import index_argument

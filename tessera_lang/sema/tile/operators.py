@@ -11,7 +11,7 @@ from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
 from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
-from tessera_lang.sema.tile.index_bounds import is_count
+from tessera_lang.sema.tile.fits_narrow_index import is_count
 from tessera_lang.sema.tile.shapes import Side, broadcast
 from tessera_lang.sema.tile.subscripts import as_tile
 from tessera_lang.source import Span

@@ -1,7 +1,7 @@
 """What a tile kernel returns: result arrays, and values stored into results.
 
 Owns the shapes and dtypes of results, and where ``return`` may stand. Which variables are arrays
-says ``kernel_arrays.py``. Must not know how a runtime allocates.
+says ``created_arrays.py``. Must not know how a runtime allocates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tessera_lang.sema.literals import is_silent, settle_default
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.kernel_arrays import known_dims, private_names, result_names
+from tessera_lang.sema.tile.created_arrays import known_dims, private_names, result_names
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_tiled,

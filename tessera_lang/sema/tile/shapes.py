@@ -10,7 +10,7 @@ from tessera_lang.diagnostics.diagnostic import Label
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.index_bounds import bounds_of_size
+from tessera_lang.sema.tile.fits_narrow_index import bounds_of_size
 from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.rank_hints import rank_advice
 from tessera_lang.sema.tile.size_normal_form import (

@@ -14,16 +14,16 @@ from tessera_lang.sema.context import text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
-from tessera_lang.sema.symbol_terms import variable_term
-from tessera_lang.sema.tile import in_place, kernel_arrays, results
+from tessera_lang.sema.tile import created_arrays, in_place, results
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
-from tessera_lang.sema.tile.index_bounds import learn_places
+from tessera_lang.sema.tile.fits_narrow_index import learn_places
 from tessera_lang.sema.tile.loops import for_loop, while_loop
 from tessera_lang.sema.tile.operators import is_tiled, value_of_operand
 from tessera_lang.sema.tile.powers import operate_tiles
@@ -98,8 +98,8 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     if isinstance(s.target, ast.TupleExpr):
         _unpack(c, s, s.target)
         return
-    if isinstance(s.target, ast.Name) and kernel_arrays.is_array(c, s.target, s.value):
-        kernel_arrays.make(c, s.target, s.value)
+    if isinstance(s.target, ast.Name) and created_arrays.is_array(c, s.target, s.value):
+        created_arrays.make(c, s.target, s.value)
         return
     if isinstance(s.value, ast.TupleExpr):
         term: Term = results.tuple_term(c, s.value)
@@ -131,13 +131,13 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
     if isinstance(value, ast.TupleExpr):
         if len(value.items) == count:
             pairs = list(zip(target.items, value.items, strict=True))
-            arrays = [isinstance(t, ast.Name) and kernel_arrays.is_array(c, t, item)
+            arrays = [isinstance(t, ast.Name) and created_arrays.is_array(c, t, item)
                       for t, item in pairs]  # fmt: skip
             terms = [Unknown() if made else c.infer(item)
                      for made, item in zip(arrays, value.items, strict=True)]  # fmt: skip
             for made, (t, item), term in zip(arrays, pairs, terms, strict=True):
                 if made and isinstance(t, ast.Name):
-                    kernel_arrays.make(c, t, item)
+                    created_arrays.make(c, t, item)
                 else:
                     _assign_one(c, t, item, term)
             return

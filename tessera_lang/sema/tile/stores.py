@@ -17,7 +17,7 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.tile.context import Accumulation, TileContext
-from tessera_lang.sema.tile.kernel_arrays import could_be_array, other_value
+from tessera_lang.sema.tile.created_arrays import could_be_array, other_value
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,

@@ -11,10 +11,10 @@ from tessera_lang.sema.context import Variable
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.name_values import variable_term
 from tessera_lang.sema.side_tables import Local
-from tessera_lang.sema.symbol_terms import variable_term
 from tessera_lang.sema.tile.context import TileContext, register_dtype
-from tessera_lang.sema.tile.index_bounds import learn_bounds
+from tessera_lang.sema.tile.fits_narrow_index import learn_bounds
 from tessera_lang.sema.tile.operators import give_tile, is_waiting, settle_tile
 from tessera_lang.sema.tile.subscripts import as_tile, root_name
 from tessera_lang.sema.tile.symbolic import OWNER, dim_of, set_scalar

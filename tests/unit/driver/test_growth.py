@@ -110,7 +110,9 @@ def test_a_chain_of_reductions_without_capacity_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of them computes all before it again."""
-    monkeypatch.setattr("tessera_lang.lower.ast_to_schedule.evaluate_windows.MOST_PARTS", 1000)
+    monkeypatch.setattr(
+        "tessera_lang.lower.ast_to_schedule.demand_driven_evaluation.MOST_PARTS", 1000
+    )
     session = Session()
     lines = ["for i in op.tile_range(m, step=1):", "    r = x[i, :]"]
     lines += ["    r = r - op.max(r)"] * 60 + ["    out[i, :] = r"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tessera_backend.runtime.arrays import ArrayView
-from tessera_backend.runtime.bound_call import BoundCopy
+from tessera_backend.runtime.bound_arguments import BoundCopy
 from tessera_backend.runtime.call_binding import bind
 
 import tessera_lang as tessera

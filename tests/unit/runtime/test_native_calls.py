@@ -485,9 +485,9 @@ def test_in_a_forked_child() -> None:
 
 def test_launches_that_need_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layout keeps no more than a little of its own."""
-    from tessera_backend.runtime import host_code
+    from tessera_backend.runtime import cpu_code
 
-    monkeypatch.setattr(host_code, "MOST_BYTES", 1)
+    monkeypatch.setattr(cpu_code, "MOST_BYTES", 1)
     m = tessera.compile(
         "@op.kernel\ndef product(x: f32[m, k], y: f32[k, n]) -> f32[m, n]: return x @ y\n",
         target="cpu",
@@ -496,7 +496,7 @@ def test_launches_that_need_much_memory(monkeypatch: pytest.MonkeyPatch) -> None
     for _ in range(40):
         assert np.allclose(m.product(x, x), x @ x, rtol=1e-4, atol=1e-4)
     assert m.product._native is None
-    monkeypatch.setattr(host_code, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(cpu_code, "MOST_BYTES", 1 << 20)
     for _ in range(40):
         m.product(x, x)
     assert m.product._native is not None

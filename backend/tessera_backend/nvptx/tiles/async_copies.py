@@ -21,7 +21,7 @@ from tessera_backend.nvptx.tiles.element_places import (
 )
 from tessera_backend.nvptx.tiles.folding_builder import Number, number, product, total, widened
 from tessera_backend.nvptx.tiles.shared_addressing import Cells, Start, base_of, starts_of
-from tessera_backend.nvptx.tiles.windows import strides_of
+from tessera_backend.nvptx.tiles.view_addressing import strides_of
 from tessera_lang.ir.core import BufferType, Operation
 from tessera_lang.record import dataclass
 

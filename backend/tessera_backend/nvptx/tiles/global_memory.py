@@ -25,7 +25,7 @@ from tessera_backend.nvptx.tiles.elementwise import (
     tile_type,
 )
 from tessera_backend.nvptx.tiles.folding_builder import Number, number, product, total
-from tessera_backend.nvptx.tiles.windows import (
+from tessera_backend.nvptx.tiles.view_addressing import (
     Window,
     at_lane,
     known_alignment,

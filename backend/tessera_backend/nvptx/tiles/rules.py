@@ -14,8 +14,8 @@ from tessera_backend.nvptx.tiles import (
     dot,
     elementwise,
     global_memory,
+    reciprocal_division,
     reductions,
-    row_division,
     scans,
     shared_memory,
 )
@@ -26,7 +26,7 @@ def rules(of_a_lane: Mapping[str, Rule]) -> dict[str, Rule]:
     on_tiles = elementwise.with_tiles(of_a_lane)
     return {
         **on_tiles,
-        "tile.div": row_division.by_rows(on_tiles["tile.div"]),
+        "tile.div": reciprocal_division.by_rows(on_tiles["tile.div"]),
         **elementwise.RULES,
         **reductions.RULES,
         **scans.RULES,

@@ -5,7 +5,7 @@ meets one barrier, starts the copies for the iteration S - 1 ahead, and works. T
 orders two pairs: the copies of all lanes before everybody's reads, and everybody's reads of the
 stage before it (the iteration before) before the copies that write that stage again. Loads that
 no asynchronous copy can move go through registers, one iteration ahead, into two buffers. How many
-stages there are is the schedule's (``opt.schedule.one_flow``).
+stages there are is the schedule's (``opt.schedule.non_specialized_kernels``).
 
 Owns the shape of the loop. Must not know what its body computes.
 """

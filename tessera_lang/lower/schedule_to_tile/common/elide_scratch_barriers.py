@@ -8,7 +8,7 @@ other is needed. Owns the search for it. Must not know what is reduced.
 from __future__ import annotations
 
 from tessera_lang.ir.core import BufferType, Operation, Program, Region, Value
-from tessera_lang.lower.schedule_to_tile.common.memory_plan import has_roles
+from tessera_lang.lower.schedule_to_tile.common.shared_memory_reuse import has_roles
 from tessera_lang.record import dataclass, field, replace
 
 _REDUCE, _BARRIER = "tile.reduce_tile", "tile.barrier"

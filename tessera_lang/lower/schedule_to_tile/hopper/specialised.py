@@ -1,9 +1,9 @@
 """Warp specialization on Hopper: decided schedules as Tile IR with roles, rings and clusters.
 
 ``lower_specialised`` takes a kernel that ``assign_roles`` has split. Everything general is
-elsewhere: positions in rings (``ring``), the part of the body that moves data (``pruned``), the
-protocol of the two sides (``roles``), the tiles of the grid (``persistent``), results
-(``epilogue``). Owns the assembly, and how products are computed here. Must not know what the
+elsewhere: positions in rings (``pipeline_state``), the part of the body that moves data
+(``producer_region``), the protocol of the two sides (``producer_pipeline``, ``consumer``), the
+tiles of the grid (``tile_scheduler``), results (``epilogue``). Owns the assembly, and how products are computed here. Must not know what the
 kernel computes.
 """
 
@@ -49,9 +49,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
-from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
 from tessera_lang.opt.schedule.query.occupancy_budget import launched_registers
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.scalar_facts import (
     Facts,
 )

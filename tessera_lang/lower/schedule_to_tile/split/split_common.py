@@ -23,7 +23,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.ir.schedule.ops import PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.lower.schedule_to_tile.common.schedule_builder import Line
+from tessera_lang.lower.schedule_to_tile.common.schedule_ir_builder import Line
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
 from tessera_lang.opt.schedule.query.scalar_facts import axes_of, is_positive_zero
 from tessera_lang.opt.schedule.query.staging_rings import is_staged

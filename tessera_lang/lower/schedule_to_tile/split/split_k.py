@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.lower.schedule_to_lanes.def_use import Source
 from tessera_lang.lower.schedule_to_lanes.equal_numbers import Numbers
 from tessera_lang.lower.schedule_to_tile.common.errors import NotHonoured, NotTiled
-from tessera_lang.lower.schedule_to_tile.common.schedule_builder import Line
+from tessera_lang.lower.schedule_to_tile.common.schedule_ir_builder import Line
 from tessera_lang.lower.schedule_to_tile.common.tile_counts import tile_counts
 from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Share
 from tessera_lang.lower.schedule_to_tile.split.stream_k import dealt

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tessera_lang.ir.core import Attribute, Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import replace_values
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
-from tessera_lang.lower.schedule_to_tile.common.schedule_builder import Line
+from tessera_lang.lower.schedule_to_tile.common.schedule_ir_builder import Line
 from tessera_lang.lower.schedule_to_tile.common.tile_order import places
 from tessera_lang.lower.schedule_to_tile.split.split_common import Parting, Share
 from tessera_lang.opt.schedule.query.kernel_facts import FOR

@@ -15,7 +15,7 @@ from tessera_lang.ir.definitions import PERMUTES
 from tessera_lang.ir.rewrite import rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.canonical.loop_coalescing import nests_of
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of
 from tessera_lang.opt.schedule.query.alignment import divisor_of
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,

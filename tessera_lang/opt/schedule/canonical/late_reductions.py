@@ -16,7 +16,7 @@ from math import inf
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.parallel.loop_utils import names_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import names_of
 from tessera_lang.opt.schedule.query.array_dependence import FOR, LOAD
 from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, with_kernel
 from tessera_lang.opt.schedule.query.def_use import definitions_of, users_of

@@ -20,7 +20,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, LOOPS, Facts, facts_of, kernel_of
-from tessera_lang.opt.schedule.query.lane_copies import is_written
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_written
 from tessera_lang.record import replace
 
 _GROW = ("tile.add", "tile.mul", "tile.max", "tile.min", "tile.floordiv", "tile.cast")

@@ -29,7 +29,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.lane_copies import is_written
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_written
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass, replace
 

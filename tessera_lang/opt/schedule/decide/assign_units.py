@@ -1,7 +1,8 @@
 """Which unit of the machine does each product.
 
 Writes the choice on the ``dot``. What a unit asks for is in ``query/unit_legality.py``;
-``one_flow`` settles it, and says why the best unit of the machine does not do a product.
+``non_specialized_kernels`` settles it, and says why the best unit of the machine does not do a
+product.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tessera_lang.opt.schedule.query.unit_legality import unit_of
 
 @decides
 def assign_units(program: Program, context: Context) -> Program:
-    """The best unit for each product, as far as roles use it: see ``one_flow``."""
+    """The best unit for each product, as far as roles use it: see ``non_specialized_kernels``."""
     kernel = kernel_of(program)
     facts = facts_of(kernel)
     decisions = {d.operation: {"unit": unit_of(d, facts, context.machine)[0]} for d in facts.dots}

@@ -32,7 +32,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.lane_copies import (
+from tessera_lang.opt.schedule.query.producer_lane_copies import (
     gathers_of,
     is_transposed,
     lanes_reason,

@@ -41,14 +41,14 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     facts_of,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.lane_copies import (
+from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
+from tessera_lang.opt.schedule.query.producer_lane_copies import (
     ends_early,
     is_by_lanes,
     is_transposed,
     is_written,
     lanes_reason,
 )
-from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
 from tessera_lang.opt.schedule.query.producer_slice import moved_by_lanes, producer_reason
 from tessera_lang.opt.schedule.query.staging_rings import is_staged, tile_bytes
 from tessera_lang.opt.schedule.query.unit_legality import (

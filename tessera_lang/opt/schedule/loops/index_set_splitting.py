@@ -3,7 +3,7 @@
 ``for j in ...: s = where(j + column <= i + row, s, -inf)`` becomes a loop over the iterations in
 which the condition is true for all elements of a tile, without it, and one over the others. Several
 conditions give up to three loops: before, where all are known, behind. No iteration is left out
-and none runs in another order. Owns the decision and the rewriting; ``loop_predicates`` has the
+and none runs in another order. Owns the decision and the rewriting; ``monotone_conditions`` has the
 conditions. Must not know what the loop computes.
 """
 
@@ -19,7 +19,7 @@ from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.loops.loop_peeling import divides
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
@@ -36,7 +36,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.loop_predicates import Form, Turn, turns_of
+from tessera_lang.opt.schedule.query.monotone_conditions import Form, Turn, turns_of
 from tessera_lang.opt.schedule.query.staging_rings import holds_staged, rings_of
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import PEELED_REGISTERS, SPLIT_TRIPS

@@ -13,7 +13,7 @@ from tessera_lang.ir.definitions import BOUNDED
 from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     rewrites,

@@ -12,7 +12,7 @@ from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of, names_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of, names_of
 from tessera_lang.opt.schedule.query.decision_context import (
     Context,
     overruled,

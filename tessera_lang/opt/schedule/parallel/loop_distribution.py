@@ -16,7 +16,7 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.ir.rewrite import clone_operation
 from tessera_lang.ir.schedule.ops import SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.schedule.parallel.loop_utils import is_quiet, names_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import is_quiet, names_of
 from tessera_lang.opt.schedule.query.array_dependence import FOR, accesses_in
 from tessera_lang.record import dataclass, field, replace
 

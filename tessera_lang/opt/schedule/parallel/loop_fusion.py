@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import verdicts
-from tessera_lang.opt.schedule.parallel.loop_utils import fused
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import fused
 from tessera_lang.opt.schedule.query.array_dependence import FOR, accesses_in
 from tessera_lang.opt.schedule.query.def_use import arrays_of, definitions_of
 from tessera_lang.record import replace

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import verdicts
 from tessera_lang.opt.schedule.parallel.loop_distribution import distributed
-from tessera_lang.opt.schedule.parallel.loop_utils import (
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import (
     fused,
     is_quiet,
     joined,

@@ -14,7 +14,7 @@ from tessera_lang.diagnostics import Diagnostic, Label
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.opt.schedule.parallel.independence import Verdict, array_name, verdicts
 from tessera_lang.opt.schedule.parallel.loop_interchange import Interchange
-from tessera_lang.opt.schedule.parallel.loop_utils import split
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import split
 from tessera_lang.opt.schedule.query.array_dependence import (
     FOR,
     SCATTER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, Program, Region, Value
 from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.opt.schedule.parallel.loop_utils import joined, with_region
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import joined, with_region
 from tessera_lang.opt.schedule.query.array_dependence import FOR
 from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL

@@ -19,7 +19,7 @@ from tessera_lang.ir.core import (
 )
 from tessera_lang.ir.rewrite import clone_operation, replace_values
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of, names_of
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of, names_of
 from tessera_lang.opt.schedule.query.array_dependence import FOR
 from tessera_lang.opt.schedule.query.def_use import definitions_of, users_of
 from tessera_lang.record import dataclass, replace

@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.ir.definitions import is_pure
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.query.kernel_facts import LOAD, STORE, TRANSPOSE, Facts
-from tessera_lang.opt.schedule.query.lane_copies import is_written
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_written
 from tessera_lang.record import dataclass
 
 _EXPAND, _BROADCAST, _FULL = PREFIX + "expand", PREFIX + "broadcast", PREFIX + "full"

@@ -13,7 +13,7 @@ from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ENDS, LEAVES
 from tessera_lang.opt.schedule.query.backward_slices import Slice, completed, need_control
 from tessera_lang.opt.schedule.query.kernel_facts import Facts
-from tessera_lang.opt.schedule.query.lane_copies import (
+from tessera_lang.opt.schedule.query.producer_lane_copies import (
     any_by_lanes,
     is_by_lanes,
     is_written,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tessera_lang.ir.core import Operation
 from tessera_lang.opt.schedule.query.copy_rules import contiguous_axis, shared_layout
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, Load
-from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.scalar_facts import Facts as ScalarFacts
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.arch.isa_constants import SWIZZLES, VECTOR_BYTES

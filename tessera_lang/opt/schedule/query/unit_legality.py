@@ -18,7 +18,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Facts,
     Operand,
 )
-from tessera_lang.opt.schedule.query.lane_copies import lanes_reason
+from tessera_lang.opt.schedule.query.producer_lane_copies import lanes_reason
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.target.machine import Machine
 from tessera_lang.target.tuning import ACCUMULATOR_AND_HALVES, TWO_ACCUMULATORS

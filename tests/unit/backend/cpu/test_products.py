@@ -10,10 +10,10 @@ import pytest
 from tessera_backend.cpu.backend import BACKEND
 from tessera_backend.cpu.code_target import CodeTarget
 from tessera_backend.cpu.elf import ElfObject
-from tessera_backend.cpu.embedded_code import with_embedded
 from tessera_backend.cpu.entry import emit_kernel
 from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.llvm_codegen import code_target, compile_text
+from tessera_backend.cpu.precompiled_functions import with_embedded
 from tessera_backend.cpu.simd_target import vector_unit
 from tessera_backend.cpu.thread_pool import CpuKernel
 

@@ -9,7 +9,7 @@ import pytest
 
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile.split_lane_axis import split_lane_axis
+from tessera_lang.opt.tile.delinearize_lane_axis import delinearize_lane_axis
 from tessera_lang.target.launch_plan import LaunchPlan, Slot
 from tests.unit.backend.cpu.random_groups import ELEMENTS, GroupKernel
 from tests.unit.backend.tile_kernels import Runner
@@ -22,7 +22,7 @@ SLOTS = tuple(Slot(k, 0) for k in ("data", "size", "data", "size", "scalar", "sc
 def check(seed: int, optimize: int, shape: tuple[int, ...] = ()) -> None:
     shape = shape or SHAPES[seed % len(SHAPES)]
     kernel = GroupKernel(seed, shape).build()
-    program = verify(split_lane_axis(Program("tile", (kernel,))))
+    program = verify(delinearize_lane_axis(Program("tile", (kernel,))))
     lanes, groups = int(np.prod(shape)), 2
     generator = np.random.default_rng(seed)
     x = generator.integers(-4, 9, 2 * lanes + 5).astype(np.float32)

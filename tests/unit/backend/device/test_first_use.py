@@ -13,7 +13,7 @@ from tessera_backend.device import driver, workspace
 from tessera_backend.device.driver_errors import DriverError
 from tessera_backend.device.launch import CudaKernel
 from tessera_backend.device.module import Module
-from tessera_backend.runtime.bound_call import BoundCopy
+from tessera_backend.runtime.bound_arguments import BoundCopy
 
 from tessera_lang.locks import once
 from tessera_lang.target.launch_plan import Slot

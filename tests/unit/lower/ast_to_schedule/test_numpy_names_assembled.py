@@ -7,7 +7,7 @@ import pytest
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.unit.backend.nvptx.kernels import needs_ptxas
-from tests.unit.lower.ast_to_schedule.test_joining import HELD
+from tests.unit.lower.ast_to_schedule.test_concatenation import HELD
 
 BODIES = (
     "return op.cumsum(x, axis=1)", "return op.cumsum(x, axis=0)",

@@ -19,7 +19,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Operation, PointerType, Program, Region, Value
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
-from tessera_lang.opt.schedule.parallel.transposed_copies import dims_of, with_arguments
+from tessera_lang.opt.schedule.parallel.operand_packing import dims_of, with_arguments
 from tessera_lang.opt.schedule.query.copy_rules import array_name
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
@@ -30,7 +30,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     Operand,
     facts_of,
 )
-from tessera_lang.opt.schedule.query.lane_copies import is_written
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_written
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan, ResultPlan, Slot
 from tessera_lang.target.tuning import SPLIT_COLUMNS, SPLIT_ROWS
@@ -40,7 +40,7 @@ from tessera_lang.types.shape import Dim
 Parts = tuple[Value, Value, Value]
 
 
-def split_factors(
+def emulated_f32_products(
     program: Program, plan: LaunchPlan, remarks: list[Diagnostic]
 ) -> tuple[Program, LaunchPlan]:
     """The program without products of that precision, and the plan with the arrays of parts."""

@@ -20,7 +20,12 @@ from tessera_lang.ir.definitions import ARRAY_WRITES, LEAVES, REPORTS, effect_of
 from tessera_lang.ir.rewrite import clone_operation, replace_values
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.parallel.independence import verdicts
-from tessera_lang.opt.schedule.parallel.loop_utils import bounds_of, is_quiet, names_of, sunk
+from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import (
+    bounds_of,
+    is_quiet,
+    names_of,
+    sunk,
+)
 from tessera_lang.opt.schedule.parallel.size_substitution import with_sizes
 from tessera_lang.opt.schedule.parallel.split_reductions import (
     part_of,

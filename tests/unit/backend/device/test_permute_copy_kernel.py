@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from tessera_backend.device import permuted_copies
+from tessera_backend.device import permute_copy_kernel
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
-from tessera_backend.runtime.bound_call import BoundCopy
+from tessera_backend.runtime.bound_arguments import BoundCopy
 
 from tessera_lang.target.launch_plan import CopyPlan
 
@@ -24,9 +24,9 @@ def bound(array: np.ndarray, plan: CopyPlan) -> BoundCopy:
 def copied(array: np.ndarray, plan: CopyPlan) -> np.ndarray:
     """What the groups of the launch write, seen with the strides of the plan."""
     copy, size = bound(array, plan), array.itemsize
-    groups, numbers = permuted_copies.geometry(copy)
+    groups, numbers = permute_copy_kernel.geometry(copy)
     (line, run, line_step, run_step, pitch, across, along, *rest) = numbers
-    assert len(rest) == 3 * permuted_copies.OUTER
+    assert len(rest) == 3 * permute_copy_kernel.OUTER
     assert across * along * np.prod(rest[::3]) == groups
     lines = int(np.prod(copy.shape[:-1]))
     out = np.full(copy.pitch * lines, 255, np.uint8)
@@ -38,8 +38,10 @@ def copied(array: np.ndarray, plan: CopyPlan) -> np.ndarray:
         for n, a, b in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
             number, at = divmod(number, n)
             source, target = source + at * a, target + at * b
-        for i, j in itertools.product(range(permuted_copies.LINE), range(permuted_copies.RUN)):
-            i, j = at_line * permuted_copies.LINE + i, at_run * permuted_copies.RUN + j
+        for i, j in itertools.product(
+            range(permute_copy_kernel.LINE), range(permute_copy_kernel.RUN)
+        ):
+            i, j = at_line * permute_copy_kernel.LINE + i, at_run * permute_copy_kernel.RUN + j
             if i < line and j < run:
                 at = base + source + i * line_step + j * run_step
                 to = target + j * pitch + i * size
@@ -72,24 +74,24 @@ def test_axes_that_follow_each_other_are_one() -> None:
     """Weights of a convolution: the taps are the run."""
     array = np.zeros((4, 5, 3, 3), np.int16)
     copy = bound(array, CopyPlan(0, (0, 2, 3, 1), 16))
-    groups, values = permuted_copies.geometry(copy)
+    groups, values = permute_copy_kernel.geometry(copy)
     assert groups == 4
     assert values[:5] == [5, 9, 18, 2, 16]
-    assert permuted_copies.is_reordered(copy)
+    assert permute_copy_kernel.is_reordered(copy)
 
 
 def test_lines_of_the_array_are_not_reordered() -> None:
     array = np.zeros((4, 6, 3, 5), np.int16)
-    assert not permuted_copies.is_reordered(
+    assert not permute_copy_kernel.is_reordered(
         bound(array.transpose(0, 3, 1, 2), CopyPlan(0, (0, 2, 3, 1)))
     )
-    assert not permuted_copies.is_reordered(bound(array[:, :1], CopyPlan(0, (0, 2, 3, 1))))
+    assert not permute_copy_kernel.is_reordered(bound(array[:, :1], CopyPlan(0, (0, 2, 3, 1))))
 
 
 def test_no_elements_are_no_groups() -> None:
     for shape in ((0, 3, 2, 2), (2, 0, 2, 2), (2, 3, 0, 2)):
         copy = bound(np.zeros(shape, np.int16), CopyPlan(0, (0, 2, 3, 1), 16))
-        assert permuted_copies.geometry(copy)[0] == 0
+        assert permute_copy_kernel.geometry(copy)[0] == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
@@ -98,6 +100,6 @@ def test_the_kernel_is_assembled(arch: str, size: int) -> None:
     tool = find_ptxas()
     if tool is None:
         pytest.skip("no ptxas")
-    made = assemble(tool, permuted_copies.ptx(size), arch, 3)
+    made = assemble(tool, permute_copy_kernel.ptx(size), arch, 3)
     assert made.cubin
     assert made.resources.spill_bytes == 0

@@ -16,7 +16,7 @@ from tessera_lang.opt.tile import constant_evaluation
 from tessera_lang.opt.tile.constant_evaluation import Number
 
 
-def fold_ranges(program: Program) -> Program:
+def redundant_clamps(program: Program) -> Program:
     """``program`` without limits that change nothing; itself where there are none."""
     return rewrite_program(program, _Folding().step)
 

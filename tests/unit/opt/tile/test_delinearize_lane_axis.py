@@ -49,7 +49,13 @@ def made(name: str) -> str:
 def test_axes_of_the_group(name: str, tmp_path: Path) -> None:
     path = tmp_path / "k.tessera"
     path.write_text(made(name), encoding="utf-8")
-    asked = ["emit", str(path), "--stage=llvm", "--target=cpu", "--print-after=split_lane_axis"]
+    asked = [
+        "emit",
+        str(path),
+        "--stage=llvm",
+        "--target=cpu",
+        "--print-after=delinearize_lane_axis",
+    ]
     done = CliRunner().invoke(group, asked)
     assert done.exit_code == 0, done.output
     found = re.search(r"group = \[([^\]]*)\]", str(done.output).replace(" : i64", ""))

@@ -31,10 +31,10 @@ from tessera_lang.opt.schedule.query.decision_context import (
     without,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of
-from tessera_lang.opt.schedule.query.lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
 from tessera_lang.opt.schedule.query.operand_loads import LOAD, operand_of, products_of
 from tessera_lang.opt.schedule.query.prefetch_addresses import address_of
+from tessera_lang.opt.schedule.query.producer_lane_copies import is_by_lanes, lanes_layout
 from tessera_lang.opt.schedule.query.scalar_facts import FOR, Facts, axes_of, is_tile
 from tessera_lang.opt.schedule.query.staging_rings import PLAIN_STAGES, is_staged
 from tessera_lang.opt.schedule.query.swizzle_widths import flow_swizzle, role_swizzle

@@ -15,7 +15,7 @@ from tessera_backend.cpu.host_cpu import host_machine
 from tessera_backend.cpu.interrupts import STOP
 from tessera_backend.cpu.thread_pool import CpuKernel
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.faults import WORDS, fault_diagnostic

@@ -19,7 +19,7 @@ from tessera_backend.runtime import (
 )
 from tessera_backend.runtime import (
     device_mirror,
-    host_arithmetic,
+    host_array_arithmetic,
     random_numbers,
     scalars,
 )
@@ -86,7 +86,7 @@ class HostWorld:
 
     def _kept(self, value: Array) -> Array:
         """The values in memory that kernels can use."""
-        array = self._empty(value.shape, host_arithmetic.dtype_of(value))
+        array = self._empty(value.shape, host_array_arithmetic.dtype_of(value))
         array[...] = value
         return array
 
@@ -109,7 +109,7 @@ class HostWorld:
         return is_array(value)
 
     def dtype(self, array: object) -> DType:
-        return host_arithmetic.dtype_of(cast("Array", array))
+        return host_array_arithmetic.dtype_of(cast("Array", array))
 
     def shape(self, array: object) -> tuple[object, ...]:
         return cast("Array", array).shape
@@ -152,7 +152,7 @@ class HostWorld:
         array = self._empty((count,), dtype)
         if dtype.is_float:
             with np.errstate(over="ignore"):
-                array[...] = host_arithmetic.convert(start + np.arange(count) * step, dtype)
+                array[...] = host_array_arithmetic.convert(start + np.arange(count) * step, dtype)
         else:
             array[...] = (int(start) + np.arange(count, dtype=np.int64) * int(step)).astype(
                 array.dtype)  # fmt: skip
@@ -177,7 +177,7 @@ class HostWorld:
             raise WorldFault(f"{path} holds {value.dtype} numbers, which the language does not "
                              "have", code="T0832")  # fmt: skip
         if dtype is not None and dtype != found:
-            value = host_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
+            value = host_array_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
         return self._kept(value)
 
     def save(self, path: str, arrays: dict[str, object]) -> None:
@@ -200,10 +200,10 @@ class HostWorld:
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         target = self._array(array, written=True)
         _check_items(target, items)
-        dtype = host_arithmetic.dtype_of(target)
+        dtype = host_array_arithmetic.dtype_of(target)
         if is_array(value) and value.size != 1:
             place = target[items]
-            source = host_arithmetic.dtype_of(value)
+            source = host_array_arithmetic.dtype_of(value)
             if source != dtype:
                 raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
                                  f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
@@ -215,19 +215,21 @@ class HostWorld:
             target[items] = self._element(value, dtype)
 
     def unary(self, operator: str, a: object) -> object:
-        return self._kept(host_arithmetic.unary(operator, self._array(a)))
+        return self._kept(host_array_arithmetic.unary(operator, self._array(a)))
 
     def binary(self, operator: str, a: object, b: object) -> object:
         left, right = (self._array(x) if is_array(x) else x for x in (a, b))
-        return self._kept(host_arithmetic.binary(operator, left, right))
+        return self._kept(host_array_arithmetic.binary(operator, left, right))
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
-        found = host_arithmetic.reduce(kind, self._array(array), axis)
+        found = host_array_arithmetic.reduce(kind, self._array(array), axis)
         return self._kept(found) if is_array(found) else found
 
     def convert(self, array: object, dtype: DType) -> object:
         value = self._array(array)
-        return self._kept(host_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape))
+        return self._kept(
+            host_array_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
+        )
 
     def view(
         self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
@@ -269,7 +271,7 @@ class HostWorld:
 
     def text(self, array: object, format: str = "") -> str:
         value = self._array(array)
-        if host_arithmetic.dtype_of(value).is_float:
+        if host_array_arithmetic.dtype_of(value).is_float:
             value = value.astype(np.float64 if value.dtype == np.float64 else np.float32)
         formatter: Any = None
         if format:

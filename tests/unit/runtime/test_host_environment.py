@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tessera_backend.runtime import array_files, host_arithmetic, random_numbers, scalars
+from tessera_backend.runtime import array_files, host_array_arithmetic, random_numbers, scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY
+from tessera_backend.runtime.host_environment import HostWorld
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.results import aligned_empty
-from tessera_backend.runtime.world import HostWorld
 
 from tessera_lang.diagnostics import TesseraError
 from tessera_lang.target.host_world import WorldFault
@@ -175,48 +175,53 @@ def test_writing_where_it_is_not_possible(tmp_path: Path) -> None:
 
 def test_casts_follow_the_language() -> None:
     a = np.array([1.9, -1.9, np.nan, np.inf, -np.inf, 300.0])
-    assert host_arithmetic.convert(a, I8).tolist() == [1, -1, 0, 127, -128, 127]
-    assert host_arithmetic.convert(a, I64).tolist()[3:5] == [2**63 - 1, -(2**63)]
-    assert host_arithmetic.convert(np.array([257, -1]), U8).tolist() == [1, 255]
+    assert host_array_arithmetic.convert(a, I8).tolist() == [1, -1, 0, 127, -128, 127]
+    assert host_array_arithmetic.convert(a, I64).tolist()[3:5] == [2**63 - 1, -(2**63)]
+    assert host_array_arithmetic.convert(np.array([257, -1]), U8).tolist() == [1, 255]
     big = np.array([1e6, -1e6, np.nan], np.float32)
-    assert host_arithmetic.convert(big, F8E4M3).astype(np.float32).tolist()[:2] == [448, -448]
+    assert host_array_arithmetic.convert(big, F8E4M3).astype(np.float32).tolist()[:2] == [448, -448]
     exact = np.array([257, 259, 511, -259], np.int32)
-    assert host_arithmetic.convert(exact, BF16).astype(np.float32).tolist() == [256, 260, 512, -260]
+    assert host_array_arithmetic.convert(exact, BF16).astype(np.float32).tolist() == [
+        256,
+        260,
+        512,
+        -260,
+    ]
 
 
 def test_mixing() -> None:
     f, i, u = np.ones(2, np.float32), np.ones(2, np.int32), np.ones(2, np.uint32)
-    assert host_arithmetic.binary("+", f, np.ones(2, np.float16)).dtype == np.float32
-    assert host_arithmetic.binary("+", f, 1).dtype == np.float32
+    assert host_array_arithmetic.binary("+", f, np.ones(2, np.float16)).dtype == np.float32
+    assert host_array_arithmetic.binary("+", f, 1).dtype == np.float32
     for a, b in ((f, i), (i, u), (f, np.ones(2))):
         with pytest.raises(WorldFault):
-            host_arithmetic.binary("+", a, b)
+            host_array_arithmetic.binary("+", a, b)
     with pytest.raises(WorldFault):
-        host_arithmetic.binary("+", i, 1.5)
+        host_array_arithmetic.binary("+", i, 1.5)
     large = np.array([1721142608025344941], np.uint64)
     small = np.array([-1], np.int64)
-    assert host_arithmetic.binary(">", large, small).tolist() == [True]
+    assert host_array_arithmetic.binary(">", large, small).tolist() == [True]
     with pytest.raises(WorldFault):
-        host_arithmetic.binary("+", np.ones(2), np.ones(3))
+        host_array_arithmetic.binary("+", np.ones(2), np.ones(3))
     with pytest.raises(WorldFault):
-        host_arithmetic.binary("+", np.ones((2, 2)), np.ones(2))
+        host_array_arithmetic.binary("+", np.ones((2, 2)), np.ones(2))
 
 
 def test_integers() -> None:
     a = np.array([-7, 7, -(2**31)], np.int32)
-    assert host_arithmetic.binary("//", a[:2], 2).tolist() == [-4, 3]
-    assert host_arithmetic.binary("%", a[:2], 2).tolist() == [1, 1]
-    assert host_arithmetic.binary("//", a, -1).tolist()[2] == -(2**31)
-    assert host_arithmetic.binary("<<", a, 32).tolist() == [0, 0, 0]
-    assert host_arithmetic.binary(">>", a, 40).tolist() == [-1, 0, -1]
+    assert host_array_arithmetic.binary("//", a[:2], 2).tolist() == [-4, 3]
+    assert host_array_arithmetic.binary("%", a[:2], 2).tolist() == [1, 1]
+    assert host_array_arithmetic.binary("//", a, -1).tolist()[2] == -(2**31)
+    assert host_array_arithmetic.binary("<<", a, 32).tolist() == [0, 0, 0]
+    assert host_array_arithmetic.binary(">>", a, 40).tolist() == [-1, 0, -1]
     with pytest.raises(WorldFault):
-        host_arithmetic.binary("//", a, 0)
+        host_array_arithmetic.binary("//", a, 0)
     with pytest.raises(WorldFault):
-        host_arithmetic.binary("/", a, 2)
+        host_array_arithmetic.binary("/", a, 2)
 
 
 def test_reductions() -> None:
-    r = host_arithmetic.reduce
+    r = host_array_arithmetic.reduce
     assert r("sum", np.ones(1024, np.bool_), None) == 1024
     assert r("sum", np.full(300, 100, np.int8), None) == 30000
     assert r("sum", np.zeros(0, np.float32), None) == 0

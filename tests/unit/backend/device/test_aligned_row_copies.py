@@ -6,9 +6,9 @@ import ctypes
 
 import numpy as np
 import pytest
-from tessera_backend.device import pitched_copies
+from tessera_backend.device import aligned_row_copies
 from tessera_backend.nvptx.toolchain.ptxas import assemble, find_ptxas
-from tessera_backend.runtime.bound_call import BoundCopy
+from tessera_backend.runtime.bound_arguments import BoundCopy
 
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
@@ -21,21 +21,21 @@ def copied(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     strides = tuple(array.strides[a] // size for a in axes)
     pitch = -(-shape[-1] * size // 128) * 128
     copy = BoundCopy(0, (1,), size, shape, strides, pitch, 0)
-    groups, values = pitched_copies._geometry(copy)  # pyright: ignore[reportPrivateUsage]
+    groups, values = aligned_row_copies._geometry(copy)  # pyright: ignore[reportPrivateUsage]
     low, high, total, chunks, line, step, *rest = values
-    assert groups * pitched_copies.LANES >= total
-    assert len(values) + 2 == pitched_copies.ARGUMENTS
-    sizes, jumps = rest[: pitched_copies.OUTER], rest[pitched_copies.OUTER :]
+    assert groups * aligned_row_copies.LANES >= total
+    assert len(values) + 2 == aligned_row_copies.ARGUMENTS
+    sizes, jumps = rest[: aligned_row_copies.OUTER], rest[aligned_row_copies.OUTER :]
     base = array.ctypes.data
     out = np.full(step * (total // max(chunks, 1)), 255, np.uint8)
     for piece in range(total):
         number, chunk = divmod(piece, chunks)
-        to = number * step + chunk * pitched_copies.CHUNK
-        at = base + chunk * pitched_copies.CHUNK
+        to = number * step + chunk * aligned_row_copies.CHUNK
+        at = base + chunk * aligned_row_copies.CHUNK
         for n, jump in zip(sizes, jumps, strict=True):
             at += number % n * jump
             number //= n
-        count = min(pitched_copies.CHUNK, line - chunk * pitched_copies.CHUNK)
+        count = min(aligned_row_copies.CHUNK, line - chunk * aligned_row_copies.CHUNK)
         assert base + low <= at and at + count <= base + high
         out[to : to + count] = np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(at))
     lines = out.reshape(-1, step)[:, : shape[-1] * size]
@@ -61,13 +61,13 @@ def test_the_contiguous_axis_is_the_last_of_a_copy() -> None:
 def test_axes_that_follow_each_other_are_one() -> None:
     array = np.zeros((4, 5, 6, 3), np.int8)
     copy = BoundCopy(0, (), 1, array.shape, array.strides, 128, 0)
-    _, values = pitched_copies._geometry(copy)  # pyright: ignore[reportPrivateUsage]
+    _, values = aligned_row_copies._geometry(copy)  # pyright: ignore[reportPrivateUsage]
     assert values[6:] == [120, 1, 1, 1, 3, 0, 0, 0]
 
 
 def test_no_elements_are_no_groups() -> None:
     copy = BoundCopy(0, (1,), 2, (0, 5), (5, 1), 128, 0)
-    assert pitched_copies._geometry(copy)[0] == 0  # pyright: ignore[reportPrivateUsage]
+    assert aligned_row_copies._geometry(copy)[0] == 0  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -75,7 +75,7 @@ def test_the_kernel_is_assembled(arch: str) -> None:
     tool = find_ptxas()
     if tool is None:
         pytest.skip("no ptxas")
-    made = assemble(tool, pitched_copies.ptx(), arch, 3)
+    made = assemble(tool, aligned_row_copies.ptx(), arch, 3)
     assert made.cubin
     assert made.resources.spill_bytes == 0
 
@@ -103,4 +103,4 @@ def f(x: f16[{axes}, m, k], w: f16[k, n]) -> f16[{axes}, m, n]:
     wanted = session.signature("k.tessera", "f", shapes)
     made = session.compile_kernel("k.tessera", "f", wanted, TargetOptions("cuda", arch), ("ptx",))
     copies = [c for c in made.plan.copies if c.parameter == 0]
-    assert len(copies) == (1 if rank <= pitched_copies.OUTER + 1 else 0)
+    assert len(copies) == (1 if rank <= aligned_row_copies.OUTER + 1 else 0)

@@ -1,4 +1,4 @@
-"""The pass ``wrap_remainders``: the remainder of a number that is hardly outside, without division.
+"""The remainder of a number that is hardly outside a range, without division.
 
 Where ranges show that ``a`` lies between ``-b`` and ``2 * b``, ``a % b`` is ``a``, or ``a + b``
 below 0, or ``a - b`` from ``b`` on: a neighbour on a ring. A multiple of ``b`` in ``a`` is taken
@@ -18,7 +18,7 @@ from tessera_lang.ir.rewrite import Replacement, rewrite_program
 from tessera_lang.types.dtype import BOOL, INDEX
 
 
-def wrap_remainders(program: Program) -> Program:
+def near_range_remainders(program: Program) -> Program:
     """Each remainder of which ranges show this becomes comparisons; others stay.
 
     An index that differs between lanes becomes an ``if`` or two, of which a target may know one

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tessera_backend.device import permuted_copies
+from tessera_backend.device import permute_copy_kernel
 from tessera_backend.device.driver import Device
 from tessera_backend.device.module import Module
-from tessera_backend.device.permuted_copies import Copy
+from tessera_backend.device.permute_copy_kernel import Copy
 from tessera_backend.device.workspace import copies as memory_of_copies
 from tessera_lang.locks import free_lock, once
 from tessera_lang.target.arch import OLDEST
 from tessera_lang.target.launch_plan import COPY_AXES
 
-LANES = permuted_copies.LANES
+LANES = permute_copy_kernel.LANES
 CHUNK = 16
 OUTER = COPY_AXES - 1
 """Axes around a line."""
@@ -59,10 +59,10 @@ def _copier(
     device: Device, copy: Copy, launcher: Launcher
 ) -> tuple[int, Callable[[int, int, int], None]]:
     """Groups to launch, and ``copied(target, source, stream)``."""
-    if permuted_copies.is_reordered(copy):
-        groups, values = permuted_copies.geometry(copy)
+    if permute_copy_kernel.is_reordered(copy):
+        groups, values = permute_copy_kernel.geometry(copy)
         block, launch = launcher(
-            permuted_copies.reorder_module(device, copy.element), (0, 0, *values), groups
+            permute_copy_kernel.reorder_module(device, copy.element), (0, 0, *values), groups
         )
 
         def reordered(target: int, source: int, stream: int) -> None:

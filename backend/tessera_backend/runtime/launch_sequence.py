@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.bound_call import Bound
+from tessera_backend.runtime.bound_arguments import Bound
 from tessera_backend.runtime.loaded_code import Block, Code, Fire, Frame
 from tessera_backend.runtime.native_calls import MOST_BYTES, Launch, aligned_memory
 from tessera_lang.locks import free_lock, free_reentrant_lock

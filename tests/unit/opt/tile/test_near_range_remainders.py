@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import tessera_lang as tessera
 from tessera_lang.driver.commands import group
 from tessera_lang.ir.verify import verify
-from tessera_lang.opt.tile.wrap_remainders import wrap_remainders
+from tessera_lang.opt.tile.near_range_remainders import near_range_remainders
 from tests.unit.analysis.ranges.test_ranges_sound import arguments
 from tests.unit.random_tile import random_kernel
 from tests.unit.tile_interpreter import launch
@@ -77,7 +77,13 @@ def test_each_gives_what_python_gives(n: int) -> None:
 def behind_the_pass(text: str, tmp_path: Path) -> str:
     path = tmp_path / "k.tessera"
     path.write_text(KERNEL.format(index=text), encoding="utf-8")
-    asked = ["emit", str(path), "--stage=llvm", "--target=cpu", "--print-after=wrap_remainders"]
+    asked = [
+        "emit",
+        str(path),
+        "--stage=llvm",
+        "--target=cpu",
+        "--print-after=near_range_remainders",
+    ]
     done = CliRunner().invoke(group, asked)
     assert done.exit_code == 0, done.output
     return str(done.output)
@@ -103,7 +109,7 @@ def test_random_programs_do_the_same() -> None:
     found = 0
     for seed in range(60):
         program = verify(random_kernel(Random(seed).choice))
-        made = verify(wrap_remainders(program))
+        made = verify(near_range_remainders(program))
         found += made is not program
         choose = Random(seed)
         (before,), (after,) = program.operations, made.operations

@@ -1,4 +1,4 @@
-"""The pass ``split_lane_axis``: a lane axis that a kernel takes apart gets an axis for each part.
+"""A lane axis that a kernel takes apart gets an axis for each part.
 
 Where a kernel divides the number of its lane (``t % 32`` and ``t // 32``, the lane of a warp and
 the warp), parts and remainders are positions along axes of the group: so a target whose lanes are
@@ -23,7 +23,7 @@ _MOST_AXES = 3
 _PARTS = ("tile.floordiv", "tile.mod", "tile.shr", "tile.and")
 
 
-def split_lane_axis(program: Program) -> Program:
+def delinearize_lane_axis(program: Program) -> Program:
     """Kernels with one axis of lanes that divide its positions; others stay."""
     kernels = tuple(map(_split, program.operations))
     if all(a is b for a, b in zip(kernels, program.operations, strict=True)):
