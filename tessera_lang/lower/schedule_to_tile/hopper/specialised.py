@@ -3,8 +3,8 @@
 ``lower_specialised`` takes a kernel that ``assign_roles`` has split. Everything general is
 elsewhere: positions in rings (``pipeline_state``), the part of the body that moves data
 (``producer_region``), the protocol of the two sides (``producer_pipeline``, ``consumer``), the
-tiles of the grid (``tile_scheduler``), results (``epilogue``). Owns the assembly, and how products are computed here. Must not know what the
-kernel computes.
+tiles of the grid (``tile_scheduler``), results (``epilogue``). Owns the assembly, and how
+products are computed here. Must not know what the kernel computes.
 """
 
 from __future__ import annotations
