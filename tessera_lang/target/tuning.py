@@ -383,7 +383,7 @@ ROLE_REGISTERS = _chosen(
 HEAVY_REGISTERS = _chosen(
     {2: (24, 240)}, "registers of a lane", "the same where accumulators are large",
 )  # fmt: skip
-HEAVY_FROM = _chosen(160, "registers of a lane", "from which on accumulators are large")
+HEAVY_FROM = _chosen(184, "registers of a lane", "from which on accumulators are large")
 TWO_RESIDENTS = _chosen(
     (40, 208), "registers of a lane",
     "of the producer and of the consumer of each of two groups that run beside each other",

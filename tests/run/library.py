@@ -382,6 +382,31 @@ def conv(m: Any, target: str) -> dict[str, Call]:
     return {name: one(name, rank) for name, rank in names.items()}
 
 
+def attention(m: Any, target: str) -> dict[str, Call]:
+    """Rows that see one key, in heads that share it."""
+    q, k = normal(1, 4, 70, 64, dtype=BF16), normal(1, 2, 70, 64, dtype=BF16)
+    shared, v = np.repeat(f64(k), 2, axis=1), on(target, k)
+    own = {"window": (0, 0)}
+
+    def backward() -> None:
+        o, lse = m.attention_lse(on(target, q), v, v, **own)
+        dq, _, dv = m.attention_backward(on(target, q), on(target, q), v, v, o, lse, **own)
+        near(dq, 0 * f64(q), 0.1)
+        near(dv, f64(q).reshape(1, 2, 2, 70, 64).sum(2), 0.1)
+
+    def paged() -> None:
+        pages = on(target, np.ascontiguousarray(k.swapaxes(1, 2).reshape(7, 10, 2, 64)))
+        table = on(target, np.arange(7, dtype=np.int32)[None])
+        lengths = on(target, np.array([70], np.int32))
+        near(m.paged_attention(on(target, q), pages, pages, table, lengths, **own), shared, 0.02)
+
+    return {
+        "attention": lambda: near(m.attention(on(target, q), v, v, **own), shared, 0.02),
+        "attention_lse": lambda: near(m.attention_lse(on(target, q), v, v, **own)[0], shared, 0.02),
+        "attention_backward": backward, "paged_attention": paged,
+    }  # fmt: skip
+
+
 def pool(m: Any, target: str) -> dict[str, Call]:
     """Windows of two elements along each axis, side by side."""
 
@@ -532,7 +557,7 @@ def group(_: Any, target: str) -> dict[str, Call]:
 
 MODULES: Sequence[Callable[[Any, str], dict[str, Call]]] = (
     elementwise, reduce, scan, sort, histogram, random, stencil, sparse, transpose, linalg, nn,
-    conv, pool, norm, loss, topk, einsum, math, fast, group,
+    attention, conv, pool, norm, loss, topk, einsum, math, fast, group,
 )  # fmt: skip
 LANES = ("elementwise", "random", "stencil", "sparse", "transpose", "math", "fast", "group")
 """Modules whose kernels are quick to watch; the others are parts of their own."""

@@ -60,8 +60,18 @@ def _is_not_negative(c: TileContext, e: ast.Expr, *, wraps: bool = True) -> bool
         case ast.Binary(operator=">>", left=left, right=right):
             by = c.try_value(right)
             return isinstance(by, int) and by > 0 and part(left)
+        case ast.Conditional():
+            return all(map(part, _chosen(c, e)))
         case _:
             return False
+
+
+def _chosen(c: TileContext, e: ast.Conditional) -> tuple[ast.Expr, ...]:
+    """What the expression may be: one where the condition is known."""
+    known = c.try_value(e.test)
+    if isinstance(known, bool):
+        return (e.then if known else e.orelse,)
+    return e.then, e.orelse
 
 
 _KEEPING = (Builtin("min"), Builtin("index"), Builtin("i64"))
@@ -86,6 +96,8 @@ def _read(c: TileContext, e: ast.Expr) -> Dim | None:
             return None if inner is None else normal(DimOp("-", 0, inner))
         case ast.Call() | ast.Subscript() if e in c.kernel.expanded:
             return _read(c, c.kernel.expanded[e][1])
+        case ast.Conditional() if len(chosen := _chosen(c, e)) == 1:
+            return _read(c, chosen[0])
         case ast.Call():
             return _call(c, e)
         case ast.Subscript(value=ast.Attribute(name="shape", value=base), items=(item,)):

@@ -287,8 +287,13 @@ class Estimate:
             return None
         a, b = (self.value(v) for v in operation.operands)
         if a is None or b is None:
-            return _one_known(operation.name, a, b)
+            return self._one_known(operation.name, b if a is None else a)
         return _arithmetic(operation.name, a, b)
+
+    def _one_known(self, name: str, other: int | None) -> int | None:
+        """A minimum or maximum of which one side is unknown is probably the other side, but no
+        maximum where the most is asked for."""
+        return other if name == "tile.min" or (name == "tile.max" and not self._last) else None
 
     def _variable(self, value: Value) -> int | None:
         """The last number that the variable of a loop is; 0 for others."""
@@ -358,11 +363,6 @@ def covers(facts: Facts, loop: Operation, name: str) -> list[int | None]:
 
 
 _ARITHMETIC = ("tile.add", "tile.sub", "tile.mul", "tile.floordiv", "tile.min", "tile.max")
-
-
-def _one_known(name: str, a: int | None, b: int | None) -> int | None:
-    """A minimum or maximum of which one side is unknown is probably the other side."""
-    return (b if a is None else a) if name in ("tile.min", "tile.max") else None
 
 
 def _arithmetic(name: str, a: int, b: int) -> int | None:

@@ -69,3 +69,15 @@ def test_a_block_two_before_is_not_shown_by_one() -> None:
 def test_what_a_test_says_holds_in_its_branch_only() -> None:
     body = OF_BLOCKS.format("b < q - 1", "x[b*8+8:b*8+16]") + "\n    y[b, :] = x[b*8+8:b*8+16]"
     assert check(kernel(body, BLOCKS), *BLOCKED).codes == ["T0601"]
+
+
+@pytest.mark.parametrize("w", ["=-1", "=3", "i32"])
+def test_a_start_that_a_condition_chooses(w: str) -> None:
+    """Known when it is compiled or not: what it may be is at least 0."""
+    body = ("for b in range(q):\n    p = 0 if w < 0 else max(b - w, 0) // 2 * 2\n"
+            "    y[b, :] = y[b, :] + op.sum(x[p:p+8])")  # fmt: skip
+    kind = "int" if w[0] == "=" else "i32"
+    assert check(kernel(body, f"{BLOCKS}, w: {kind}"), *BLOCKED, w).codes == []
+    assert "T0605" in check(
+        kernel(body.replace("max(b - w, 0)", "(b - 9)"), f"{BLOCKS}, w: i32"), *BLOCKED, "i32"
+    ).codes  # fmt: skip
