@@ -278,6 +278,7 @@ def _loop_rows() -> tuple[Row, ...]:
     from tessera_lang.opt.schedule.loops import (
         index_set_splitting,
         loop_peeling,
+        place_comparisons,
         software_pipeline,
         strength_reduction,
         unroll,
@@ -293,6 +294,8 @@ def _loop_rows() -> tuple[Row, ...]:
          "peels the last iteration if the others then need no masks"),
         ("index_set_splitting", index_set_splitting.split,
          "takes the iterations apart in which a condition holds for whole tiles"),
+        ("place_comparisons", place_comparisons.narrow,
+         "compares places in a tile in 32 bits, with a number for each row"),
         ("software_pipeline", software_pipeline.overlap,
          "overlaps the products of one iteration with those of the next"),
         ("strength_reduction", strength_reduction.count,

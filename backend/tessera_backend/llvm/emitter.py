@@ -268,6 +268,9 @@ class LaneEmitter:
     values: dict[Value, str] = field(default_factory=dict[Value, str])
     places: dict[Value, Place] = field(default_factory=dict[Value, Place])
     tiles: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])
+    coordinates: dict[Value, tuple[str, tuple[int, ...]]] = field(
+        default_factory=dict[Value, tuple[str, tuple[int, ...]]]
+    )
     targets: list[Target] = field(default_factory=list[Target])
     constants: dict[Value, int] = field(default_factory=dict[Value, int])
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])

@@ -166,7 +166,10 @@ _ARITHMETIC = [
     *_elementwise("fma", "a b c", "float"),
     OpDef(
         "tile.cmp", ("a", "b"), "compare",
-        attributes=(AttributeDef("predicate", "str", PREDICATES),), traits=_ELEMENT_WISE,
+        attributes=(
+            AttributeDef("predicate", "str", PREDICATES), AttributeDef("near", "bool", (), True),
+        ),
+        traits=_ELEMENT_WISE,
     ),
     OpDef("tile.select", ("condition", "a", "b"), "select", traits=_ELEMENT_WISE),
     OpDef("tile.cast", ("a",), "cast", traits=_ELEMENT_WISE),

@@ -15,7 +15,7 @@ from tessera_lang.analysis.resources.register_layouts import register_coordinate
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.definitions import ELEMENT_WISE
 from tessera_lang.ir.layout import RegisterLayout
-from tessera_lang.types.dtype import BF16, F16, F32, INDEX, DType
+from tessera_lang.types.dtype import BF16, F16, F32, I32, INDEX, DType
 
 Coordinates = tuple[int, ...]
 
@@ -109,6 +109,34 @@ def apply(e: LaneEmitter, name: str, dtype: DType, *operands: str) -> str:
     return e.operand(op.result)
 
 
+_PREDICATES = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+
+
+def _cmp(scalar: Rule) -> Rule:
+    """A place beside a number that is near: one subtraction for each number, and then the
+    registers of the place are constants."""
+    general = each_element(scalar)
+
+    def rule(e: LaneEmitter, op: Operation) -> None:
+        found = e.coordinates.get(op.operands[0]) if op.attributes.get("near") else None
+        if found is None:
+            general(e, op)
+            return
+        base, steps = found
+        predicate = _PREDICATES[str(op.attributes["predicate"])]
+        pairs = list(zip(steps, e.tiles[op.operands[1]], strict=True))
+        away: dict[str, str] = {}
+        made: dict[tuple[int, str], str] = {}
+        for step, other in pairs:
+            if other not in away:
+                away[other] = e.f.value(f"sub i32 {base}, {other}")
+            if (step, other) not in made:
+                made[step, other] = e.f.value(f"icmp {predicate} i32 {away[other]}, {-step}")
+        e.tiles[op.result] = tuple(made[pair] for pair in pairs)
+
+    return rule
+
+
 PAIRS = {F16: "half", BF16: "bfloat"}
 
 
@@ -165,6 +193,8 @@ def _coordinate(e: LaneEmitter, op: Operation) -> None:
         return known[step]
 
     bind_at(e, op.result, at)
+    if t.dtype == I32:
+        e.coordinates[op.result] = base or "0", tuple(at[axis] for at in places_of(t))
 
 
 # --- no data moves ----------------------------------------------------------------------------
@@ -221,4 +251,5 @@ RULES: dict[str, Rule] = {
 def with_tiles(rules: Mapping[str, Rule]) -> dict[str, Rule]:
     """The rules of a lane's element-wise operations, for tiles too."""
     found = {name: each_element(rules[name]) for name in ELEMENT_WISE}
-    return {**found, "tile.cast": _cast(rules["tile.cast"])}
+    more = {"tile.cast": _cast(rules["tile.cast"]), "tile.cmp": _cmp(rules["tile.cmp"])}
+    return {**found, **more}

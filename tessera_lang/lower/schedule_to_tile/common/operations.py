@@ -131,7 +131,9 @@ def masked(
         at = builder.emit("tile.coordinate", (), (counted,), {"axis": axis}).result
         bound = builder.emit("tile.splat", (number,), (counted,)).result
         truth = replace(t, dtype=BOOL)
-        less = builder.emit("tile.cmp", (at, bound), (truth,), {"predicate": "lt"}).result
+        less = builder.emit(
+            "tile.cmp", (at, bound), (truth,), {"predicate": "lt", "near": True}
+        ).result
         both = () if inside is None else (inside, less)
         inside = builder.emit("tile.and", both, (truth,)).result if both else less
     assert inside is not None
@@ -383,7 +385,9 @@ def _inside(body: Lowered, part: Value, old: Value, extents: Sequence[Value]) ->
         at = builder.emit("tile.coordinate", (), (counted,), {"axis": axis}).result
         bound = builder.cast(body.scalar(extent), I32)
         limit = builder.emit("tile.splat", (bound,), (counted,)).result
-        less = builder.emit("tile.cmp", (at, limit), (truth,), {"predicate": "lt"}).result
+        less = builder.emit(
+            "tile.cmp", (at, limit), (truth,), {"predicate": "lt", "near": True}
+        ).result
         made = builder.emit("tile.select", (less, made, old), (t,)).result
     return made
 

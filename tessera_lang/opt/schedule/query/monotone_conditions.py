@@ -60,17 +60,14 @@ class Turn:
     exact: bool
 
 
-class LoopForms:
-    """Values of the body of one loop as sums over what does not change in it."""
+class Forms:
+    """Values as sums of numbers and of places."""
 
-    def __init__(self, loop: Operation, facts: Facts) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.variable = loop.regions[0].arguments[0]
-        self._changing = {v for o in loop.walk() for v in o.results}
-        self._changing.update(v for o in loop.walk() for r in o.regions for v in r.arguments)
 
     def of(self, value: Value) -> Form | None:
-        """A value as a sum; None where it is none, or changes in the loop in another way."""
+        """A value as a sum; None where it is none."""
         t = value.type
         if isinstance(t, TileType):
             return self._tile(value) if t.dtype == INDEX else None
@@ -78,12 +75,7 @@ class LoopForms:
 
     def _number(self, value: Value) -> Form | None:
         number = self.facts.constant(value)
-        if number is not None:
-            return Form({}, {}, number)
-        if value is self.variable or value not in self._changing:
-            return Form({value: 1}, {})
-        made = self.facts.definitions.get(value)
-        return None if made is None else self._sum_of(made)
+        return Form({value: 1}, {}) if number is None else Form({}, {}, number)
 
     def _tile(self, value: Value) -> Form | None:
         made = self.facts.definitions.get(value)
@@ -111,6 +103,24 @@ class LoopForms:
         if not a.numbers and not a.places:
             return b.times(a.constant)
         return a.times(b.constant) if not b.numbers and not b.places else None
+
+
+class LoopForms(Forms):
+    """Values of the body of one loop as sums over what does not change in it; those that change in
+    another way are none."""
+
+    def __init__(self, loop: Operation, facts: Facts) -> None:
+        super().__init__(facts)
+        self.variable = loop.regions[0].arguments[0]
+        self._changing = {v for o in loop.walk() for v in o.results}
+        self._changing.update(v for o in loop.walk() for r in o.regions for v in r.arguments)
+
+    def _number(self, value: Value) -> Form | None:
+        kept = value is self.variable or value not in self._changing
+        if kept or self.facts.constant(value) is not None:
+            return super()._number(value)
+        made = self.facts.definitions.get(value)
+        return None if made is None else self._sum_of(made)
 
 
 def _moved(form: Form, by: Operation) -> Form | None:
@@ -162,7 +172,7 @@ def _comparison(o: Operation, forms: LoopForms) -> Turn | None:
         most += max(0, n * (size - 1))
     factor = form.numbers.get(forms.variable, 0)
     limit = Form(form.numbers, {}, most)
-    if not factor or not _is_near(limit, forms.facts):
+    if not factor or not is_near(limit, forms.facts):
         return None
     return Turn(o.result, wanted, limit, factor, not form.places)
 
@@ -179,13 +189,13 @@ def _least(o: Operation, forms: LoopForms) -> Turn | None:
         factor = -form.numbers.get(forms.variable, 0)
         if factor:
             limit = Form({}, {}, most).plus(form, -1)
-            if not _is_near(limit, forms.facts):
+            if not is_near(limit, forms.facts):
                 return None
             return Turn(o.result, most, limit, factor, False)
     return None
 
 
-def _is_near(limit: Form, facts: Facts) -> bool:
+def is_near(limit: Form, facts: Facts) -> bool:
     """Whether what is computed of a limit surely fits 64 bits: numbers of the user of 64 bits may
     be as large as they are, and a limit adds places, a step and a bound to them."""
     total = abs(limit.constant)
