@@ -18,11 +18,9 @@ from tessera_lang.opt.schedule.query.decision_context import Context, rewrites, 
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
 from tessera_lang.opt.schedule.query.monotone_conditions import Form, Forms, is_near
 from tessera_lang.record import replace
-from tessera_lang.types.dtype import I32, INDEX
+from tessera_lang.types.dtype import I32, INDEX, integer_range
 
 _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_MOST = 1 << 20
-"""Elements along an axis, and the greatest factor of a place: what is made of them fits 32 bits."""
 
 
 @rewrites
@@ -49,7 +47,7 @@ def _compared(o: Operation, forms: Forms, facts: Facts) -> Replacement | None:
     if a is None or b is None:
         return None
     form = a.plus(b, -1)
-    if any(t.sizes[k] > _MOST or abs(n) > _MOST for k, n in form.places.items()):
+    if sum(abs(n) * t.sizes[k] for k, n in form.places.items()) > integer_range(I32)[1] // 2:
         return None
     alone = [k for k, n in form.places.items() if abs(n) == 1]
     if not alone or not is_near(replace(form, places={}), facts):

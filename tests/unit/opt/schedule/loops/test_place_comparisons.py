@@ -25,7 +25,7 @@ def kernel(x: bf16[n, 64], y: bf16[m, 64], w: i32, v: i64) -> f32[n, m]:
         out[i:i+64, j:j+64] = op.where({condition}, z, -1.0)
     return out
 """
-FORMS: dict[str, tuple[str, Callable[..., Any], bool]] = {
+FORMS: dict[str, tuple[str, Callable[[Any, Any, int], Any], bool]] = {
     # the condition, the same in NumPy, and whether its places are compared in 32 bits
     "le": ("c <= r", lambda r, c, w: c <= r, True),
     "lt, turned": ("r + w < c", lambda r, c, w: r + w < c, True),
