@@ -49,6 +49,9 @@ class CheckedCode(HostCode):
                 try:
                     self._checked.launch(block, bound.axes, bound.slots.arrays, order, setting.seed)
                 except CheckedFault as fault:
+                    if fault.endless and order != "forward" and "forward" in setting.orders:
+                        block[self._count : self._count + WORDS] = [0] * WORDS
+                        continue  # a lane waits for one that comes later in this order only
                     block[self._count : self._count + WORDS] = [0] * WORDS
                     note = f"lanes in {order} order"
                     note += f", seed {setting.seed}" if order == "random" else ""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Protocol, cast
 
+from tessera_lang.analysis.lanes.hand_overs import Sync, element_of, is_sync
 from tessera_lang.analysis.lanes.lane_rules import INTEGERS, UNARY, wrap
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
 from tessera_lang.ir.core import BufferType, Operation, Region, Value
@@ -34,7 +35,8 @@ _Number = int | None
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An access that surely happens. ``interval`` counts the barriers before it; ``rounds``
+    """An access that surely happens. ``interval`` counts the barriers before it, ``time`` the
+    operations; ``rounds``
     are the loops around it with the number of the iteration. ``value``: an integer stored,
     or the operation that makes a constant; None if not known."""
 
@@ -45,6 +47,7 @@ class Event:
     cell: int
     value: object
     rounds: tuple[tuple[Operation, int], ...]
+    time: int
 
 
 @dataclass(slots=True)
@@ -57,11 +60,13 @@ class Effort:
 @dataclass(frozen=True, slots=True)
 class Traced:
     """Accesses that surely happen, in order. ``omitted``: buffers that what was left out may
-    write; ``whole``: intervals before this number were seen to their end."""
+    write; ``whole``: intervals before this number were seen to their end; ``syncs``: atomics and
+    fences, those in what was left out too."""
 
     events: list[Event]
     omitted: frozenset[Value]
     whole: int
+    syncs: list[Sync]
 
 
 class WayUnknown(Exception):
@@ -110,6 +115,12 @@ class Trace:
     omitted: set[Value] = field(default_factory=set[Value])
     steps: int = _STEPS
     rounds: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
+    syncs: list[Sync] = field(default_factory=list[Sync])
+
+    @property
+    def time(self) -> int:
+        """Operations so far."""
+        return -self.steps
 
     def number(self, value: Value) -> _Number:
         found = self.values.get(value)
@@ -129,6 +140,9 @@ class Trace:
             if self.steps < 0:
                 raise WayUnknown
             name = operation.name
+            if is_sync(operation):
+                element = element_of(operation, self.number)
+                self.syncs.append(Sync(self.time, self.interval, operation, element, False))
             if self.watch is not None and not operation.regions:
                 self.watch.see(self, operation)
             if name in EXITS:
@@ -166,7 +180,7 @@ class Trace:
         self.events.append(
             Event(
                 self.interval, operation, KINDS[operation.name], buffer, cell, value,
-                tuple(self.rounds),
+                tuple(self.rounds), self.time,
             )
         )  # fmt: skip
 
@@ -233,9 +247,22 @@ class Trace:
         """Leave out what depends on data, if the lane surely comes out behind it."""
         if operation.holds(("tile.barrier", *LEAVES)):
             raise WayUnknown
+        made: dict[Value, Operation | None] = {v: o for o in operation.walk() for v in o.results}
+        made.update((v, None) for o in operation.walk() for r in o.regions for v in r.arguments)
+
+        def within(value: Value) -> _Number:
+            if value not in made:
+                return self.number(value)
+            o = made[value]  # of another iteration, or of none, where it is no constant
+            held = o.attributes["value"] if o is not None and o.name == "tile.constant" else None
+            return held if isinstance(held, int) else None
+
         for inner in operation.walk():
             if self.watch is not None:
                 self.watch.passed_over(inner)
+            if is_sync(inner):
+                element = element_of(inner, within)
+                self.syncs.append(Sync(self.time, self.interval, inner, element, True))
             if inner.name in BUFFER_AT and KINDS[inner.name] != "read":
                 self.omitted.add(inner.operands[BUFFER_AT[inner.name]])
         self.put(operation.results, [None] * len(operation.results))
@@ -329,6 +356,10 @@ _CONTROL: dict[str, Callable[[Trace, Operation], _Left]] = {
 }  # fmt: skip
 
 
+def _unknown(value: Value) -> _Number:
+    return None
+
+
 def trace_lane(
     kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
     watch: Watch | None = None,
@@ -343,5 +374,8 @@ def trace_lane(
         trace.region(kernel.regions[0])
     except WayUnknown:
         whole = trace.interval
+        anything = (Sync(_FAR, -1, o, element_of(o, _unknown), True) for o in kernel.walk()
+                    if is_sync(o))  # fmt: skip
+        trace.syncs.extend(anything)
     effort.left -= steps - max(0, trace.steps)
-    return Traced(trace.events, frozenset(trace.omitted), whole)
+    return Traced(trace.events, frozenset(trace.omitted), whole, trace.syncs)

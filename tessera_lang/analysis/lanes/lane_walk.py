@@ -13,6 +13,7 @@ from contextlib import suppress
 from math import prod
 
 from tessera_lang.analysis.lanes.alike_conditions import arguments_of
+from tessera_lang.analysis.lanes.hand_overs import hands_over
 from tessera_lang.analysis.lanes.lane_forms import NOBODY, Mask, Space
 from tessera_lang.analysis.lanes.lane_loops import run_for, run_while
 from tessera_lang.analysis.lanes.lane_rules import LaneRules
@@ -24,6 +25,7 @@ from tessera_lang.analysis.lanes.lane_state import (
     exact_within,
 )
 from tessera_lang.analysis.lanes.shared_access_log import Log, SharedMemory, Write
+from tessera_lang.analysis.lanes.synchronised import Synchronised
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
@@ -203,10 +205,18 @@ def walk_lanes(
     kernel: Operation, uniformity: Uniformity, ranges: Ranges,
     untraced: frozenset[Operation] = frozenset(),
 ) -> SharedMemory:  # fmt: skip
-    """What a kernel without divergent barriers does in shared memory. Raises GivesUp."""
+    """What a kernel without divergent barriers does in shared memory. Raises GivesUp. Where
+    lanes may meet, a second walk asks whether atomics order them."""
     walk = _start(kernel, uniformity, ranges)
     walk.memory.untraced = untraced
     walk.block(kernel.regions[0])
+    if walk.memory.suspicions and hands_over(kernel):
+        synchronised = Synchronised(kernel, walk.memory.atomics)
+        if synchronised:
+            walk = _start(kernel, uniformity, ranges)
+            walk.memory.untraced = untraced
+            walk.memory.ordered = synchronised.ordered
+            walk.block(kernel.regions[0])
     return walk.memory
 
 

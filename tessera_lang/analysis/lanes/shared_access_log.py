@@ -7,7 +7,7 @@ get there. None found means that there is none. Must not know control flow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Literal, TypeAlias, cast
 
@@ -101,10 +101,12 @@ Log: TypeAlias = dict[Value, dict[Terms | None, _Table]]
 
 @dataclass(slots=True)
 class Written:
-    """Cells of one buffer: surely written, and possibly written."""
+    """Cells of one buffer: surely written, and possibly written. ``put``: those that since the last
+    barrier got their first value by an atomic."""
 
     surely: set[int] = field(default_factory=set[int])
     possibly: set[int] = field(default_factory=set[int])
+    put: set[int] = field(default_factory=set[int])
     anywhere: bool = False  # something was written at a place that is not known
 
 
@@ -118,13 +120,16 @@ Write: TypeAlias = tuple[Value, int, int]
 class SharedMemory:
     """The state at a place of the program.
 
-    ``untraced``: accesses of which ``lane_trace`` shows nothing. ``collected``: where a lane may be
-    on either of two ways, what it writes on this one if it is there; that counts as written once it
-    is known of both ways.
+    ``untraced``: accesses of which ``lane_trace`` shows nothing. ``ordered``: whether atomics bring
+    two accesses into an order. ``atomics``: the lanes that may do each. ``collected``: where a lane
+    may be on either of two ways, what it writes on this one if it is there; that counts as written
+    once it is known of both ways.
     """
 
     space: Space
     untraced: frozenset[Operation] = frozenset()
+    ordered: Callable[[Record, Record], bool] | None = None
+    atomics: dict[Operation, int] = field(default_factory=dict[Operation, int])
     collected: set[Write] | None = None
     log: Log = field(default_factory=dict[Value, dict["Terms | None", _Table]])
     written: dict[Value, Written] = field(default_factory=dict[Value, Written])
@@ -148,6 +153,8 @@ class SharedMemory:
     def barrier(self) -> None:
         self.log = {}
         self.barriers += 1
+        for buffer in self.puts:
+            self.written[buffer].put.clear()
 
     def copied_log(self) -> Log:
         return {
@@ -192,6 +199,8 @@ class SharedMemory:
         lanes, cells, terms = self._cells(extent, record)
         if record.place is not None and not lanes:
             return
+        if record.kind == "atomic":
+            self.atomics[record.operation] = self.atomics.get(record.operation, 0) | record.mask.may
         written = self.written.setdefault(buffer, Written())
         if effect_of(record.operation) != "write":
             self._check_written(written, buffer, extent, record, lanes, cells, terms)
@@ -217,7 +226,7 @@ class SharedMemory:
             for lane, cell in zip(more, places, strict=True):
                 _mark(table.cells["read"], cell, lane, read)
         table.waiting.clear()
-        self._evaluate(table, record, lanes, cells)
+        self._evaluate(table, extent, record, lanes, cells)
 
     def _cells(
         self, extent: int, record: Record
@@ -233,18 +242,40 @@ class SharedMemory:
         return lanes, [values[i] for i in lanes], terms
 
     def _evaluate(
-        self, table: _Table, record: Record, lanes: Iterable[int], cells: Iterable[int]
-    ) -> None:
+        self, table: _Table, extent: int, record: Record, lanes: Iterable[int],
+        cells: Iterable[int],
+    ) -> None:  # fmt: skip
         mine = table.cells[record.kind]
         others = [table.cells[k] for k in _CONFLICTING[record.kind] if table.cells[k]]
         if record.kind == "write" and mine not in others:
             others.append(mine)
+        cleared = False
         for lane, cell in zip(lanes, cells, strict=True):
             for other in others:
                 for earlier, by in other.get(cell, ()):
                     if earlier != lane:
-                        self._suspect(by, record, (earlier, lane))
+                        cleared |= not self._suspect(by, record, (earlier, lane))
             _mark(mine, cell, lane, record)
+        if cleared:
+            self._compare_each(table, extent, record)
+
+    def _compare_each(self, table: _Table, extent: int, record: Record) -> None:
+        """With every other access, as a cell names two lanes only, and those may not meet."""
+        lanes, cells, _ = self._cells(extent, record)
+        mine: dict[int, _Marks] = {}
+        for lane, cell in zip(lanes, cells, strict=True):
+            _mark(mine, cell, lane, record)
+        for other in table.records:
+            if other is record or other.kind not in _CONFLICTING[record.kind]:
+                continue
+            more, places, _ = self._cells(extent, other)
+            pairs = (
+                (lane, one) for lane, cell in zip(more, places, strict=True)
+                for one, _ in mine.get(cell, ()) if one != lane
+            )  # fmt: skip
+            for pair in pairs:
+                self._suspect(other, record, pair)
+                break
 
     def _compare_with_others(
         self, tables: dict[Terms | None, _Table], terms: Terms | None, record: Record
@@ -261,23 +292,26 @@ class SharedMemory:
         if terms is None and record.kind == "write":
             self._suspect(record, record, None)
 
-    def _suspect(self, first: Record, second: Record, lanes: tuple[int, int] | None) -> None:
+    def _suspect(self, first: Record, second: Record, lanes: tuple[int, int] | None) -> bool:
+        """Note that two accesses may meet; False where it is shown that they do not."""
         if (first.operation, second.operation) in self._reported:
-            return
+            return True
         apart = self._apart.get((first, second))
         if apart is None:
             apart = first is not second and self._is_apart(first, second)
+            apart = apart or (self.ordered is not None and self.ordered(first, second))
             self._apart[first, second] = apart
         if apart:
-            return
+            return False
         if first.kind == second.kind == "write" and first.value is not None:
             if first.value == second.value:
                 self.same_value.setdefault(second.operation, second)
-                return
+                return self.ordered is None
         self._reported.add((first.operation, second.operation))
         if lanes is None:
             self._doubted.add(self._doubt(first, second))
         self.suspicions.append(Suspicion(first, second, lanes))
+        return True
 
     def _doubt(self, first: Record, second: Record) -> tuple[Operation, bool]:
         """What of a pair is said once: the later access, and whether lanes can show it."""
@@ -299,7 +333,8 @@ class SharedMemory:
     ) -> None:  # fmt: skip
         sure = len(written.surely) >= extent
         if sure or (terms == () and written.surely.issuperset(cells)):
-            if buffer not in self.puts or not self._put_by_others(buffer, lanes, cells, terms):
+            put = written.put if terms != () else written.put.intersection(cells)
+            if not put or not self._put_by_others(buffer, lanes, cells, terms):
                 return
         self.uncertain_reads.setdefault(record.operation, buffer)
         if terms != () or written.anywhere:
@@ -333,6 +368,8 @@ class SharedMemory:
         written = self.written[buffer]
         if record.kind == "atomic" and puts_value(record.operation):
             self.puts.add(buffer)
+            if terms == ():
+                written.put.update(c for c in cells if c not in written.surely)
         if terms != ():
             written.anywhere = True
             return

@@ -12,6 +12,7 @@ from math import prod
 from typing import Literal, cast
 
 from tessera_lang.analysis.lanes.concrete_lane import Effort, Event, Launch, trace_lane
+from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, hands_over
 from tessera_lang.analysis.lanes.lane_walk import GivesUp, walk_lanes
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import (
@@ -119,7 +120,8 @@ def _races(
     shown = [s for s in memory.suspicions if memory.can_show(s.first.operation, s.second.operation)]
     for launch in launches if shown else ():
         traces = {lane: trace_lane(kernel, launch, lane, effort).events for lane in lanes}
-        for first, second, pair in _meetings(traces):
+        orders = _Orders(kernel, launch)
+        for first, second, pair in _meetings(traces, orders):
             found.races = "witness"
             found.errors.append(_race(launch, first, second, pair))
         if found.errors:
@@ -140,8 +142,39 @@ def _lanes_to_try(memory: SharedMemory) -> list[int]:
     return sorted(lanes)
 
 
+@dataclass(slots=True)
+class _Orders:
+    """Orders that atomics and fences may make between two barriers; all lanes are followed once
+    it is asked for the first time."""
+
+    kernel: Operation
+    launch: Launch
+    effort: Effort = field(default_factory=Effort)
+    syncs: dict[int, list[Sync]] | None = None
+    known: dict[int, Orders] = field(default_factory=dict[int, Orders])
+
+    def may_order(self, a: Event, b: Event, lanes: tuple[int, int]) -> bool:
+        if self.syncs is None:
+            every = range(prod(self.kernel.integers("group"))) if hands_over(self.kernel) else ()
+            self.syncs = {
+                i: trace_lane(self.kernel, self.launch, i, self.effort).syncs for i in every
+            }
+        if not self.syncs:
+            return False
+        orders = self.known.get(a.interval)
+        if orders is None:
+            orders = self.known[a.interval] = Orders({
+                (0, i): [s for s in found if s.interval in (a.interval, -1)]
+                for i, found in self.syncs.items()
+            })  # fmt: skip
+        first, second = ((0, lane) for lane in lanes)
+        return orders.may_order(first, a.time, second, b.time) or orders.may_order(
+            second, b.time, first, a.time
+        )
+
+
 def _meetings(
-    traces: dict[int, list[Event]],
+    traces: dict[int, list[Event]], orders: _Orders
 ) -> Iterator[tuple[Event, Event, tuple[int, int]]]:
     """One pair of conflicting accesses for each pair of operations, each of another lane."""
     places: dict[tuple[int, Value, int], list[tuple[int, Event]]] = {}
@@ -155,7 +188,9 @@ def _meetings(
         for i, (lane, event) in enumerate(accesses):
             for other, later in accesses[i + 1 :]:
                 pair = frozenset((event.operation, later.operation))
-                if other != lane and pair not in reported and _conflict(event, later):
+                if other == lane or pair in reported or not _conflict(event, later):
+                    continue
+                if not orders.may_order(event, later, (lane, other)):
                     reported.add(pair)
                     yield event, later, (lane, other)
 

@@ -14,7 +14,7 @@ import numpy as np
 from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.code import Facts, decode
 from tessera_backend.cpu.checked.fault_records import CheckedFault
-from tessera_backend.cpu.checked.lane_orders import Order, group_order, lane_rows
+from tessera_backend.cpu.checked.lane_orders import Array, Order, group_order, lane_rows
 from tessera_backend.cpu.checked.shadow_elision import OF_A_LANE, Root
 from tessera_backend.cpu.interpreter.element_arithmetic import garbage
 from tessera_backend.cpu.interpreter.serialized_kernel import ArrayLayout, array_at
@@ -111,6 +111,7 @@ class _Launch:
         self.groups = group_order(order, groups, seed, waits=facts.waits)
         self.starts = np.zeros(groups, np.int64)
         self.released = np.zeros(groups, np.int64)
+        self.orders: list[Array] = []  # of the lanes of each thread: last release, last acquire
         self.extents = [self._extent(r) for r in facts.roots]
         self.threads = min(thread_count(), groups) if _are_apart(facts) else 1
 
@@ -149,6 +150,10 @@ class _Launch:
         words[w.ROWS], words[w.ROW_COUNT] = self.rows.ctypes.data, len(self.rows)
         words[w.GROUPS] = self.groups.ctypes.data
         words[w.STARTS], words[w.RELEASED] = self.starts.ctypes.data, self.released.ctypes.data
+        lanes = self.kernel.facts.lanes
+        self.orders.append(np.zeros(2 * lanes + 1, np.int64))
+        first = int(self.orders[-1].ctypes.data) + 8  # before the lanes: the last release of any
+        words[w.LANES_RELEASED], words[w.LANES_ACQUIRED] = first, first + 8 * lanes
         words[w.TURNS], words[w.WAITS] = MOST_TURNS, MOST_WAITS
         for root, extent in self._shadowed():
             for _ in root.kinds:
@@ -170,8 +175,8 @@ class _Launch:
                 return CheckedFault(
                     "a loop does not end: lanes are still in it after "
                     f"{MOST_WAITS} turns", span, None,
-                    ("a lane waits for its group at barriers only, and else for groups before "
-                     "its own",),
+                    ("a lane waits for its whole group at barriers only; in a loop it waits for "
+                     "lanes and groups before its own",), endless=True,
                 )  # fmt: skip
             case w.MISMATCH:
                 return CheckedFault(

@@ -11,7 +11,7 @@ from math import prod
 
 from tessera_backend.cpu.checked import shadow_words as w
 from tessera_backend.cpu.checked.shadow_checks import Looking
-from tessera_backend.cpu.checked.shadow_elision import Roots, lanes_of, waits
+from tessera_backend.cpu.checked.shadow_elision import Roots, hands_over, lanes_of
 from tessera_backend.cpu.checked.slow_paths import add_slow_paths
 from tessera_backend.cpu.checked.watched_operations import EXACT, seen, unproved
 from tessera_backend.cpu.code_target import CodeTarget
@@ -49,9 +49,8 @@ class CheckedDialect(CpuDialect):
 
     def fence(self, e: LaneEmitter, scope: str) -> None:
         super().fence(e, scope)
-        if scope not in ("tile", "group"):
-            release(e)
-            acquire(e)
+        release(e, self.look.who, scope)
+        acquire(e, self.look.who, scope)
 
     def counted(self, e: LaneEmitter, op: Operation) -> Callable[[str], str]:
         """A `while` ends after a number of turns, with a record."""
@@ -184,8 +183,7 @@ class CheckedForm(Form):
 
     def __init__(self, kernel: Operation, plan: LaunchPlan, roots: Roots) -> None:
         self.roots = list(roots.looked.values())
-        moves = waits(kernel)
-        self.look = Looking(roots.looked, lanes_of(kernel), moves)
+        self.look = Looking(roots.looked, lanes_of(kernel), hands_over(kernel))
         self._known = roots.known
         self._block = len(plan.slots)
 
@@ -282,24 +280,37 @@ def _access(rule: Rule) -> Rule:
 
     def checked(e: LaneEmitter, op: Operation) -> None:
         dialect, order = _dialect(e), str(op.attributes.get("order", ""))
+        who, scope = dialect.look.who, str(op.attributes.get("scope", ""))
         if order in ("acquire", "acq_rel"):
-            acquire(e)
+            acquire(e, who, scope)
         dialect.current = op
         rule(e, op)
         dialect.current = None
         if order in ("release", "acq_rel"):
-            release(e)
+            release(e, who, scope)
 
     return checked
 
 
-def acquire(e: LaneEmitter) -> None:
-    address = e.f.value(f"getelementptr inbounds i64, ptr %ctx, i64 {w.ACQUIRED}")
-    e.f.line(f"store i64 1, ptr {address}")
+_BEYOND_GROUPS = ("device", "mesh")
 
 
-def release(e: LaneEmitter) -> None:
-    e.f.line("call void @checked.release(ptr %ctx)")
+def acquire(e: LaneEmitter, who: str, scope: str) -> None:
+    """What follows comes after what others have released; ``who`` is the lane, where one is
+    known."""
+    if scope in _BEYOND_GROUPS:
+        address = e.f.value(f"getelementptr inbounds i64, ptr %ctx, i64 {w.ACQUIRED}")
+        e.f.line(f"store i64 1, ptr {address}")
+    if who and scope != "tile":
+        e.f.line(f"call void @checked.lane_acquire(ptr %ctx, i64 {who})")
+
+
+def release(e: LaneEmitter, who: str, scope: str) -> None:
+    """What came before is for others that acquire."""
+    if who and scope != "tile":
+        e.f.line(f"call void @checked.lane_release(ptr %ctx, i64 {who})")
+    if scope in _BEYOND_GROUPS:
+        e.f.line("call void @checked.release(ptr %ctx)")
 
 
 def _exact(rule: Rule, name: str) -> Rule:

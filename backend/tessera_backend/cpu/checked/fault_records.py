@@ -6,14 +6,16 @@ from tessera_lang.source import Span
 
 
 class CheckedFault(Exception):
-    """``span`` is where it is, ``other`` where the earlier access is. ``details`` are sentences."""
+    """``span`` is where it is, ``other`` where the earlier access is. ``details`` are sentences.
+    ``endless``: lanes are in a loop that may end where lanes run in another order."""
 
     def __init__(
         self, message: str, span: Span | None, other: Span | None = None,
-        details: tuple[str, ...] = (),
+        details: tuple[str, ...] = (), endless: bool = False,
     ) -> None:  # fmt: skip
         self.message = message
         self.span = span
         self.other = other
         self.details = details
+        self.endless = endless
         super().__init__(message)

@@ -30,7 +30,8 @@ class Times:
 
 @dataclass(slots=True)
 class Looking:
-    """State of the emission. ``lanes``: of a group; ``times`` where they are known, ``who`` the
+    """State of the emission. ``lanes``: of a group; ``moves``: whether lanes or groups hand
+    something over, at which the time moves; ``times`` where they are known, ``who`` the
     lane of the code being written."""
 
     roots: dict[Value, Root]
@@ -254,6 +255,9 @@ class _Touch:
         if self.look.lanes > 1:
             late = f.value(f"icmp uge i64 {old}, {self.times.barrier}")
             several = f.value(f"and i1 {late}, {self._lane_differs(old)}")
+            if self.look.moves:  # a lane that has handed over is met no more
+                handed = f.value(f"call i1 @checked.lanes_ordered(ptr %ctx, i64 {old}, i64 {mine})")
+                several = f.value(f"and i1 {several}, {f.value(f'xor i1 {handed}, true')}")
             many = f.value(f"select i1 {several}, i64 {w.MANY}, i64 0")
             word = f.value(f"or i64 {word}, {many}")
         if self.root.local:

@@ -151,5 +151,14 @@ def waits(kernel: Operation) -> bool:
     return False
 
 
+def hands_over(kernel: Operation) -> bool:
+    """Whether lanes or groups may be ordered by atomics or fences."""
+    for o in kernel.walk():
+        if o.name == "tile.fence" or o.name.startswith("tile.atomic"):
+            if o.attributes["scope"] != "tile" and o.attributes.get("order") != "relaxed":
+                return True
+    return waits(kernel)
+
+
 def lanes_of(kernel: Operation) -> int:
     return prod(kernel.integers("group"))

@@ -37,6 +37,7 @@ ROW, ROWS, ROW_COUNT = 7, 8, 9  # the order of lanes until the next barrier; all
 GROUPS = 10  # address of the number of the group at each position
 STARTS, RELEASED = 11, 12  # addresses: by position, times of the begin and of the last release
 TURNS, WAITS = 13, 14  # most turns of a `while`, and of one that waits for an atomic
+LANES_RELEASED, LANES_ACQUIRED = 15, 22  # addresses: by lane, times of the last of each
 RECORD = 16  # case and root, touch, earlier touch, element, position, a number
 SHADOWS = 24  # addresses of the shadows, in the order of the roots and of their kinds
 ROOT_SHIFT = 8

@@ -1,8 +1,10 @@
 """Functions that checked code calls where its fast test does not decide. LLVM text.
 
 ``begin`` and ``barrier`` move the time; ``meet`` looks at two touches, ``ordered`` whether an
-earlier group's touch comes before what this group does; ``record`` keeps the first fault, but
-rather the lane that writes an element than that another read it before. Must not know Tile IR.
+earlier group's touch comes before what this group does, ``lanes_ordered`` the same of two lanes
+of a group: the one has released since, and the other acquired after that; ``record`` keeps the
+first fault, but rather the lane that writes an element than that another read it before. Must not
+know Tile IR.
 """
 
 from __future__ import annotations
@@ -78,6 +80,56 @@ define internal void @checked.release(ptr %ctx) noinline #0 {{
   %now.next = add i64 %now, {w.TICK}
   store i64 %now.next, ptr %now.at
   ret void
+}}"""
+
+_LANE_RELEASE = f"""
+define internal void @checked.lane_release(ptr %ctx, i64 %lane) noinline #0 {{
+{_load("now", w.NOW)}
+{_load("released", w.LANES_RELEASED)}
+  %released.ptr = inttoptr i64 %released to ptr
+  %mine = getelementptr inbounds i64, ptr %released.ptr, i64 %lane
+  store i64 %now, ptr %mine
+  %any = getelementptr inbounds i64, ptr %released.ptr, i64 -1
+  store i64 %now, ptr %any
+  %now.next = add i64 %now, {w.TICK}
+  store i64 %now.next, ptr %now.at
+  ret void
+}}"""
+
+_LANE_ACQUIRE = f"""
+define internal void @checked.lane_acquire(ptr %ctx, i64 %lane) noinline #0 {{
+{_load("now", w.NOW)}
+{_load("acquired", w.LANES_ACQUIRED)}
+  %acquired.ptr = inttoptr i64 %acquired to ptr
+  %mine = getelementptr inbounds i64, ptr %acquired.ptr, i64 %lane
+  store i64 %now, ptr %mine
+  ret void
+}}"""
+
+_LANES_ORDERED = f"""
+define internal i1 @checked.lanes_ordered(ptr %ctx, i64 %old, i64 %mine) noinline #0 {{
+{_load("lanes.released", w.LANES_RELEASED)}
+{_load("lanes.acquired", w.LANES_ACQUIRED)}
+  %they = and i64 %old, {w.LANE_MASK}
+  %several = icmp eq i64 %they, {w.MANY}
+  %base.ptr = inttoptr i64 %lanes.released to ptr
+  %any.at = getelementptr inbounds i64, ptr %base.ptr, i64 -1
+  %one.at = getelementptr inbounds i64, ptr %base.ptr, i64 %they
+  %release.at = select i1 %several, ptr %any.at, ptr %one.at
+  %release = load i64, ptr %release.at
+  %me = and i64 %mine, {w.LANE_MASK}
+  %many = icmp eq i64 %me, {w.MANY}
+  %who = select i1 %many, i64 0, i64 %me
+  %acquired.ptr = inttoptr i64 %lanes.acquired to ptr
+  %acquire.at = getelementptr inbounds i64, ptr %acquired.ptr, i64 %who
+  %acquire = load i64, ptr %acquire.at
+  %old.time = lshr i64 %old, {w.TIME_SHIFT}
+  %release.time = lshr i64 %release, {w.TIME_SHIFT}
+  %acquire.time = lshr i64 %acquire, {w.TIME_SHIFT}
+  %before = icmp ule i64 %old.time, %release.time
+  %after = icmp ult i64 %release.time, %acquire.time
+  %both = and i1 %before, %after
+  ret i1 %both
 }}"""
 
 _ORDERED = f"""
@@ -171,7 +223,10 @@ inside:
   %lanes = and i64 %differ, {w.LANE_MASK}
   %other = icmp ne i64 %lanes, 0
   %own.wrong = and i1 %late, %other
-  br i1 %own.wrong, label %fault, label %done
+  br i1 %own.wrong, label %lanes.between, label %done
+lanes.between:
+  %handed = call i1 @checked.lanes_ordered(ptr %ctx, i64 %old, i64 %mine)
+  br i1 %handed, label %done, label %fault
 outside:
   %now = icmp uge i64 %old, %launch
   br i1 %now, label %foreign, label %done
@@ -186,7 +241,9 @@ done:
 }}"""
 
 _TEXTS = {
-    "begin": _BEGIN, "barrier": _BARRIER, "release": _RELEASE, "ordered": _ORDERED,
+    "begin": _BEGIN, "barrier": _BARRIER, "release": _RELEASE,
+    "lane_release": _LANE_RELEASE, "lane_acquire": _LANE_ACQUIRE,
+    "lanes_ordered": _LANES_ORDERED, "ordered": _ORDERED,
     "record": _RECORD, "meet": _MEET,
 }  # fmt: skip
 
