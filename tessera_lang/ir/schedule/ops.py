@@ -74,6 +74,9 @@ _OPS = [
             _optional("independent", "strs"), _optional("pipeline_stages", "int"),
             _optional("unroll", "int"), _optional("reason", "str"), _optional("plain", "bool"),
             _optional("remainder", "bool"),  # the few iterations that are not like all others
+            # Pieces of one loop have one number. The body of a piece that is general is that of
+            # the whole loop, so it is right in the iterations of the pieces before it too.
+            _optional("origin", "int"), _optional("general", "bool"),
         ),
         traits=("loop",),
     ),

@@ -17,7 +17,7 @@ from tessera_lang.ir.rewrite import Replacement, clone_operation, rewrite_operat
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
-from tessera_lang.opt.schedule.loops.loop_peeling import divides
+from tessera_lang.opt.schedule.loops.loop_peeling import divides, of_one_loop
 from tessera_lang.opt.schedule.parallel.dead_code import tidy
 from tessera_lang.opt.schedule.parallel.loop_nest_rewrites import bounds_of
 from tessera_lang.opt.schedule.query.backward_slices import depends_on
@@ -131,6 +131,7 @@ def _apart(loop: Operation, turns: Sequence[Turn], facts: Facts) -> tuple[Operat
         if first is not lower and last is not upper:
             last = b.binary("max", first, last)
         carried = loop.operands[3:]
+        loop = of_one_loop(loop, facts)
         other = _opposite(turns)
         if first is not lower:
             carried = _loop(b, loop, (lower, first, step), carried, other)
@@ -156,7 +157,7 @@ def _loop(
     carried: Sequence[Value], known: dict[Value, bool | int], final: bool = False,
 ) -> tuple[Value, ...]:  # fmt: skip
     """One of the loops: a copy, but for the last, which has the results."""
-    rest = replace(loop, attributes={**loop.attributes, "remainder": True})
+    rest = replace(loop, attributes={**loop.attributes, "remainder": True, "general": True})
     body = _Known(known).inside(loop) if known else rest
     made = replace(body if final else clone_operation(body, {}), operands=(*bounds, *carried))
     return b.append(made).results

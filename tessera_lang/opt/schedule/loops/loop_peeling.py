@@ -123,11 +123,22 @@ def _apart(loop: Operation, clips: tuple[Value, ...], facts: Facts) -> tuple[Ope
         gap = b.binary("max", b.binary("sub", upper, lower), b.index(0))
         whole = b.binary("mul", b.binary("floordiv", gap, step), step)
         middle = b.binary("add", lower, whole)
-        full = clone_operation(_filled(loop, clips, facts), {})
+        piece = of_one_loop(loop, facts)
+        full = clone_operation(_filled(piece, clips, facts), {})
         b.append(replace(full, operands=(lower, middle, *loop.operands[2:])))
-        b.append(replace(loop, operands=(middle, upper, step, *full.results)))
+        rest = {**piece.attributes, "general": True}
+        b.append(replace(loop, operands=(middle, upper, step, *full.results), attributes=rest))
         b.yield_()
     return made.region.operations[:-1]
+
+
+def of_one_loop(loop: Operation, facts: Facts) -> Operation:
+    """The loop with the number that its pieces share: its own, where it is a piece already."""
+    taken = max((o.integer("origin", -1) for o, _ in facts.loops), default=-1)
+    place = next(i for i, (o, _) in enumerate(facts.loops) if o.results is loop.results)
+    origin = loop.attributes.get("origin", taken + 1 + place)
+    rest = {n: a for n, a in loop.attributes.items() if n != "general"}
+    return replace(loop, attributes={**rest, "origin": origin})
 
 
 def _filled(loop: Operation, clips: tuple[Value, ...], facts: Facts) -> Operation:

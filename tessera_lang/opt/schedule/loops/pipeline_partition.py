@@ -29,7 +29,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
 from tessera_lang.record import dataclass
 
-_CHANGES = {"tile.print", *WRITES, *with_effect("sync")}
+CHANGES = {"tile.print", *WRITES, *with_effect("sync")}
 _MOVED = ARRAY_READS | MOVES
 _READS = READS - WRITES
 
@@ -67,7 +67,7 @@ def divided(loop: Operation, facts: Facts) -> Divided | str:
     names = {o.name for one in body for o in one.walk()}
     if names & (LEAVES | LOOPS | {"tile.scope"}) or _nested(body):
         return "control flow stands between them"
-    if names & _CHANGES:
+    if names & CHANGES:
         return "the loop writes to arrays"
     return _Dividing(loop, facts, levels, deepest).run()
 

@@ -3,18 +3,22 @@
 ``for t: E(t); L(t)`` becomes ``E(0); for t from 1: E(t) and L(t - 1); L(last)``, where ``L`` holds
 the last products of an iteration and ``E`` all they need. Both are there at once, so an
 asynchronous unit has one product to do while lanes work on the result of the other. Nothing is
-computed in another order than before, and no result changes. Owns the decision and the rewriting;
-what may run ahead is ``pipeline_partition.py``'s. Must not know how products are lowered.
+computed in another order than before, and no result changes. Loops that go on where the one before
+ends are one pipeline: the last ``L`` of one runs beside the first ``E`` of the next. Owns the
+decision and the rewriting; what may run ahead is ``pipeline_partition.py``'s, which loops go
+together ``loop_sequences.py``'s. Must not know how products are lowered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
+from tessera_lang.opt.schedule.loops.loop_sequences import sequences
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
     Divided,
     divided,
@@ -51,29 +55,35 @@ def overlap(program: Program, context: Context) -> Program:
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
     facts = facts_of(kernel)
-    found: dict[int, Divided] = {}
+    found: list[Divided] = []
+    alone: set[int] = set()
     for loop, _ in facts.loops:
         if loop.name != FOR or is_grid(loop) or len(loop.strings("axes")) != 1:
             continue
         trips = Estimate(facts, {}).trips(loop)
-        if trips is not None and trips < 2:
-            continue
         made = divided(loop, facts)
         reason = made if isinstance(made, str) else _reason(made, facts)
-        if loop.attributes.get("remainder") and not reason:
-            continue  # a second prologue and end would be longer than what it does
         if context.relief and not reason:
             reason = "with two iterations alive at once lanes had too few registers"
+        # A second prologue and end would be longer than what a few iterations do.
+        few = trips is not None and trips < 2
+        if not few and not (loop.attributes.get("remainder") and not reason):
+            alone.add(id(loop.results))
+            if reason:
+                context.note("T0748", f"the products of this loop wait for each other: {reason}",
+                             loop.span)  # fmt: skip
         if not isinstance(made, str) and not reason:
-            found[id(loop.results)] = made
-            context.note("T0748", "the products of this loop overlap: the last of an iteration "
-                         "runs beside the work of the next iteration", loop.span)  # fmt: skip
-        elif reason:
-            context.note("T0748", f"the products of this loop wait for each other: {reason}",
-                         loop.span)  # fmt: skip
-    if not found:
+            found.append(made)
+    chains = [c for c in sequences(found, facts) if id(c[0].loop.results) in alone]
+    for first, *others in chains:
+        context.note("T0748", "the products of this loop overlap: the last of an iteration "
+                     "runs beside the work of the next iteration", first.loop.span)  # fmt: skip
+        for parts in others:
+            context.note("T0748", "the products of this loop overlap with those of the loop before "
+                         "it, and with each other", parts.loop.span)  # fmt: skip
+    if not chains:
         return program
-    made = _rewritten(kernel, facts, found)
+    made = _rewritten(kernel, facts, chains)
     if kernel.integers("roles")[1] // 4 >= ORDERED_GROUPS:
         made = with_decisions(made, {"pingpong": True})
     return with_kernel(program, made)
@@ -110,16 +120,21 @@ def _held(parts: Divided, facts: Facts, groups: int) -> int:
     return total
 
 
-def _rewritten(kernel: Operation, facts: Facts, found: dict[int, Divided]) -> Operation:
-    """The kernel with these loops rewritten. Loads of one ring stay together wherever their
-    copies stand."""
+def _rewritten(kernel: Operation, facts: Facts, chains: Sequence[tuple[Divided, ...]]) -> Operation:
+    """The kernel with these sequences of loops rewritten. Loads of one ring stay together
+    wherever their copies stand."""
     marks = {x.operation: {"ring": i} for i, r in enumerate(rings_of(facts)) for x in r.everywhere}
+    chain_of = {id(p.loop.results): chain for chain in chains for p in chain}
+    met: dict[int, Operation] = {}
 
     def step(operation: Operation) -> Replacement | None:
-        parts = found.get(id(operation.results)) if operation.name == FOR else None
-        if parts is None:
+        chain = chain_of.get(id(operation.results)) if operation.name == FOR else None
+        if chain is None:
             return None
-        made = _skewed(_again(parts, operation))
+        met[id(operation.results)] = operation
+        if operation.results is not chain[-1].loop.results:  # it moves to where the last stands
+            return Replacement((), operation.operands[3:])
+        made = _skewed([_again(p, met[id(p.loop.results)]) for p in chain])
         return Replacement(made, made[-1].results)
 
     return rewrite_operation(with_attributes(kernel, marks), step)
@@ -138,30 +153,65 @@ def _again(parts: Divided, loop: Operation) -> Divided:
     )
 
 
-def _skewed(parts: Divided) -> tuple[Operation, ...]:
-    """The operations in place of a loop; the last has its results."""
-    loop = parts.loop
-    lower, upper, step, *start = loop.operands
-    b = ScheduleBuilder(loop.span)
+def _skewed(chain: Sequence[Divided]) -> tuple[Operation, ...]:
+    """The operations in place of a sequence of loops; the last has its results."""
+    last = chain[-1]
+    start = chain[0].loop.operands[3:]
+    b = ScheduleBuilder(last.loop.span)
     with b.region() as made:
+        conditions = [b.cmp("lt", p.loop.operands[0], p.loop.operands[1]) for p in chain]
+        runs = reduce(lambda x, y: b.binary("or", x, y), conditions)
         with b.region() as then:
-            first = _Iteration(parts, lower, start)
-            _add(b, clone_operations(parts.early, first.to))
-            following = b.binary("add", lower, step)
-            given = [*first.carried_on(start), *first.crossing(), lower]
-            results = _loop(b, parts, (following, upper, step), given)
-            last = _Late(parts, results)
-            _add(b, clone_operations((*parts.both, *parts.late), last.to))
-            ends = loop.regions[0].terminator.operands
-            pairs = zip(ends, parts.late_carried, results, strict=False)
-            b.yield_(*(last.of(end) if late else kept for end, late, kept in pairs))
+            state = _prologue(b, chain, 0, start)
+            now, following = state[: -len(chain)], state[-len(chain) :]
+            for parts, lower in zip(chain, following, strict=True):
+                _, upper, step, *_ = parts.loop.operands
+                now = _loop(b, parts, (lower, upper, step), now)
+            late = _Late(last, now)
+            _add(b, clone_operations((*last.both, *last.late), late.to))
+            ends = last.loop.regions[0].terminator.operands
+            pairs = zip(ends, last.late_carried, now, strict=False)
+            b.yield_(*(late.of(end) if is_late else kept for end, is_late, kept in pairs))
         with b.region() as otherwise:
             b.yield_(*start)
-        hints = [v.name for v in loop.results]
-        b.emit("tile.if", (b.cmp("lt", lower, upper),), [v.type for v in loop.results], None,
+        hints = [v.name for v in last.loop.results]
+        b.emit("tile.if", (runs,), [v.type for v in last.loop.results], None,
                (then.region, otherwise.region), hints)  # fmt: skip
         b.yield_()
     return made.region.operations[:-1]
+
+
+def _prologue(
+    b: ScheduleBuilder, chain: Sequence[Divided], place: int, start: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The early part of the very first iteration, which is that of the first loop that has one:
+    carried values, what crosses, the number of the iteration, and where each loop begins."""
+    parts = chain[place]
+    if place == len(chain) - 1:
+        return _first(b, chain, place, start)
+    lower, upper = parts.loop.operands[:2]
+    with b.region() as then:
+        here = _first(b, chain, place, start)
+        b.yield_(*here)
+    with b.region() as otherwise:
+        b.yield_(*_prologue(b, chain, place + 1, start))
+    hints = [v.name for v in here]
+    made = b.emit("tile.if", (b.cmp("lt", lower, upper),), [v.type for v in here], None,
+                  (then.region, otherwise.region), hints)  # fmt: skip
+    return made.results
+
+
+def _first(
+    b: ScheduleBuilder, chain: Sequence[Divided], place: int, start: Sequence[Value]
+) -> tuple[Value, ...]:
+    """The prologue, where all loops before ``place`` have no iteration."""
+    parts = chain[place]
+    lower, _, step, *_ = parts.loop.operands
+    first = _Iteration(parts, lower, start)
+    _add(b, clone_operations(parts.early, first.to))
+    begins = [p.loop.operands[1 if i < place else 0] for i, p in enumerate(chain)]
+    begins[place] = b.binary("add", lower, step)
+    return (*first.carried_on(start), *first.crossing(), lower, *begins)
 
 
 def _loop(

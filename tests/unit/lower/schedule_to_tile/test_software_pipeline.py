@@ -51,6 +51,7 @@ def test_attention(rows: int, t: int) -> None:
     said = [d.message for d in found.remarks if d.code == "T0748"]
     assert [m.split(":")[0] for m in said] == [
         "the last iteration of this loop stands apart", "the products of this loop overlap",
+        "the products of this loop overlap with those of the loop before it, and with each other",
     ], said  # fmt: skip
     assert found.lowered is not None
     lowered, finished = found.lowered
