@@ -31,6 +31,7 @@ _MOVES = (
     "tile.slice_tile",
 )  # fmt: skip
 _FREE = {"tile.constant", "tile.view", "tile.splat", *SHARED_ALLOCATIONS}
+_PLACE = 2  # registers of 32 bits of an index
 _LINES = 5  # of the table of a refusal
 
 
@@ -65,13 +66,6 @@ def registers_of_tile(tile: TileType) -> int:
 @functools.lru_cache(maxsize=1024)
 def _different(layout: RegisterLayout) -> int:
     return prod(m.extent for m in canonical(layout).registers if m.axis is not None)
-
-
-def _along(tile: TileType, axis: object) -> int:
-    """Registers of a lane that differ along an axis."""
-    if not isinstance(tile.layout, RegisterLayout):
-        return 0
-    return prod(m.extent for m in tile.layout.registers if m.axis == axis)
 
 
 class _Live:
@@ -174,10 +168,24 @@ class _Walk:
         if isinstance(value.type, TileType):
             if name == "tile.expand_tile":
                 return 0  # the registers of what is expanded
-            if name == "tile.coordinate" and definition is not None:
-                return _along(value.type, definition.attributes["axis"])
+            if self._is_place(value):
+                return _PLACE
             return registers_of_tile(value.type)
         return 0 if isinstance(value.type, ViewType | BufferType) or not name else 1
+
+    def _is_place(self, value: Value) -> bool:
+        """Whether each element is the place of the lane and a number: they differ by constants,
+        which stand in the instructions that read them."""
+        definition = self.definitions.get(value)
+        if definition is None or definition.name not in ("tile.coordinate", "tile.add", "tile.sub"):
+            return False
+        return definition.name == "tile.coordinate" or all(
+            self._is_splat(v) or self._is_place(v) for v in definition.operands
+        )
+
+    def _is_splat(self, value: Value) -> bool:
+        definition = self.definitions.get(value)
+        return definition is not None and definition.name == "tile.splat"
 
 
 def _free_values(loop: Operation) -> frozenset[Value]:

@@ -242,16 +242,23 @@ def _loop(
 
 
 def _in_two(early: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
-    """The products of the early part with what they need, and what waits for one."""
+    """The first products of the early part with what they need, and the rest: what waits for
+    one, and what is only read there, which lives as short as it can."""
     waiting: set[Value] = set()
-    ahead: list[Operation] = []
-    behind: list[Operation] = []
+    first: list[Operation] = []
     for operation in early:
         waits = any(v in waiting for v in operation.uses())
         if waits or operation.name == DOT:
             waiting.update(operation.results)
-        (behind if waits else ahead).append(operation)
-    return ahead, behind
+        if not waits:
+            first.append(operation)
+    needed: set[Value] = set()
+    ahead: set[int] = set()
+    for operation in reversed(first):
+        if operation.name == DOT or not operation.results or needed & set(operation.results):
+            needed.update(operation.uses())
+            ahead.add(id(operation))
+    return [o for o in early if id(o) in ahead], [o for o in early if id(o) not in ahead]
 
 
 def _lefts_last(operations: Sequence[Operation], parts: Divided) -> list[Operation]:
