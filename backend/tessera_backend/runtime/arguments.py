@@ -364,7 +364,7 @@ def _entry(p: ParameterInfo, value: Any, dtypes: Mapping[str, str] = {}) -> Entr
         return signature.scalar(p.dtype)
     if p.dtype in dtypes:
         return signature.scalar(dtypes[p.dtype])
-    return signature.scalar(scalars.natural_dtype(value, p.name).name)
+    return signature.scalar(scalars.natural_dtype(value, p.name, p.place).name)
 
 
 def _brackets(
@@ -392,7 +392,7 @@ def _dtype_of(name: str, interface: KernelInterface, values: Sequence[Any]) -> s
         if isinstance(v, ArrayView):
             return v.dtype.name
     named.sort(key=lambda pair: not isinstance(pair[1], np.generic))
-    return next((scalars.natural_dtype(v, p.name).name for p, v in named), None)
+    return next((scalars.natural_dtype(v, p.name, p.place).name for p, v in named), None)
 
 
 def _stage(interface: KernelInterface, placed: Placed, by_value: bool) -> None:

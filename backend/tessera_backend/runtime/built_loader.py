@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tessera_backend.runtime.arrays import HOST
+from tessera_backend.runtime.built_help import NothingFits, helps_for
 from tessera_backend.runtime.c_interface.choice import specialty
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.kernel import Launcher, new_kernel
@@ -188,7 +189,7 @@ class BuiltProvider:
         reasons = [(k, _reasons(k, wanted, open_, device, grid_rank)) for k in own]
         fitting = [k for k, why in reasons if not why]
         if not fitting:
-            raise self._nothing_fits(name, wanted, device, grid_rank, reasons)
+            raise self._nothing_fits(name, wanted, open_, device, grid_rank, reasons)
         return self._read(max(fitting, key=lambda k: specialty(k.artifact)))
 
     def _read(self, kernel: BuiltKernel) -> Artifact:
@@ -218,20 +219,20 @@ class BuiltProvider:
             raise _damaged(self.directory, f"{kernel.file} has no function {kernel.artifact.entry}")
 
     def _nothing_fits(
-        self, name: str, wanted: Signature, device: int, grid_rank: int,
+        self, name: str, wanted: Signature, brackets: tuple[str, ...], device: int, grid_rank: int,
         reasons: Sequence[tuple[BuiltKernel, Reasons]],
     ) -> TesseraError:  # fmt: skip
         where = "the CPU" if device == HOST else f"CUDA device {device}"
         grid = f" and a grid of {_axes(grid_rank)}" if grid_rank else ""
         notes = [f"{k.file}: {'; '.join(words for _, words in why)}" for k, why in reasons]
         # What the nearest of them lacks is what to build for.
-        nearest = min((why for _, why in reasons), key=len, default=())
-        options = dict.fromkeys(option for option, _ in nearest) or ("--signature",)
-        return error(diagnostic(
-            "T0849", f"{self.directory} has no code of `{name}` for ({text(wanted)}){grid} on "
-            f"{where}", notes=notes,
-            helps=(f"build it for this call too: tesserac build {' '.join(options)}",),
-        ))  # fmt: skip
+        nearest, why = min(reasons, key=lambda reason: len(reason[1]))
+        plan, options = nearest.artifact.plan, tuple(dict.fromkeys(option for option, _ in why))
+        return NothingFits(
+            f"{self.directory} has no code of `{name}` for ({text(wanted)}){grid} on {where}",
+            notes,
+            lambda values: helps_for(options, plan, wanted, brackets, device, grid_rank, values),
+        )
 
 
 Reasons = tuple[tuple[str, str], ...]

@@ -15,6 +15,7 @@ from tessera_lang.locks import free_lock
 from tessera_lang.source import Anchor, SourceFile, Span
 
 Place = tuple[str, int, int]  # file, line, column; 1-based, line 0 = unknown
+NOWHERE: Place = ("", 0, 0)
 
 
 class TesseraWarning(UserWarning):
@@ -115,8 +116,12 @@ def tell_text_once(key: str, text: str) -> None:
         first = key not in _told
         _told.add(key)
     if first:
-        # The first frame outside of this package is the caller's line.
-        level, frame = 2, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
-            frame, level = frame.f_back, level + 1
-        warnings.warn(text, TesseraWarning, stacklevel=level)
+        tell(text)
+
+
+def tell(text: str) -> None:
+    """A warning through Python's ``warnings``, at the first line outside of this package."""
+    level, frame = 2, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, TesseraWarning, stacklevel=level)

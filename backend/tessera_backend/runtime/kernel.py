@@ -17,8 +17,10 @@ from tessera_backend.runtime import launch_fast_path
 from tessera_backend.runtime.alias_checks import check_sharing
 from tessera_backend.runtime.arguments import Placed, order_arguments, place_arguments
 from tessera_backend.runtime.arrays import HOST
-from tessera_backend.runtime.call_diagnostics import diagnostic, error
+from tessera_backend.runtime.built_help import NothingFits
+from tessera_backend.runtime.call_diagnostics import diagnostic, error, rendered, tell
 from tessera_backend.runtime.caller_errors import ends_at_the_caller, show_to_caller
+from tessera_backend.runtime.effects import has_effect, no_effect
 from tessera_backend.runtime.launch import Prepared, compile_plan, pointers_of
 from tessera_backend.runtime.loaded_code import Code, Fire
 from tessera_backend.runtime.module_interface import KernelInterface
@@ -103,6 +105,7 @@ class _Family:
         self.module: ModuleType | None = None
         self.sized: frozenset[int] = frozenset()
         self.asked: dict[Signature, Asked] = {}
+        self.told = False
 
     @property
     def interface(self) -> KernelInterface:
@@ -140,6 +143,9 @@ class _Family:
                 with self.lock:
                     self._note_sized(found)
                 self.codes[key] = found
+                if not has_effect(found.plan) and not self.told:
+                    self.told = True
+                    tell(rendered((no_effect(found.plan, self.interface.level),)))
         with self.lock:
             self.locks.pop(key, None)
         return found
@@ -306,15 +312,20 @@ class Launcher:
         """The launch of a layout. A grid of more lanes than 32 bits count takes other code."""
         family = self._family
         wanted = family.signature(placed)
-        code = family.code(wanted, placed.device, self._groups)
+        code = self._code(wanted, placed)
         try:
             return compile_plan(code)(placed.values, self._groups)
         except UnmetPremise:
             plain = placed.signature()
             if family.interface.level != "lane" or plain == wanted:
                 raise
-            code = family.code(plain, placed.device, self._groups)
-            return compile_plan(code)(placed.values, self._groups)
+            return compile_plan(self._code(plain, placed))(placed.values, self._groups)
+
+    def _code(self, wanted: Signature, placed: Placed) -> Code:
+        try:
+            return self._family.code(wanted, placed.device, self._groups)
+        except NothingFits as fault:
+            raise fault.of_call(placed.values) from None
 
     def prepare(
         self, arguments: Sequence[Any], named: dict[str, Any]

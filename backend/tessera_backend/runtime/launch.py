@@ -42,9 +42,10 @@ class Prepared:
         parts = list(zip(code.offsets, (bound, *bound.then), strict=True))
         self.slots = tuple((i, first + at) for first, part in parts for at, i in part.slots.data)
         self.encoders: list[tuple[int, int, Callable[[object], int]]] = [
-            (first + at, i, encoder(self.plan.parameters[i].dtype, self.plan.parameters[i].name))
+            (first + at, i, encoder(p.dtype, p.name, p.span))
             for first, part in parts
             for at, i in part.slots.scalars
+            for p in (self.plan.parameters[i],)
         ]
         extents = [a.extent() if isinstance(a, ArrayView) else (0, 0) for a in arguments]
         self.pairs = [(i, j, *extents[i], *extents[j]) for i, j in bound.pairs]

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from tessera_backend.runtime.arrays import refuse
+from tessera_backend.runtime.call_diagnostics import NOWHERE, Place, diagnostic, error
 from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
 from tessera_backend.runtime.rounding import once
+from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
 
 _DOUBLE = struct.Struct("<d")
@@ -32,13 +33,27 @@ def is_number(value: object) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def natural_dtype(value: object, name: str) -> DType:
-    """The type that a parameter without an annotation takes from a number."""
+def refused(
+    code: str, name: str, what: str, *helps: str, place: Place = NOWHERE, dtype: DType | None = None
+) -> TesseraError:
+    """A number that cannot be taken, with the line of its parameter."""
+    label = "" if dtype is None else f"declared `{dtype}`"
+    return error(
+        diagnostic(code, f"argument `{name}` {what}", place, len(name), label, helps=helps)
+    )
+
+
+def natural_dtype(
+    value: object, name: str, place: Place = NOWHERE, wanted: DType | None = None
+) -> DType:
+    """The type that a parameter without an annotation takes from a number. ``wanted``: of one with
+    an annotation."""
     if isinstance(value, np.generic):
         kind: np.dtype[Any] = cast("Any", value).dtype
         ours = from_numpy(kind)
         if ours is None:
-            raise refuse("T0843", name, f"is a `{kind}`, which the language does not have")
+            what = f"is a `{kind}`, which the language does not have"
+            raise refused("T0843", name, what, *_instead(kind, wanted), place=place)
         return ours
     if isinstance(value, bool):
         return BOOL
@@ -46,11 +61,25 @@ def natural_dtype(value: object, name: str) -> DType:
         return INDEX
     if isinstance(value, float):
         return F32
-    raise refuse("T0831", name, f"is a {type(value).__name__}, not a number")
+    raise refused("T0831", name, f"is a {type(value).__name__}, not a number", place=place)
 
 
-def _check_kind(value: object, dtype: DType, name: str) -> None:
-    given = natural_dtype(value, name)
+def _as_python(dtype: DType) -> str:
+    """What makes a number of Python's that a dtype takes."""
+    return "bool" if dtype.kind == "bool" else "float" if dtype.is_float else "int"
+
+
+def _instead(kind: np.dtype[Any], wanted: DType | None) -> tuple[str, ...]:
+    """What to pass for a number of NumPy's that the language does not have."""
+    if kind.kind == "c":
+        return ("pass its parts as two numbers: `.real` and `.imag`",)
+    if kind.kind != "f":
+        return ()
+    return (f"convert it in the call: `{_as_python(wanted or F32)}(...)`",)
+
+
+def _check_kind(value: object, dtype: DType, name: str, place: Place) -> None:
+    given = natural_dtype(value, name, place, dtype)
     weak = isinstance(value, float) or not isinstance(value, np.generic)
     if weak:
         fine = given.kind == dtype.kind or dtype.kind == "float" and given.kind != "bool"
@@ -62,15 +91,17 @@ def _check_kind(value: object, dtype: DType, name: str) -> None:
         found = f"NumPy {given}"
         if weak:
             found = f"{given_as.__class__.__name__} {shown(given_as)}"
-        raise refuse("T0843", name, f"is declared {dtype}, and a {found} was given",
-                     f"convert it before the call to what {dtype} takes")  # fmt: skip
+        what = f"is declared {dtype}, and a {found} was given"
+        told = f"convert it in the call: `{_as_python(dtype)}(...)`"
+        raise refused("T0843", name, what, told, place=place, dtype=dtype)
 
 
-def _integer(value: Any, dtype: DType, name: str) -> int:
+def _integer(value: Any, dtype: DType, name: str, place: Place) -> int:
     number = int(value)
     low, high = integer_range(dtype)
     if not low <= number <= high:
-        raise refuse("T0843", name, f"is {shown(number)}, outside of {dtype}: {low} to {high}")
+        what = f"is {shown(number)}, outside of {dtype}: {low} to {high}"
+        raise refused("T0843", name, what, place=place, dtype=dtype)
     return number & _MASK
 
 
@@ -104,7 +135,7 @@ def _float_bits(value: float, dtype: DType) -> int:
     return int.from_bytes(rounded.tobytes(), "little")
 
 
-def _float(value: Any, dtype: DType, name: str) -> int:
+def _float(value: Any, dtype: DType, name: str, place: Place) -> int:
     largest = dtype.largest
     number = _as_f64(value) if dtype.bits == 64 else _rounded_to_odd(value)
     # Half of the last place above the largest number still rounds down to it.
@@ -112,10 +143,11 @@ def _float(value: Any, dtype: DType, name: str) -> int:
     if isinstance(value, int) or math.isfinite(number):
         if abs(number) > largest and abs(number) >= largest + half:
             what = f"is {shown(value)}, larger than the largest {dtype}, {largest!r}"
-            raise refuse("T0843", name, what)
+            raise refused("T0843", name, what, place=place, dtype=dtype)
         number = max(-largest, min(largest, number))
     if math.isinf(number) and not dtype.infinite:
-        raise refuse("T0843", name, f"is infinite, and {dtype} has no infinity")
+        what = f"is infinite, and {dtype} has no infinity"
+        raise refused("T0843", name, what, place=place, dtype=dtype)
     return _float_bits(number, dtype)
 
 
@@ -126,8 +158,9 @@ def _as_f64(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def encode(value: object, dtype: DType, name: str) -> int:
-    """The value as ``dtype`` in the low bits of an unsigned 64-bit number.
+def encode(value: object, dtype: DType, name: str, place: Place = NOWHERE) -> int:
+    """The value as ``dtype`` in the low bits of an unsigned 64-bit number. ``place``: of the
+    parameter.
 
     Raises TesseraError where it does not fit.
     """
@@ -136,18 +169,18 @@ def encode(value: object, dtype: DType, name: str) -> int:
         return int(_I.unpack(_FLOAT.pack(value))[0])
     if type(value) is int and dtype is INDEX and -(1 << 63) <= value < 1 << 63:
         return value & _MASK
-    _check_kind(value, dtype, name)
+    _check_kind(value, dtype, name, place)
     if dtype.kind == "bool":
         return int(bool(value))
     if dtype.is_integer:
-        return _integer(value, dtype, name)
-    return _float(value, dtype, name)
+        return _integer(value, dtype, name, place)
+    return _float(value, dtype, name, place)
 
 
-def encoder(dtype_name: str, name: str) -> Callable[[object], int]:
+def encoder(dtype_name: str, name: str, place: Place) -> Callable[[object], int]:
     """``encode`` for one parameter."""
     dtype = DTYPES[dtype_name]
-    return lambda value: encode(value, dtype, name)
+    return lambda value: encode(value, dtype, name, place)
 
 
 def plain(value: object) -> int | float | bool:

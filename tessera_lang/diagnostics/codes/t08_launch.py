@@ -35,6 +35,7 @@ _ROWS = (
     Code("T0854", "workspace-not-zero", "A kernel left a workspace as something else than zeros."),
     Code("T0855", "unmet-premise", "A call is not as the compiled code assumes."),
     Code("T0856", "thread-count", "A number of threads is not an integer from 1 to 256."),
+    Code("T0857", "no-effect", "A kernel returns nothing and changes none of its arguments."),
 )  # fmt: skip
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -445,4 +445,4 @@ def test_the_processor_of_a_folder_is_looked_at(
         tessera.load_built(library).double(np.ones(3, np.float32), 2.0, np.ones(3, np.float32))
     assert caught.value.diagnostics[0].code == "T0849"
     said = str(caught.value)
-    assert f"it needs {needs[-1]}, which this processor lacks" in said and "build --arch" in said
+    assert f"it needs {needs[-1]}, which this processor lacks" in said and "`--arch native`" in said

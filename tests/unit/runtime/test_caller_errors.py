@@ -240,6 +240,7 @@ ELSEWHERE = {
     "T0853": "TESSERA_CHECKED, in test_settings_of_the_environment",
     "T0854": "a warning",
     "T0855": "arrays larger than the memory of most GPUs",
+    "T0857": "a warning, in tests/spec/test_call_helps.py",
     "T0901": "a fault of ours, in test_faults_of_ours_keep_their_traceback",
     "T0902": "a fault of ours",
     "T0903": "an installation without the library",
