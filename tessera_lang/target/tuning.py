@@ -552,6 +552,8 @@ CHEAP_OPERATIONS = _chosen(
     3, "operations", "that are computed again rather than kept in a buffer",
 )  # fmt: skip
 PARTIAL_RUN = _chosen(64, "elements", "of a run that one lane reduces at a time")
+LINES_AT_ONCE = _chosen(8, "lines", "that one lane takes into a line of results in one pass")
+LINE_OPERATIONS = _chosen(32, "operations", "that make the elements of one result in such a pass")
 
 # --- a CPU -------------------------------------------------------------------------------------
 

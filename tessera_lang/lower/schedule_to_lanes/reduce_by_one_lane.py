@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tessera_lang.ir.core import Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
-from tessera_lang.lower.schedule_to_lanes.element_loops import along, know, loop, nest, phase
+from tessera_lang.lower.schedule_to_lanes.element_loops import know, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     Reduction,
     combined,
@@ -16,7 +16,7 @@ from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
     result_index,
 )
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
-from tessera_lang.target.tuning import PARTIAL_RUN
+from tessera_lang.target.tuning import LINE_OPERATIONS, LINES_AT_ONCE, PARTIAL_RUN
 from tessera_lang.types.dtype import INDEX
 
 
@@ -89,7 +89,8 @@ def _tree(s: Lowering, kind: str, part: Buffer, p: int) -> Value:
 
 
 def columns(s: Lowering, r: Reduction, buffer: Buffer) -> None:
-    """Whole lines of the later axes at a time."""
+    """Whole lines of the later axes at a time, several of them in one pass: each result is read and
+    written once for all of them, and as many lines are on their way from memory."""
     before, after = r.sizes[: r.axis], r.sizes[r.axis :]
     extents_before, extents_after = r.extents[: r.axis], r.extents[r.axis :]
     runs = r.size > 2 * PARTIAL_RUN and r.kind in ("add", "mul") and r.dtype.is_float
@@ -100,18 +101,21 @@ def columns(s: Lowering, r: Reduction, buffer: Buffer) -> None:
         nest(s, after, extents_after,
              lambda i: s.b.store(first, target.value, (*head, *i), "proved"))  # fmt: skip
 
-    def take_in(target: Buffer, head: Index, outer: Index, at: Value) -> None:
+    def take_in(target: Buffer, head: Index, outer: Index, lines: Sequence[Value]) -> None:
         def one(i: Index) -> None:
-            new = element_at(s, r, (*outer, at, *i))
-            old = s.b.load(target.value, (*head, *i), "proved")
-            s.b.store(combined(s, r.kind, old, new), target.value, (*head, *i), "proved")
+            total = s.b.load(target.value, (*head, *i), "proved")
+            for at in lines:
+                total = combined(s, r.kind, total, element_at(s, r, (*outer, at, *i)))
+            s.b.store(total, target.value, (*head, *i), "proved")
 
         nest(s, after, extents_after, one)
 
     def block(outer: Index) -> None:
         fill(buffer, outer)
         if temporary is None:
-            along(s, r.size, r.extent, lambda at: take_in(buffer, outer, outer, at))
+            upper = s.bound(r.extent)
+            _lines(s, r, s.index(0), upper, outer,
+                   lambda lines: take_in(buffer, outer, outer, lines))  # fmt: skip
             return
         _in_runs(s, r, buffer, temporary, outer, fill, take_in)
 
@@ -120,10 +124,45 @@ def columns(s: Lowering, r: Reduction, buffer: Buffer) -> None:
         s.give_back(temporary)
 
 
+def _lines(
+    s: Lowering, r: Reduction, lower: Value, upper: Value, outer: Index,
+    take_in: Callable[[Sequence[Value]], None],
+) -> None:  # fmt: skip
+    """Lines ``lower`` to ``upper`` in order: ``_at_once`` of them at a time, then the rest."""
+    b, count = s.b, _at_once(s, r, lower, outer)
+
+    def lines(first: Value) -> None:
+        ats = [s.add(first, s.index(number)) for number in range(count)]
+        for at in ats:
+            know(s, at, r.size, r.extent)
+        take_in(ats)
+
+    if count == 1:
+        loop(s, lower, upper, lines)
+        return
+    step = s.index(count)
+    length = b.binary("max", b.binary("sub", upper, lower), s.index(0))
+    whole = s.add(lower, b.binary("mul", b.binary("floordiv", length, step), step))
+    with b.region(("base", INDEX)) as body, s.inside():
+        lines(body.arguments[0])
+        b.yield_()
+    b.for_(lower, whole, step, (), body.region)
+    count = 1
+    loop(s, whole, upper, lines)
+
+
+def _at_once(s: Lowering, r: Reduction, lower: Value, outer: Index) -> int:
+    """How many lines a pass takes in, by the operations that make an element."""
+    zeros = tuple(s.index(0) for _ in r.sizes[r.axis :])
+    made = s.capture(lambda: element_at(s, r, (*outer, lower, *zeros)))
+    operations = sum(1 for op in made for _ in op.walk())
+    return max(1, min(LINES_AT_ONCE, r.size, LINE_OPERATIONS // max(1, operations)))
+
+
 def _in_runs(
     s: Lowering, r: Reduction, buffer: Buffer, run: Buffer, outer: Index,
     fill: Callable[[Buffer, Index], None],
-    take_in: Callable[[Buffer, Index, Index, Value], None],
+    take_in: Callable[[Buffer, Index, Index, Sequence[Value]], None],
 ) -> None:  # fmt: skip
     upper, length = s.bound(r.extent), s.index(PARTIAL_RUN)
     after, extents = r.sizes[r.axis :], r.extents[r.axis :]
@@ -135,14 +174,10 @@ def _in_runs(
 
     with s.b.region(("base", INDEX)) as body, s.inside():
         base = body.arguments[0]
+        know(s, base, r.size, r.extent)
         last = s.b.binary("min", s.b.binary("add", base, length), upper)
         fill(run, ())
-
-        def one(at: Value) -> None:
-            know(s, at, r.size, r.extent)
-            take_in(run, (), outer, at)
-
-        loop(s, base, last, one)
+        _lines(s, r, base, last, outer, lambda lines: take_in(run, (), outer, lines))
         nest(s, after, extents, add)
         s.b.yield_()
     s.b.for_(s.index(0), upper, length, (), body.region)

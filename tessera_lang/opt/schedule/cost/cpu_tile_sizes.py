@@ -30,11 +30,28 @@ def cpu_tile_sizes(facts: Facts, names: Sequence[str], said: Mapping[str, int]) 
         if name not in sizes:
             sizes[name] = max(1, min(CPU_RUN, rest, _length(facts, name)))
         rest = max(1, rest // sizes[name])
-    for name in _innermost_first(facts, names):
+    fixed = dict(sizes)
+    order = _innermost_first(facts, names)
+    _fill(facts, order, sizes, rest)
+    sizes = _spread(facts, names, said, sizes)
+    # What the grid's axes gave up, loops may have.
+    kept = {n for n in sizes if n in fixed or _is_of_grid(facts, n)}
+    sizes = {n: size for n, size in sizes.items() if n in kept}
+    _fill(facts, order, sizes, rest)
+    return sizes
+
+
+def _fill(facts: Facts, order: Sequence[str], sizes: dict[str, int], rest: int) -> None:
+    """Sizes for those of ``order`` that have none, until tiles have ``rest`` elements."""
+    for name in order:
         if name not in sizes:
             used = _along(facts, sizes)
             sizes[name] = max(1, min(rest // max(1, used), CPU_RUN, _axis(facts, name)))
-    return _spread(facts, names, said, sizes)
+
+
+def _is_of_grid(facts: Facts, name: str) -> bool:
+    """Whether the grid goes in steps of ``name``."""
+    return facts.grid is not None and bool(covers(facts, facts.grid, name))
 
 
 def _part(facts: Facts, name: str) -> int:
