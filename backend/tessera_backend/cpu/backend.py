@@ -61,6 +61,7 @@ class CpuBackend:
     def passes(self, program: Program, options: TargetOptions) -> tuple[Pass, ...]:
         from tessera_backend.cpu.early_returns import NEST_RETURNS
         from tessera_backend.cpu.group_versions import SPLIT_LANES, WRAP_REMAINDERS
+        from tessera_backend.cpu.lane_axis_order import ORDER_LANES
 
         if options.arch_as:
             from tessera_backend.cpu.interpreter.serialized_kernel import has_tiles
@@ -69,7 +70,7 @@ class CpuBackend:
                 return ()
         if options.checked:  # lanes are a row there, in several orders
             return (WRAP_REMAINDERS, NEST_RETURNS)
-        return (SPLIT_LANES, WRAP_REMAINDERS, NEST_RETURNS)
+        return (SPLIT_LANES, ORDER_LANES, WRAP_REMAINDERS, NEST_RETURNS)
 
     def compile(
         self, program: Program, plan: LaunchPlan, options: TargetOptions, stages: tuple[str, ...]
