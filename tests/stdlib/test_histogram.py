@@ -84,3 +84,15 @@ def test_wrong_calls_are_diagnostics(std: Any, call: str) -> None:
     with pytest.raises(tessera.TesseraError) as caught:
         eval(f"std.{call}", {"std": std, **names})
     assert not any(d.code.startswith("T09") for d in caught.value.diagnostics)
+
+
+@pytest.mark.sample(1)
+def test_what_a_gpu_runs_counts_the_same() -> None:
+    """A CPU counts another way; the kernels of a GPU give the same on it."""
+    k = tessera.load("std.histogram", target="cpu")
+    for n in (0, 1, 17, 5000, 70_001):
+        x = numbers("u8", n, seed=n)
+        for kernel in (k._count_bytes, k._count_few, k._count_many):
+            counts = np.zeros(256, np.int32)
+            kernel(x, counts)
+            same(counts, counted(x))
