@@ -68,7 +68,15 @@ else:
 class _StandardFields:
     """``__dataclass_fields__``, for what the standard library does with a record."""
 
+    def __init__(self) -> None:
+        self._made: dict[Any, Any] = {}
+
     def __get__(self, record: object, kind: Any) -> Any:
+        if kind not in self._made:
+            self._made[kind] = self._fields_of(kind)
+        return self._made[kind]
+
+    def _fields_of(self, kind: Any) -> Any:
         import dataclasses
 
         def standard(entry: Entry) -> Any:
@@ -214,6 +222,8 @@ def _values(cls: Any, owner: str) -> str:
 
 def _write_eq(cls: Any) -> Any:
     body = [
+        "if other is self:",
+        " return True",
         "if other.__class__ is self.__class__:",
         f" return {_values(cls, 'self')} == {_values(cls, 'other')}",
         "return NotImplemented",

@@ -174,8 +174,7 @@ class Region:
 
     def walk(self) -> Iterator[Operation]:
         """Its operations and all nested ones, outermost first."""
-        for operation in self.operations:
-            yield from operation.walk()
+        return _walk(self.operations)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,12 +218,7 @@ class Operation:
 
     def walk(self) -> Iterator[Operation]:
         """This operation and all nested ones, outermost first."""
-        pending: list[Operation] = [self]  # no recursion: nests may be deep
-        while pending:
-            operation = pending.pop()
-            yield operation
-            for region in reversed(operation.regions):
-                pending.extend(reversed(region.operations))
+        return _walk((self,))
 
     def holds(self, names: str | Collection[str]) -> bool:
         """Whether this operation, or one nested in it, has the name, or one of the names."""
@@ -250,8 +244,17 @@ class Program:
     operations: tuple[Operation, ...]
 
     def walk(self) -> Iterator[Operation]:
-        for operation in self.operations:
-            yield from operation.walk()
+        return _walk(self.operations)
+
+
+def _walk(operations: tuple[Operation, ...]) -> Iterator[Operation]:
+    pending = [*reversed(operations)]  # no recursion: nests may be deep
+    while pending:
+        operation = pending.pop()
+        yield operation
+        if operation.regions:
+            for region in reversed(operation.regions):
+                pending.extend(reversed(region.operations))
 
 
 class VerifyError(Exception):

@@ -92,6 +92,7 @@ TABLES: dict[str, dict[str, OpDef]] = {
 """Operations by level. Schedule IR takes scalars, views and control flow from Tile IR."""
 
 KERNELS = {"schedule": "tessera.schedule.kernel", "tile": "tile.kernel"}
+_KERNEL_NAMES = frozenset(KERNELS.values())
 
 
 def definition_of(operation: Operation) -> OpDef:
@@ -107,15 +108,19 @@ def check_types(operations: Sequence[Operation]) -> None:
 def check_names(program: Program) -> None:
     """Every operation is in the table; only kernels stand at the top, and only there."""
     table, kernel = TABLES[program.level], KERNELS[program.level]
+    kernels: list[Operation] = []
     for operation in program.walk():
-        if operation.name not in table:
-            raise VerifyError(f"unknown operation {operation.name}", operation)
+        name = operation.name
+        if name not in table:
+            raise VerifyError(f"unknown operation {name}", operation)
+        if name in _KERNEL_NAMES:
+            kernels.append(operation)
     seen: set[str] = set()
     for operation in program.operations:
         if operation.name != kernel:
             raise VerifyError(f"only {kernel} stands at the top", operation)
-        for inner in operation.walk():
-            if inner is not operation and inner.name in KERNELS.values():
+        for inner in kernels if len(kernels) != len(program.operations) else ():
+            if not any(inner is top for top in program.operations):
                 raise VerifyError("a kernel inside a kernel", inner)
         name = str(operation.attributes.get("sym_name"))
         if name in seen:
@@ -214,13 +219,15 @@ def _check_dominance(operation: Operation, visible: set[int], defined: set[int])
             name = f"%{value.name}" if value.name else "an operand"
             raise VerifyError(f"{name} is not defined here", operation)
     for region in operation.regions:
-        inside = [*region.arguments]
+        inside = [id(value) for value in region.arguments]
         _define(operation, region.arguments, visible, defined)
         for inner in region.operations:
             _check_dominance(inner, visible, defined)
-            inside.extend(inner.results)
-        visible.difference_update(map(id, inside))
-    _define(operation, operation.results, visible, defined)
+            for value in inner.results:
+                inside.append(id(value))
+        visible.difference_update(inside)
+    if operation.results:
+        _define(operation, operation.results, visible, defined)
 
 
 def _define(

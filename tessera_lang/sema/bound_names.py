@@ -5,8 +5,8 @@ Owns the collection of assigned and written names. Must not know their types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -95,35 +95,28 @@ def _calls(s: ast.Stmt) -> Iterator[ast.Call]:
                 yield e
 
 
+_CHILDREN: dict[type[ast.Expr], Callable[[Any], tuple[ast.Expr, ...]]] = {
+    ast.TupleExpr: lambda e: e.items,
+    ast.ListExpr: lambda e: e.items,
+    ast.DictExpr: lambda e: (*e.keys, *e.values),
+    ast.Unary: lambda e: (e.operand,),
+    ast.Binary: lambda e: (e.left, e.right),
+    ast.BoolOp: lambda e: e.values,
+    ast.Compare: lambda e: (e.first, *e.rest),
+    ast.Conditional: lambda e: (e.test, e.then, e.orelse),
+    ast.Call: lambda e: (e.function, *e.arguments, *(k.value for k in e.keywords)),
+    ast.Attribute: lambda e: (e.value,),
+    ast.Subscript: lambda e: (e.value, *e.items),
+    ast.SliceExpr: lambda e: tuple(x for x in (e.lower, e.upper, e.step) if x is not None),
+    ast.FString: lambda e: tuple(p.value for p in e.parts if isinstance(p, ast.FormattedValue)),
+}
+"""By kind: most expressions are names and numbers, which have none."""
+
+
 def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
     """Direct parts of an expression, in source order; none of a lambda or comprehension."""
-    match e:
-        case ast.TupleExpr() | ast.ListExpr():
-            return e.items
-        case ast.DictExpr():
-            return (*e.keys, *e.values)
-        case ast.Unary():
-            return (e.operand,)
-        case ast.Binary():
-            return (e.left, e.right)
-        case ast.BoolOp():
-            return e.values
-        case ast.Compare():
-            return (e.first, *e.rest)
-        case ast.Conditional():
-            return (e.test, e.then, e.orelse)
-        case ast.Call():
-            return (e.function, *e.arguments, *(k.value for k in e.keywords))
-        case ast.Attribute():
-            return (e.value,)
-        case ast.Subscript():
-            return (e.value, *e.items)
-        case ast.SliceExpr():
-            return tuple(x for x in (e.lower, e.upper, e.step) if x is not None)
-        case ast.FString():
-            return tuple(p.value for p in e.parts if isinstance(p, ast.FormattedValue))
-        case _:
-            return ()
+    parts = _CHILDREN.get(type(e))
+    return () if parts is None else parts(e)
 
 
 def expressions(root: ast.Expr) -> Iterator[ast.Expr]:
@@ -132,7 +125,8 @@ def expressions(root: ast.Expr) -> Iterator[ast.Expr]:
     while todo:
         e = todo.pop()
         yield e
-        todo.extend(reversed(children(e)))
+        if parts := children(e):
+            todo.extend(reversed(parts))
 
 
 def statement_expressions(s: ast.Stmt) -> tuple[ast.Expr, ...]:

@@ -77,7 +77,8 @@ class Knowledge:
 
     ``facts`` is a stack: a region pushes and, at its end, truncates. What was asked is remembered
     as long as the facts are the same: a long expression asks the same of each of its accesses.
-    ``_of`` has for an atom and a sign of its coefficient the facts by number, with the coefficient.
+    ``_of`` has for an atom and a sign of its coefficient the facts by number, with the coefficient;
+    ``_most`` the largest value that the bounds of its atoms let a fact have, where it was asked.
     """
 
     intervals: list[Interval] = field(default_factory=list[Interval])
@@ -91,6 +92,7 @@ class Knowledge:
     _of: dict[tuple[int, bool], list[tuple[int, int]]] = field(
         default_factory=dict["tuple[int, bool]", "list[tuple[int, int]]"]
     )
+    _most: list[int | None] = field(default_factory=list["int | None"])
 
     def atom(self, interval: Interval) -> int:
         self.intervals.append(interval)
@@ -100,6 +102,7 @@ class Knowledge:
         """Other bounds for an atom."""
         if self.intervals[atom] != interval:
             self.intervals[atom] = interval
+            self._most = [None] * len(self._most)
             self._asked.clear()
 
     def split(self, atom: int, cases: tuple[Case, ...]) -> None:
@@ -182,35 +185,72 @@ class Knowledge:
     ) -> int:
         """``p*e = (p*e - q*f) + q*f >= lower(p*e - q*f)`` for a fact ``f >= 0``: pick p and q
         so that an atom disappears."""
-        mine, best = dict(expression.terms), plain
-        found_in: list[tuple[int, int, int]] = []
-        for atom, k in expression.terms:
-            about = self._of.get((atom, k > 0))
-            if not about:
-                continue
-            if len(about) > _NEAREST + _FIRST:
-                about = about[:_FIRST] + about[-_NEAREST:]
-            found_in.extend((number, k, c) for number, c in about)
+        abouts = [
+            (k, about if len(about) <= _NEAREST + _FIRST else about[:_FIRST] + about[-_NEAREST:])
+            for atom, k in expression.terms if (about := self._of.get((atom, k > 0)))
+        ]  # fmt: skip
+        if not abouts:
+            return plain
+        if depth == 1 and sum([len(about) for _, about in abouts]) <= self._left:
+            return self._by_one_fact(expression, abouts, enough, plain)
+        found_in = [(number, k, c) for k, about in abouts for number, c in about]
         found_in.sort(reverse=True)  # what is nearest says most
+        best = plain
         for number, k, c in found_in:
             self._left -= 1
             if self._left < 0:
                 return best
-            fact = self._asked_under[number]
-            common = gcd(k, c)
-            p, q = abs(c) // common, abs(k) // common
-            if depth == 1:
-                found = self._plain_without(mine, plain, p, fact, q)
-            else:
-                wanted = None if enough is None else enough * p
-                rest = expression.plus(fact, -q, p)
-                found = self._lower(rest, depth - 1, wanted, cases)
+            p, q = _without_the_atom(k, c)
+            rest = expression.plus(self._asked_under[number], -q, p)
+            wanted = None if enough is None else enough * p
+            found = self._lower(rest, depth - 1, wanted, cases)
             found = -(-found // p)
             if found > best:
                 best = found
                 if enough is not None and best >= enough:
                     return best
         return best
+
+    def _by_one_fact(
+        self, expression: Linear, abouts: list[tuple[int, list[tuple[int, int]]]],
+        enough: int | None, plain: int,
+    ) -> int:  # fmt: skip
+        """The best ``_plain(p*e - q*f)`` of all facts: most questions end here, so that this makes
+        no expressions. The difference is ``p * _plain(e)`` less the largest ``q*f``; but an atom
+        with one sign in both gives back what its bounds lie apart, as often as it cancels."""
+        facts, most, intervals = self._asked_under, self._most, self.intervals
+        mine, best, spread = dict(expression.terms), plain, 0
+        for atom, k in mine.items():
+            low, high = intervals[atom]
+            spread += abs(k) * (high - low)
+        for k, about in abouts:
+            self._left -= len(about)
+            for number, c in about:
+                above = most[number]
+                if above is None:
+                    above = most[number] = self._largest(facts[number])
+                p, q = (1, 1) if k == c else _without_the_atom(k, c)
+                if q * above >= p * (plain + spread - best):
+                    continue  # no better, even if all of the expression cancels
+                total = p * plain - q * above
+                for atom, x in facts[number].terms:
+                    old = mine.get(atom, 0)
+                    if old * x > 0:
+                        low, high = intervals[atom]
+                        total += min(p * abs(old), q * abs(x)) * (high - low)
+                if total > best * p:
+                    best = -(-total // p)
+                    if enough is not None and best >= enough:
+                        return best
+        return best
+
+    def _largest(self, expression: Linear) -> int:
+        """A constant the value is never above, by the bounds of its atoms."""
+        total = expression.constant
+        for atom, coefficient in expression.terms:
+            low, high = self.intervals[atom]
+            total += coefficient * (high if coefficient > 0 else low)
+        return total
 
     def _see_facts(self) -> None:
         """Bring ``_of`` up to the facts as they are now: most of them are as they were."""
@@ -228,26 +268,14 @@ class Knowledge:
     def _see(self, fact: Linear) -> None:
         number = len(self._asked_under)
         self._asked_under.append(fact)
+        self._most.append(None)
         for atom, c in fact.terms:
             self._of.setdefault((atom, c > 0), []).append((number, c))
 
     def _unsee(self) -> None:
+        self._most.pop()
         for atom, c in self._asked_under.pop().terms:
             self._of[atom, c > 0].pop()
-
-    def _plain_without(self, mine: dict[int, int], plain: int, p: int, fact: Linear, q: int) -> int:
-        """``_plain(p * e - q * fact)``, where ``e`` has the terms ``mine``: most questions end
-        in this one, so that it makes no expression."""
-        total = p * plain - q * fact.constant
-        intervals = self.intervals
-        for atom, c in fact.terms:
-            low, high = intervals[atom]
-            new = -q * c
-            if old := mine.get(atom):
-                total -= p * old * (low if old > 0 else high)
-                new += p * old
-            total += new * (low if new > 0 else high)
-        return total
 
     def _by_cases(
         self, expression: Linear, depth: int, enough: int | None, cases: int, best: int
@@ -265,6 +293,12 @@ class Knowledge:
                 worst = found if worst is None else min(worst, found)
             best = best if worst is None else max(best, worst)
         return best
+
+
+def _without_the_atom(k: int, c: int) -> tuple[int, int]:
+    """The least p and q above 0 with ``p*k == q*c``, of one sign."""
+    common = gcd(k, c)
+    return abs(c) // common, abs(k) // common
 
 
 def join(intervals: Iterable[Interval]) -> Interval:

@@ -26,6 +26,9 @@ class _Targets:
     condition: Types | None = None
 
 
+_EXITS = frozenset({"tile.yield", "tile.break", "tile.continue", "tile.leave", "tile.condition"})
+
+
 def check_exits(program: Program) -> None:
     """Exits stand inside what they leave and hand over the right types."""
     for kernel in program.operations:
@@ -34,6 +37,10 @@ def check_exits(program: Program) -> None:
 
 def _check_region(region: Region, targets: _Targets) -> None:
     for operation in region.operations:
+        if not operation.regions:
+            if operation.name in _EXITS:
+                _check_exit(operation, targets)
+            continue
         types = types_of(operation.results)
         match operation.name:
             case "tile.for" | "tessera.schedule.for":
@@ -57,7 +64,7 @@ def _check_region(region: Region, targets: _Targets) -> None:
                 inner = replace(targets, yields=None, scope=types, condition=None)
                 _check_region(operation.regions[0], inner)
             case _:
-                _check_exit(operation, targets)
+                pass
 
 
 def _check_results(operation: Operation) -> None:
@@ -92,21 +99,28 @@ def _with(trait: Trait) -> frozenset[str]:
 
 _ALLOCATIONS = _with("allocation")
 _BY_ONE_LANE, _BY_ALL_LANES = _with("one lane"), _with("all lanes")
+_AT_THE_TOP = _ALLOCATIONS | {"tile.roles"}
+_PLACED = _AT_THE_TOP | _BY_ONE_LANE | _BY_ALL_LANES
 
 
 def check_placement(program: Program) -> None:
     """Shared memory is allocated at the top of a kernel, under distinct names; one lane alone
     gives orders to the tensor memory accelerator; roles stand at the top."""
     for kernel in program.operations:
-        _check_lanes(kernel.regions[0], single=False)
-        names: set[str] = set()
         top = kernel.regions[0].operations
-        for operation in kernel.walk():
-            if operation.name == "tile.roles" and not any(operation is o for o in top):
-                raise VerifyError("roles begin at the top of a kernel", operation)
-            if operation.name not in _ALLOCATIONS:
+        placed = [operation for operation in kernel.walk() if operation.name in _PLACED]
+        if any(operation.name not in _AT_THE_TOP for operation in placed):
+            _check_lanes(kernel.regions[0], single=False)
+        names: set[str] = set()
+        for operation in placed:
+            if operation.name not in _AT_THE_TOP:
                 continue
-            if not any(operation is o for o in top):
+            is_top = any(operation is o for o in top)
+            if operation.name == "tile.roles":
+                if not is_top:
+                    raise VerifyError("roles begin at the top of a kernel", operation)
+                continue
+            if not is_top:
                 raise VerifyError("shared memory is allocated at the top of a kernel", operation)
             name = str(operation.attributes["name"])
             if name in names:

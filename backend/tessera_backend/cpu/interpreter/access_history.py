@@ -31,7 +31,8 @@ def common(a: Box, b: Box) -> Box | None:
     """What two boxes share, as if both had every element between their ends."""
     out: list[Interval] = []
     for (a_low, a_high, a_step), (b_low, b_high, b_step) in zip(a, b, strict=True):
-        low, high = max(a_low, b_low), min(a_high, b_high)
+        low = a_low if a_low > b_low else b_low  # every access is asked with all before it
+        high = a_high if a_high < b_high else b_high
         if low >= high or (a_step == b_step and (a_low - b_low) % a_step):
             return None
         out.append((low, high, max(a_step, b_step)))
@@ -40,12 +41,12 @@ def common(a: Box, b: Box) -> Box | None:
 
 def covers(a: Box, b: Box) -> bool:
     """Whether ``a`` has all that ``b`` has."""
-    return all(
-        x[0] <= y[0]
-        and x[1] >= y[1]
-        and (x[2] == 1 or (x[2] == y[2] and (x[0] - y[0]) % x[2] == 0))
-        for x, y in zip(a, b, strict=True)
-    )
+    for (a_low, a_high, a_step), (b_low, b_high, b_step) in zip(a, b, strict=True):
+        if a_low > b_low or a_high < b_high:
+            return False
+        if a_step != 1 and (a_step != b_step or (a_low - b_low) % a_step):
+            return False
+    return True
 
 
 @dataclass(slots=True, eq=False)

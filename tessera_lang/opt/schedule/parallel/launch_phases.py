@@ -98,10 +98,13 @@ class _Body:
     reads: list[frozenset[Value]] = field(default_factory=list[frozenset[Value]])
     writes: list[frozenset[Value]] = field(default_factory=list[frozenset[Value]])
     spread: frozenset[int] = frozenset()
+    elements: dict[Value, int] = field(default_factory=dict[Value, int])
+    """Of the arrays that the kernel's views show, where hints say; 0 for others."""
 
     def __post_init__(self) -> None:
         arrays, definitions = arrays_of(self.kernel), definitions_of(self.kernel)
         self.operations = self.kernel.regions[0].operations[:-1]
+        self.elements = self._elements()
         self.made = {v: i for i, o in enumerate(self.operations) for v in o.results}
         for i, o in enumerate(self.operations):
             used = [v for v in o.uses() if v in self.made]
@@ -218,23 +221,23 @@ class _Body:
 
     def _walked(self, i: int) -> int:
         """Elements of the largest array that an operation reads; 0 where hints do not say."""
+        return max((self.elements.get(array, 0) for array in self.reads[i]), default=0)
+
+    def _elements(self) -> dict[Value, int]:
         hints = cast("tuple[int, ...]", self.kernel.attributes.get("hints", ()))
         sizes = dict(zip(self.kernel.regions[0].arguments, hints, strict=False))
+        found: dict[Value, int] = {}
         for o in self.operations:
             if o.name == "tile.constant" and isinstance(n := o.attributes["value"], int):
                 sizes[o.result] = n
             elif o.name == "tile.mul":  # the size of axes that are one
                 sizes[o.result] = prod(sizes.get(v, 0) for v in o.operands)
-        views = [o for o in self.operations if o.name == "tile.view"]
-        read = [o for o in views if o.operands[0] in self.reads[i]]
-        found = [
-            prod(
-                sizes.get(v, 0)
-                for v in o.operands[1 : 1 + len(cast("ViewType", o.result.type).shape)]
-            )
-            for o in read
-        ]
-        return max(found, default=0)
+        for o in self.operations:
+            if o.name == "tile.view":
+                shape = o.operands[1 : 1 + len(cast("ViewType", o.result.type).shape)]
+                count = prod(sizes.get(v, 0) for v in shape)
+                found[o.operands[0]] = max(found.get(o.operands[0], 0), count)
+        return found
 
     def _has_room(self, i: int) -> bool:
         return all(has_room(v) for v in self.operations[i].results)

@@ -157,10 +157,14 @@ def facts_of(kernel: Operation) -> Facts:
 def _walked(
     region: Region, inside: tuple[Operation, ...]
 ) -> Iterator[tuple[Operation, tuple[Operation, ...]]]:
-    for operation in region.operations:
-        yield operation, inside
-        for inner in operation.regions:
-            yield from _walked(inner, (*inside, operation))
+    pending = [(operation, inside) for operation in reversed(region.operations)]
+    while pending:
+        operation, around = pending.pop()
+        yield operation, around
+        if operation.regions:
+            within = (*around, operation)
+            for inner in reversed(operation.regions):
+                pending.extend([(o, within) for o in reversed(inner.operations)])
 
 
 def _walk(region: Region, inside: tuple[Operation, ...], facts: Facts) -> None:
