@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from tests.cards import environment
 
-pytest_plugins = ["tests.reporting", "tests.sampling", "tests.quick_code"]
+pytest_plugins = ["tests.reporting", "tests.sampling", "tests.quick_code", "tests.imports"]
 
 if sys.dont_write_bytecode:
     # Nothing beside the sources, as was asked; but hundreds of processes that tests start would

@@ -459,14 +459,16 @@ def built(home: Path) -> Path:
     return home / "out"
 
 
-def program(home: Path, folder: Path, language: str = "c", text: str = PROGRAM) -> Path:
+def program(
+    home: Path, folder: Path, language: str = "c", text: str = PROGRAM, level: str = "-O1"
+) -> Path:
     name, standard = {"c": ("gcc", "-std=c99"), "c++": ("g++", "-std=c++11")}[language]
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name} here")
     (home / "use.c").write_text(text)
     command = [
-        found, standard, "-Wall", "-Wextra", "-Werror", "-O1", f"-I{folder}", "-x", language,
+        found, standard, "-Wall", "-Wextra", "-Werror", level, f"-I{folder}", "-x", language,
         str(home / "use.c"), "-ldl", "-lm", "-o", str(home / "use"),
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -495,7 +497,7 @@ def test_the_headers_are_enough_to_compile(library: Path, tmp_path: Path, langua
 
 def test_launches_with_a_driver_that_pretends(library: Path, tmp_path: Path) -> None:
     """What is asked of a driver: memory, copies, records, and what is given back."""
-    made = program(tmp_path, library, text=PRETENDED)
+    made = program(tmp_path, library, text=PRETENDED, level="-O0")
     done = subprocess.run([str(made), str(library)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "copies 2\nall right\n", done.stdout + done.stderr
 

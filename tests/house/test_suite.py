@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.imports import order
 from tests.sampling import covering, part, part_of, spread
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,13 @@ def test_every_test_is_in_one_part() -> None:
     for text in ("0/3", "4/3", "3", "a/b", "1/"):
         with pytest.raises(argparse.ArgumentTypeError):
             part(text)
+
+
+def test_each_process_begins_to_import_elsewhere() -> None:
+    orders = [order(7, process, 3) for process in range(3)]
+    assert all(sorted(numbers) == list(range(7)) for numbers in orders)
+    assert [numbers[0] for numbers in orders] == [0, 2, 4]
+    assert order(7, 0, 1) == list(range(7))
 
 
 FILE = """

@@ -107,7 +107,7 @@ def compile_text(text: str, target: CodeTarget, level: int, stages: tuple[str, .
         raise MachineError(str(error)) from error
     machine = _target_machine(target, level)
     module.data_layout = str(machine.target_data)
-    _optimize(binding, module, machine, level, count_loops(text))
+    _optimize(binding, module, machine, level, count_loops(text) if level > 1 else 0)
     llvm = str(module) if "llvm" in stages else ""
     assembly = str(machine.emit_assembly(module)) if "asm" in stages else ""
     return Compiled(bytes(machine.emit_object(module)), llvm, assembly)
