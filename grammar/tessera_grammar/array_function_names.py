@@ -19,6 +19,7 @@ class ArrayName(NamedTuple):
 
 _OF_ONE = {
     "positive": "The elements as they are.",
+    "copy": "The elements of now: an array of its own where elements of it are stored.",
     "negative": "Each element with the other sign.",
     "square": "Each element times itself.",
     "reciprocal": "1 / x of each element.",

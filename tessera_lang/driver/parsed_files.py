@@ -18,6 +18,7 @@ from tessera_lang.driver.modules import ModuleFinder, Refused, standard_library
 from tessera_lang.record import dataclass, field
 from tessera_lang.sema.module_scope import ImportNode, ModuleScope
 from tessera_lang.sema.module_symbols import resolve_module
+from tessera_lang.sema.spelled_out import Spelled, spelled_out
 from tessera_lang.source import SourceFile, Span
 from tessera_lang.syntax import ParseCache, ParsedModule, ast, parse_module
 
@@ -60,6 +61,7 @@ class Scopes:
         self.finder = ModuleFinder(tuple(map(str, search_paths)), self.files.exists)
         self.counts: Counter[str] = Counter()
         self._caches: dict[str, ParseCache] = {}
+        self._spelled: dict[str, Spelled] = {}
         self._parsed: dict[str, _Parsed] = {}
         self._scopes: dict[str, _Scoped] = {}
         self._resolving: list[str] = []
@@ -130,10 +132,12 @@ class Scopes:
     def _tree(self, file: SourceFile) -> ParsedModule:
         shared = _library.get(file.path)
         if shared is None and os.path.dirname(file.path) == standard_library():
-            shared = _library[file.path] = _Parsed(file, parse_module(file))
+            shared = _library[file.path] = _Parsed(file, spelled_out(parse_module(file), {})[0])
         if shared is not None and shared.file.text == file.text:
             return shared.parsed
-        return parse_module(file, self._caches.setdefault(file.path, ParseCache()))
+        parsed = parse_module(file, self._caches.setdefault(file.path, ParseCache()))
+        spelled, self._spelled[file.path] = spelled_out(parsed, self._spelled.get(file.path, {}))
+        return spelled
 
     def scope(self, path: str) -> ModuleScope:
         """The names of a file. Raises TesseraError where it cannot be read."""

@@ -63,6 +63,10 @@ def _count(given: Collection[str], dtype: DType) -> str:
     return _with(f"op.sum({what}", "axis", "keepdims")(given, dtype)
 
 
+def _copy(given: Collection[str], dtype: DType) -> str:
+    return "x | x" if dtype == BOOL else "+x"
+
+
 def _peak_to_peak(given: Collection[str], dtype: DType) -> str:
     most, least = (_with(f"op.{n}(x", "axis", "keepdims")(given, dtype) for n in ("max", "min"))
     return f"{most} - {least}"
@@ -111,6 +115,7 @@ _TEXTS: dict[str, str] = {
     "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
 }  # fmt: skip
 _FORMS: dict[str, Form] = {
+    "copy": _copy,
     "clip": _clip, "sign": _sign, "signbit": _signbit, "isinf": _isinf, "isfinite": _isfinite,
     "isclose": _isclose, "allclose": _allclose, "count_nonzero": _count, "ptp": _peak_to_peak,
     "cumulative_sum": _with("op.cumsum(x", "axis"),

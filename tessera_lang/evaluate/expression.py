@@ -7,6 +7,7 @@ that is asked of the ``World``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import cast
 
@@ -30,7 +31,7 @@ from tessera_lang.evaluate.language import (
     builtin,
     member,
 )
-from tessera_lang.evaluate.missing_axes import with_missing_axes
+from tessera_lang.evaluate.missing_axes import with_last_axes, with_missing_axes
 from tessera_lang.evaluate.modules import GIVE_A_CONSTANT, ONLY_AT_RUN, Modules, no_member
 from tessera_lang.evaluate.operators import Operators, not_built
 from tessera_lang.evaluate.value import (
@@ -228,6 +229,8 @@ class Expressions(Operators):
         value = self.value(left, scope)
         for node in reversed(chain):
             right = self.value(node.right, scope)
+            if node.operator != "@":
+                value, right = with_last_axes(self.world, (node.left, value), (node.right, right))
             try:
                 value = self.operate(node.operator, value, right, node.span)
             except HostFault as error:
@@ -261,12 +264,13 @@ class Expressions(Operators):
 
     def _compare(self, e: ast.Expr, scope: Scope) -> object:
         e = cast("ast.Compare", e)
-        left = self.value(e.first, scope)
+        left, at = self.value(e.first, scope), e.first
         result: object = True
         unknown = False
         sides = [left]
         for operator, item in zip(e.operators, e.rest, strict=True):
             right = self.value(item, scope)
+            left, right = with_last_axes(self.world, (at, left), (item, right))
             sides.append(right)
             if e is self.watched:
                 self.sides = tuple(sides)
@@ -275,7 +279,7 @@ class Expressions(Operators):
                 unknown = True
             elif len(e.rest) > 1 and not self.truth(result, e.span):
                 return False
-            left = right
+            left, at = right, item
         return Unknown("bool") if unknown else result
 
     def _conditional(self, e: ast.Expr, scope: Scope) -> object:
@@ -330,6 +334,8 @@ class Expressions(Operators):
             match e.name:
                 case "shape":
                     return self.world.shape(array)
+                case "size" | "ndim":
+                    return self._counted(e.name, self.world.shape(array))
                 case "dtype":
                     return self.world.dtype(array)
                 case "device":
@@ -342,8 +348,17 @@ class Expressions(Operators):
                     raise fault(
                         "T0817", f"an array has no attribute `{e.name}`", e.name_span,
                         helps=(*helps_for_member(e.name),
-                               "it has `shape`, `dtype`, `device`, `T`, `mT` and `to(dtype)`"),
+                               "it has `shape`, `dtype`, `ndim`, `size`, `device`, `T`, `mT` and"
+                               " `to(dtype)`"),
                     )  # fmt: skip
+
+    def _counted(self, name: str, shape: object) -> object:
+        sizes = cast("tuple[object, ...]", shape)
+        if name == "ndim" and isinstance(shape, tuple):
+            return len(sizes)
+        if not isinstance(shape, tuple) or is_unknown(sizes):
+            return Unknown("int")
+        return math.prod(cast("tuple[int, ...]", sizes))
 
     def _subscript(self, e: ast.Expr, scope: Scope) -> object:
         e = cast("ast.Subscript", e)

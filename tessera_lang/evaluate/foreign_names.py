@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, isfinite
 
+from tessera_lang.evaluate.numpy_forms import NUMPY_FORMS
+
 _NUMPY = (
     "NumPy has no place in a program: write `f32(x)`, `math.sqrt(x)` of a number, `op.exp(x)`,"
     " `op.sum(x, axis=0)` of a tile, `op.zeros(shape)`"
@@ -167,9 +169,9 @@ TILE_FORMS: dict[str, str] = {
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
     "unique": "how many there are is known to the run alone: the host program can sort and compare",
-    "cov": "write `d = x - op.mean(x, axis=1, keepdims=True)`, then `d @ d.T / f32(n - 1)`",
+    "cov": "write `d = x - op.mean(x, axis=1, keepdims=True)`, then `d @ d.T / (n - 1)`",
     "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1,"
-    " keepdims=True)`, then `d @ d.T / f32(n)`",
+    " keepdims=True)`, then `d @ d.T / n`",
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
     "hstack": "write `op.concat((a, b), axis=1)`",
     "vstack": "write `op.concat((a, b), axis=0)`",
@@ -211,7 +213,7 @@ TILE_FORMS: dict[str, str] = {
     "heaviside": "write `op.where(x > 0.0, 1.0, 0.0)`",
     "sinc": "write `op.where(x == 0.0, 1.0, op.sin(op.pi * x) / (op.pi * x))`",
     "nansum": "write `op.sum(op.where(op.isnan(x), 0.0, x))`",
-    "nanmean": "write `op.sum(op.where(op.isnan(x), 0.0, x)) / f32(op.sum(~op.isnan(x)))`",
+    "nanmean": "write `op.sum(op.where(op.isnan(x), 0.0, x)) / op.sum(~op.isnan(x))`",
     "nanmax": "write `op.max(op.where(op.isnan(x), -op.inf, x))`",
     "nanmin": "write `op.min(op.where(op.isnan(x), op.inf, x))`",
     "flatnonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
@@ -262,11 +264,10 @@ TILE_FORMS: dict[str, str] = {
     "imag": "there are no complex numbers: write `op.zeros_like(x)`",
     "linalg": "`solve`, `inv`, `det` and decompositions are not there; write `op.norm(x)`,"
     " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
-    "copy": "write `y = op.empty_like(x)`, then `y[:] = x`; a value that is not changed needs no"
-    " copy",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
     "nan_to_num": "write `op.where(x == x, x, 0.0)`",
 }
+TILE_FORMS = {**NUMPY_FORMS, **TILE_FORMS}
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""
 
 

@@ -19,7 +19,7 @@ from tessera_lang.evaluate.call import Calls
 from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
-from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown
+from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown, is_unknown
 from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
@@ -176,7 +176,9 @@ class Host(Calls):
                 left = self.value(s.target, scope)
                 self._has_one_name(s, left, scope)
                 right = self.value(s.value, scope)
-                self.assign(s.target, self.operate(s.operator, left, right, s.span), scope)
+                found = self.operate(s.operator, left, right, s.span)
+                self._keeps_shape(s, left, found)
+                self.assign(s.target, found, scope)
             case ast.If():
                 return self.branch(s, scope)
             case ast.For():
@@ -218,6 +220,17 @@ class Host(Calls):
             helps=(f"to change its elements write `{name}[:] {sign}= ...`",
                    f"for a new array write `{name} = {name} {sign} ...`"),
         )  # fmt: skip
+
+    def _keeps_shape(self, s: ast.AugmentedAssign, old: object, new: object) -> None:
+        """``x += e`` stretches no array. Raises HostFault."""
+        if s.operator == "@" or not self.world.is_array(old) or not self.world.is_array(new):
+            return
+        before, after = self.world.shape(old), self.world.shape(new)
+        if before != after and not is_unknown((before, after)):
+            raise fault(
+                "T0834", f"an array of shape {before} does not take elements of shape {after}",
+                s.span, helps=(f"for a new array write `x = x {s.operator} ...`",),
+            )  # fmt: skip
 
     def branch(self, s: ast.If, scope: Scope) -> Outcome:
         taken = self.truth(self.value(s.test, scope), s.test.span)

@@ -17,8 +17,9 @@ from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import F32, I64, DType
 
 _NAMES = (
-    "positive", "negative", "square", "reciprocal", "isnan", "isinf", "isfinite", "logical_not",
-    "bitwise_invert", "add", "subtract", "multiply", "divide", "floor_divide", "remainder",
+    "positive", "copy", "negative", "square", "reciprocal", "isnan", "isinf", "isfinite",
+    "logical_not", "bitwise_invert", "add", "subtract", "multiply", "divide", "floor_divide",
+    "remainder",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and",
     "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "clip", "astype",
 )  # fmt: skip

@@ -106,6 +106,39 @@ def _calls(e: ast.Expr) -> Iterator[ast.Call]:
                 pass
 
 
+def says_axes(e: ast.Expr) -> bool:
+    """Whether an operand is written with new axes, `x[:, None]`: then one of fewer axes stands
+    along the last ones, as in NumPy."""
+    match e:
+        case ast.Subscript():
+            return any(isinstance(i, ast.NoneLit) for i in e.items)
+        case ast.Unary():
+            return says_axes(e.operand)
+        case ast.Binary():
+            return e.operator != "@" and (says_axes(e.left) or says_axes(e.right))
+        case ast.Compare():
+            return any(map(says_axes, (e.first, *e.rest)))
+        case _:
+            return False
+
+
+def with_last_axes(
+    world: World, a: tuple[ast.Expr, object], b: tuple[ast.Expr, object]
+) -> tuple[object, object]:
+    """Two operands, the one of fewer axes with new ones in front where the program writes axes."""
+    sides = [a, b]
+    if not all(world.is_array(v) for _, v in sides) or not any(says_axes(e) for e, _ in sides):
+        return a[1], b[1]
+    shapes = [world.shape(v) for _, v in sides]
+    ranks = [len(cast("tuple[object, ...]", s)) for s in shapes if isinstance(s, tuple)]
+    values = [v for _, v in sides]
+    if len(ranks) == 2 and ranks[0] != ranks[1]:
+        low = 0 if ranks[0] < ranks[1] else 1
+        new = (None,) * abs(ranks[0] - ranks[1])
+        values[low] = world.read(values[low], (*new, *(slice(None),) * ranks[low]))
+    return values[0], values[1]
+
+
 def _number(e: ast.Expr | None) -> int | None:
     if isinstance(e, ast.IntLit):
         return e.value

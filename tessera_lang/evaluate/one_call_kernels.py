@@ -17,7 +17,7 @@ from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import HostFault, fault, located
-from tessera_lang.evaluate.value import Unknown
+from tessera_lang.evaluate.value import Scope, Unknown
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -122,11 +122,20 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         return Unknown()
     if not text.arrays and name not in _MAKERS:
         member = name.removeprefix("op.")
-        plain = f"math.{member}"
-        helps = (f"of a number write `{plain}`",) if member in MODULE_MEMBERS["math"] else ()
-        raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span, helps=helps)
+        if member in MODULE_MEMBERS["math"]:
+            return _of_number(host, member, arguments)
+        raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span)
     return _launched(host, f"{name}({', '.join(given)})", text, call.span,
                      name in _PAIRS)  # fmt: skip
+
+
+def _of_number(host: Host, member: str, arguments: Arguments) -> object:
+    """``op.sqrt`` of a number is ``math.sqrt``."""
+    call, span = arguments.call, arguments.call.function.span
+    function = ast.Attribute(span, ast.Name(span, "math"), member, span)
+    names = tuple(ast.Name(e.span, f"x{i}") for i, e in enumerate(call.arguments))
+    given = {n.id: v for n, v in zip(names, arguments.values, strict=True)}
+    return host.value(ast.Call(call.span, function, names, call.keywords), Scope("", given))
 
 
 def _dtype_of_floats(host: Host, arguments: Arguments) -> DType | None:

@@ -133,6 +133,9 @@ class Operators:
         """The items of an iterable host value."""
         if isinstance(value, (tuple, list, range, str, dict)):
             return iter(cast("tuple[object, ...]", value))
+        sizes = self.world.shape(value) if self.world.is_array(value) else None
+        if isinstance(sizes, tuple) and sizes and isinstance(sizes[0], int):
+            return (self.world.read(value, (i,)) for i in range(sizes[0]))
         places = ("go through its places: `for i in range(len(x)):`, and `x[i]`",)
         helps = places if self.world.is_array(value) else helps_for_none(value)
         raise fault(

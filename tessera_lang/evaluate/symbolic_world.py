@@ -19,9 +19,10 @@ from tessera_lang.target.host_world import (
     KernelReference,
     Reduction,
     WorldFault,
+    common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, I32, I64, U32, DType, common_dtype, mean_dtype
+from tessera_lang.types.dtype import BOOL, I32, I64, U32, DType, mean_dtype
 
 Size = int | Unknown
 Item = object
@@ -153,6 +154,8 @@ class SymbolicWorld:
             raise WorldFault(f"an array does not hold {kind_of(value)}", code="T0818")
         if source.shape is None or any(isinstance(i, Unknown) and i.kind == "any" for i in items):
             return
+        if len(items) == 1 and isinstance(items[0], SymbolicArray):
+            return  # what bools choose
         sizes = self._indexed(source, items)
         if isinstance(value, SymbolicArray) and value.shape is not None:
             _agree(sizes, value.shape, "the place", "the value")
@@ -172,7 +175,7 @@ class SymbolicWorld:
         if len(arrays) == 2:
             x, y = arrays
             if x.dtype is not None and y.dtype is not None:
-                dtype = common_dtype(x.dtype, y.dtype)
+                dtype = common_of(operator, x.dtype, y.dtype)
                 if dtype is None:
                     raise WorldFault(
                         f"`{operator}` of {x.dtype} and {y.dtype} could lose bits", code="T0818",

@@ -113,9 +113,12 @@ def writable(c: Context, place: ast.Subscript, base: Tensor | Buffer) -> None:
         symbol = c.name_symbol(root.id)
         if isinstance(symbol, Local) and symbol.kind == "parameter":
             return
+    name = source_of(root)
+    own = f"for an array of its own begin with a copy: `{name} = x.copy()`"
     c.report(
-        "T0111", f"`{source_of(root)}` may not be written: its array is not `mut`", place.span,
+        "T0111", f"`{name}` may not be written: its array is not `mut`", place.span,
         labels=(Label(root.span, f"this is `{base}`"),),
+        helps=(own,) if isinstance(root, ast.Name) and c.typed.kernel is None else (),
     )  # fmt: skip
 
 

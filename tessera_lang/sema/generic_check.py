@@ -39,6 +39,7 @@ from tessera_lang.sema.signature import (
     parameters_of,
     unknown_type,
 )
+from tessera_lang.sema.sizes import own_sizes
 from tessera_lang.sema.unsupported import (
     not_built,
     recursion,
@@ -262,8 +263,9 @@ def _assignments(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diag
     for s in statements(function.body):
         if isinstance(s, ast.AnnotatedAssign) and not _is_type(s.annotation, lookup):
             yield unknown_type(s.annotation)
+        same = own_sizes(function, s)
         for t in targets(s):
-            if not isinstance(t, ast.Name):
+            if not isinstance(t, ast.Name) or t in same:
                 continue
             if t.id in fixed:
                 yield _fixed(t, "a compile-time parameter", fixed[t.id].span)

@@ -17,7 +17,7 @@ from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.side_tables import FunctionSymbol, TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, F64, I64, INDEX, DType, common_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, INDEX, DType, common_dtype
 from tessera_lang.types.type import ERROR, ErrorType, Opaque, Scalar, Weak
 
 MOST_POWER = 64
@@ -137,7 +137,8 @@ def _beside_a_size(c: Context, a: Operand, b: Operand) -> DType | None:
     for one, other in ((a, b), (b, a)):
         if (
             isinstance(one.term, Scalar) and isinstance(other.term, Scalar)
-            and one.term.dtype in (F32, F64) and other.term.dtype == INDEX and c.is_size(other.e)
+            and one.term.dtype in (F32, F64) and other.term.dtype in (INDEX, I32)
+            and c.is_size(other.e)
         ):  # fmt: skip
             return one.term.dtype
     return None
@@ -192,7 +193,7 @@ def _meet_literal(c: Context, e: ast.Expr, typed: Scalar, literal: Operand) -> T
         kind = (
             literal.term.kind if isinstance(literal.term, Weak) else literal.term.cell.root().kind
         )
-    if kind == "float" and typed.dtype == INDEX and c.is_size(e):
+    if kind == "float" and typed.dtype in (INDEX, I32) and c.is_size(e):
         return _size_beside_literal(c, e, literal)
     if isinstance(literal.term, Open) and literal.term.cell.root().kind == "float":
         if not typed.dtype.is_float:

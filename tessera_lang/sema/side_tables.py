@@ -234,9 +234,10 @@ class TypedFunction:
     parameters: tuple[Local, ...] = ()
     parameter_types: tuple[Type, ...] = ()
     returns: Type | None = None
-    in_order: dict[ast.AugmentedAssign, ast.Assign] = field(
-        default_factory=dict[ast.AugmentedAssign, ast.Assign]
-    )  # sums of a tile kernel that are stores: each round needs what the one before made
+    in_order: dict[ast.Stmt, ast.Assign] = field(
+        default_factory=dict["ast.Stmt", ast.Assign]
+    )  # stores that stand for statements of a tile kernel: for sums, where each round needs what
+    # the one before made, and for stores into what bools choose
     in_place: dict[ast.AugmentedAssign, ast.AugmentedAssign] = field(
         default_factory=dict[ast.AugmentedAssign, ast.AugmentedAssign]
     )  # `C -= e` of an array, and `C[...] -= e`, which stands for it

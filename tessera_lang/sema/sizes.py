@@ -78,3 +78,40 @@ class _Reader:
         if right == 0 and operator in ("//", "%", "ceil_div"):
             raise BadSize(b.span, "a size divided by 0")
         return dim_op(operator, left, right)
+
+
+def own_sizes(function: ast.FunctionDef, s: ast.Stmt) -> frozenset[ast.Name]:
+    """Targets that are given what they are anyway: `n = x.shape[0]` or `n = len(x)`, and `m, n =
+    x.shape`, of a parameter `x: f32[m, n]`; `n = x.size` where it has one axis."""
+    if not isinstance(s, ast.Assign):
+        return frozenset()
+    target, value, place = s.target, s.value, 0
+    if isinstance(value, ast.Call) and isinstance(value.function, ast.Name):
+        is_length = value.function.id == "len" and len(value.arguments) == 1
+        array = value.arguments[0] if is_length and not value.keywords else None
+    elif isinstance(value, ast.Subscript) and len(value.items) == 1:
+        array, item = _shape_of(value.value), value.items[0]
+        place = item.value if isinstance(item, ast.IntLit) else -1
+    elif isinstance(value, ast.Attribute) and value.name == "size":
+        array = value.value
+    else:
+        array = _shape_of(value)
+        target = target if isinstance(target, ast.TupleExpr) else ast.NoneLit(s.span)
+    dims = next(
+        (p.annotation.shape for p in function.parameters
+         if isinstance(array, ast.Name) and p.name == array.id and p.annotation is not None), None
+    )  # fmt: skip
+    if isinstance(value, ast.Attribute) and value.name == "size" and len(dims or ()) != 1:
+        return frozenset()
+    if isinstance(target, ast.TupleExpr):
+        pairs = zip(target.items, dims or (), strict=False)
+    else:
+        pairs = zip((target,), (dims or ())[place : place + 1] if place >= 0 else (), strict=False)
+    return frozenset(
+        t for t, dim in pairs
+        if isinstance(t, ast.Name) and isinstance(dim, ast.Name) and t.id == dim.id
+    )  # fmt: skip
+
+
+def _shape_of(e: ast.Expr) -> ast.Expr | None:
+    return e.value if isinstance(e, ast.Attribute) and e.name == "shape" else None

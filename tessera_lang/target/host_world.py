@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from tessera_lang.record import dataclass
 from tessera_lang.target.backend import Artifact, TargetOptions
-from tessera_lang.types.dtype import DType, cast_to_meet
+from tessera_lang.types.dtype import BOOL, DType, cast_to_meet, common_dtype
 
 Filling = Literal["zeros", "ones", "empty", "full", "workspace"]
 """``workspace``: zeros that each launch leaves as zeros, so that nobody has to fill them."""
@@ -48,6 +48,13 @@ class WorldFault(Exception):
         self.helps = helps
         self.notes = notes
         super().__init__(message)
+
+
+def common_of(operator: str, left: DType, right: DType) -> DType | None:
+    """The dtype in which arrays meet under an operator: bools beside numbers are 0 and 1."""
+    if operator in ("+", "-", "*", "/") and (left == BOOL) != (right == BOOL):
+        return right if left == BOOL else left
+    return common_dtype(left, right)
 
 
 def mixing_help(left: DType, right: DType) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ WRONG = [
     "op.arange(3) == op.arange(4)", "op.zeros((3,)) + op.zeros((3, 3))",
     "op.arange(3)[0.5]", "op.zeros((3,))[0, 0]", "op.sum(op.zeros((3,)), axis=1)",
     "op.zeros((3,)).T", "op.zeros((3,), i32) + op.zeros((3,), u8)", 'op.zeros((3,)) + "a"',
-    "op.zeros((3,)).size", "op.zeros((3,))(1)", "3(4)", "op.zeross((3,))", "op.foo(3)",
+    "op.zeros((3,)).rank", "op.zeros((3,))(1)", "3(4)", "op.zeross((3,))", "op.foo(3)",
     "math.sine(1.0)", "op.zeros((3,), \"f33\")", "op.zeros((-1,))", "op.zeros((1.5,))",
     "op.zeros((3,)).to(3)", "op.zeros()", "op.arange(1, 2, 3, 4)", "len(3)", "abs(\"a\")",
     "(1, 2)[5]", "[1][-2]", "1 // 0", "9223372036854775807 + 1", "2 ** 1000", "1 << -1",

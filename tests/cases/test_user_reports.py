@@ -193,7 +193,7 @@ ONE_FAULT = {
     "type only": (["float a", "a = 1.0", "if i < n: out[i] = a"], "T0035", 1),
     "counting loop": (["for (int j = 0; j < 4; j++):", "    out[j] = x[j]"], "T0035", 1),
     "braces": (["if (i < n) {", "    out[i] = x[i]", "}"], "T0035", 1),
-    "enumerate": (["for j, v in enumerate(x):", "    out[j] = v"], "T0118", 1),
+    "a set": (["for v in 3 + 4:", "    out[0] = v"], "T0118", 1),
 }  # fmt: skip
 
 

@@ -72,10 +72,8 @@ def test_a_slip_in_lanes(head: str) -> None:
 @pytest.mark.parametrize(
     ("form", "head", "written"),
     [
-        (TILES, "y", "for k in range(y.shape[0]):"),
         (TILES, "enumerate(y)", "for k in range(y.shape[0]):"),
         (TILES, "3 + 2", "for i in range(3 + 2):"),
-        (LANES, "out", "for k in range(len(out)):"),
         (LANES, "5", "for j in range(5):"),
     ],
 )

@@ -14,20 +14,20 @@ from tessera_backend.runtime import scalars
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
-from tessera_lang.target.host_world import Reduction, WorldFault, mixing_help
+from tessera_lang.target.host_world import Reduction, WorldFault, common_of, mixing_help
 from tessera_lang.types.dtype import (
     BOOL,
     F32,
     I32,
     U32,
     DType,
-    common_dtype,
     dtype_with_number,
     integer_range,
     mean_dtype,
 )
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+MOST_POWER = 64
 
 
 def dtype_of(array: Array) -> DType:
@@ -61,6 +61,8 @@ def convert(array: Array, dtype: DType) -> Array:
 
 def unary(operator: str, a: Array) -> Array:
     dtype = dtype_of(a)
+    if operator == "+" and dtype != BOOL:
+        return a.copy()
     with np.errstate(all="ignore"):
         if operator == "not" or operator == "~" and dtype == BOOL:
             return a == 0
@@ -70,9 +72,7 @@ def unary(operator: str, a: Array) -> Array:
             if not dtype.is_integer:
                 raise WorldFault(f"`~` does not take an array of {dtype}")
             return ~a
-        if operator == "-":
-            return -a
-        return a.copy() if operator == "+" else np.abs(a)
+        return -a if operator == "-" else np.abs(a)
 
 
 def _as_operand(value: object, dtype: DType) -> Array:
@@ -94,7 +94,7 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
         left, right = dtype_of(a), dtype_of(b)
         if operator in _COMPARISONS and left.is_integer and right.is_integer:
             return a, b, left  # NumPy compares integers of any signs exactly
-        common = common_dtype(left, right)
+        common = common_of(operator, left, right)
         if common is None:
             raise WorldFault(f"arrays of {left} and {right} do not mix without a cast",
                              code="T0818", helps=mixing_help(left, right))  # fmt: skip
@@ -102,8 +102,12 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
         return convert(a, common), convert(b, common), common
     array = cast("Array", a if is_array(a) else b)
     dtype = dtype_of(array)
+    if dtype == BOOL and operator in ("+", "-", "*", "/"):
+        whole = isinstance(a, int) or isinstance(b, int)
+        dtype = I32 if whole and operator != "/" else F32
     number = _as_operand(b if array is a else a, dtype)
-    return (array, number, dtype) if array is a else (number, array, dtype)
+    wide = convert(array, dtype)
+    return (wide, number, dtype) if array is a else (number, wide, dtype)
 
 
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
@@ -116,6 +120,8 @@ def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 
 def binary(operator: str, a: object, b: object) -> Array:
     """``a operator b``, element by element."""
+    if operator == "**" and isinstance(b, int) and is_array(a) and dtype_of(a).is_integer:
+        return _whole_power(a, b)
     x, y, dtype = _operands(operator, a, b)
     if is_array(a) and is_array(b):
         _check_shapes(a.shape, b.shape)
@@ -127,6 +133,17 @@ def binary(operator: str, a: object, b: object) -> Array:
     if narrow and result.dtype != np.bool_:
         return convert(result, dtype)
     return result
+
+
+def _whole_power(a: Array, exponent: int) -> Array:
+    """A power of integers, which wraps; as in kernels the exponent is one that products give."""
+    if not 0 <= exponent <= MOST_POWER:
+        raise WorldFault(
+            f"`**` of integers takes an exponent from 0 to {MOST_POWER}", code="T0209",
+            helps=(f"convert the array first: `x.to(f64) ** {exponent}`",),
+        )  # fmt: skip
+    with np.errstate(all="ignore"):
+        return np.asarray(np.power(a, a.dtype.type(exponent)))
 
 
 def _apply(operator: str, x: Array, y: Array, dtype: DType) -> Array:
@@ -144,6 +161,8 @@ def _apply(operator: str, x: Array, y: Array, dtype: DType) -> Array:
         ):
             raise WorldFault(f"`{operator}` does not take arrays of {dtype}")
         return cast("Array", np.asarray(functions[operator](x, y)))
+    if operator == "**" and dtype.is_float:
+        return np.asarray(np.power(x, y))
     if operator == "/":
         if not dtype.is_float:
             raise WorldFault(f"`/` does not take arrays of {dtype}",

@@ -43,7 +43,7 @@ from tessera_lang.target.host_world import (
     Reduction,
     WorldFault,
 )
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import BOOL, DType
 
 
 class HostWorld:
@@ -199,6 +199,9 @@ class HostWorld:
 
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         target = self._array(array, written=True)
+        if len(items) == 1 and is_array(items[0]):
+            self._write_where(target, self._array(items[0]), value)
+            return
         _check_items(target, items)
         dtype = host_array_arithmetic.dtype_of(target)
         if is_array(value) and value.size != 1:
@@ -213,6 +216,18 @@ class HostWorld:
             target[items] = self._array(value)
         else:
             target[items] = self._element(value, dtype)
+
+    def _write_where(self, target: Array, mask: Array, value: object) -> None:
+        """A number into the elements that bools choose."""
+        if host_array_arithmetic.dtype_of(mask) != BOOL or mask.shape != target.shape[: mask.ndim]:
+            raise WorldFault("an array chooses where a number is stored by bools, one for each"
+                             " element", code="T0807")  # fmt: skip
+        if is_array(value) and value.size != 1:
+            raise WorldFault(
+                "one number goes to the elements that bools choose", code="T0834",
+                helps=("choose for each element: `x[:] = op.where(mask, y, x)`",),
+            )  # fmt: skip
+        target[mask] = self._element(value, host_array_arithmetic.dtype_of(target))
 
     def unary(self, operator: str, a: object) -> object:
         return self._kept(host_array_arithmetic.unary(operator, self._array(a)))

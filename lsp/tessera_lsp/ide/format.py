@@ -17,7 +17,7 @@ def formatting(document: Document) -> Edit | None:
     Raises FormatFault for a fault of the formatter.
     """
     file = document.file
-    after = format_source(file, document.session.parsed(document.path))
+    after = format_source(file)
     if after is None or after == file.text:
         return None
     old, new = _lines(file.text), _lines(after)

@@ -72,8 +72,7 @@ def _formatted(session: Session, path: str, color: str) -> str | int:
     from tessera_lang.syntax.format import FormatFault, format_source
 
     try:
-        parsed = session.parsed(path)
-        after = format_source(session.source(path), parsed)
+        after = format_source(session.source(path))
     except TesseraError as error:
         return show(session, error.diagnostics, color=color)
     except FormatFault as error:
@@ -83,5 +82,5 @@ def _formatted(session: Session, path: str, color: str) -> str | int:
         show(session, (fault.diagnostic(),), color=color)
         return OUR_FAULT
     if after is None:
-        return show(session, parsed.diagnostics, color=color)
+        return show(session, session.parsed(path).diagnostics, color=color)
     return after

@@ -90,14 +90,15 @@ def _statement(s: State, node: ast.Stmt) -> None:
     match node:
         case ast.ExprStmt():
             _expression(s, node)
+        case ast.Assign() | ast.AugmentedAssign() if node in s.typed.in_order:
+            store = s.typed.in_order[node]
+            _assign(s, store.target, store.value)
         case ast.Assign():
             s.low.assigned_name = node.target.id if isinstance(node.target, ast.Name) else ""
             _assign(s, node.target, node.value)
         case ast.AnnotatedAssign():
             if node.value is not None:
                 _assign(s, node.target, node.value)
-        case ast.AugmentedAssign() if (store := s.typed.in_order.get(node)) is not None:
-            _assign(s, store.target, store.value)
         case ast.AugmentedAssign():
             _augmented(s, node)
         case ast.If():
@@ -197,6 +198,10 @@ def _assign(s: State, target: ast.Expr, value: ast.Expr) -> None:
     _store_or_bind(s, target, s.evaluate(value))
 
 
+_MAKERS = ("zeros", "ones", "empty", "full", "copy")
+"""What fills an array that is made; one that begins with another value holds that."""
+
+
 def _makes_array(s: State, target: ast.Name, value: ast.Expr) -> bool:
     """``y = op.empty(...)`` of an array that the kernel returns, or that nobody else sees."""
     symbol = s.typed.symbols.get(target)
@@ -209,8 +214,11 @@ def _makes_array(s: State, target: ast.Name, value: ast.Expr) -> bool:
         return False
     s.low.frame.variables[symbol] = view
     made = s.typed.symbols.get(value.function) if isinstance(value, ast.Call) else None
-    if not isinstance(value, ast.Call) or not isinstance(made, Builtin):
-        raise Unsupported(value.span, "this as an array that is made")
+    filled = made.name.removeprefix("op.") if isinstance(made, Builtin) else ""
+    if not isinstance(made, Builtin) or filled.removesuffix("_like") not in _MAKERS:
+        stores.fill(s, view, s.node(value), value.span)
+        return True
+    assert isinstance(value, ast.Call)
     if made.name.startswith("op.zeros") and symbol in s.result_of:
         # Zeros of the runtime, which no loop of this kernel has to come behind.
         s.zeroed |= {next(i for i, v in enumerate(s.results) if v is view)}
@@ -230,6 +238,8 @@ def _private(s: State, symbol: Local) -> Value:
 
 def _fill_of(s: State, call: ast.Call, name: str, view: Value) -> Node:
     dtype = dtype_of(view)
+    if name == "op.copy":
+        return s.node(builtin_calls.needed(s, call, "x"))
     if name.startswith("op.full"):
         given = s.node(builtin_calls.needed(s, call, "value"))
         return node_builders.cast(s, given, dtype)
@@ -251,6 +261,8 @@ def _store_or_bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
 
 def bind(s: State, target: ast.Expr, value: Node | Bound) -> None:
     symbol = s.typed.symbols.get(target)
+    if symbol is None:
+        return  # the size that it is anyway
     if not isinstance(symbol, Local):
         raise Unsupported(target.span, "an assignment to this")
     t = s.typed.variables.get(symbol)

@@ -222,6 +222,9 @@ def _axis(lowering: Lowering, item: ast.Expr) -> int | None:
 def _attribute(lowering: Lowering, node: ast.Attribute) -> Bound:
     if lowering.frame.typed.symbols.get(node) == Builtin("tshared.alloc"):
         return calls.allocate(lowering, node, "shared")
+    made = lowering.frame.typed.expanded.get(node)
+    if made is not None:
+        return lower_expression(lowering, made)
     if node.name == "shape":
         array = lower_expression(lowering, node.value)
         if isinstance(array, Value) and isinstance(array.type, (ViewType, BufferType)):

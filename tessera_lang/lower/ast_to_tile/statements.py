@@ -86,6 +86,8 @@ def _assign(lowering: Lowering, target: ast.Expr, value: Bound) -> None:
 
 def _set(lowering: Lowering, target: ast.Expr, value: Bound) -> None:
     symbol = lowering.frame.typed.symbols.get(target)
+    if symbol is None:
+        return  # the size that it is anyway
     if not isinstance(symbol, Local):
         raise Unsupported(target.span, "an assignment to this")
     value = settled(lowering, value, lowering.frame.typed.variables.get(symbol))

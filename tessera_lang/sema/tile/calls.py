@@ -36,6 +36,7 @@ from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.einsum import einsum
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, cast_tile
 from tessera_lang.sema.tile.expand_builtins import derived, expand, is_derived
+from tessera_lang.sema.tile.masked_reductions import masked_reduction
 from tessera_lang.sema.tile.operators import (
     Mixed,
     give_tile,
@@ -124,6 +125,10 @@ def _builtin(c: TileContext, e: ast.Call, name: str) -> Term:
             return elementwise_builtins.elementwise(
                 c, e, f"op.{name.removeprefix('math.')}", e.arguments[0]
             )
+    masked = masked_reduction(c, e, name)
+    if masked is not None:
+        _note(c, e, name)
+        return masked
     if name == "len" and len(e.arguments) == 1 and _any_tiled(c, e):
         _note(c, e, name)
         return expand(c, e, "x.shape[0]", {"x": e.arguments[0]})

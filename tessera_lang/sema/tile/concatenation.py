@@ -15,6 +15,7 @@ from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
@@ -60,7 +61,8 @@ def concat(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 
 def stack(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.stack((a, b), axis=0)``: parts of one shape along a new axis."""
-    del e
+    if _of_numbers(c, bound):
+        return expand(c, e, "op.array(arrays)", {"arrays": bound["arrays"]})
     found = _parts(c, "op.stack", bound, 1)
     if not isinstance(found, tuple):
         return found
@@ -68,6 +70,16 @@ def stack(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     axes = list(tiles[0].axes)
     axes.insert(axis, TileAxis(len(tiles), len(tiles)))
     return replace(tiles[0], axes=tuple(axes))
+
+
+def _of_numbers(c: TileContext, bound: Bound) -> bool:
+    """Whether what is stacked are numbers: `op.array` makes a tile of them."""
+    given, axis = bound["arrays"], bound.get("axis")
+    if not isinstance(given, (ast.TupleExpr, ast.ListExpr)) or not given.items:
+        return False
+    first = axis is None or (isinstance(axis, ast.IntLit) and axis.value == 0)
+    terms = [c.infer(x) for x in given.items]
+    return first and all(isinstance(t, (Scalar, Weak, Open)) for t in terms)
 
 
 def _parts(
@@ -96,9 +108,24 @@ def _parts(
     if dtype is None or not _fit(c, name, parts, tiles, None if more else axis or 0):
         return c.nothing()
     wide = any(t.wide for t in tiles) and is_narrow(dtype)
+    tiles = _with_common_room(tiles, None if more else axis or 0)
     for o, t in zip(parts, tiles, strict=True):
         convert_operand(c, o, Mixed(dtype, wide, t.axes))
     return [replace(t, dtype=dtype, wide=wide) for t in tiles], axis or 0
+
+
+def _with_common_room(tiles: list[Tile], along: int | None) -> list[Tile]:
+    """The parts with room where one of them has some, but for the axis that they are joined
+    ``along``."""
+    rooms = [next((x.capacity for x in axes if x.capacity is not None), None)
+             for axes in zip(*(t.axes for t in tiles), strict=True)]  # fmt: skip
+    return [
+        replace(t, axes=tuple(
+            a if i == along or a.capacity is not None else TileAxis(room, a.extent)
+            for i, (a, room) in enumerate(zip(t.axes, rooms, strict=True))
+        ))
+        for t in tiles
+    ]  # fmt: skip
 
 
 def _common(c: TileContext, name: str, parts: list[Operand], tiles: list[Tile]) -> DType | None:

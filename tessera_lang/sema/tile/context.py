@@ -16,7 +16,7 @@ from tessera_lang.sema.side_tables import Agreement, Directive, Multiple, TypedF
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, DType
+from tessera_lang.types.dtype import F32, I32, DType
 from tessera_lang.types.shape import Dim, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
 
@@ -138,6 +138,9 @@ class Kernel:
     in_order: dict[ast.AugmentedAssign, ast.Binary] = field(
         default_factory=dict[ast.AugmentedAssign, ast.Binary]
     )  # what is stored where a sum goes in order
+    masked: dict[ast.Stmt, ast.Assign] = field(
+        default_factory=dict["ast.Stmt", ast.Assign]
+    )  # what stands for a store into what bools choose
     in_place: dict[ast.AugmentedAssign, tuple[ast.AugmentedAssign, ast.Subscript]] = field(
         default_factory=dict[ast.AugmentedAssign, "tuple[ast.AugmentedAssign, ast.Subscript]"]
     )  # what stands for a sum into a name of an array, and its place
@@ -245,6 +248,8 @@ class TileContext(Context):
 
     def open_extent(self, e: ast.Expr, axis: int, capacity: int) -> Dim:
         """The extent of an ``op.zeros`` tile: what it met, or a name that waits."""
+        if capacity == 1:
+            return 1  # which stretches along what it meets
         key = (e, axis)
         if key not in self.kernel.open:
             name = f"?{len(self.kernel.open) + 1}"
@@ -254,6 +259,10 @@ class TileContext(Context):
         return self.kernel.facts.resolve(Sym(self.kernel.open[key]))
 
     def is_size(self, e: ast.Expr) -> bool:
+        if e in self.kernel.expanded:
+            e = self.kernel.expanded[e][1]
+        if self.terms.get(e) == Scalar(I32):
+            return self.fits(self, e, F32)
         return all(self.counts(self, name) for name in symbols_of(self.worth(self, e)))
 
     def narrows(self, e: ast.Expr, dtype: DType) -> bool:

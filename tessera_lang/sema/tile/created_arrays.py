@@ -19,10 +19,11 @@ from tessera_lang.sema.builtins import TILE_FUNCTIONS
 from tessera_lang.sema.indexing import index
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.module_scope import ModuleScope
+from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, ModuleSymbol
 from tessera_lang.sema.tile.array_creation import dtype_argument, shape_items
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.operators import give_tile
+from tessera_lang.sema.tile.operators import give_tile, is_waiting, value_of_operand
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -30,9 +31,31 @@ from tessera_lang.types.dtype import F32
 from tessera_lang.types.shape import Dim, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
-MAKERS = tuple(
-    f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")
+MAKERS = (
+    *(f"op.{n}{like}" for n in ("zeros", "ones", "empty", "full") for like in ("", "_like")),
+    "op.copy",
 )
+
+
+_VIEWS = frozenset(
+    f"op.{n}" for n in (
+        "reshape", "ravel", "transpose", "permute_dims", "matrix_transpose", "expand_dims",
+        "squeeze", "swapaxes", "moveaxis", "broadcast_to", "diagonal", "flip", "fliplr", "flipud",
+        "shared", "positive", "window",
+    )
+)  # fmt: skip
+"""Of what NumPy gives as a view, so that a store into it would change the array behind it."""
+
+
+def _is_fresh(c: TileContext, e: ast.Expr) -> bool:
+    """Whether an expression computes new elements: a name that is given them, and whose elements
+    are stored, is an array that begins with them."""
+    if isinstance(e, ast.Call):
+        symbol = symbol_of(c, e.function)
+        return isinstance(symbol, Builtin) and symbol.name.startswith("op.") and (
+            symbol.name not in _VIEWS
+        )  # fmt: skip
+    return isinstance(e, (ast.Binary, ast.Unary, ast.Compare))
 
 
 def is_maker(c: TileContext, e: ast.Expr) -> bool:
@@ -50,9 +73,15 @@ def result_names(c: TileContext) -> frozenset[str]:
 
 
 def private_names(c: TileContext) -> frozenset[str]:
-    """Other variables that are made so, and stored into: arrays that nobody else sees."""
-    stored = stored_names(c)
-    return (stored & _made_once(c)) - result_names(c)
+    """Other variables that are made so, and stored into or copies: arrays that nobody else
+    sees."""
+    copies = {
+        target.id
+        for s in c.declaration.body
+        for target, value in _named_values(s)
+        if isinstance(value, ast.Call) and symbol_of(c, value.function) == Builtin("op.copy")
+    }
+    return ((stored_names(c) | copies) & _made_once(c)) - result_names(c)
 
 
 def stored_names(c: TileContext) -> frozenset[str]:
@@ -62,7 +91,7 @@ def stored_names(c: TileContext) -> frozenset[str]:
 
 def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
     """Whether an assignment makes an array."""
-    if not is_maker(c, value) or not c.reached_once:
+    if not (is_maker(c, value) or _is_fresh(c, value)) or not c.reached_once:
         return False
     return target.id in result_names(c) or target.id in private_names(c)
 
@@ -103,12 +132,14 @@ def _named_values(s: ast.Stmt) -> Iterator[tuple[ast.Name, ast.Expr]]:
 
 def _made_once(c: TileContext) -> set[str]:
     """Variables that ``op.empty`` or the like makes outside of loops and conditions, and that
-    take no other value, nor one of the call. Where elements of `C` are stored too, `C -= e` is no
-    other value: it goes into the array."""
+    take no other value, nor one of the call; or that a computed value does, if elements of them
+    are stored. Where elements of `C` are stored too, `C -= e` is no other value: it goes into the
+    array."""
+    stored = stored_names(c)
     counts = {p.name: 1 for p in c.declaration.parameters}
     added = {t.id for s in statements(c.declaration.body) if isinstance(s, ast.AugmentedAssign)
              for t in targets(s) if isinstance(t, ast.Name)}  # fmt: skip
-    inside = added & stored_names(c) if added else added
+    inside = added & stored
     for s in statements(c.declaration.body):
         for t in targets(s):
             if isinstance(t, ast.Name) and not (
@@ -119,7 +150,8 @@ def _made_once(c: TileContext) -> set[str]:
         target.id
         for s in c.declaration.body
         for target, value in _named_values(s)
-        if counts[target.id] == 1 and is_maker(c, value)
+        if counts[target.id] == 1
+        and (is_maker(c, value) or (target.id in stored and _is_fresh(c, value)))
     }
 
 
@@ -140,6 +172,9 @@ def _returned(body: tuple[ast.Stmt, ...]) -> list[set[str]]:
 
 def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
     """``y = op.empty((m, n), bf16)`` of an array: the runtime allocates it."""
+    if not is_maker(c, value):
+        _make_of_value(c, target, value)
+        return
     assert isinstance(value, ast.Call)
     symbol = symbol_of(c, value.function)
     assert isinstance(symbol, Builtin)
@@ -162,6 +197,8 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
         shape = _sizes(c, bound["shape"])
     else:
         like = c.infer(bound["x"])
+        if symbol.name == "op.copy":
+            like = value_of_operand(c, Operand(bound["x"], like)).term
         if isinstance(like, (Tensor, Tile)):
             dtype = dtype or like.dtype
         shape = known_dims(c, shape_dims(like), bound["x"], "an array that a kernel makes")
@@ -176,6 +213,24 @@ def make(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
     v.type, v.since = tensor, target.span
     c.note(value, tensor)
     c.note(target, tensor)
+    c.terms.pop(target, None)
+
+
+def _make_of_value(c: TileContext, target: ast.Name, value: ast.Expr) -> None:
+    """An array that begins with a computed value."""
+    v = c.variables.get(target.id)
+    found = value_of_operand(c, Operand(value, c.infer(value))).term
+    if v is None or not isinstance(found, Tile) or is_waiting(found):
+        return
+    if c.final:
+        c.typed.symbols[target] = v.local
+        c.typed.made[v.local] = target.id in result_names(c)
+    dims = tuple(a.capacity if a.extent is None else a.extent for a in found.axes)
+    shape = known_dims(c, dims, value, "an array that a kernel makes")
+    if shape is None:
+        return
+    v.type, v.since = Tensor(found.dtype, shape, mut=True), target.span
+    c.note(target, v.type)
     c.terms.pop(target, None)
 
 

@@ -18,9 +18,10 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import DTYPE, MODULE
 from tessera_lang.sema.operators import Operand, operate, silent
 from tessera_lang.sema.side_tables import Builtin, Local
+from tessera_lang.sema.tile import quotients
 from tessera_lang.sema.tile.calls import call
 from tessera_lang.sema.tile.context import TileContext, variable_type
-from tessera_lang.sema.tile.expand_builtins import argument_of
+from tessera_lang.sema.tile.expand_builtins import argument_of, expand
 from tessera_lang.sema.tile.fits_narrow_index import counts, narrows
 from tessera_lang.sema.tile.operators import (
     Mixed,
@@ -133,6 +134,8 @@ def _binary(c: TileContext, e: ast.Binary, place: bool) -> Term:
             term = product(c, node.operator_span, a, b)
         elif is_tiled(term) or is_tiled(right):
             term = operate_tiles(c, node.operator, node.operator_span, a, b)
+        elif node.operator == "/" and not place and quotients.are_integers([a, b]):
+            term = quotients.of_numbers(c, node, [a, b])
         else:
             term = operate(c, node.operator, node.operator_span, a, b)
             lanes.mark_known(c, node, term, node.left, node.right)
@@ -269,11 +272,14 @@ def _attribute(c: TileContext, e: ast.Attribute) -> Term:
         case "ndim":
             c.set_value(e, rank)
             return Weak("int")
+        case "size" if rank:
+            sizes = " * ".join(f"x{i}.shape[{i}]" for i in range(rank))
+            return expand(c, e, sizes, {f"x{i}": e.value for i in range(rank)})
         case "T" | "mT":
             return _transposed(c, e, base, rank)
         case _:
             pass
-    close = nearest(e.name, ("shape", "dtype", "ndim", "to", "T", "mT"))
+    close = nearest(e.name, ("shape", "dtype", "ndim", "size", "to", "T", "mT"))
     return c.report(
         "T0213", f"`{text_of(base)}` has no attribute `{e.name}`", e.name_span,
         helps=helps_for_member(e.name, close),

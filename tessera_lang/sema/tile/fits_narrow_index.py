@@ -16,7 +16,7 @@ from tessera_lang.sema.tile.context import Bounds, TileContext
 from tessera_lang.sema.tile.launch_promises import promise
 from tessera_lang.sema.tile.symbolic import dim_of, shape_dims, symbol_of
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, INDEX, DType, integer_range
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, INDEX, DType, integer_range
 from tessera_lang.types.shape import Dim, DimOp, Sym, symbols_of
 from tessera_lang.types.type import Scalar, Tensor, Tile, Weak
 
@@ -72,6 +72,8 @@ def learn_bounds(c: TileContext, target: ast.Name, value: ast.Expr | None, term:
     found: dict[bool, Bounds | None] = {True: None, False: None}
     if value is not None and (isinstance(term, Weak) or _is_index(term)):
         found = {data: bounds_of(c, value, data=data) for data in found}
+    elif value is not None and isinstance(term, (Scalar, Tile)) and term.dtype == I32:
+        found[False] = bounds_of(c, value, data=False)
     _learn(c, target, found)
 
 
@@ -117,6 +119,8 @@ def bounds_of(
         return bounds_of(c, c.kernel.stands[e], depth - 1, data=data)
     term = c.terms.get(e)
     if isinstance(term, (Scalar, Tile, Tensor)) and term.dtype != INDEX:
+        if term.dtype == I32 and not data and not isinstance(term, Tensor):
+            return _of_tally(c, e, depth - 1)
         return integer_range(term.dtype) if data and term.dtype.is_integer else None
     if not isinstance(term, Tile):
         found = _of_dim(c, dim_of(c, e), depth, data)
@@ -125,6 +129,23 @@ def bounds_of(
     if isinstance(e, ast.Name):
         return c.bounds.get((e.id, data))
     return _of_expression(c, e, depth - 1, data)
+
+
+def _of_tally(c: TileContext, e: ast.Expr, depth: int) -> Bounds | None:
+    """Bounds of sums of bools, which are counts though they are i32, and of what is made of
+    them."""
+    match e:
+        case ast.Name():
+            return c.bounds.get((e.id, False))
+        case ast.Call(function=function, arguments=(x, *_)):
+            symbol = symbol_of(c, function)
+            summed = c.terms.get(x)
+            of_bools = isinstance(summed, (Tile, Tensor)) and summed.dtype == BOOL
+            if symbol == Builtin("op.sum"):
+                return _places(c, shape_dims(summed)) if of_bools else None
+            return _of_call(c, e, depth, False)
+        case _:
+            return _of_expression(c, e, depth, False)
 
 
 def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bounds | None:

@@ -9,7 +9,8 @@ from tessera_lang.record import dataclass, replace
 from tessera_lang.sema.comparisons import compare
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, settle
-from tessera_lang.sema.operators import Operand, not_numbers, operate, silent
+from tessera_lang.sema.operators import Operand, is_bool, not_numbers, operate, silent
+from tessera_lang.sema.tile import quotients
 from tessera_lang.sema.tile.context import OpenTile, TileContext, register_dtype
 from tessera_lang.sema.tile.fits_narrow_index import is_count
 from tessera_lang.sema.tile.shapes import Side, broadcast
@@ -166,6 +167,13 @@ def mix(
             return not_numbers(c, span, o)
     plain = [value_of_operand(c, o) for o in operands]
     operands = counts_as_floats(c, plain)
+    if operator in ("+", "-", "*", "/"):
+        operands = _bools_as_numbers(c, operands)
+    open_ones = any(isinstance(o.term, Tile) and is_waiting(o.term) for o in operands)
+    if operator == "/" and not open_ones and quotients.are_integers(operands):
+        counts = quotients.are_counts(c, operands)
+        operands = ([Operand(o.e, counted_as_float(c, o)) for o in operands] if counts
+                    else quotients.in_f64(operands))  # fmt: skip
     axes = shape_of(c, span, operands, what)
     if axes is None:
         return ERROR if c.final else Unknown()
@@ -187,17 +195,48 @@ def counts_as_floats(c: TileContext, operands: list[Operand]) -> list[Operand]:
     does."""
     typed = [o.term.dtype for o in operands if isinstance(o.term, (Scalar, Tile))]
     floats = [d for d in typed if d.is_float]
-    if INDEX not in typed or not (floats or any(_is_float_literal(o.term) for o in operands)):
+    if not {INDEX, I32}.intersection(typed) or not (
+        floats or any(_is_float_literal(o.term) for o in operands)
+    ):
         return operands
     return [Operand(o.e, counted_as_float(c, o)) for o in operands]
 
 
 def counted_as_float(c: TileContext, o: Operand) -> Term:
     """A tile of counts as one of floats of open dtype; anything else as it is."""
-    if not isinstance(o.term, Tile) or o.term.dtype != INDEX or not is_count(c, o.e):
+    if not isinstance(o.term, Tile) or o.term.dtype not in (INDEX, I32) or not is_count(c, o.e):
         return o.term
     made, wide = open_dtype(c, o.e, F32, literal=True)
     return replace(o.term, dtype=made, wide=wide)
+
+
+def _bools_as_numbers(c: TileContext, operands: list[Operand]) -> list[Operand]:
+    """Operands that meet numbers: bools are 0 and 1 of their dtype, as in NumPy."""
+    others = [o.term for o in operands if not is_bool(o.term) and not _is_bools(o.term)]
+    if not others or len(others) == len(operands):
+        return operands
+    tiles = [t for t in others if isinstance(t, Tile) and not is_waiting(t)]
+    scalars = [t for t in others if isinstance(t, Scalar)]
+    made: list[Operand] = []
+    for o in operands:
+        term = o.term
+        if isinstance(term, Tile) and _is_bools(term):
+            if tiles:
+                term = replace(term, dtype=tiles[0].dtype, wide=tiles[0].wide)
+            elif scalars:
+                term = replace(term, dtype=scalars[0].dtype)
+            else:
+                floats = any(_is_float_literal(t) for t in others)
+                dtype, wide = open_dtype(c, o.e, F32 if floats else I32)
+                term = replace(term, dtype=dtype, wide=wide)
+        elif is_bool(term) and (tiles or scalars):
+            term = Scalar(tiles[0].dtype) if tiles else scalars[0]
+        made.append(Operand(o.e, term))
+    return made
+
+
+def _is_bools(term: Term) -> bool:
+    return isinstance(term, Tile) and term.dtype == BOOL
 
 
 def _mix_waiting(

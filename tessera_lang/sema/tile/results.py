@@ -36,7 +36,7 @@ from tessera_lang.sema.tile.size_normal_form import described
 from tessera_lang.sema.tile.symbolic import join_axis, symbol_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import INDEX, DType, common_dtype
+from tessera_lang.types.dtype import F32, F64, INDEX, DType, common_dtype
 from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType, Type
 
@@ -61,8 +61,10 @@ def check_return(c: TileContext, s: ast.Return) -> None:
         return
     items = s.value.items if isinstance(s.value, ast.TupleExpr) else (s.value,)
     terms: list[Type] = []
-    for e in items:
+    for i, e in enumerate(items):
         term = c.infer(e)
+        if isinstance(term, Open):
+            _takes_declared(c, term, e.span, i)
         if isinstance(term, (Unknown, Open, OpenBuffer)):
             return
         terms.append(settle_default(c, e, term))  # type: ignore[arg-type]
@@ -83,6 +85,18 @@ def check_return(c: TileContext, s: ast.Return) -> None:
         if made is not None and one is not None:
             _declared(c, e, made, one)
     c.returns.type = terms[0] if len(terms) == 1 else TupleType(tuple(terms))
+
+
+def _takes_declared(c: TileContext, term: Open, span: Span, at: int) -> None:
+    """A float of open dtype, as of ``1.0 / n``, is of the one that is declared for the result."""
+    wanted = c.returns_declared
+    cell = term.cell.root()
+    if c.inlined or wanted is None or at >= len(wanted) or cell.kind != "float":
+        return
+    declared = wanted[at]
+    if declared[0] in (F32, F64) and cell.dtype is None:
+        cell.dtype, cell.met = declared[0], span
+        c.cells.changed = True
 
 
 def _same_as_elsewhere(

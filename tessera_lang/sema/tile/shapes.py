@@ -7,6 +7,7 @@ dtypes or syntax beyond spans.
 from __future__ import annotations
 
 from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.evaluate.missing_axes import says_axes
 from tessera_lang.record import dataclass
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
@@ -41,8 +42,11 @@ def broadcast(
 ) -> tuple[TileAxis, ...] | None:
     """The axes of an element-wise operation; None where they do not agree (reported)."""
     if len(a.axes) != len(b.axes):
-        _ranks(c, span, a, b, what)
-        return None
+        if not says_axes(a.e) and not says_axes(b.e):
+            _ranks(c, span, a, b, what)
+            return None
+        rank = max(len(a.axes), len(b.axes))
+        a, b = (Side(s.e, (*[TileAxis(1, 1)] * (rank - len(s.axes)), *s.axes)) for s in (a, b))
     axes: list[TileAxis] = []
     for i, (x, y) in enumerate(zip(a.axes, b.axes, strict=True)):
         if _stretches(c, x, y):

@@ -16,6 +16,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import ask
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal
@@ -109,9 +110,21 @@ def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     x, own = bound["x"], c.infer(bound["x"])
     if isinstance(own, Tile) and own.dtype == INDEX and c.narrows(x, I32):
         c.convert(x, replace(own, dtype=I32))  # places again
-    elif not _has_places(c, "op.argsort", found[0], e):
-        return c.nothing()
+    elif found[0].dtype.bits > 32:
+        return _by_ranks(c, e, bound, *found)
     return replace(found[0], dtype=INDEX, wide=False)
+
+
+def _by_ranks(c: TileContext, e: ast.Call, bound: Bound, tile: Tile, axis: int) -> Term:
+    """The order of how many elements stand in front of each: keys of 64 bits leave no room for the
+    place beside them."""
+    down = "descending" in bound and c.try_value(bound["descending"]) is True
+    before = ">" if down else "<"
+    text = (f"op.sum(op.expand_dims(x, {axis}) {before} op.expand_dims(x, {axis + 1}),"
+            f" axis={axis + 1})")  # fmt: skip
+    if tile.dtype.is_float:
+        text = f"op.where(x == x, {text}, {-1 if down else MOST_SORTED})"
+    return expand(c, e, f"op.argsort({text}, axis={axis})", {"x": bound["x"]})
 
 
 def topk(c: TileContext, e: ast.Call, bound: Bound) -> Term:

@@ -19,7 +19,7 @@ from tessera_lang.sema.narrow_sums import adds_to_itself
 from tessera_lang.sema.operators import Operand, operate
 from tessera_lang.sema.side_tables import Builtin
 from tessera_lang.sema.statements import check_assert, expression_statement
-from tessera_lang.sema.tile import created_arrays, in_place, results
+from tessera_lang.sema.tile import created_arrays, in_place, masked_stores, results
 from tessera_lang.sema.tile.context import TileContext, Value
 from tessera_lang.sema.tile.directives import directive, directive_name, pipeline
 from tessera_lang.sema.tile.expressions import require_bool
@@ -101,11 +101,22 @@ def _assign(c: TileContext, s: ast.Assign) -> None:
     if isinstance(s.target, ast.Name) and created_arrays.is_array(c, s.target, s.value):
         created_arrays.make(c, s.target, s.value)
         return
+    if masked_stores.is_masked(c, s.target):
+        _masked(c, s, s.target)
+        return
     if isinstance(s.value, ast.TupleExpr):
         term: Term = results.tuple_term(c, s.value)
     else:
         term = c.infer(s.value)
     _assign_one(c, s.target, s.value, term)
+
+
+def _masked(c: TileContext, s: ast.Assign | ast.AugmentedAssign, target: ast.Expr) -> None:
+    assert isinstance(target, ast.Subscript)
+    found = masked_stores.spelled_out(c, s, target)
+    if found is not None:
+        assert isinstance(found.target, ast.Subscript)
+        store(c, found.target, found.value, c.infer(found.value))
 
 
 def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -> None:
@@ -163,6 +174,9 @@ def _unpack(c: TileContext, s: ast.Assign, target: ast.TupleExpr) -> None:
 
 def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
     c.places[s.target] = s
+    if masked_stores.is_masked(c, s.target):
+        _masked(c, s, s.target)
+        return
     if isinstance(s.target, ast.Subscript):
         augmented(c, s, s.target)
         return
@@ -200,8 +214,28 @@ def _augmented_tile(
     if s.operator in ("+", "-", "*"):
         variable.accumulates = s.span
     result = operate_tiles(c, s.operator, s.operator_span, a, b)
+    if isinstance(result, Tile) and _stretches(c, s, target, a.term, result):
+        return
     if isinstance(result, (Tile, Scalar)):
         bind(c, target, None, result)
+
+
+def _stretches(
+    c: TileContext, s: ast.AugmentedAssign, target: ast.Name, old: Term, result: Tile
+) -> bool:
+    """Reports a value that would not keep the shape of its variable."""
+    if not isinstance(old, Tile) or not old.axes:
+        return False
+    longer = [i for i, (a, b) in enumerate(zip(old.axes, result.axes, strict=False))
+              if a.capacity == 1 != b.capacity]  # fmt: skip
+    if not longer and len(old.axes) == len(result.axes):
+        return False
+    axis = f" one element along axis {longer[0]}" if longer else f" {len(old.axes)} axes"
+    c.report(
+        "T0601", f"`{target.id}` has{axis}, and `{s.operator}=` keeps its shape", s.span,
+        helps=(f"for another shape write `{target.id} = {target.id} {s.operator} ...`",),
+    )  # fmt: skip
+    return True
 
 
 def _augmented_scalar(

@@ -136,7 +136,10 @@ def into_buffer(
 ) -> None:
     """A store into a buffer: whole, or a part of it."""
     if not base.buffer:
-        helps = ("make a buffer: `op.shared(shape, dtype=...)`",
+        name = source_of(target.value)
+        helps = (f"for an array of its own begin with a copy, `{name} = x.copy()`, outside of"
+                 " loops",
+                 "or make a buffer: `op.shared(shape, dtype=...)`",
                  f"or give the name a new value: `{source_of(target.value)} = ...`",
                  "or make it a parameter, an array of the call: `y: mut f32[n]`")  # fmt: skip
         labels: tuple[Label, ...] = ()
@@ -344,6 +347,7 @@ def written_out(
     if value is None:
         old = substituted(source_of(target), {}, target.span, lambda _, e: e)
         value = c.kernel.in_order[s] = ast.Binary(s.span, s.operator, s.operator_span, old, s.value)
+    c.places[value.left] = s
     if c.final:
         c.typed.in_order[s] = ast.Assign(s.span, target, value)
     return value
@@ -447,7 +451,7 @@ def check_sums(c: TileContext) -> None:
                     notes=("its elements have their new value when the loop is done",),
                     helps=(
                         f"if each round needs what the one before made of `{found.array}`, write"
-                        f" `{found.array}[...] = {found.array}[...] + ...`",
+                        f" `{source_of(found.target)} = {source_of(found.target)} + ...`",
                         "else collect the sum in a variable, and store it behind the loop",
                     ),
                 )  # fmt: skip

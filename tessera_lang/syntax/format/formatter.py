@@ -23,12 +23,12 @@ class FormatFault(Exception):
     """The formatter would have changed a program: a fault of ours."""
 
 
-def format_source(file: SourceFile, parsed: ParsedModule | None = None) -> str | None:
+def format_source(file: SourceFile) -> str | None:
     """The formatted text of a file; None where it has syntax errors.
 
     Raises FormatFault where the result would not be the same program.
     """
-    parsed = parsed or parse_module(file)
+    parsed = parse_module(file)
     if any(d.severity == "error" for d in parsed.diagnostics):
         return None
     before = _LONE_RETURN.sub("\n", file.text)

@@ -118,7 +118,7 @@ WRONG = {
     "op.logsumexp(op.array([1, 2]))": ("T0207", "op.logsumexp(op.array([1, 2]))"),
     "op.softmax(x, axis=7)": ("T0311", "op.softmax(x, axis=7)"),
     "op.concat((x, op.array([[1]])))": ("T0206", "op.concat((x, op.array([[1]])))"),
-    "op.exp(2.0)": ("T0818", "op.exp(2.0)"),
+    "op.sort(2.0)": ("T0818", "op.sort(2.0)"),
     "op.sort(x, nowhere=2)": ("T0106", "op.sort(x, nowhere=2)"),
     'op.einsum("ij->\\nji", x)': ("T0207", 'op.einsum("ij->\\nji", x)'),
     "x @ 2.0": ("T0818", "x @ 2.0"),

@@ -231,6 +231,7 @@ def ends_here(found: tessera.TesseraError) -> None:
 # --- completeness --------------------------------------------------------------------------
 
 ELSEWHERE = {
+    "T0209": "powers of arrays of integers in a host program; the same way as T0834",
     "T0807": "shapes of arrays in a host program; the same way as T0834",
     "T0809": "plain functions on a device",
     "T0813": "reading data files in a host program",

@@ -335,7 +335,7 @@ def test_a_path_that_sets_nothing_is_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize(("written", "right"), [
-    ("x.sum()", "`op.sum(x)`"), ("x[i].abs()", "`abs(x)`"), ("x.size", "`len(x)`"),
+    ("x.sum()", "`op.sum(x)`"), ("x[i].abs()", "`abs(x)`"), ("x[i].size", "`len(x)`"),
     ("x[i].astype(f32)", "`x.to(f32)`"), ("x[i].exp()", "`math.exp(x)`"), ("x.shap[0]", "`shape`"),
 ])  # fmt: skip
 def test_what_arrays_have_elsewhere(written: str, right: str) -> None:

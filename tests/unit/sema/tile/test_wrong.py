@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[str, tuple[str, ...], str, list[str]]] = {
     "literal does not fit": ("x: i32[n], y: mut i32[n]", ("i32 n", "i32 n"), "y[:] = x + 0.5",
                              ["T0202"]),
     "division of integers": ("x: i32[n], y: mut i32[n]", ("i32 n", "i32 n"), "y[:] = x / 2",
-                             ["T0204"]),
+                             ["T0208"]),
     "two types": ("x: f32[n], z: i32[n], y: mut f32[n]", ("f32 n", "i32 n", "f32 n"),
                   "a = x[0:8]\nif n > 8:\n    a = z[0:8]\ny[0:8] = a", ["T0203"]),
     "two capacities": (V, VECTORS, "a = x[0:8]\na = x[0:16]\ny[0:8] = a", ["T0603"]),

@@ -1,0 +1,93 @@
+"""What to write for functions of NumPy that are not there and that few programs use.
+
+Owns the texts. Must not know who says them (``foreign_names.py`` has the usual ones).
+"""
+
+from __future__ import annotations
+
+_NO_COMPLEX = "there are no complex numbers: keep the real and the imaginary part in two arrays"
+_PLACES = "compare places: `op.arange(n)[:, None] >= op.arange(n)`, and choose with `op.where`"
+_PARTS = "write the parts: `x[0:n]`, `x[n:]`"
+_SETS = ("how many there are is known to the run alone; which elements of `x` are in `v` says"
+         " `op.any(x[:, None] == v[None, :], axis=1)`")  # fmt: skip
+_STORES = "store them: `x[mask] = 0.0`, or `x[places] = values`"
+_SIZES = "arrays keep their sizes: join parts by `op.concat((x[0:k], v, x[k:]))`"
+_FILES = 'the host program reads and writes files: `op.load("x.csv")`, `op.save("x.npy", x)`'
+_COPY = "arrays are row-major unless a view is passed; for one of its own write `x.copy()`"
+_WINDOW = "2.0 * op.pi * op.arange(n) / (n - 1)"
+
+
+def _each(names: str, text: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), text)
+
+
+NUMPY_FORMS: dict[str, str] = {
+    **_each("angle conjugate iscomplex iscomplexobj isreal isrealobj real_if_close sort_complex",
+            _NO_COMPLEX),
+    **_each("tril_indices tril_indices_from triu_indices triu_indices_from diag_indices"
+            " diag_indices_from mask_indices", _PLACES),
+    **_each("hsplit vsplit dsplit array_split", _PARTS),
+    **_each("union1d intersect1d setdiff1d setxor1d in1d unique_all unique_counts unique_inverse"
+            " unique_values", _SETS),
+    **_each("place put putmask copyto put_along_axis", _STORES),
+    **_each("append insert delete resize trim_zeros", _SIZES),
+    **_each("loadtxt genfromtxt fromfile savetxt savez savez_compressed load save", _FILES),
+    **_each("ascontiguousarray asfortranarray asanyarray asarray_chkfinite asmatrix require",
+            _COPY),
+    **_each("polyadd polysub", "write `a + b` or `a - b`, of coefficients of equal number"),
+    **_each("roots poly", "find a root in a loop: `x = x - p / dp`, with `p` and `dp` at `x`"),
+    **_each("block bmat", "join rows, then those: `op.concat((op.concat((a, b), axis=1),"
+            " op.concat((c, d), axis=1)), axis=0)`"),
+    "polyfit": "solve the normal equations: with `V = op.stack([x ** k for k in range(3)], axis=1)`"
+    " they are `V.T @ V` and `V.T @ y`; a loop over `k` eliminates",
+    "polyder": "write `op.arange(1, n) * c[1:n]`, of coefficients from the lowest on",
+    "polyint": "write `c / op.arange(1, n + 1)`, of coefficients from the lowest on",
+    "polymul": "add up the shifted parts, `y[k:k+n] += a[k] * b`, in a loop over `k`",
+    "correlate": "write `op.sum(x[k:k+n] * w)` for each shift `k`",
+    "nanprod": "write `op.prod(op.where(op.isnan(x), 1.0, x))`",
+    "nancumsum": "write `op.cumsum(op.where(op.isnan(x), 0.0, x))`",
+    "nancumprod": "write `op.cumprod(op.where(op.isnan(x), 1.0, x))`",
+    "nanargmax": "write `op.argmax(op.where(op.isnan(x), -op.inf, x))`",
+    "nanargmin": "write `op.argmin(op.where(op.isnan(x), op.inf, x))`",
+    "nanquantile": "write `op.quantile`, with the same arguments: it is NaN where an element is",
+    "nanpercentile": "write `op.percentile`, with the same arguments: it is NaN where an element"
+    " is",
+    **_each("nanvar nanstd", "with the mean `m` of the others write"
+            " `op.sum(op.where(op.isnan(x), 0.0, (x - m) ** 2)) / op.sum(~op.isnan(x))`"),
+    "hanning": f"write `0.5 - 0.5 * op.cos({_WINDOW})`",
+    "hamming": f"write `0.54 - 0.46 * op.cos({_WINDOW})`",
+    "blackman": f"write `0.42 - 0.5 * op.cos({_WINDOW}) + 0.08 * op.cos(2.0 * {_WINDOW})`",
+    "bartlett": "write `1.0 - op.abs(2.0 * op.arange(n) / (n - 1) - 1.0)`",
+    "geomspace": "write `a * (b / a) ** op.linspace(0.0, 1.0, 50)`",
+    "logspace": "write `10.0 ** op.linspace(0.0, 2.0, 50)`",
+    "indices": "write `op.arange(m)[:, None]` and `op.arange(n)[None, :]`",
+    "histogram2d": "number the bins of both, and count the pairs:"
+    " `op.sum((i[:, None, None] == op.arange(8)[None, :, None])"
+    " & (j[:, None, None] == op.arange(8)[None, None, :]), axis=0)`",
+    "row_stack": "write `op.stack((a, b), axis=0)`",
+    "vdot": "write `op.sum(a * b)`",
+    "matvec": "write `a @ v`",
+    "vecmat": "write `v @ a`",
+    "unravel_index": "write `k // n` and `k % n`, with `n` columns",
+    "ravel_multi_index": "write `i * n + j`, with `n` columns",
+    "ldexp": "write `x * 2.0 ** k`",
+    "rollaxis": "write `op.moveaxis(x, 2, 0)`",
+    "size": "write `x.size`",
+    "shape": "write `x.shape`",
+    "ndim": "write `x.ndim`",
+    "isposinf": "write `x == op.inf`",
+    "isneginf": "write `x == -op.inf`",
+    "unwrap": "bring the differences between -pi and pi, `d - 2.0 * op.pi * op.round(d / (2.0 *"
+    " op.pi))`, and add them up by `op.cumsum`",
+    **_each("unpackbits bitwise_count", "write `(x[:, None] >> op.arange(8)) & 1`, and of that the"
+            " sum along axis 1 for the count"),
+    "packbits": "write `op.sum(op.reshape(bits.to(i32), (n, 8)) << op.arange(8)[None, :], axis=1)`",
+    "atleast_1d": "write `x[None]` of a number's array, and an array as it is",
+    "atleast_3d": "write `x[:, :, None]`",
+    "diagflat": "write `op.eye(n) * v[:, None]`",
+    "ix_": "write `x[rows, :]`, and of that the columns: `[:, columns]`",
+    "apply_over_axes": "give several axes: `op.sum(x, axis=(0, 2))`",
+    "convolve": "write `op.sum(x[k:k+n] * w[::-1])` for each shift `k`, or in the host program"
+    " `std.stencil.convolve1d(x, w)`",
+}  # fmt: skip
+"""By name; the names that these texts use in code are there."""

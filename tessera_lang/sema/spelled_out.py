@@ -1,0 +1,396 @@
+"""What programs in NumPy and Python write otherwise, spelled out in the language's own words.
+
+Owns the methods of arrays (``x.sum(axis=0)`` is ``op.sum(x, axis=0)``) and the loops that count
+over something else than a range: over numbers that are written out, ``reversed``, ``enumerate``,
+``zip``, and in kernels over an array. Trees that stay as they are are not copied. Must not know
+types: a receiver is a value where a name that the program binds is at its root.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from itertools import pairwise
+from typing import Any, TypeGuard, cast
+
+from tessera_lang.record import field_names, replace
+from tessera_lang.sema.bound_names import assigned_names, statements, targets
+from tessera_lang.source import Span
+from tessera_lang.syntax import ParsedModule, ast
+
+METHODS: dict[str, str] = {
+    **{name: name for name in (
+        "sum", "mean", "prod", "max", "min", "argmax", "argmin", "any", "all", "var", "std",
+        "cumsum", "cumprod", "reshape", "ravel", "transpose", "astype", "clip", "round", "dot",
+        "argsort", "repeat", "take", "squeeze", "swapaxes", "trace", "diagonal", "ptp", "copy",
+    )},
+    "flatten": "ravel",
+}  # fmt: skip
+"""Methods of arrays, by the functions of `op` that take the array first."""
+_SEVERAL = ("reshape", "transpose")
+"""What takes numbers side by side for a tuple of them."""
+_DTYPES = {
+    "float16": "f16", "float32": "f32", "float64": "f64", "int8": "i8", "int16": "i16",
+    "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32",
+    "uint64": "u64", "bool_": "bool",
+}  # fmt: skip
+"""Dtypes by NumPy's names, as members of `op`."""
+MOST_ROUNDS = 64
+"""A loop over so many numbers that are written out is written out itself."""
+_OTHERWISE = re.compile(
+    rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\bmeshgrid\b"
+    rf"|\bop\.(?:{'|'.join(_DTYPES)})\b"
+)
+"""What a text has that something is spelled out in."""
+_Names = Collection[str]
+Spelled = dict[ast.Stmt, tuple[ast.Stmt, ...]]
+"""Statements of a file, with what they became."""
+
+
+def spelled_out(parsed: ParsedModule, known: Spelled) -> tuple[ParsedModule, Spelled]:
+    """The tree of a file in the language's own words, and what each of its statements became:
+    ``known``, of the last time, keeps a statement the same node as before."""
+    found: Spelled = {}
+    top = _bound_at_top(parsed.module.body)
+    for chunk in parsed.chunks:
+        for s in chunk.body if _OTHERWISE.search(chunk.text) else ():
+            found[s] = known[s] if s in known else _statement(s, top)
+    if all(new == (old,) for old, new in found.items()):
+        return parsed, found
+    body = tuple(x for s in parsed.module.body for x in found.get(s, (s,)))
+    return replace(parsed, module=replace(parsed.module, body=body)), found
+
+
+def _bound_at_top(body: tuple[ast.Stmt, ...]) -> frozenset[str]:
+    names = (t.id for s in statements(body) for t in targets(s) if isinstance(t, ast.Name))
+    return frozenset(names)
+
+
+def _statement(s: ast.Stmt, top: _Names) -> tuple[ast.Stmt, ...]:
+    if not isinstance(s, ast.FunctionDef):
+        spread = _body((s,), False, set(top))
+        return cast("tuple[ast.Stmt, ...]", _mapped(spread, _calls(top)))
+    own = {p.name for p in (*s.brackets, *s.parameters)} | set(assigned_names(s))
+    body = _body(s.body, bool(s.decorators), own)
+    body = cast("tuple[ast.Stmt, ...]", _mapped(body, _calls(own)))
+    return (s if body is s.body else replace(s, body=body),)
+
+
+# --- methods ---------------------------------------------------------------------------------
+
+
+def _calls(names: _Names) -> Callable[[Any], Any]:
+    def of(node: Any) -> Any:
+        if isinstance(node, ast.Comprehension):
+            return _written_out(node)
+        if isinstance(node, ast.Subscript):
+            return _with_places(node)
+        if isinstance(node, ast.Attribute) and node.name in _DTYPES:
+            of_op = isinstance(node.value, ast.Name) and node.value.id == "op"
+            return ast.Name(node.span, _DTYPES[node.name]) if of_op else node
+        if not isinstance(node, ast.Call) or "op" in names:
+            return node
+        f, given = node.function, node.arguments
+        if not isinstance(f, ast.Attribute) or f.name not in METHODS:
+            return node
+        if not _is_value(f.value, names):
+            return node
+        if f.name in _SEVERAL and len(given) > 1:
+            given = (ast.TupleExpr(node.span, given),)
+        op = ast.Name(f.name_span, "op")
+        function = ast.Attribute(f.name_span, op, METHODS[f.name], f.name_span)
+        return replace(node, function=function, arguments=(f.value, *given))
+
+    return of
+
+
+def _is_value(e: ast.Expr, names: _Names) -> bool:
+    """Whether an expression is no module: what a name of the program holds, or is computed."""
+    while isinstance(e, ast.Attribute):
+        e = e.value
+    return e.id in names if isinstance(e, ast.Name) else not isinstance(e, ast.ErrorExpr)
+
+
+def _with_places(e: ast.Subscript) -> ast.Subscript:
+    """``x[[0, 2]]``: places in a list are an array of them."""
+    if not any(isinstance(i, ast.ListExpr) for i in e.items):
+        return e
+    return replace(e, items=tuple(map(_as_array, e.items)))
+
+
+def _as_array(e: ast.Expr) -> ast.Expr:
+    if not isinstance(e, ast.ListExpr) or not e.items:
+        return e
+    op = ast.Attribute(e.span, ast.Name(e.span, "op"), "array", e.span)
+    return ast.Call(e.span, op, (e,))
+
+
+def _unpacked(s: ast.Assign) -> ast.Assign:
+    """``q, r = divmod(a, b)`` and ``x, y = op.meshgrid(a, b)`` as the two values."""
+    call, span = s.value, s.value.span
+    pair = isinstance(s.target, ast.TupleExpr) and len(s.target.items) == 2
+    if not pair or not isinstance(call, ast.Call) or len(call.arguments) != 2 or call.keywords:
+        return s
+    f, (a, b) = call.function, call.arguments
+    if _is_call(call, "divmod"):
+        both = (ast.Binary(span, "//", span, a, b), ast.Binary(span, "%", span, _copy(a), _copy(b)))
+        return replace(s, value=ast.TupleExpr(span, both))
+    if (
+        not isinstance(f, ast.Attribute)
+        or f.name != "meshgrid"
+        or not (isinstance(f.value, ast.Name) and f.value.id == "op")
+    ):
+        return s
+    whole, new = ast.SliceExpr(span, None, None, None), ast.NoneLit(span)
+    rows, columns = (ast.Call(span, ast.Name(span, "len"), (_copy(x),)) for x in (b, a))
+    op = ast.Attribute(span, ast.Name(span, "op"), "broadcast_to", span)
+    made = tuple(
+        ast.Call(span, _copy(op), (
+            ast.Subscript(span, x, items), ast.TupleExpr(span, (_copy(rows), _copy(columns))),
+        ))
+        for x, items in ((a, (new, whole)), (b, (_copy(whole), _copy(new))))
+    )  # fmt: skip
+    return replace(s, value=ast.TupleExpr(span, made))
+
+
+def _written_out(e: ast.Comprehension) -> ast.Expr:
+    """A comprehension over few numbers that are known: the list of them."""
+    items = _items(e.iterable)
+    if items is None or e.conditions or not isinstance(e.target, ast.Name):
+        return e
+    name = e.target.id
+    return ast.ListExpr(e.span, tuple(_with(e.element, {name: x}) for x in items))
+
+
+# --- loops -----------------------------------------------------------------------------------
+
+
+def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[ast.Stmt, ...]:
+    """Statements with their loops counting over ranges."""
+    made: list[ast.Stmt] = []
+    for s in body:
+        match s:
+            case ast.If():
+                then, orelse = (_body(b, kernel, names) for b in (s.body, s.orelse))
+                same = then is s.body and orelse is s.orelse
+                made.append(s if same else replace(s, body=then, orelse=orelse))
+            case ast.While() | ast.With() | ast.For():
+                inner = _body(s.body, kernel, names)
+                s = s if inner is s.body else replace(s, body=inner)
+                made.extend(_loop(s, kernel, names) if isinstance(s, ast.For) else (s,))
+            case ast.Assign():
+                made.append(_unpacked(s))
+            case _:
+                made.append(s)
+    same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
+    return body if same else tuple(made)
+
+
+def _loop(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, ...]:
+    over = s.iterable
+    turned = _turned(over)
+    if turned is not None:
+        return (replace(s, iterable=turned),)
+    items = _rows(over)
+    if items is not None and not _leaves(s.body):
+        return tuple(
+            part for item in items
+            for part in (ast.Assign(s.target.span, _copy(s.target), _copy(item)), *_copy(s.body))
+        )  # fmt: skip
+    if items is not None and isinstance(over, (ast.TupleExpr, ast.ListExpr)):
+        stepped = _stepped(over)
+        return (s if stepped is None else replace(s, iterable=stepped),)
+    return _over_places(s, kernel, names)
+
+
+def _turned(e: ast.Expr) -> ast.Expr | None:
+    """``reversed(range(...))`` as the range that goes down."""
+    inner = e.arguments[0] if _is_call(e, "reversed") and len(e.arguments) == 1 else None
+    if inner is None or not _is_call(inner, "range") or not 1 <= len(inner.arguments) <= 2:
+        return None
+    start = inner.arguments[0] if len(inner.arguments) == 2 else ast.IntLit(e.span, 0)
+    last, before = (_less_one(x) for x in (inner.arguments[-1], start))
+    return replace(inner, arguments=(last, before, _number(e.span, -1)))
+
+
+def _less_one(e: ast.Expr) -> ast.Expr:
+    if isinstance(e, ast.IntLit) and e.unit is None:
+        return _number(e.span, e.value - 1)
+    return ast.Binary(e.span, "-", e.span, e, ast.IntLit(e.span, 1))
+
+
+def _number(span: Span, value: int) -> ast.Expr:
+    literal = ast.IntLit(span, abs(value))
+    return literal if value >= 0 else ast.Unary(span, "-", literal)
+
+
+def _is_call(e: ast.Expr, name: str) -> TypeGuard[ast.Call]:
+    return (isinstance(e, ast.Call) and isinstance(e.function, ast.Name)
+            and e.function.id == name and not e.keywords)  # fmt: skip
+
+
+def _items(e: ast.Expr) -> tuple[ast.Expr, ...] | None:
+    """What a loop or a comprehension goes through, where it is written out."""
+    if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
+        return e.items if 0 < len(e.items) <= MOST_ROUNDS else None
+    if not _is_call(e, "range"):
+        return None
+    values = [_value(a) for a in e.arguments]
+    known = [v for v in values if v is not None]
+    if len(known) < len(values) or not 1 <= len(known) <= 3 or 0 in known[2:]:
+        return None
+    count = range(*known)
+    return tuple(_number(e.span, v) for v in count) if 0 < len(count) <= MOST_ROUNDS else None
+
+
+def _rows(e: ast.Expr) -> tuple[ast.Expr, ...] | None:
+    """The values of the rounds of a loop over numbers that are written out, ``enumerate`` and
+    ``zip`` of such among them."""
+    if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
+        return _items(e)
+    if not isinstance(e, ast.Call) or not (_is_call(e, "enumerate") or _is_call(e, "zip")):
+        return None
+    parts = [_items(a) if isinstance(a, (ast.TupleExpr, ast.ListExpr)) else None
+             for a in e.arguments]  # fmt: skip
+    known = [p for p in parts if p is not None]
+    if not known or len(known) < len(parts):
+        return None
+    if _is_call(e, "enumerate"):
+        known.insert(0, tuple(_number(e.span, i) for i in range(len(known[0]))))
+        if len(known) > 2:
+            return None
+    return tuple(ast.TupleExpr(e.span, row) for row in zip(*known, strict=False))
+
+
+def _value(e: ast.Expr) -> int | None:
+    if isinstance(e, ast.Unary) and e.operator == "-":
+        value = _value(e.operand)
+        return None if value is None else -value
+    return e.value if isinstance(e, ast.IntLit) else None
+
+
+def _stepped(e: ast.TupleExpr | ast.ListExpr) -> ast.Expr | None:
+    """Whole numbers at equal distances as a range."""
+    values = [_value(x) for x in e.items]
+    known = [v for v in values if v is not None]
+    step = known[1] - known[0] if len(known) == len(values) > 1 else 0
+    if not step or any(b - a != step for a, b in pairwise(known)):
+        return None
+    stop = known[-1] + (1 if step > 0 else -1)
+    given = tuple(_number(e.span, v) for v in (known[0], stop, step))
+    return ast.Call(e.span, ast.Name(e.span, "range"), given)
+
+
+def _leaves(body: tuple[ast.Stmt, ...]) -> bool:
+    """Whether a round may end the loop, or go on to the next, before its end."""
+    for s in body:
+        match s:
+            case ast.Break() | ast.Continue():
+                return True
+            case ast.If():
+                if _leaves(s.body) or _leaves(s.orelse):
+                    return True
+            case ast.With():
+                if _leaves(s.body):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _over_places(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, ...]:
+    """A loop over the elements of an array, or of several, as one over their places."""
+    over, span = s.iterable, s.iterable.span
+    first: ast.Expr | None = None
+    start: ast.Expr | None = None
+    values = s.target.items if isinstance(s.target, ast.TupleExpr) else (s.target,)
+    if _is_call(over, "enumerate") and len(over.arguments) in (1, 2) and len(values) == 2:
+        arrays, first = over.arguments[:1], values[0]
+        start = over.arguments[1] if len(over.arguments) == 2 else None
+        values = values[1:]
+    elif _is_call(over, "zip") and len(over.arguments) == len(values) > 1:
+        arrays = over.arguments
+    elif kernel and isinstance(over, (ast.Name, ast.Attribute, ast.Subscript)):
+        arrays, values = (over,), (s.target,)
+    else:
+        return (s,)
+    if not all(isinstance(a, (ast.Name, ast.Attribute, ast.Subscript)) for a in arrays):
+        return (s,)
+    place = _free("place", names)
+    sizes = tuple(ast.Call(span, ast.Name(span, "len"), (_copy(a),)) for a in arrays)
+    count = sizes[0] if len(sizes) == 1 else ast.Call(span, ast.Name(span, "min"), sizes)
+    begin: list[ast.Stmt] = []
+    if first is not None:
+        number: ast.Expr = ast.Name(span, place)
+        if start is not None:
+            number = ast.Binary(span, "+", span, number, start)
+        begin.append(ast.Assign(first.span, first, number))
+    for value, array in zip(values, arrays, strict=True):
+        element = ast.Subscript(span, array, (ast.Name(span, place),))
+        begin.append(ast.Assign(value.span, value, element))
+    every = ast.Call(span, ast.Name(span, "range"), (count,))
+    return (replace(s, target=ast.Name(span, place), iterable=every, body=(*begin, *s.body)),)
+
+
+def _free(name: str, names: set[str]) -> str:
+    """A name that the function does not have."""
+    free = next(n for i in range(len(names) + 1) if (n := f"{name}{i or ''}") not in names)
+    names.add(free)
+    return free
+
+
+# --- trees -----------------------------------------------------------------------------------
+
+
+def _mapped(node: Any, change: Callable[[Any], Any]) -> Any:
+    """The tree with nodes changed from below; the same node where nothing is."""
+    if isinstance(node, tuple):
+        parts = cast("tuple[Any, ...]", node)
+        made = tuple(_mapped(x, change) for x in parts)
+        return parts if all(a is b for a, b in zip(made, parts, strict=True)) else made
+    if isinstance(node, Span) or not field_names(node):
+        return node
+    chain: list[ast.Binary] = []  # which may be longer than recursion goes
+    while isinstance(node, ast.Binary):
+        chain.append(node)
+        node = node.left
+    found = _changed(node, change)
+    for binary in reversed(chain):
+        right = _mapped(binary.right, change)
+        same = found is binary.left and right is binary.right
+        found = binary if same else replace(binary, left=found, right=right)
+    return found
+
+
+def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
+    new: dict[str, Any] = {}
+    for name in field_names(node):
+        old = getattr(node, name)
+        made = _mapped(old, change)
+        if made is not old:
+            new[name] = made
+    return change(replace(node, **new) if new else node)
+
+
+def _copy(node: Any) -> Any:
+    return _with(node, {})
+
+
+def _with(node: Any, values: dict[str, ast.Expr]) -> Any:
+    """A copy of a tree, every node of it new, with values in the place of names."""
+    if isinstance(node, tuple):
+        return tuple(_with(x, values) for x in cast("tuple[Any, ...]", node))
+    if isinstance(node, Span):
+        return node
+    chain: list[ast.Binary] = []
+    while isinstance(node, ast.Binary):
+        chain.append(node)
+        node = node.left
+    if isinstance(node, ast.Name) and node.id in values:
+        found = _with(values[node.id], {})
+    else:
+        names = field_names(node)
+        found = type(node)(*(_with(getattr(node, n), values) for n in names)) if names else node
+    for b in reversed(chain):
+        found = ast.Binary(b.span, b.operator, b.operator_span, found, _with(b.right, values))
+    return found
