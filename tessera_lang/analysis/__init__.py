@@ -1,7 +1,8 @@
 """Analyses of Tile IR: ranges, uniformity, and the checks made of them."""
 
 from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
-from tessera_lang.analysis.races.array_races import check_arrays
+from tessera_lang.analysis.races.array_races import check_arrays, unproved_arrays
+from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
 from tessera_lang.analysis.ranges.certain_faults import check_bounds
 from tessera_lang.analysis.ranges.integer_ranges import BoundsVerdict, Ranges, ranges
@@ -19,6 +20,8 @@ __all__ = [
     "check_barriers",
     "check_bounds",
     "check_shared",
+    "owned",
     "ranges",
     "uniformity",
+    "unproved_arrays",
 ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """``strict``: what is not proved of shared memory. ``lints``: slow accesses.
+    """``strict``: what is not proved of shared memory and of arrays. ``lints``: slow accesses.
     ``occupancy``: groups at once. ``guards``: accesses that keep a guard."""
 
     strict: bool = False
@@ -132,6 +132,7 @@ def _lints(program: Program) -> tuple[Diagnostic, ...]:
 
 def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[Diagnostic]:
     from tessera_lang.analysis.guards.kept_guards import explain_guards
+    from tessera_lang.analysis.races.array_races import unproved_arrays
     from tessera_lang.analysis.races.shared_check import check_shared
     from tessera_lang.analysis.resources.occupancy import report_occupancy
     from tessera_lang.driver.pass_runner import run_passes
@@ -141,6 +142,7 @@ def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[D
     found: list[Diagnostic] = []
     if questions.strict:
         found.extend(check_shared(kernel, plan).unproved)
+        found.extend(unproved_arrays(kernel, plan))
     if questions.lints:
         found.extend(_lints(program))
     if questions.occupancy or questions.guards:

@@ -140,12 +140,15 @@ def test_a_lane_and_an_atomic_meet() -> None:
 
 @pytest.mark.parametrize(("scope", "wrong"), [("device", False), ("group", True)])
 def test_the_scope_of_an_atomic(scope: str, wrong: bool) -> None:
-    k = kernel("c: mut i32[1]", f'atomic_add(c[0], 1, scope="{scope}")', 3)
-    c = np.zeros(1, np.int32)
+    """Where the element is data: otherwise the compiler says it."""
+    k = kernel("p: i32[64], c: mut i32[1]", f'atomic_add(c[p[i]], 1, scope="{scope}")', 3)
+    p, c = np.zeros(64, np.int32), np.zeros(1, np.int32)
     if wrong:
-        assert 'write `scope="device"`' in found(k, c)
+        assert 'write `scope="device"`' in found(k, p, c)
+        with pytest.raises(tessera.TesseraError, match="T0414"):
+            kernel("c: mut i32[1]", f'atomic_add(c[0], 1, scope="{scope}")', 3)
     else:
-        k(c)
+        k(p, c)
         assert c[0] == 192
 
 
@@ -173,8 +176,12 @@ def test_release_and_acquire_order_groups() -> None:
     tessera.compile(PASSED_ON.format(**both), target="cpu").k(x, flag, out)
     assert out.tolist() == [0] * 64 + [1] * 64 + [2] * 64
     relaxed = {"acquire": 'order="relaxed"', "release": 'order="relaxed"'}
+    with pytest.raises(tessera.TesseraError, match="T0414"):
+        tessera.compile(PASSED_ON.format(**relaxed), target="cpu")
+    own = "x[g * 64 + i]"
+    by_data = PASSED_ON.format(**relaxed).replace(f"{own} =", f"x[g * 64 + i + {own}] =")
     x, flag, out = (np.zeros(n, np.int32) for n in (192, 4, 192))
-    k = tessera.compile(PASSED_ON.format(**relaxed), target="cpu").k
+    k = tessera.compile(by_data, target="cpu").k
     assert "of group 1 reads x[" in found(k, x, flag, out)
 
 
@@ -263,7 +270,7 @@ def k(x: mut i32[n], flag: mut i32[1], out: mut i32[n]):
     i = tile_linear_id()
     g = group_linear_id()
     if g == 0:
-        x[i] = 5
+        if x[i] == 0: x[i] = 5
         if i == 0: atomic_store(flag[0], 1, order="release")
     else:
         while atomic_load(flag[0], order="acquire") == 0:

@@ -13,7 +13,7 @@ from tessera_lang.analysis import (
     check_barriers,
     check_bounds,
     check_shared,
-    ranges,
+    owned,
     uniformity,
 )
 from tessera_lang.driver.pass_runner import run_passes
@@ -68,11 +68,12 @@ def seconds(ask: Callable[[], object]) -> float:
 def analyse(program: Program, plan: LaunchPlan) -> None:
     """What a check does with a kernel once it is lowered."""
     kernel = program.operations[0]
-    uniform, known = uniformity(kernel), ranges(kernel)
+    uniform = uniformity(kernel)
+    own, known = owned(kernel)
     check_barriers(kernel, uniform)
     check_bounds(kernel, known)
     check_shared(kernel, plan, uniform, known)
-    check_arrays(kernel, plan, uniform)
+    check_arrays(kernel, plan, uniform, own)
 
 
 def compile_for_cpu(program: Program, plan: LaunchPlan) -> None:

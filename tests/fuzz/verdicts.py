@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from tessera_lang.analysis import check_shared
+from tessera_lang.analysis import check_shared, unproved_arrays
 from tessera_lang.record import dataclass
 from tests.unit.lowering import lower_source
 
@@ -56,6 +56,7 @@ def judged(case: Case) -> tuple[Verdict, list[str]]:
     if not any(d.severity == "error" for d in blamed):
         kernel = program.operations[0]
         blamed += [d for d in check_shared(kernel, plan).unproved if d.severity == "warning"]
+        blamed += unproved_arrays(kernel, plan)
     codes = [d.code for d in blamed]
     for verdict in ("error", "warning"):
         if any(d.severity == verdict and d.code != "T0412" for d in blamed):

@@ -52,9 +52,17 @@ class Event:
 
 @dataclass(slots=True)
 class Effort:
-    """Operations that may still be traced for a kernel."""
+    """Operations that may still be traced for a kernel, and what is known of it by then: its
+    atomics and fences, and loops with whether they are passed over."""
 
     left: int = _ALL_STEPS
+    syncs: list[Operation] | None = None
+    plain: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
+
+    def syncs_of(self, kernel: Operation) -> list[Operation]:
+        if self.syncs is None:
+            self.syncs = [o for o in kernel.walk() if is_sync(o)]
+        return self.syncs
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ class Trace:
     launch: Launch
     group: tuple[int, ...]
     lane: int
+    effort: Effort
     watch: Watch | None = None
     values: dict[Value, object] = field(default_factory=dict[Value, object])
     events: list[Event] = field(default_factory=list[Event])
@@ -116,11 +125,18 @@ class Trace:
     steps: int = _STEPS
     rounds: list[tuple[Operation, int]] = field(default_factory=list[tuple[Operation, int]])
     syncs: list[Sync] = field(default_factory=list[Sync])
+    kept: Mapping[Region, tuple[Operation, ...]] | None = None
 
     @property
     def time(self) -> int:
         """Operations so far."""
         return -self.steps
+
+    def is_plain(self, loop: Operation) -> bool:
+        found = self.effort.plain.get(loop)
+        if found is None:
+            found = self.effort.plain[loop] = _is_plain_loop(loop, self.watch)
+        return found
 
     def number(self, value: Value) -> _Number:
         found = self.values.get(value)
@@ -135,7 +151,8 @@ class Trace:
 
     def region(self, region: Region) -> tuple[str, list[object]]:
         """Run to the terminator: its name and values."""
-        for operation in region.operations:
+        kept = region.operations if self.kept is None else self.kept[region]
+        for operation in kept:
             self.steps -= 1
             if self.steps < 0:
                 raise WayUnknown
@@ -294,7 +311,7 @@ def _scope(trace: Trace, operation: Operation) -> _Left:
 def _for(trace: Trace, operation: Operation) -> _Left:
     lower, upper, step = (trace.number(o) for o in operation.operands[:3])
     carried = trace.numbers(operation.operands[3:])
-    if lower is None or upper is None or step is None or _is_plain(operation, trace.watch):
+    if lower is None or upper is None or step is None or trace.is_plain(operation):
         trace.skip(operation)
         return None
     region = operation.regions[0]
@@ -315,7 +332,7 @@ def _is_of_buffer(operation: Operation) -> bool:
     return isinstance(operation.operands[BUFFER_AT[operation.name]].type, BufferType)
 
 
-def _is_plain(operation: Operation, watch: Watch | None) -> bool:
+def _is_plain_loop(operation: Operation, watch: Watch | None) -> bool:
     """Whether a loop gives only floats and touches nothing of interest."""
     if any(cast("DType", v.type).is_integer for v in operation.results):
         return False
@@ -362,20 +379,23 @@ def _unknown(value: Value) -> _Number:
 
 def trace_lane(
     kernel: Operation, launch: Launch, lane: int, effort: Effort, until: int = _FAR,
-    watch: Watch | None = None,
+    watch: Watch | None = None, kept: Mapping[Region, tuple[Operation, ...]] | None = None,
 ) -> Traced:  # fmt: skip
-    """What a lane of the launch's group does, up to the end of the interval ``until``."""
+    """What a lane of the launch's group does, up to the end of the interval ``until``. ``kept``:
+    the operations of each region that are looked at, where that is not all."""
     group = kernel.integers("group")
     steps = min(_STEPS, effort.left)
-    trace = Trace(launch, group, lane, watch, until=until, steps=steps)
+    trace = Trace(launch, group, lane, effort, watch, until=until, steps=steps)
+    trace.kept = kept
     trace.values.update(launch.arguments)
     whole = _FAR
     try:
         trace.region(kernel.regions[0])
     except WayUnknown:
         whole = trace.interval
-        anything = (Sync(_FAR, -1, o, element_of(o, _unknown), True) for o in kernel.walk()
-                    if is_sync(o))  # fmt: skip
+        anything = (
+            Sync(_FAR, -1, o, element_of(o, _unknown), True) for o in effort.syncs_of(kernel)
+        )
         trace.syncs.extend(anything)
     effort.left -= steps - max(0, trace.steps)
     return Traced(trace.events, frozenset(trace.omitted), whole, trace.syncs)

@@ -1,177 +1,144 @@
 """Races on arrays: two lanes of a launch that surely touch one element, where nothing orders them.
 
 Owns T0414. What is reported happens in a launch that is stated; the lanes are followed number by
-number. What depends on data is left out, and all that comes behind an atomic, a fence or a wait
-for another lane, which may order what follows. Must not know the walk of all lanes.
+number. What depends on data is left out. Barriers order the lanes of a group; what an acquire may
+bring behind a release is no certain fault. Must not know the walk of all lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
 
-from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.concrete_lane import Launch
+from tessera_lang.analysis.lanes.hand_overs import hands_over
 from tessera_lang.analysis.lanes.launch_samples import sample_launches
-from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
+from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
 from tessera_lang.analysis.races.injective_indices import own_places
+from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.races.updates import atomic_of, is_limit
-from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
+from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label, Severity
-from tessera_lang.ir.core import Operation, Value, ViewType
-from tessera_lang.ir.definitions import (
-    ATOMICS,
-    ELEMENT_ACCESSES,
-    GROUP_IDS,
-)
-from tessera_lang.ir.tile.ops import TILE_OPS
-from tessera_lang.record import dataclass, field, replace
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import ATOMICS, ELEMENT_ACCESSES, GROUP_IDS, WRITES
+from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.shape import symbols_of
 
-_STEPS = 20_000  # operations of all lanes that are followed for a kernel
-_MOST_EVENTS = 2000  # of one lane
-_ORDERS = ("update", "sync")
+_ACCESSES = ATOMICS | ELEMENT_ACCESSES
+_CHANGES = WRITES & _ACCESSES
+_BY_DATA = "this depends on data, or on a number of the call"
+_BY_ATOMICS = "atomics may order what lanes do here, which is not followed"
 _CALL_SAYS = "grid_groups"
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """An access that surely happens. ``value``: what is stored, None if that is not known."""
-
-    lane: int
-    group: int
-    interval: int
-    operation: Operation
-    pointer: Value
-    cell: tuple[int, ...]
-    value: object
-
-    @property
-    def writes(self) -> bool:
-        return KINDS[self.operation.name] == "write"
-
-
 @dataclass(slots=True)
-class _Watch:
-    """Collects the accesses of one lane to the arrays in question."""
+class ArrayCheck:
+    """What was found about the arrays that a kernel changes, and that are not of single lanes:
+    faults, and what is not proved with the reason."""
 
-    views: dict[Value, Operation]
-    pointers: frozenset[Value]
-    values: Values
-    launch: Launch
-    lane: int
-    events: list[_Event] = field(default_factory=list[_Event])
-    known: set[object] = field(default_factory=set[object])
-
-    def matters(self, operation: Operation) -> bool:
-        return self._pointer(operation) is not None or _may_order(operation)
-
-    def passed_over(self, operation: Operation) -> None:
-        if _may_order(operation):
-            raise WayUnknown
-
-    def see(self, trace: Trace, operation: Operation) -> None:
-        if operation.name != "tile.barrier" and _may_order(operation):
-            raise WayUnknown
-        pointer = self._pointer(operation)
-        if pointer is None:
-            return
-        at = BUFFER_AT[operation.name]
-        view = self.views[operation.operands[at]]
-        cell: list[int] = []
-        for index, size in zip(operation.operands[at + 1 :], view.operands[1:], strict=False):
-            number, extent = trace.number(index), trace.number(size)
-            if number is None or extent is None or not 0 <= number < extent:
-                return
-            cell.append(number)
-        key = (operation, trace.interval, *cell)
-        if key in self.known:
-            return  # in another round of a loop
-        self.known.add(key)
-        writes = KINDS[operation.name] == "write"
-        value = self.values.of(operation.operands[0], trace) if writes else None
-        self.events.append(_Event(
-            self.lane, self.launch.group, trace.interval, operation, pointer, tuple(cell), value,
-        ))  # fmt: skip
-        if len(self.events) > _MOST_EVENTS:
-            raise WayUnknown
-
-    def _pointer(self, operation: Operation) -> Value | None:
-        if operation.name not in ELEMENT_ACCESSES:
-            return None
-        view = self.views.get(operation.operands[BUFFER_AT[operation.name]])
-        pointer = None if view is None else view.operands[0]
-        return pointer if pointer in self.pointers else None
-
-
-def _may_order(operation: Operation) -> bool:
-    """Whether lanes may wait for each other here, or hand something over."""
-    if operation.name == "tile.while" or operation.name in ATOMICS:
-        return True
-    return TILE_OPS[operation.name].effect in _ORDERS
-
-
-def _hands_over(operation: Operation) -> bool:
-    """Whether it may order groups: a loop does that reads until something is there."""
-    if operation.name == "tile.while":
-        loads = (o for o in operation.walk() if o.name == "tile.load")
-        return any(isinstance(o.operands[0].type, ViewType) for o in loads)
-    return operation.name != "tile.barrier" and _may_order(operation)
+    faults: dict[Value, Diagnostic] = field(default_factory=dict[Value, Diagnostic])
+    unproved: dict[Value, tuple[str, Operation]] = field(
+        default_factory=dict[Value, tuple[str, Operation]]
+    )
+    doubtful: dict[Value, str] = field(default_factory=dict[Value, str])
 
 
 def check_arrays(
-    kernel: Operation, plan: LaunchPlan, uniform: Uniformity
-) -> tuple[Diagnostic, ...]:
-    """What lanes surely do to each other in arrays, one for each array."""
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
+    own: Set[Value] = frozenset(),
+) -> tuple[Diagnostic, ...]:  # fmt: skip
+    """What lanes surely do to each other in arrays, one for each array. ``own``: arrays of which
+    every element belongs to one lane."""
+    return tuple(_checked(kernel, plan, uniform, own).faults.values())
+
+
+def unproved_arrays(
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None
+) -> list[Diagnostic]:
+    """One warning for each array of which it is open whether lanes meet there."""
+    own, _ = owned(kernel)
+    found = _checked(kernel, plan, uniform or uniformity(kernel), own)
+    return [_not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults]
+
+
+def _checked(
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity, own: Set[Value]
+) -> ArrayCheck:
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
-    pointers = _shared_pointers(kernel, views)
-    launches = list(sample_launches(kernel, plan)) if pointers else []
+    pointers = _shared_pointers(kernel, views) - own
+    check = ArrayCheck()
+    if not pointers:
+        return check
+    accesses = [
+        (v.operands[0], o) for o in kernel.nested(_ACCESSES)
+        if (v := views.get(_array(o))) is not None and v.operands[0] in pointers
+    ]  # fmt: skip
+    launches = list(sample_launches(kernel, plan))
     if not launches:
-        return ()
+        for pointer, o in accesses:
+            check.unproved.setdefault(pointer, ("no launch was found that its sizes allow", o))
+        return check
     unseen = untraced(kernel, launches[0].arguments)
-    stores = [o for o in kernel.nested("tile.store") if o not in unseen]
-    seen = (
-        frozenset(views[o.operands[1]].operands[0] for o in stores if o.operands[1] in views)
-        & pointers
-    )
-    if not seen:
-        return ()
-    found: dict[Value, Diagnostic] = {}
-    effort, values = Effort(_STEPS), Values(uniform.definitions, kernel.regions[0].arguments)
-    in_groups = _several_groups(kernel, plan)
+    atomic = {p for p in pointers if all(o.name in ATOMICS for q, o in accesses if q is p)}
+    for pointer, o in accesses:
+        if o in unseen and pointer not in atomic:
+            check.unproved.setdefault(pointer, (_BY_DATA, o))
+    seen = frozenset(p for p, o in accesses if o.name in _CHANGES and o not in unseen)
+    if seen:
+        _follow(check, kernel, plan, uniform, launches, seen)
+    for pointer, o in accesses:
+        if pointer in check.doubtful:
+            check.unproved.setdefault(pointer, (check.doubtful[pointer], o))
+    return check
+
+
+def _follow(
+    check: ArrayCheck, kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
+    launches: Sequence[Launch], seen: frozenset[Value],
+) -> None:  # fmt: skip
+    """Look for lanes that meet in launches."""
+    values = Values(uniform.definitions, kernel.regions[0].arguments)
+    in_groups, possible = _several_groups(kernel, plan), hands_over(kernel)
     for launch in (launches[0], *launches[1:][-1:]):
-        events: list[_Event] = []
-        members = _members(plan, launch, in_groups is not None)
-        for group, lane in members if launch is launches[0] else members[:2] + members[-1:]:
-            there = replace(launch, group=group)
-            watch = _Watch(views, seen, values, there, lane)
-            trace_lane(kernel, there, lane, effort, watch=watch)
-            events.extend(watch.events)
-        for pair in _meetings(events, uniform):
-            if _settles(kernel, pair, events, uniform.definitions):
+        few = launch is not launches[0]
+        followed = follow(kernel, plan, launch, seen, values, in_groups is not None, few)
+        orders = ArrayOrders(followed, prod(plan.group), possible)
+        for pair in _meetings(followed, orders, uniform):
+            if _settles(kernel, pair, followed, uniform.definitions):
                 continue
             severity = "error" if pair.inside else in_groups
             if severity and not pair.sure:
                 severity = "warning"
-            before = found.get(pair.a.pointer)
+            pointer = pair.a.pointer
+            before = check.faults.get(pointer)
             if severity and (before is None or severity == "error" != before.severity):
-                found[pair.a.pointer] = _race(launch, pair, severity, uniform.definitions)
-    return tuple(found.values())
+                check.faults[pointer] = _race(launch, pair, severity, uniform.definitions)
+        check.doubtful.update(dict.fromkeys(orders.doubted, _BY_ATOMICS))
+        if not followed.whole and not few:
+            lanes = prod(plan.group) * prod(launch.groups)
+            text = f"{len(followed.syncs)} of {lanes} lanes were followed, where the work ends"
+            check.doubtful.update((p, text) for p in seen if p not in check.doubtful)
+
+
+def _array(operation: Operation) -> Value:
+    return operation.operands[BUFFER_AT[operation.name]]
 
 
 def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozenset[Value]:
-    """Arrays that are stored into, unless all accesses of each lane are at a place of its own."""
+    """Arrays that are changed, unless all accesses of each lane are at a place of its own."""
     own = own_places(kernel)
     stored: set[Value] = set()
     places: dict[Value, set[tuple[int, Value]]] = {}
     for o in kernel.walk():
-        if o.name not in BUFFER_AT or o.operands[BUFFER_AT[o.name]] not in views:
+        if o.name not in BUFFER_AT or _array(o) not in views:
             continue
         at = BUFFER_AT[o.name]
         pointer = views[o.operands[at]].operands[0]
-        if o.name == "tile.store":
+        if o.name in _CHANGES:
             stored.add(pointer)
         indices = enumerate(o.operands[at + 1 :])
         mine = {(i, v) for i, v in indices if v in own}
@@ -181,9 +148,7 @@ def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozen
 
 def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     """How surely the kernel runs in several groups: "error" where its own grid says so, "warning"
-    where the call does and the kernel asks which group it is. None where groups may wait."""
-    if any(_hands_over(o) for o in kernel.walk()):
-        return None  # barriers bring what one lane has waited for to all of its group
+    where the call does and the kernel asks which group it is."""
     named = {name for dim in plan.grid or () for name in symbols_of(dim)}
     if plan.grid and _CALL_SAYS not in named:
         return "error"
@@ -192,81 +157,87 @@ def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     return None
 
 
-def _members(plan: LaunchPlan, launch: Launch, several: bool) -> list[tuple[int, int]]:
-    """Groups and lanes to follow: ends and middles."""
-    lanes, groups = prod(plan.group), prod(launch.groups)
-    last = lanes - 1
-    found = [(0, lane) for lane in (0, 1, 2, lanes // 2, 32) if lane < lanes]
-    if several and groups > 1:
-        found += [(1, lane) for lane in (0, 1, last) if lane < lanes] + [(groups - 1, last)]
-    return list(dict.fromkeys((*found, (0, last))))
-
-
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Accesses that conflict: ``a`` writes. ``update``: the lane of ``a`` does ``b`` there too."""
+    """Accesses that conflict: ``a`` changes the element. ``update``: the lane of ``a`` does ``b``
+    there too."""
 
-    a: _Event
-    b: _Event
+    a: Access
+    b: Access
     update: bool
 
     @property
     def sure(self) -> bool:
         """Whether it matters who comes first, whatever is in the arrays."""
-        return not self.b.writes or all(isinstance(e.value, int | str) for e in (self.a, self.b))
+        if not (self.a.writes and self.b.writes):
+            return True
+        return all(isinstance(e.value, int | str) for e in (self.a, self.b))
 
     @property
     def inside(self) -> bool:
         """Whether both are in one group."""
         return self.a.group == self.b.group
 
+    @property
+    def by_scope(self) -> bool:
+        """Whether both are atomics, of which one has the scope of its group."""
+        return self.a.kind == self.b.kind == "atomic"
 
-def _meetings(events: Sequence[_Event], uniform: Uniformity) -> Iterator[_Pair]:
+
+def _meetings(followed: Followed, orders: ArrayOrders, uniform: Uniformity) -> Iterator[_Pair]:
     """One pair for each element: those in a group first, reads of what others write first."""
-    places: dict[tuple[Value, tuple[int, ...]], list[_Event]] = {}
-    for event in events:
-        places.setdefault((event.pointer, event.cell), []).append(event)
-    shared = [es for es in places.values() if len(es) > 1 and any(e.writes for e in es)]
+    shared = [es for es in followed.places.values() if len(es) > 1 and any(e.changes for e in es)]
     for across in (False, True):
         for both_write in (False, True):
             for found in shared:
-                pair = _conflict(found, across, both_write, uniform)
+                pair = _conflict(found, across, both_write, orders, uniform)
                 if pair is not None:
                     yield pair
 
 
 def _conflict(
-    found: Sequence[_Event], across: bool, both_write: bool, uniform: Uniformity
-) -> _Pair | None:
+    found: Sequence[Access], across: bool, both_write: bool, orders: ArrayOrders,
+    uniform: Uniformity,
+) -> _Pair | None:  # fmt: skip
     for a in found:
-        for b in found if a.writes else ():
-            apart = (a.group, a.lane) != (b.group, b.lane) and (a.group != b.group) == across
+        for b in found if a.changes else ():
+            apart = a.who != b.who and (a.group != b.group) == across
             if not apart or b.writes != both_write or not (across or a.interval == b.interval):
                 continue
-            if not both_write or _differ(a, b, uniform):
-                own = [e for e in found if (e.group, e.lane) == (a.group, a.lane)]
-                return _Pair(a, b, any(e.operation is b.operation for e in own))
+            if not _collide(a, b, uniform) or orders.may_order(a, b):
+                continue
+            own = [e for e in found if e.who == a.who]
+            return _Pair(a, b, any(e.operation is b.operation for e in own))
     return None
+
+
+def _collide(a: Access, b: Access, uniform: Uniformity) -> bool:
+    if a.kind == b.kind == "atomic":
+        return a.group != b.group and (a.narrow or b.narrow)
+    if a.writes and b.writes:
+        return _differ(a, b, uniform)
+    return True
 
 
 def _settles(
     kernel: Operation,
     pair: _Pair,
-    events: Sequence[_Event],
+    followed: Followed,
     definitions: Mapping[Value, Operation],
 ) -> bool:
     """Whether a lane reads to bring the element within limits that all lanes know alike, as
     `out[0] = min(out[0], 1.0)` does: once or twice gives the same."""
     a, b = pair.a, pair.b
-    if b.writes or not is_limit(kernel, a.operation, b.operation, definitions):
+    if b.kind != "read" or not a.writes:
         return False
-    there = [e for e in events if (e.pointer, e.cell) == (a.pointer, a.cell) and e.writes]
-    return all(e.value is not None and e.value == a.value for e in there) and any(
-        (e.group, e.lane) == (b.group, b.lane) for e in there
-    )
+    if not is_limit(kernel, a.operation, b.operation, definitions):
+        return False
+    there = [e for e in followed.places[a.pointer, a.cell] if e.changes]
+    values = {e.value for e in there if e.value is not None}
+    return len(values) == 1 and any(e.who == b.who for e in there)
 
 
-def _differ(a: _Event, b: _Event, uniform: Uniformity) -> bool:
+def _differ(a: Access, b: Access, uniform: Uniformity) -> bool:
     """Whether two stores are of values that are not the same by construction."""
     if a.value is None or b.value is None or a.value == b.value:
         return False
@@ -275,6 +246,15 @@ def _differ(a: _Event, b: _Event, uniform: Uniformity) -> bool:
 
 
 # --- what is said ---------------------------------------------------------------------------
+
+
+def _not_proved(pointer: Value, reason: str, operation: Operation) -> Diagnostic:
+    return Diagnostic(
+        "T0412",
+        f"it is not proved that lanes do not meet in `{pointer.name or 'array'}`",
+        operation.span, reason, "warning",
+        notes=("no pair of lanes that surely meet was found either",),
+    )  # fmt: skip
 
 
 def _race(
@@ -290,35 +270,50 @@ def _race(
         who = f"{_lane(first, pair)} and {_lane(second, pair)}"
         order, where = "in any order", f"groups {first.group} and {second.group}"
     does = f"write values that may differ to {place} {order}"
-    if pair.sure:
-        does = f"write different values to {place} {order}"
-    if not b.writes:
+    if pair.by_scope:
+        does = f"update {place} by atomics that are of one group only"
+    elif not (a.writes and b.writes):
         does = f"touch {place} {order}, and one of them writes"
+    elif pair.sure:
+        does = f"write different values to {place} {order}"
     labels: tuple[Label, ...] = ()
     if a.operation.span is not None and a.operation.span != b.operation.span:
-        labels = (Label(a.operation.span, f"{_lane(a, pair)} writes {place} here"),)
+        labels = (Label(a.operation.span, f"{_lane(a, pair)} {_DOES[a.kind]} {place} here"),)
     known = [launch.text] if launch.text else []
     if not (pair.inside and known):
         known.insert(0, f"{prod(launch.groups)} groups")
     return Diagnostic(
         "T0414", f"{who} {does}", b.operation.span,
-        f"{_lane(b, pair)} {'writes' if b.writes else 'reads'} {place} here", severity,
+        f"{_lane(b, pair)} {_DOES[b.kind]} {place} here", severity,
         labels=labels,
         notes=(f"this happens, for example, in {where} of a launch with {' and '.join(known)}",),
         helps=(_help(pair, definitions),),
     )  # fmt: skip
 
 
-def _name(event: _Event) -> str:
+_DOES = {"read": "reads", "write": "writes", "atomic": "updates"}
+
+
+def _name(event: Access) -> str:
     return event.pointer.name or "array"
 
 
-def _lane(event: _Event, pair: _Pair) -> str:
+def _lane(event: Access, pair: _Pair) -> str:
     return f"lane {event.lane}" + ("" if pair.inside else f" of group {event.group}")
+
+
+_AMONG_ATOMICS = (
+    "put a `tbarrier()` between the two in one group, or order them by atomics of one flag: a"
+    " `release` after the one, an `acquire` before the other"
+)
 
 
 def _help(pair: _Pair, definitions: Mapping[Value, Operation]) -> str:
     name = _name(pair.a)
+    if pair.by_scope:
+        return 'write `scope="device"`'
+    if pair.a.kind == "atomic" or pair.b.kind == "atomic":
+        return _AMONG_ATOMICS
     if pair.b.writes:
         return "let one lane write, or give each lane an element of its own"
     if pair.update:

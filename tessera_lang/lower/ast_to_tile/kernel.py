@@ -14,7 +14,7 @@ from tessera_lang.analysis import (
     check_barriers,
     check_bounds,
     check_shared,
-    ranges,
+    owned,
     uniformity,
 )
 from tessera_lang.diagnostics import Diagnostic
@@ -154,7 +154,8 @@ def _all_small(typed: TypedFunction) -> bool:
 
 def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     """What is surely wrong and shows only in the IR."""
-    uniform, known = uniformity(kernel), ranges(kernel)
+    uniform = uniformity(kernel)
+    own, known = owned(kernel)
     barriers = check_barriers(kernel, uniform)
     bounds = check_bounds(kernel, known)
     found = (*barriers, *bounds, *check_shared_budget(kernel))
@@ -162,7 +163,7 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
         parted = alike_conditions(kernel, uniform, known).parted
         return (*check_barriers(kernel, uniform, parted), *found[len(barriers) :])
     shared = check_shared(kernel, plan, uniform, known).errors
-    arrays = check_arrays(kernel, plan, uniform)
+    arrays = check_arrays(kernel, plan, uniform, own)
     # A write that is always outside writes nothing: that is said once.
     return (*found, *(d for d in shared if not (bounds and d.code == "T0411")), *arrays)
 

@@ -43,6 +43,8 @@ WRITTEN = {
     "out[g] = x[t]": "lanes 0 and 1 write values that may differ to `out[0]`",
     "out[t // 2] = x[t]": "lanes 0 and 1 write values that may differ to `out[0]`",
     "out[t % 32] = x[t]": "lanes 0 and 32 write values that may differ to `out[0]`",
+    "before = atomic_add(done[0], 1)\nout[0] = x[t]":
+        "lanes 0 and 1 write values that may differ to `out[0]`",
     "a = 0.0\nfor j in range(t, n, 64): a += x[j]\nout[g] = a":
         "lanes 0 and 1 write values that may differ to `out[0]`",
 }  # fmt: skip
@@ -66,6 +68,8 @@ ACROSS = {
     "if t == 0: out[0] += x[g]": "lane 0 of group 0 and lane 0 of group 1 touch `out[0]`",
     "if t == 0: done[0] = i32(g)":
         "lane 0 of group 0 and lane 0 of group 1 write different values to `done[0]`",
+    "if t == 0:\n    while done[g] == 0: pass\ntbarrier()\nout[(g + 1) % 2 * 64 + t] = out[i]":
+        "lane 0 of group 0 and lane 0 of group 1 touch `out[0]`",
     "if i > 0: out[i] = out[i - 1] if t == 0 else 0.0":
         "lane 0 of group 1 and lane 63 of group 0 touch",
 }  # fmt: skip
@@ -106,8 +110,7 @@ RIGHT = [
     "done[0] = (done[0] & 7) | 4",
     "if t == 0: out[g] = x[t]\ntbarrier()\nif t == 1: out[g] += x[t]",
     "if atomic_add(done[0], 1) == 0: out[0] = x[t]",
-    "before = atomic_add(done[0], 1)\nout[0] = x[t]",
-    "if t == 0:\n    while done[g] == 0: pass\ntbarrier()\nout[(g + 1) % 2 * 64 + t] = out[i]",
+    'if atomic_add(done[0], 1, order="acq_rel") == 0:\n    out[0] = x[t]',
 ]
 
 

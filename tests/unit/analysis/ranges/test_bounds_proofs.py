@@ -186,7 +186,8 @@ ROW_MAJOR = {
     "all of a row": "    if i < m:\n        for t in range(n): out[i, t] = x[i * n + t]\n",
     "and back": (
         "    if i < m - 1 and j < n and 0 < i:\n        k = i * n + j\n"
-        "        out[k // n, j] = out[k // n + 1, j] + out[k // n - 1, j]\n"
+        "        up, down = atomic_load(out[k // n + 1, j]), atomic_load(out[k // n - 1, j])\n"
+        "        atomic_add(out[k // n, j], up + down)\n"
     ),
 }
 NOT_INSIDE = {

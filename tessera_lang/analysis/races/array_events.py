@@ -1,0 +1,285 @@
+"""What lanes of a launch surely do to arrays, lane by lane, with numbers.
+
+Owns which lanes and groups are followed, and how far: those at the ends first, then all of a group
+and of more groups, as long as the work allows. What depends on data is left out. Must not know
+what is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.followed_operations import followed_operations
+from tessera_lang.analysis.lanes.hand_overs import Orders, Sync, Who, is_sync
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
+from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.definitions import WRITES
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.launch_plan import LaunchPlan
+
+_STEPS = 20_000  # operations of the lanes at the ends that are followed for a kernel
+_MORE_STEPS = 24_000  # of all other lanes
+_MOST_EVENTS = 2000  # of one lane
+_MOST_GROUPS = 8  # of which lanes are followed
+_ALIKE = 2  # lanes that are kept of those of a group that do the same to an element
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An access that surely happens. ``value``: what is stored, None if that is not known;
+    ``time``: operations of the lane before it."""
+
+    lane: int
+    group: int
+    interval: int
+    time: int
+    operation: Operation
+    pointer: Value
+    cell: tuple[int, ...]
+    value: object
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.operation.name]
+
+    @property
+    def writes(self) -> bool:
+        """By a plain store."""
+        return self.kind == "write"
+
+    @property
+    def changes(self) -> bool:
+        """By a store or an atomic."""
+        return self.operation.name in WRITES
+
+    @property
+    def narrow(self) -> bool:
+        """An atomic that other groups do not see as one."""
+        return self.operation.attributes.get("scope") in ("tile", "group")
+
+    @property
+    def who(self) -> Who:
+        return self.group, self.lane
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Collects the accesses of one lane to the arrays in question. ``values``: None where it is not
+    asked what numbers that are not known are made of."""
+
+    views: dict[Value, Operation]
+    pointers: frozenset[Value]
+    values: Values | None
+    launch: Launch
+    lane: int
+    events: list[Access] = field(default_factory=list[Access])
+    known: set[object] = field(default_factory=set[object])
+
+    def matters(self, operation: Operation) -> bool:
+        waits = operation.name == "tile.while" or is_sync(operation)
+        return waits or self._pointer(operation) is not None
+
+    def passed_over(self, operation: Operation) -> None:
+        pass
+
+    def see(self, trace: Trace, operation: Operation) -> None:
+        pointer = self._pointer(operation)
+        if pointer is None:
+            return
+        at = BUFFER_AT[operation.name]
+        view = self.views[operation.operands[at]]
+        cell: list[int] = []
+        for index, size in zip(operation.operands[at + 1 :], view.operands[1:], strict=False):
+            number, extent = trace.number(index), trace.number(size)
+            if number is None or extent is None or not 0 <= number < extent:
+                return
+            cell.append(number)
+        key = (operation, trace.interval, *cell)
+        if key in self.known:
+            return  # in another round of a loop
+        self.known.add(key)
+        writes = KINDS[operation.name] == "write"
+        value: object = None
+        if writes:
+            stored = operation.operands[0]
+            value = trace.values.get(stored)
+            if value is None and self.values is not None:
+                value = self.values.of(stored, trace)
+        self.events.append(Access(
+            self.lane, self.launch.group, trace.interval, trace.time, operation, pointer,
+            tuple(cell), value,
+        ))  # fmt: skip
+        if len(self.events) > _MOST_EVENTS:
+            raise WayUnknown
+
+    def _pointer(self, operation: Operation) -> Value | None:
+        pointer = _pointer_of(operation, self.views)
+        return pointer if pointer in self.pointers else None
+
+
+def _pointer_of(operation: Operation, views: Mapping[Value, Operation]) -> Value | None:
+    if operation.name not in BUFFER_AT:
+        return None
+    view = views.get(operation.operands[BUFFER_AT[operation.name]])
+    return None if view is None else view.operands[0]
+
+
+Places = dict[tuple[Value, tuple[int, ...]], list[Access]]
+
+
+@dataclass(slots=True)
+class Followed:
+    """``places``: accesses by element. ``whole``: whether all lanes of all groups were followed.
+    ``syncs`` are those of each lane, by the way of which order follows."""
+
+    places: Places = field(default_factory=Places)
+    whole: bool = True
+    syncs: dict[Who, list[Sync]] = field(default_factory=dict[Who, list[Sync]])
+    _seen: dict[object, int] = field(default_factory=dict[object, int])
+
+    def add(self, events: Sequence[Access]) -> None:
+        for e in events:
+            key = (e.pointer, e.cell, e.operation, e.group, e.interval, e.value)
+            count = self._seen[key] = self._seen.get(key, 0) + 1
+            if count <= _ALIKE:
+                self.places.setdefault((e.pointer, e.cell), []).append(e)
+
+
+def follow(
+    kernel: Operation, plan: LaunchPlan, launch: Launch, pointers: frozenset[Value],
+    values: Values, several: bool, few: bool,
+) -> Followed:  # fmt: skip
+    """The accesses of lanes of a launch to arrays. ``several``: lanes of more than one group;
+    ``few``: those at the ends only."""
+    views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
+    found = Followed()
+    kept = followed_operations(kernel, lambda o: _pointer_of(o, views) in pointers)
+
+    def one(group: int, lane: int, effort: Effort, made_of: Values | None = None) -> int:
+        there = replace(launch, group=group)
+        watch = _Watch(views, pointers, made_of, there, lane)
+        before = effort.left
+        traced = trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        found.add(watch.events)
+        found.syncs[group, lane] = traced.syncs
+        found.whole &= effort.left > 0
+        return before - effort.left
+
+    effort, longest = Effort(_STEPS), 1
+    ends = _ends(plan, launch, several)
+    for group, lane in ends[:2] + ends[-1:] if few else ends:
+        longest = max(longest, one(group, lane, effort, values))
+    rest = [who for who in _others(plan, launch, several) if who not in found.syncs]
+    if few or not rest:
+        return found
+    most = _MORE_STEPS // longest
+    found.whole &= len(rest) <= most
+    effort = Effort(_MORE_STEPS)
+    for group, lane in _chosen(rest, most):
+        if effort.left > longest:
+            one(group, lane, effort)
+    return found
+
+
+def _ends(plan: LaunchPlan, launch: Launch, several: bool) -> list[Who]:
+    """Groups and lanes at the ends and in the middle."""
+    lanes, groups = prod(plan.group), prod(launch.groups)
+    last = lanes - 1
+    found = [(0, lane) for lane in (0, 1, 2, lanes // 2, 32) if lane < lanes]
+    if several and groups > 1:
+        found += [(1, lane) for lane in (0, 1, last) if lane < lanes] + [(groups - 1, last)]
+    return list(dict.fromkeys((*found, (0, last))))
+
+
+def _others(plan: LaunchPlan, launch: Launch, several: bool) -> Iterator[Who]:
+    """All lanes of the first group, then of others."""
+    lanes, groups = prod(plan.group), prod(launch.groups)
+    numbers = [*range(min(groups, _MOST_GROUPS - 1)), groups - 1] if several else [0]
+    for group in dict.fromkeys(numbers):
+        yield from ((group, lane) for lane in range(lanes))
+
+
+def _chosen(rest: Sequence[Who], most: int) -> Sequence[Who]:
+    """As many as may be, spread over all."""
+    if len(rest) <= most or most <= 0:
+        return rest[: max(most, 0)]
+    return [rest[i * len(rest) // most] for i in range(most)]
+
+
+@dataclass(slots=True)
+class ArrayOrders:
+    """Orders that atomics and fences may make, besides barriers. ``possible``: whether the kernel
+    has any that could. ``doubted``: arrays where accesses meet that may be ordered so."""
+
+    followed: Followed
+    lanes: int
+    possible: bool
+    known: dict[int, Orders] = field(default_factory=dict[int, Orders])
+    doubted: set[Value] = field(default_factory=set[Value])
+
+    def may_order(self, a: Access, b: Access) -> bool:
+        found = self.possible and self._may_order(a, b)
+        if found:
+            self.doubted.add(a.pointer)
+        return found
+
+    def _may_order(self, a: Access, b: Access) -> bool:
+        if a.group != b.group:
+            return self._between_groups(a, b) or self._between_groups(b, a)
+        orders = self.known.get(a.interval)
+        if orders is None:
+            orders = self.known[a.interval] = self._orders(a.group, a.interval)
+        return orders.may_order(a.who, a.time, b.who, b.time) or orders.may_order(
+            b.who, b.time, a.who, a.time
+        )
+
+    def _orders(self, group: int, interval: int) -> Orders:
+        mine = {who: s for who, s in self.followed.syncs.items() if who[0] == group}
+        if len(mine) < self.lanes:
+            return Orders(None)
+        return Orders({w: [s for s in found if s.interval in (interval, -1)]
+                       for w, found in mine.items()})  # fmt: skip
+
+    def _between_groups(self, first: Access, second: Access) -> bool:
+        """Something is released after the one, and something acquired before the other: of which
+        element, and by way of which groups, is not asked."""
+        gives = any(
+            s.scope > 1
+            and s.writes
+            and self._after(first, who, s)
+            and self._released(first, who, s)
+            for who, s in self._in_group(first.group)
+        )
+        return gives and any(
+            s.scope > 1
+            and (s.reads or s.fence)
+            and self._after_is(second, who, s)
+            and (s.fence or s.order in ("acquire", "acq_rel"))
+            for who, s in self._in_group(second.group)
+        )
+
+    def _in_group(self, group: int) -> Iterator[tuple[Who, Sync]]:
+        for who, syncs in self.followed.syncs.items():
+            if who[0] == group:
+                yield from ((who, s) for s in syncs)
+
+    def _released(self, access: Access, who: Who, sync: Sync) -> bool:
+        if sync.order in ("release", "acq_rel"):
+            return True
+        return any(s.fence and s.scope > 1 and s.time <= sync.time and self._after(access, who, s)
+                   for s in self.followed.syncs[who])  # fmt: skip
+
+    def _after(self, access: Access, who: Who, sync: Sync) -> bool:
+        """Whether the atomic comes behind an access: in its lane, or behind a barrier."""
+        if sync.interval == -1:
+            return True
+        return sync.interval > access.interval or (who == access.who and sync.time >= access.time)
+
+    def _after_is(self, access: Access, who: Who, sync: Sync) -> bool:
+        """Whether an access comes behind the atomic."""
+        if sync.interval == -1:
+            return False
+        return access.interval > sync.interval or (who == access.who and sync.time <= access.time)
