@@ -150,7 +150,7 @@ def machine() -> dict[str, object]:
         "nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader"
     )
     if card:
-        facts["card"] = card
+        facts["card"] = card.splitlines()[0]  # of several alike
     for package in (
         "numpy",
         "llvmlite",

@@ -1,4 +1,4 @@
-"""What a launch costs the host: a small kernel on PyTorch tensors, all checks on.
+"""What a launch and a call of the library cost the host: small arrays on PyTorch tensors.
 
 100 tensors in rotation, beside torch.add(out=) and, where installed, Triton. Wall clock of
 many launches without synchronization, so the queue is never full: what Python and the driver
@@ -50,6 +50,53 @@ def triton_add() -> Callable[..., object] | None:
     return lambda a, b, out: kernel[(1,)](a, b, out, a.numel(), BLOCK=1024)
 
 
+def library_calls() -> dict[str, tuple[Callable[[int], object], Callable[[int], object]]]:
+    """Calls of the library that return new arrays, and what torch has beside each."""
+    import torch
+
+    def made(*shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+        return [torch.randn(*shape, device="cuda").to(dtype) for _ in range(TENSORS)]
+
+    nn, matmul = tessera.load("std.nn"), tessera.load("std.linalg").matmul
+    relu = tessera.compile(RELU, target="cuda").relu
+    x, a, b = made(64, 256), made(128, 128, dtype=torch.bfloat16), made(128, 128)
+    b = [t.to(torch.bfloat16) for t in b]
+    w, c = torch.randn(256, device="cuda"), torch.randn(256, device="cuda")
+    norm = torch.nn.functional.layer_norm
+    return {
+        "std.linalg.matmul": (lambda i: matmul(a[i], b[i]), lambda i: torch.matmul(a[i], b[i])),
+        "std.nn.softmax": (lambda i: nn.softmax(x[i]), lambda i: torch.softmax(x[i], -1)),
+        "std.nn.layernorm": (
+            lambda i: nn.layernorm(x[i], w, c), lambda i: norm(x[i], (256,), w, c)),
+        "a tile kernel, relu": (lambda i: relu(x[i]), lambda i: torch.relu(x[i])),
+    }  # fmt: skip
+
+
+def measure_library(report: Report) -> None:
+    """The least of three medians of each, in turn; results of both are the same."""
+    import torch
+
+    for name, steps in library_calls().items():
+        ours, theirs = (torch.as_tensor(step(1), device="cuda").float() for step in steps)
+        assert torch.allclose(ours, theirs, rtol=1e-2, atol=1e-2), name
+        found: tuple[list[float], list[float]] = ([], [])
+        for step in steps:
+            for i in range(TENSORS):
+                step(i)
+        for _ in range(3):
+            for times, step in zip(found, steps, strict=True):
+                times.append(seconds_per_launch(step))
+        best = {"tessera": min(found[0]), "torch": min(found[1])}
+        report.add(Row(f"{name}, host", best, goal=">= 1.0x torch"))
+
+
+RELU = """\
+@op.kernel
+def relu(x):
+    return op.relu(x)
+"""
+
+
 def main() -> None:
     import torch
 
@@ -85,6 +132,7 @@ def main() -> None:
             goal=">= 1.25x torch",
         )
     )
+    measure_library(report)
     report.save("launch")
 
 

@@ -76,7 +76,7 @@ GUARDS = {
     "runtime/faults:_Block.plans": "a lock of the device's records",
     "runtime/faults:_devices": "_devices_lock",
     "runtime/function_fast_path:Quick._known": ATOMIC,
-    "runtime/function_fast_path:Quick._recent": ATOMIC,
+    "runtime/function_fast_path:Quick.recent": ATOMIC,
     "runtime/functions:Function._modules": COMPILER,
     "runtime/functions:Function._host_tapes": ATOMIC,
     "runtime/functions:Function._native": "_native_lock, which nobody waits for",
@@ -113,10 +113,10 @@ GUARDS = {
     "runtime/recorded_calls:Tape._rigs": POOL,
     "runtime/recorded_calls:Tape.": ONE_THREAD,
     "runtime/recorded_calls:_Rig.fires": ONE_THREAD,
-    "runtime/recorded_calls:_torch_maker": ATOMIC,
-    "runtime/results:torch_maker": ATOMIC,
     "runtime/launch_sequence:_Lent._free": "a lock of the object",
     "runtime/host_environment:HostWorld.": ONE_THREAD,
+    "runtime/torch_memory:_strided": ATOMIC,
+    "runtime/torch_memory:torch_empty": ATOMIC,
 }
 """By module and name; what ends with a colon, a slash or a dot is for all that begins so."""
 

@@ -22,7 +22,10 @@ LONG_FUNCTIONS: dict[str, int] = {}
 FORBIDDEN_CALLS = {"eval", "exec"}
 # Made of fixed pieces, small integers and fields of our own classes, never of names or texts of
 # a program.
-MAY_MAKE_CODE = {"backend/tessera_backend/runtime/launch_fast_path.py", "tessera_lang/record.py"}
+MAY_MAKE_CODE = {
+    "backend/tessera_backend/runtime/launch_fast_path.py",
+    "backend/tessera_backend/runtime/recorded_shortcuts.py", "tessera_lang/record.py",
+}  # fmt: skip
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 MACHINE = re.compile(r"/(?:home|Users|root|work)/[A-Za-z]|[A-Z]:\\\\?Users\\")
 

@@ -26,11 +26,10 @@ from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import (
     Quick,
     SharedMemory,
-    constant_key,
     host_key,
 )
 from tessera_backend.runtime.kernel import Launcher
-from tessera_backend.runtime.launch_fast_path import OFTEN, direct_stream
+from tessera_backend.runtime.launch_fast_path import OFTEN
 from tessera_backend.runtime.native_calls import NativeCall, interface, new_call
 from tessera_backend.runtime.recorded_calls import (
     Allocation,
@@ -39,7 +38,12 @@ from tessera_backend.runtime.recorded_calls import (
     Tape,
     make_own,
     make_torch,
-    to_array,
+)
+from tessera_backend.runtime.recorded_shortcuts import (
+    MISSED,
+    constant_key,
+    handed_back,
+    shortcut,
 )
 from tessera_backend.runtime.reshaping import reshaped
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -269,7 +273,7 @@ class Function:
         self._modules: Modules | None = None
         self._native: NativeCall | None = None
         self._native_lock = free_lock()
-        self._quick: Quick[tuple[Tape, int, Callable[[int], Any]]] = Quick()
+        self._quick = Quick()
 
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"
@@ -298,6 +302,9 @@ class Function:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the function. On a device this returns before the work is done."""
         try:
+            recent = self._quick.recent
+            if recent is not None and not named and (found := recent(*arguments)) is not MISSED:
+                return found
             if self._host_tapes:
                 known = self._host_tapes.get(host_key(arguments, named))
                 if known is not None:
@@ -306,12 +313,8 @@ class Function:
                         self._answer_natively(known, arguments, named)
                     with suppress(SharedMemory):
                         return known.play([*arguments, *named.values()] if named else arguments)
-            quick = None if named else self._quick.find(arguments)
-            if quick is not None:
-                (tape, ordinal, stream_of), tensors, pointers = quick
-                tape.report_faults()
-                if tape.play(pointers, tensors, ordinal, stream_of(ordinal), make_torch):
-                    return tensors[tape.whole] if tape.whole else _handed_back(tape.result, tensors)
+            if not named and (found := self._quick.answer(arguments)) is not MISSED:
+                return found
             return self._general(arguments, named)
         except TesseraError as failure:
             show_to_caller(failure)
@@ -366,11 +369,10 @@ class Function:
             pointers = [v.pointer for v in views]
             known.report_faults()
             if known.play(pointers, owners, ordinal, stream, make):
-                return _handed_back(known.result, owners)
+                return handed_back(known.result, owners)
         tape, result = self._record(key, arguments, named, views, ordinal, stream, make)
         if all(is_torch(v.owner.__class__) for v in views) and not named:
-            stream_of = direct_stream() or torch_stream
-            self._quick.remember(arguments, (tape, ordinal, stream_of))
+            self._quick.remember(arguments, shortcut(tape, arguments, ordinal, torch_stream))
         return result
 
     def _record(
@@ -391,7 +393,7 @@ class Function:
         if len(self._tapes) >= _TAPES:
             self._tapes.clear()
         self._tapes[key] = world.tape
-        return world.tape, _handed_back(result, world.owners)
+        return world.tape, handed_back(result, world.owners)
 
     def _kernel(self, kernel: KernelReference) -> Launcher:
         launcher: Launcher = self._provider.beside(kernel.path).kernel(kernel.name, "auto")
@@ -473,12 +475,3 @@ def _key(view: ArrayView | None, raw: Any) -> object:
         return constant_key(raw)
     return (view.dtype.name, view.shape, view.strides, view.device, view.read_only,
             not view.pointer & 15)  # fmt: skip
-
-
-def _handed_back(result: Any, owners: list[Any]) -> Any:
-    if isinstance(result, Handle):
-        return to_array(result, owners[result.base])
-    if isinstance(result, (tuple, list)):
-        items = cast("tuple[Any, ...]", result)
-        return tuple(_handed_back(item, owners) for item in items)
-    return result

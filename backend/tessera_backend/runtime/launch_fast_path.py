@@ -25,6 +25,7 @@ from tessera_backend.runtime.caller_errors import show_to_caller
 from tessera_backend.runtime.launch import Prepared
 from tessera_backend.runtime.numpy_address import address_function
 from tessera_backend.runtime.results import maker_beside
+from tessera_backend.runtime.torch_memory import tensor_maker
 from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.record import dataclass
 
@@ -325,6 +326,8 @@ def entry_of(
 def _makers(prepared: Prepared, beside: ArrayView) -> list[Callable[[], Any]]:
     """What allocates each result."""
     device = prepared.code.device
+    if is_torch(beside.owner.__class__):
+        return [tensor_maker(dtype.name, shape, device) for dtype, shape in prepared.results]
     return [
         functools.partial(maker_beside(beside.owner, dtype, device, 0), shape)
         for dtype, shape in prepared.results

@@ -7,9 +7,7 @@ allocations and launches, and later calls do only these. Must not know the evalu
 
 from __future__ import annotations
 
-import functools
 import math
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -19,12 +17,10 @@ from tessera_backend.runtime.arrays import ArrayView
 from tessera_backend.runtime.call_arena import ALIGNMENT, Need, arena_of
 from tessera_backend.runtime.device_array import DeviceArray
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.dtypes import TORCH_NAMES
 from tessera_backend.runtime.launch import Prepared
+from tessera_backend.runtime.torch_memory import torch_empty
 from tessera_lang.record import dataclass, replace
 from tessera_lang.types.dtype import U8, DType
-
-_TORCH_DTYPES = {ours: name.removeprefix("torch.") for name, ours in TORCH_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +120,19 @@ class Tape:
         self.result: object = None
         # The root that the result is, where it is all of memory in its own shape.
         self.whole = 0
-        self._zero = zero
-        self._space = space
-        self._shared = 0
+        self.zero = zero
+        self.space = space
+        # Bytes of the stream's workspace.
+        self.shared = 0
+        # Pairs of arguments, and the distances between which one would be written in the other.
+        self.apart: list[tuple[int, int, int, int]] = []
+        # One launch of each record of faults.
+        self.watched: list[Prepared] = []
         self._rigs: list[_Rig] = []
         self._fresh: list[Allocation] = []
         self._block: Allocation | None = None
         self._places: list[tuple[int, int]] = []
         self._fills: list[tuple[int, int, int, int]] = []
-        self._apart: list[tuple[int, int, int, int]] = []
-        self._watched: list[Prepared] = []
 
     def close(self, result: object) -> None:
         """The recording is complete: tell results from other memory, and find its places."""
@@ -145,9 +144,9 @@ class Tape:
         needs: list[Need] = []
         shared: list[tuple[int, int]] = []
         for base, wanted in enumerate(self.allocations, self.inputs):
-            if base not in seen and wanted.workspace and self._space is not None:
-                shared.append((base, self._shared))
-                self._shared += -(-wanted.bytes // ALIGNMENT) * ALIGNMENT
+            if base not in seen and wanted.workspace and self.space is not None:
+                shared.append((base, self.shared))
+                self.shared += -(-wanted.bytes // ALIGNMENT) * ALIGNMENT
                 continue
             if base not in seen:
                 until = max(last.get(base, 0), wanted.born)
@@ -174,19 +173,19 @@ class Tape:
             whole = self.result.contiguous and self.result.shape == made.shape
             self.whole = self.result.base if whole else 0
         # What is allocated lies apart from all else, and parts of one argument do not move.
-        self._apart = [
+        self.apart = [
             pair for step in self.steps for pair in step.apart
             if pair[0] != pair[1] and max(pair[:2]) < self.inputs
         ]  # fmt: skip
         flags = {id(step.prepared.flags): step.prepared for step in self.steps}
-        self._watched = list(flags.values())
+        self.watched = list(flags.values())
 
     def play(
         self, pointers: list[int], owners: list[Any], ordinal: int, stream: int, make: Maker
     ) -> bool:
         """Do the steps again; the lists hold the arguments and get the results. False where
         arguments share memory that is written."""
-        for p, q, low, high in self._apart:
+        for p, q, low, high in self.apart:
             if low < pointers[q] - pointers[p] < high:
                 return False
         for wanted in self._fresh:
@@ -198,8 +197,8 @@ class Tape:
         if self._block is not None:
             block, pointer = make(self._block, ordinal, stream)
             pointers.append(pointer)
-        if self._space is not None and self._shared:
-            pointers.append(self._space(stream, self._shared))
+        if self.space is not None and self.shared:
+            pointers.append(self.space(stream, self.shared))
         try:
             rig = self._rigs.pop()
         except IndexError:
@@ -209,25 +208,60 @@ class Tape:
         del block
         return True
 
-    def _rig(self) -> _Rig:
-        own = (self._block is not None) + (self._shared > 0)
-        rig = _Rig(self.inputs + len(self._fresh) + own)
+    @property
+    def made(self) -> tuple[Allocation, ...]:
+        """What each call allocates: the roots behind the arguments."""
+        return (*self._fresh, *(() if self._block is None else (self._block,)))
+
+    @property
+    def roots(self) -> int:
+        """The addresses that a call has."""
+        return self.inputs + len(self.made) + (self.shared > 0)
+
+    @property
+    def sequence(self) -> list[Step | tuple[int, int, int]]:
+        """Launches, and (root, offset, bytes) of what is filled with zeros, in order."""
+        found: list[Step | tuple[int, int, int]] = []
         fills = sorted(self._fills)
         for at, step in enumerate(self.steps):
             while fills and fills[0][0] <= at:
-                rig.fires.append(self._filling(rig, *fills.pop(0)[1:]))
+                found.append(fills.pop(0)[1:])
+            found.append(step)
+        return [*found, *(fill[1:] for fill in fills)]
+
+    def places_of(self, step: Step) -> list[tuple[int, int, int]]:
+        """(slot, root, offset) of the arrays of a launch."""
+        found: list[tuple[int, int, int]] = []
+        for slot, base, offset in step.arrays:
+            root, start = self._places[base]
+            found.append((slot, root, start + offset))
+        return found
+
+    def frames(self) -> list[Any]:
+        """A block with its numbers for each launch, and what fires it, one after the other."""
+        found: list[Any] = []
+        for step in self.steps:
             block, fire = step.prepared.frame()
             for slot, bits in step.numbers:
                 block[slot] = bits
-            for slot, base, offset in step.arrays:
-                root, start = self._places[base]
-                rig.uses[root].append((block, slot, start + offset))
+            found += [block, fire]
+        return found
+
+    def _rig(self) -> _Rig:
+        rig = _Rig(self.roots)
+        frames = iter(self.frames())
+        for part in self.sequence:
+            if isinstance(part, tuple):
+                rig.fires.append(self._filling(rig, *part))
+                continue
+            block, fire = next(frames), next(frames)
+            for slot, root, offset in self.places_of(part):
+                rig.uses[root].append((block, slot, offset))
             rig.fires.append(fire)
-        rig.fires += [self._filling(rig, *fill[1:]) for fill in fills]
         return rig
 
     def _filling(self, rig: _Rig, root: int, offset: int, size: int) -> Callable[[int], None]:
-        zero, known = self._zero, rig.known
+        zero, known = self.zero, rig.known
 
         def fill(stream: int) -> None:
             zero(known[root] + offset, size, stream)
@@ -236,7 +270,7 @@ class Tape:
 
     def report_faults(self) -> None:
         """Raise what an earlier launch reported."""
-        for prepared in self._watched:
+        for prepared in self.watched:
             if prepared.flags != prepared.quiet:
                 prepared.code.report()
 
@@ -275,18 +309,8 @@ def _handles(result: object) -> list[Handle]:
 
 def make_torch(wanted: Allocation, ordinal: int, stream: int) -> tuple[Any, int]:
     """A torch tensor: torch gives it back in the order of its current stream."""
-    make = _torch_maker(wanted.zeroed, wanted.dtype.name, ordinal)
-    tensor = make(wanted.shape)
+    tensor = torch_empty(wanted.dtype.name, ordinal, wanted.zeroed)(wanted.shape)
     return tensor, tensor.data_ptr()
-
-
-@functools.lru_cache(maxsize=256)
-def _torch_maker(zeroed: bool, dtype: str, ordinal: int) -> Callable[[tuple[int, ...]], Any]:
-    torch: Any = sys.modules["torch"]
-    return functools.partial(
-        torch.zeros if zeroed else torch.empty,
-        dtype=getattr(torch, _TORCH_DTYPES[dtype]), device=torch.device("cuda", ordinal),
-    )  # fmt: skip
 
 
 def make_own(wanted: Allocation, ordinal: int, stream: int) -> tuple[Any, int]:

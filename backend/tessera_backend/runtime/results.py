@@ -6,7 +6,6 @@ on the host. Must not know kernels or plans.
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -17,8 +16,9 @@ import numpy as np
 from tessera_backend.runtime.arrays import HOST, ArrayView, describe, is_torch
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.dtypes import TO_NUMPY, TORCH_NAMES, Array
+from tessera_backend.runtime.dtypes import TO_NUMPY, Array
 from tessera_backend.runtime.numpy_address import address_function
+from tessera_backend.runtime.torch_memory import torch_empty
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DType
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _SMALL = 4096  # bytes: a few lines of the cache, whose borders do not matter
-_TORCH_DTYPES = {ours: name.removeprefix("torch.") for name, ours in TORCH_NAMES.items()}
 
 Maker = Callable[[tuple[int, ...]], Any]
 
@@ -77,7 +76,7 @@ def _made(placed: Placed, dtype: DType, shape: tuple[int, ...]) -> Made:
 def maker_beside(owner: object, dtype: DType, device: int, stream: int) -> Maker:
     """What makes an array of the library whose array ``owner`` is, on its device."""
     if is_torch(owner.__class__):
-        return torch_maker(dtype.name, device)
+        return torch_empty(dtype.name, device)
     if device == HOST:
         numpy = TO_NUMPY[dtype.name]
         return lambda shape: aligned_empty(shape, numpy)
@@ -85,17 +84,6 @@ def maker_beside(owner: object, dtype: DType, device: int, stream: int) -> Maker
         cupy = cast("Any", sys.modules["cupy"])
         return lambda shape: cupy.empty(shape, TO_NUMPY[dtype.name])
     return lambda shape: _own(dtype, shape, device, stream)
-
-
-@functools.lru_cache(maxsize=64)
-def torch_maker(dtype: str, device: int) -> Maker:
-    """``torch.empty`` of a dtype on a device."""
-    torch = cast("Any", sys.modules["torch"])
-    place = torch.device("cpu") if device == HOST else torch.device("cuda", device)
-    make: Maker = functools.partial(
-        torch.empty, dtype=getattr(torch, _TORCH_DTYPES[dtype]), device=place
-    )
-    return make
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -157,7 +145,7 @@ def _brought_back(placed: Placed, dtype: DType, shape: tuple[int, ...]) -> Made:
         found = array.numpy()
         if not as_torch:
             return found
-        target = torch_maker(dtype.name, HOST)(shape)
+        target = torch_empty(dtype.name, HOST)(shape)
         there = describe(target, "result")
         if there is not None and found.size:
             from tessera_backend.runtime.staging import as_numpy

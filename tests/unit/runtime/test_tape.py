@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tessera_backend.runtime import recorded_shortcuts
 from tessera_backend.runtime.call_arena import ALIGNMENT, Arena, Need, arena_of
 from tessera_backend.runtime.dlpack import row_major
-from tessera_backend.runtime.function_fast_path import Quick, constant_key
+from tessera_backend.runtime.function_fast_path import Quick
 from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tape
+from tessera_backend.runtime.recorded_shortcuts import MISSED, Shortcut, constant_key, shortcut
 
-from tessera_lang.types.dtype import F32, I64, U8
+from tessera_lang.types.dtype import F32, I64, U8, dtype_named
 
 COUNT = 40
 """Elements (i64) of every array of these programs."""
@@ -231,10 +233,86 @@ def test_constants_that_look_alike_are_told_apart() -> None:
     assert constant_key(2.5) == constant_key(2.5)
 
 
+class Tensor:
+    """An array at an address, as torch would have one."""
+
+    def __init__(self, address: int, shape: tuple[int, ...] = (COUNT,)) -> None:
+        self.address, self.shape = address, shape
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return row_major(self.shape)
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def as_strided(self, *_: object) -> Tensor:
+        return self
+
+
+def shortened(program: Program, monkeypatch: pytest.MonkeyPatch, *others: Any) -> Shortcut:
+    """A shortcut for calls of a program, with fakes of what torch does."""
+    memory = program.memory
+
+    def guard(tensors: list[Tensor]) -> Callable[..., bool]:
+        def check(*given: Tensor) -> bool:
+            return [t.shape for t in given] == [t.shape for t in tensors]
+
+        return check
+
+    def maker(dtype: str, shape: tuple[int, ...], ordinal: int) -> Callable[[], Tensor]:
+        wanted = Allocation(dtype_named(dtype) or U8, shape, False)
+        return lambda: Tensor(memory.make(wanted, ordinal, 0)[1])
+
+    def is_fake(kind: type) -> bool:
+        return kind is Tensor
+
+    for name, fake in (
+        ("is_torch", is_fake), ("guards_work", lambda: True), ("tensor_guard", guard),
+        ("direct_stream", lambda: None), ("tensor_maker", maker),
+    ):  # fmt: skip
+        monkeypatch.setattr(recorded_shortcuts, name, fake)
+    first = [Tensor(memory.make(Allocation(I64, (COUNT,), False), 0, 0)[1]) for _ in range(2)]
+    return shortcut(program.tape, [*first, *others], 0, lambda _: 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_shortcut_does_what_a_call_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(seed)
+    memory = program.memory
+    made = shortened(program, monkeypatch)
+    assert made.guarded is not None
+    kept: list[tuple[Any, Tensor]] = []
+    for n, call in enumerate((made.plain, made.guarded, made.guarded)):
+        x, y = (Tensor(memory.make(Allocation(I64, (COUNT,), False), 0, 0)[1]) for _ in range(2))
+        memory.at(x.address)[:], memory.at(y.address)[:] = np.arange(COUNT) - n, n
+        wanted = program.expected(memory.at(x.address), memory.at(y.address))
+        kept += zip(wanted, call(x, y), strict=True)
+    for wanted, got in kept:
+        assert np.array_equal(memory.at(got.address), wanted)
+
+
+def test_a_shortcut_misses_other_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(3)
+    made = shortened(program, monkeypatch, 1, "rows")
+    assert made.guarded is not None
+    x, y = Tensor(512), Tensor(4096)
+    assert made.guarded(x, y, 1, "rows") is not MISSED
+    others: list[tuple[Any, ...]] = [
+        (), (x,), (x, y), (x, y, 1), (x, y, 1, "rows", 2), (x, y, True, "rows"),
+        (x, y, 1.0, "rows"), (x, y, 1, "columns"), (x, 5, 1, "rows"), (Tensor(520), y, 1, "rows"),
+        (Tensor(512, (3,)), y, 1, "rows"),
+    ]  # fmt: skip
+    for other in others:
+        assert made.guarded(*other) is MISSED, other
+
+
 def test_calls_without_tensors_are_not_looked_up() -> None:
-    quick: Quick[int] = Quick()
-    assert quick.find((np.zeros(3), 1)) is None
-    assert quick.find(()) is None
+    quick = Quick()
+    assert quick.answer((np.zeros(3), 1)) is MISSED
+    assert quick.answer(()) is MISSED
 
 
 def test_workspaces_lie_apart_in_the_memory_of_the_stream_and_are_not_filled() -> None:

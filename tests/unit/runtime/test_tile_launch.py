@@ -115,9 +115,9 @@ def test_results_lie_beside_the_arguments(fake: Fake, torch: Any) -> None:
 
     torch.empty = empty
     k = fake(product(workspace=0), asked_=Asked())
-    from tessera_backend.runtime.results import torch_maker
+    from tessera_backend.runtime.torch_memory import torch_empty
 
-    torch_maker.cache_clear()
+    torch_empty.cache_clear()
     a, b = torch.Tensor(0x1000, (3, 5)), torch.Tensor(0x2000, (5, 7))
     for _ in range(2):
         got = k.kernel(a, b)
