@@ -56,6 +56,10 @@ SYNCHRONOUS_SHARE = _measured(
     0.62, "share of a rate", _MODEL,
     "what products by warps reach where the machine has asynchronous units", "H100",
 )  # fmt: skip
+LINE_REQUESTS = _measured(
+    {128: 1.0, 64: 2.0, 32: 2.5, 16: 8.0}, "requests", _MODEL,
+    "as long as one of 128 bytes, for as much in lines of so many",
+)  # fmt: skip
 COMPUTED_TURN = _measured(
     250.0, "cycles", _COMPUTED,
     "of an iteration in which lanes meet around operands that they compute",
@@ -69,13 +73,10 @@ ADDED_OUTSIDE = _measured(
     "of a unit whose sums are added outside it, one part after the other",
 )  # fmt: skip
 BETWEEN_TILES = _measured(
-    1200.0, "cycles", _MODEL,
-    "between two tiles of a persistent group", "H100",
+    1000.0, "cycles", _MODEL,
+    "between two tiles of a persistent group",
 )  # fmt: skip
-BARRIERS = _measured(
-    60.0, "cycles", _MODEL,
-    "of one iteration of a pipeline: its barriers", "H100",
-)  # fmt: skip
+BARRIERS = _measured(60.0, "cycles", _MODEL, "of an iteration: its barriers", "H100")
 ASYNCHRONOUS_BARRIERS = _measured(
     20.0, "cycles", _MODEL,
     "the same of asynchronous products", "H100",
@@ -89,31 +90,27 @@ SHARED_MIXED = _measured(
     "of reading shared memory and writing it, one after the other", "H100",
 )  # fmt: skip
 ASKING = _measured(
-    340.0, "cycles", _MODEL,
-    "in which one lane waits for a buffer, and asks for its next content", "H100",
+    300.0, "cycles", _MODEL, "in which one lane waits for a buffer, and asks for its next content",
 )  # fmt: skip
 ASKING_TOGETHER = _measured(
     600.0, "cycles", _MODEL,
     "in which all lanes ask for a buffer, wait for another, and meet", "H100",
 )  # fmt: skip
-MEMORY_LATENCY = _measured(
-    900.0, "cycles", _MODEL,
-    "of one access to main memory", "H100",
-)  # fmt: skip
+MEMORY_LATENCY = _measured(900.0, "cycles", _MODEL, "of one access to main memory", "H100")
 FIRST_BUFFERS = _measured(
     32.0, "bytes a cycle", _MODEL,
     "at which the first buffers of a tile arrive", "H100",
 )  # fmt: skip
 CLUSTER_BEGINS = _measured(
-    1000.0, "cycles", _MODEL,
+    1300.0, "cycles", _MODEL,
     "by which groups of a cluster begin and end later", "H100",
 )  # fmt: skip
 PARTS_ARRIVE = _measured(
-    3000.0, "cycles", _SPLIT,
+    2000.0, "cycles", _SPLIT,
     "until the sums of a part are known to all, counted, and found",
 )  # fmt: skip
 PARTS_RATE = _measured(
-    32.0, "bytes a cycle", _SPLIT,
+    28.0, "bytes a cycle", _SPLIT,
     "at which sums are put down and taken up again",
 )  # fmt: skip
 PARTS_SEEN = _measured(
@@ -133,7 +130,7 @@ RESTING_GAIN = _measured(
     "that such a launch takes less: the others have power and the cache",
 )  # fmt: skip
 SHORT_LAUNCH = _measured(
-    30000.0, "cycles", _SHAPES,
+    15000.0, "cycles", _SHAPES,
     "of a launch up to which there is no such gain",
 )  # fmt: skip
 FEW_BUFFERS = _measured(
@@ -365,6 +362,7 @@ FLOW_MOST_STAGES = _chosen(
     "of such a ring at most: beyond it shared memory is worth more as a second group",
 )  # fmt: skip
 RING_STAGES = _chosen(8, "buffers", "of a ring that a role fills, at most")
+ENOUGH_STAGES = _chosen(3, "buffers", "of a ring, with fewer of which it shares its bytes in turn")
 RESERVED_BYTES = _chosen(
     2048, "bytes of shared memory", "for barriers, and what reductions between warps ask for",
 )  # fmt: skip

@@ -57,6 +57,7 @@ _OPS = [
             _optional("origins", "strs"), _optional("order", "str"), _optional("roles", "ints"),
             _optional("registers", "ints"), _optional("pingpong", "bool"),
             _optional("pieces", "int"), _optional("residents", "int"),
+            _optional("turns", "bool"),  # rings that follow each other have the same bytes
             _optional("direct_access", "bool"),
             _optional("split", "int"), _optional("stream", "int"), _optional("swap", "bool"),
             _optional("subtile", "int"), _optional("group_rows", "int"), _optional("groups", "int"),

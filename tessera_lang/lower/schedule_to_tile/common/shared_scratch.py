@@ -59,16 +59,18 @@ class Scratch:
 
     def allocate(
         self, dtype: DType, shape: Sequence[int], name: str, what: str,
-        layout: SharedLayout | None = None,
+        layout: SharedLayout | None = None, offset: int = -1,
     ) -> Value:  # fmt: skip
-        """A buffer of its own; ``what`` stands in the table of who takes how much."""
+        """A buffer of its own; ``what`` stands in the table of who takes how much. ``offset``: the
+        byte at which it begins, where that is known."""
         base, number = name or "buffer", 1
         while name in self._names or not name:
             number += 1
             name = f"{base}_{number}" if base in self._names else base
         self._names.add(name)
         value = Value(BufferType(dtype, tuple(shape), layout=layout), name)
-        operation = Operation("tile.shared.alloc", (), (value,), {"name": name})
+        place = {"offset": offset} if offset >= 0 else {}
+        operation = Operation("tile.shared.alloc", (), (value,), {"name": name, **place})
         self._allocations.append((operation, what))
         return value
 

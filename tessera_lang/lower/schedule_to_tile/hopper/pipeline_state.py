@@ -9,7 +9,7 @@ Owns the rewriting and the record of what each region uses. Must not know barrie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tessera_lang.ir.core import Operation, Region, Value
 from tessera_lang.ir.definitions import ENDS, LOOPS
@@ -72,24 +72,33 @@ class Iterations:
         self.chain = chain
 
 
+Waits = tuple[tuple[int, Value, Value], ...]
+"""Numbers and positions of rings."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Threaded:
-    """The kernel with positions. The grid carries those of all rings."""
+    """The kernel with positions. The grid carries those of all rings. ``turns``: by a number that
+    is made before a ring's turn, the rings that have to be empty then."""
 
     kernel: Operation
     grid: Operation
     uses: tuple[RingUse, ...]
     iterations: tuple[Iterations, ...]
+    turns: Mapping[Value, Waits]
 
 
 def thread(
-    kernel: Operation, grid: Operation, rings: Sequence[Ring], chains: Sequence[Chain]
-) -> Threaded:
+    kernel: Operation, grid: Operation, rings: Sequence[Ring], chains: Sequence[Chain],
+    begins: Mapping[Operation, Mapping[int, Sequence[int]]],
+) -> Threaded:  # fmt: skip
+    """``begins``: the operations before which rings have their turn, with the rings whose bytes
+    those take."""
     uses = tuple(
         RingUse(ring, i, loads)
         for i, ring in enumerate(rings) for loads in (ring.loads, *ring.others)
     )  # fmt: skip
-    threader = _Threader(uses, tuple(Iterations(c) for c in chains))
+    threader = _Threader(uses, tuple(Iterations(c) for c in chains), begins)
     (body,) = kernel.regions
     if not any(o is grid for o in body.operations):
         raise NotTiled("the loop whose iterations are groups stands inside another", grid.span)
@@ -101,16 +110,21 @@ def thread(
             operations += line
         operations.append(made if operation is grid else operation)
     whole = replace(kernel, regions=(Region(body.arguments, tuple(operations)),))
-    return Threaded(whole, made, uses, threader.iterations)
+    return Threaded(whole, made, uses, threader.iterations, threader.turns)
 
 
 State = dict[int, tuple[Value, Value]]
 
 
 class _Threader:
-    def __init__(self, uses: Sequence[RingUse], iterations: tuple[Iterations, ...]) -> None:
+    def __init__(
+        self, uses: Sequence[RingUse], iterations: tuple[Iterations, ...],
+        begins: Mapping[Operation, Mapping[int, Sequence[int]]],
+    ) -> None:  # fmt: skip
         self.uses = uses
         self.iterations = iterations
+        self.turns: dict[Value, Waits] = {}
+        self._begins = begins
         self._by_load = {v: u for u in uses for v in u.results}
 
     def grid(self, grid: Operation) -> tuple[list[Operation], Operation]:
@@ -140,6 +154,7 @@ class _Threader:
             nested = self.inside(operation) if operation.regions else []
             if nested:
                 out += _go_on([u for u in here if u.number in nested], state)
+                out += self._turn(operation, state)
                 out += self._around(operation, nested, state)
                 continue
             self._note(operation, state, here, out)
@@ -154,6 +169,17 @@ class _Threader:
         for use in here:
             use.end, use.region = made[-1], made
         return Region((*region.arguments, *arguments), made)
+
+    def _turn(self, operation: Operation, state: State) -> list[Operation]:
+        """What stands before an operation with which rings have their turn: their positions, as
+        they are when the rings before are empty."""
+        line = _Line()
+        for number, others in self._begins.get(operation, {}).items():
+            slot, phase = state[number]
+            turned = line.binary("tile.add", slot, line.constant(0))
+            self.turns[turned] = tuple((n, *state[n]) for n in others)
+            state[number] = turned, phase
+        return line.operations
 
     def _note(
         self, operation: Operation, state: State, here: list[RingUse], out: list[Operation]

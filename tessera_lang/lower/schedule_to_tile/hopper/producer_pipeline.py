@@ -102,6 +102,9 @@ class Producer(Body):
 
     def operation(self, operation: Operation) -> None:
         use = self.pipeline.use_of(operation)
+        for result in operation.results:
+            for number, slot, phase in self.pipeline.threaded.turns.get(result, ()):
+                self._drain(number, self.scalar(slot), self.scalar(phase))
         if use is None:
             super().operation(operation)
         elif operation.results[0] is use.last:
@@ -129,6 +132,18 @@ class Producer(Body):
             b.emit("tile.memcpy.arrive", (ring.full, slot))
         if brought:
             self._written(brought, ring, slot)
+
+    def _drain(self, number: int, slot: Value, phase: Value) -> None:
+        """Wait until a ring is empty that is to be filled next at this position."""
+        b, ring = self.builder, self.pipeline.rings[number]
+        stages = next(u.stages for u in self.pipeline.threaded.uses if u.number == number)
+        for step in range(stages):
+            b.emit("tile.mbarrier.wait", (ring.empty, slot, phase))
+            if step + 1 < stages:
+                following = b.binary("add", slot, b.index(1))
+                wraps = b.cmp("eq", following, b.index(stages))
+                slot = b.select(wraps, b.index(0), following)
+                phase = b.select(wraps, b.binary("xor", phase, b.index(1)), phase)
 
     def _written(self, brought: Sequence[Load], ring: Buffered, slot: Value) -> None:
         """What lanes have read goes to the slot, and is there for products when all arrive."""

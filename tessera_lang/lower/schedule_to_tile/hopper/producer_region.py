@@ -34,6 +34,7 @@ class Moving:
         threaded = pipeline.threaded
         self._grid = threaded.grid
         positions = [v for u in threaded.uses for v in (u.slot, u.phase)]
+        positions += [v for waits in threaded.turns.values() for _, *at in waits for v in at]
         part = producer_slice(pipeline.schedule, positions)
         if part.reason:
             raise NotTiled(part.reason)

@@ -34,6 +34,7 @@ from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import cha
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded, thread
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Buffered, Pipeline
 from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
+from tessera_lang.lower.schedule_to_tile.hopper.ring_places import RingPlaces, staged_bytes
 from tessera_lang.lower.schedule_to_tile.hopper.tile_scheduler import (
     Cluster,
     Walk,
@@ -143,14 +144,18 @@ def _specialised(
     if grid is None or grid.results or "roles" not in kernel.attributes:
         raise NotTiled("it is not split into producer and consumers")
     rings = rings_of(before)
-    threaded = thread(kernel, grid, rings, chains_of(before, rings))
-    return _Lowering(threaded, plan, machine).run()
+    places = RingPlaces(rings, before)
+    threaded = thread(kernel, grid, rings, chains_of(before, rings), places.begins)
+    return _Lowering(threaded, plan, machine, places).run()
 
 
 class _Lowering:
-    def __init__(self, threaded: Threaded, plan: LaunchPlan, machine: Machine) -> None:
+    def __init__(
+        self, threaded: Threaded, plan: LaunchPlan, machine: Machine, places: RingPlaces
+    ) -> None:
         self.threaded = threaded
         self.plan = plan
+        self.places = places
         self.schedule = facts_of(threaded.kernel)
         self.numbers = Numbers(Source(threaded.kernel), plan)
         self.facts = Facts(threaded.kernel, self.numbers.key)
@@ -279,6 +284,7 @@ class _Lowering:
         boxes: dict[Value, Boxes] = {}
         copied: dict[Value, int] = {}
         shared = False
+        offset = self.places.at.get(use.number, -1)
         for load in use.ring.loads:
             result = load.operation.result
             name = load.operation.result.name or "tile"
@@ -295,7 +301,8 @@ class _Lowering:
                 shared, layout = shared or found.share != (0, 0), found.layout
                 boxes.update(dict.fromkeys((result, *again), found))
             shape = (use.stages, *load.tile.sizes)
-            buffer = self.scratch.allocate(load.tile.dtype, shape, name, "staged", layout)
+            buffer = self.scratch.allocate(load.tile.dtype, shape, name, "staged", layout, offset)
+            offset += staged_bytes(load, use.stages, self.schedule) if offset >= 0 else 0
             buffers.update(dict.fromkeys((result, *again), buffer))
         consumers = self.consumer_warps // WARP_GROUP * (self.cluster.size if shared else 1)
         sizes = [tile_bytes(x.tile) for x in use.ring.loads if not is_by_lanes(x)]

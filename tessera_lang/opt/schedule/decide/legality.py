@@ -17,6 +17,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     said_by_user,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import Facts, facts_of, kernel_of
+from tessera_lang.opt.schedule.query.ring_turns import saved_bytes
 from tessera_lang.opt.schedule.query.staging_rings import SharedUse, shared_use
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
 from tessera_lang.target.machine import Machine
@@ -35,7 +36,7 @@ def check_fit(program: Program, context: Context) -> Program:
 
 def _check_shared(facts: Facts, context: Context) -> None:
     uses = shared_use(facts)
-    total = sum(u.total for u in uses)
+    total = sum(u.total for u in uses) - saved_bytes(facts)
     limit = context.machine.shared_limit
     if total <= limit:
         return

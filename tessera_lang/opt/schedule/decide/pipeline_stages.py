@@ -18,6 +18,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
     overruled,
     said_by_user,
     with_attributes,
+    with_decisions,
     with_kernel,
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
@@ -32,9 +33,10 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.occupancy_budget import room_of_residents
+from tessera_lang.opt.schedule.query.ring_turns import places, ring_bytes, turns_of
 from tessera_lang.opt.schedule.query.staging_rings import SLOT_BARRIERS, Ring, rings_of, shared_use
 from tessera_lang.record import replace
-from tessera_lang.target.tuning import RESERVED_BYTES, RING_STAGES
+from tessera_lang.target.tuning import ENOUGH_STAGES, RESERVED_BYTES, RING_STAGES
 
 
 @decides
@@ -53,7 +55,12 @@ def pipeline(program: Program, context: Context) -> Program:
     limit = room_of_residents(kernel.integer("residents", 1), context.machine)
     room = limit - others - RESERVED_BYTES - sum(r.bytes for r in outer)
     stages = _depths(inner, room, facts, context)
-    left = room - sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
+    used = sum(r.bytes * n for r, n in zip(inner, stages, strict=True))
+    deeper = _in_turn(inner, stages, room, facts, context)
+    if deeper is not None:
+        stages, used = deeper
+        kernel = with_decisions(kernel, {"turns": True})
+    left = room - used
     decisions = {x.operation: {"stages": n} for r, n in zip(inner, stages, strict=True)
                  for x in r.loads}  # fmt: skip
     for ring in outer:
@@ -63,6 +70,31 @@ def pipeline(program: Program, context: Context) -> Program:
     made = with_attributes(kernel, decisions)
     _note_unfed(facts_of(made), context)
     return with_kernel(program, made)
+
+
+def _in_turn(
+    rings: Sequence[Ring], stages: Sequence[int], room: int, facts: Facts, context: Context
+) -> tuple[list[int], int] | None:
+    """The depths and bytes where rings that follow each other take the same bytes in turn; None
+    where that is no deeper, or is not needed: whoever fills them waits between two of them."""
+    shared = max(facts.kernel.integers("cluster"), default=1) > 1  # others write into the bytes
+    if facts.kernel.attributes.get("roles") is None or len(rings) < 2 or shared:
+        return None
+    said = [_said(r, facts) for r in rings]
+    most = [n or most for n, most in zip(said, _most(rings, facts, context), strict=True)]
+    flat = [i for i, n in enumerate(stages) if n < min(ENOUGH_STAGES, most[i])]
+    turns = turns_of(rings, facts) if flat else {}
+    if len(turns) < 2:
+        return None
+    for depth in range(max(most), 0, -1):
+        found = [n or min(depth, top) for n, top in zip(said, most, strict=True)]
+        sizes = {i: ring_bytes(r, n) for i, (r, n) in enumerate(zip(rings, found, strict=True))}
+        used = places(sizes, turns)[0]
+        if used <= room or depth == 1:
+            deeper = min(found[i] for i in flat) > min(stages[i] for i in flat)
+            fits = used <= room < sum(r.bytes * n for r, n in zip(rings, stages, strict=True))
+            return (found, used) if deeper or fits else None
+    return None
 
 
 def _note_unfed(facts: Facts, context: Context) -> None:
@@ -137,18 +169,20 @@ def _depths(rings: Sequence[Ring], room: int, facts: Facts, context: Context) ->
     room -= sum(r.bytes * n for r, n in zip(rings, said, strict=True) if n)
     open_bytes = sum(r.bytes for r, n in zip(rings, said, strict=True) if not n)
     share = max(1, room // open_bytes) if open_bytes else 1
+    most = _most(rings, facts, context)
+    return [n or min(share, top) for n, top in zip(said, most, strict=True)]
+
+
+def _most(rings: Sequence[Ring], facts: Facts, context: Context) -> list[int]:
+    """The depth that each ring may have: no more than it is filled."""
     estimate = Estimate(facts, {})
+    fewest = 2 if context.machine.has("cp_async") else 1
     out: list[int] = []
-    for ring, n in zip(rings, said, strict=True):
-        if n:
-            out.append(n)
-            continue
+    for ring in rings:
         trips = _trips(ring, facts, estimate)
         if trips is not None and ring.loop is not None and not stream_of(facts.kernel):
             trips = -(-trips // parts_of(facts.kernel))
-        fewest = 2 if context.machine.has("cp_async") else 1
-        most = RING_STAGES if trips is None else max(fewest, min(RING_STAGES, trips))
-        out.append(min(share, most))
+        out.append(RING_STAGES if trips is None else max(fewest, min(RING_STAGES, trips)))
     return out
 
 
