@@ -95,11 +95,14 @@ class Case:
 def main() -> None:
     names = sys.argv[1:] or list(CLASSES)
     report = Report("products of matrices of many shapes")
-    _wake()
+    wake()
     for name in names:
         for how, work, size in CLASSES[name]:
             try:
-                _measure(report, _case(how, work, size))
+                case = made_case(how, work, size)
+                row = measured(case)
+                row.notes += f"; {chosen_schedule(case.text, case.signature)}"
+                report.add(row)
             except Exception as error:  # one row that fails must not end the others
                 print(f"{how} {work} {size} FAILED: {str(error)[:300]}", flush=True)
         if report.rows:
@@ -109,7 +112,7 @@ def main() -> None:
         print(f"{row.ratio('tessera', 'cublas'):.3f} {row.name:<40} {row.notes}")
 
 
-def _wake() -> None:
+def wake() -> None:
     """A card that has rested is slow for a while, and so are the first calls of cuBLAS."""
     import torch
 
@@ -119,7 +122,8 @@ def _wake() -> None:
     torch.cuda.synchronize()
 
 
-def _case(how: str, work: str, size: Size) -> Case:
+def made_case(how: str, work: str, size: Size, checked: bool = True) -> Case:
+    """Operands on the device and the program. ``checked``: with what some rows should be."""
     import torch
 
     dtype, layout = how.split()
@@ -135,7 +139,7 @@ def _case(how: str, work: str, size: Size) -> Case:
     a, b = made(*batch, m, k), made(*batch, *((n, k) if layout == "tn" else (k, n)))
     right = b.transpose(-1, -2) if layout == "tn" else b
     more = {"": [], ", c": [made(n)], ", r": [made(m, n)]}[WORK[work][0]]
-    peer, want = _peer(dtype, work, a, right, more)
+    peer, want = _peer(dtype, work, a, right, more, checked)
     swapped = ".T" if layout == "tn" else ""
     out = "i32" if dtype == "i8" else dtype
     product = f"a @ b{swapped}" if not batch else "a @ b"
@@ -152,10 +156,12 @@ def _case(how: str, work: str, size: Size) -> Case:
     return Case(name, dtype, text, signature, [a, b, *more], peer, want, count)
 
 
-def _peer(dtype: str, work: str, a, b, more) -> tuple[Callable[[], object], object]:
+def _peer(dtype: str, work: str, a, b, more, checked: bool) -> tuple[Callable[[], object], object]:
     """The call of torch, and some rows of the result in f64."""
     import torch
 
+    if not checked:
+        return lambda: None, None
     x = a[..., :SAMPLE, :].double() @ b.double()
     silu, gelu = torch.nn.functional.silu, torch.nn.functional.gelu
     if work == "product":
@@ -169,7 +175,8 @@ def _peer(dtype: str, work: str, a, b, more) -> tuple[Callable[[], object], obje
     return lambda: torch.addmm(c, a, b), x + rows
 
 
-def _measure(report: Report, case: Case) -> None:
+def measured(case: Case, runs: int = 0, warmup: int = 5) -> Row:
+    """Both times, after the result was compared; ``runs`` 0: as many as the size asks for."""
     import torch
 
     kernel = tessera.compile(case.text, target="cuda").kernel
@@ -178,16 +185,16 @@ def _measure(report: Report, case: Case) -> None:
     assert error < 1e-2, f"relative error {error:.2e}"
     times = median_device_seconds(
         {"tessera": lambda: kernel(*case.arrays), "cublas": case.peer},
-        runs=10 if case.operations > 1e12 else 30,
-    )
+        runs=runs or (10 if case.operations > 1e12 else 30), warmup=warmup,
+    )  # fmt: skip
     rate = case.operations / times["tessera"] / 1e12
-    report.add(Row(case.name, times, 0, "", f"{rate:.0f} TFLOP/s; {_chosen(case)}"))
+    return Row(case.name, times, 0, "", f"{rate:.0f} TFLOP/s")
 
 
-def _chosen(case: Case) -> str:
-    """The schedule: tiles, clusters, parts."""
-    session = Session(overlay={"kernel.tessera": case.text})
-    wanted = session.signature("kernel.tessera", "kernel", case.signature)
+def chosen_schedule(text: str, signature: str) -> str:
+    """The schedule of a program: tiles, clusters, parts."""
+    session = Session(overlay={"kernel.tessera": text})
+    wanted = session.signature("kernel.tessera", "kernel", signature)
     machine = session.machine("cuda", "sm_90a")
     kernel = session.for_machine("kernel.tessera", "kernel", wanted, machine).schedule.operations[0]
     said = kernel.attributes

@@ -25,14 +25,16 @@ _KEPT = 256  # maps of one layout, before they are forgotten
 
 _BYTE, _SHORT = 0, 1
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-_PROMOTE_256, _NO_INTERLEAVE, _ZERO_FILL = 3, 0, 0
+# What the cache takes from memory at once. With 256 bytes, rows that lie across lines of the cache
+# bring up to three lines that no one asked for.
+_PROMOTE_128, _NO_INTERLEAVE, _ZERO_FILL = 2, 0, 0
 
 
 def map_numbers(slot: Slot, dtype: DType) -> dict[str, int]:
     """What a map of a slot is made with beside an array: numbers of the driver's enumerations."""
     return {
         "data_type": _data_type(dtype), "interleave": _NO_INTERLEAVE,
-        "swizzle": _SWIZZLES[slot.swizzle], "promotion": _PROMOTE_256, "fill": _ZERO_FILL,
+        "swizzle": _SWIZZLES[slot.swizzle], "promotion": _PROMOTE_128, "fill": _ZERO_FILL,
     }  # fmt: skip
 
 
@@ -92,7 +94,7 @@ class TensorMaps:
         rank, sizes, strides, box, steps = self._layout
         given = (
             at, self._kind, rank, address or self._spare, sizes, strides, box, steps,
-            _NO_INTERLEAVE, self._swizzle, _PROMOTE_256, _ZERO_FILL,
+            _NO_INTERLEAVE, self._swizzle, _PROMOTE_128, _ZERO_FILL,
         )  # fmt: skip
         status = self._encode(*given)
         if status in NO_CONTEXT:  # a thread's first call of the driver may be this one

@@ -50,8 +50,9 @@ class Limits:
 class Rates:
     """Per multiprocessor and cycle: multiply-adds of 16-bit operands on matrix units, and
     without them; bytes of shared memory, and of the second-level cache, also where lines lie
-    across its own: what one can take, however many are sent the same, and what it gives to all.
-    ``memory`` bytes of the whole device per cycle."""
+    across its own: what one can take, however many are sent the same, and what it gives to all by
+    the copy engine. ``memory`` bytes of the whole device per cycle; ``loaded``: what the cache
+    gives to all lanes that load, 0 where it is as by the copy engine."""
 
     matrix: int
     scalar: int
@@ -59,6 +60,7 @@ class Rates:
     cache: int
     split: tuple[int, int]
     memory: int
+    loaded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

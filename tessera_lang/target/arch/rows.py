@@ -26,7 +26,7 @@ _DESKTOP = Limits(48, 24, 100 * _KIB, 99 * _KIB)
 
 _SM_90A = Architecture(
     "sm_90a", (9, 0), 81, "H100, H200", _LARGE, 132, (*_HOPPER, "setmaxnreg", "wgmma"),
-    Rates(2048, 128, 128, 64, (48, 26), 2300),
+    Rates(2048, 128, 128, 64, (50, 40), 2300, 26),
     models=(Model("H100", 3350, 1900), Model("H200", 4800, 2700)),
 )  # fmt: skip
 _SM_100 = Architecture(

@@ -53,7 +53,9 @@ class Product:
     """One product of a tile, run ``trips`` times; ``bits`` of an element, and who does it.
     ``in_turn``: sums are added outside the unit, which has nothing else to do meanwhile.
     ``computed``: elements of operands that lanes compute from ``source`` bytes that are brought.
-    ``waits``: lanes that multiply and add wait for factors where they have few sums."""
+    ``waits``: lanes that multiply and add wait for factors where they have few sums. Of each
+    operand, ``across``: the share of its lines that lie across those of the cache, of the most that
+    may; ``pieces``: how much longer it takes than in lines of 128 bytes."""
 
     m: int
     n: int
@@ -66,6 +68,8 @@ class Product:
     computed: int = 0
     source: int = 0
     waits: bool = False
+    across: tuple[float, float] = (0.0, 0.0)
+    pieces: tuple[float, float] = (1.0, 1.0)
 
     @property
     def rows(self) -> int:
@@ -73,11 +77,29 @@ class Product:
         block = 64 if self.unit == "wgmma" else 16
         return -(-self.m // block) * block
 
-    def bytes(self, cluster: int = 1) -> float:
-        """What an iteration brings from the second-level cache; neighbours in a cluster share
-        columns."""
-        rows, columns = self._operands()
-        return rows + columns / cluster + self.source
+    @property
+    def bytes(self) -> float:
+        """What an iteration brings from the second-level cache."""
+        return sum(self._operands()) + self.source
+
+    def arriving(self, whole: float, split: float) -> float:
+        """Cycles in which that comes, at so many bytes a cycle in lines of the cache and where all
+        lines lie across those."""
+        return self._cycles(whole, split, (1.0, 1.0), 1)
+
+    def requested(self, whole: float, split: float, cluster: int) -> float:
+        """Cycles in which that is asked for: short lines take longer, and neighbours in a cluster
+        share the operand that takes more."""
+        return self._cycles(whole, split, self.pieces, cluster)
+
+    def _cycles(
+        self, whole: float, split: float, pieces: tuple[float, float], cluster: int
+    ) -> float:
+        parts = [
+            size * longer * ((1 - across) / whole + across / split)
+            for size, longer, across in zip(self._operands(), pieces, self.across, strict=True)
+        ]
+        return sum(parts) - max(parts) * (1 - 1 / cluster) + self.source / whole
 
     def read(self) -> float:
         """What an iteration reads of shared memory: each 64 rows all columns."""
@@ -93,17 +115,16 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class Work:
     """A launch: ``tiles`` of it, each with these products; bytes of a tile that are written,
-    and bytes that go through main memory at least. ``split``: lines of its tiles lie across
-    lines of the cache; ``room``: bytes of shared memory for buffers. ``parts``: the groups that
-    share a tile, each with sums of ``sums`` bytes; a tile counts once for each. ``stream``:
-    iterations of a loop without products, each of which waits for so many bytes."""
+    and bytes that go through main memory at least. ``room``: bytes of shared memory for buffers.
+    ``parts``: the groups that share a tile, each with sums of ``sums`` bytes; a tile counts once
+    for each. ``stream``: iterations of a loop without products, each of which waits for so many
+    bytes."""
 
     tiles: int
     products: tuple[Product, ...]
     written: int
     traffic: int
     cluster: int = 1
-    split: bool = False
     room: int = 1 << 20
     parts: int = 1
     sums: int = 0
@@ -113,6 +134,11 @@ class Work:
         """How many tiles are computed at once: groups that only wait for memory are several on a
         multiprocessor."""
         return machine.units * (1 if self.products else STREAM_GROUPS)
+
+    @property
+    def split(self) -> bool:
+        """Whether lines of its tiles lie across lines of the cache."""
+        return any(share > 0 for p in self.products for share in p.across)
 
     @property
     def iterations(self) -> int:
@@ -134,7 +160,7 @@ def clustered(work: Work, machine: Machine) -> Work:
     if not machine.has_roles or work.tiles < 2:  # it is the copies of a role that they share
         return work
     shared = replace(work, cluster=2)
-    if work.tiles >= 2 * machine.units:
+    if work.tiles >= 2 * machine.units and not work.split:
         return shared
     may = work.split or work.tiles <= machine.units
     return shared if may and cycles(shared, machine) < cycles(work, machine) else work
@@ -154,13 +180,13 @@ def iteration_cycles(product: Product, work: Work, machine: Machine) -> float:
         share *= ADDED_OUTSIDE if product.in_turn else 1.0
         computing = adds / (rates.matrix * 16 / product.bits * share)
     busy = min(work.tiles, machine.units) / machine.units
-    one, all_ = rates.split if work.split else (rates.cache, rates.cache)
-    alone = product.bytes() / one
-    together = product.bytes(work.cluster) * busy / all_
+    alone = product.arriving(rates.cache, rates.split[0])
+    alone = max(alone, product.requested(rates.cache, rates.split[0], work.cluster))
+    together = product.requested(rates.cache, rates.split[1], work.cluster) * busy
     passed, meeting = product.read() / rates.shared, BARRIERS
     if product.unit == "wgmma":
         passed, meeting = (
-            SHARED_MIXED * (passed + product.bytes() / rates.shared),
+            SHARED_MIXED * (passed + product.bytes / rates.shared),
             ASYNCHRONOUS_BARRIERS,
         )
         steps = product.k * product.bits / (8 * STEP_BYTES)
@@ -191,7 +217,7 @@ def dealt_cycles(work: Work, parts: int, machine: Machine) -> float:
     )
     iteration += MEMORY_LATENCY + work.stream[1] / rates.cache if work.stream[0] else 0.0
     leaving = work.written / rates.cache
-    begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
+    begin = MEMORY_LATENCY + sum(p.bytes for p in work.products[:1]) / FIRST_BUFFERS + leaving
     put_down = _moving(work)
     rounds = -(-left * parts // units)
     last = rounds * (-(-work.iterations // parts) * iteration + BETWEEN_TILES + put_down)
@@ -208,7 +234,7 @@ def _moving(work: Work) -> float:
 
 
 def _waiting(product: Product, work: Work) -> float:
-    buffers = work.room // max(1, int(product.bytes()))
+    buffers = work.room // max(1, int(product.bytes))
     return FEW_BUFFERS.get(max(1, min(buffers, product.trips)), 1.0) if product.trips > 1 else 1.0
 
 
@@ -219,7 +245,7 @@ def cycles(work: Work, machine: Machine) -> float:
     iterations = sum(p.trips * iteration_cycles(p, work, machine) for p in work.products)
     iterations += work.stream[0] * (MEMORY_LATENCY + work.stream[1] / rates.cache)
     leaving = work.written / rates.cache
-    begin = MEMORY_LATENCY + sum(p.bytes() for p in work.products[:1]) / FIRST_BUFFERS + leaving
+    begin = MEMORY_LATENCY + sum(p.bytes for p in work.products[:1]) / FIRST_BUFFERS + leaving
     if work.cluster > 1:
         begin += CLUSTER_BEGINS
     if work.parts > 1:

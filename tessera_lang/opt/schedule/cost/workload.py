@@ -32,9 +32,9 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     is_imprecise,
     promoted_parts,
 )
-from tessera_lang.target.arch.isa_constants import LINE_BYTES, SWIZZLES
+from tessera_lang.target.arch.isa_constants import LINE_BYTES, SWIZZLES, VECTOR_BYTES
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import STORE_TIMES, UNKNOWN_TRIPS
+from tessera_lang.target.tuning import LINE_REQUESTS, STORE_TIMES, UNKNOWN_TRIPS
 
 
 def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
@@ -46,7 +46,6 @@ def work_of(facts: Facts, sizes: Mapping[str, int], machine: Machine) -> Work:
         sum(_leaving(o.operands[0].tile_type, sizes) for o, _ in facts.stores),
         _traffic(facts, estimate),
         1,
-        any(_is_split(x, facts) for d in facts.dots for x in (d.a.load, d.b.load)),
         machine.shared_limit - store_bytes(facts, sizes) - _held(facts, sizes),
         sums=_sums(facts, sizes),
         stream=_stream(facts, sizes, estimate),
@@ -105,7 +104,12 @@ def _product(
     in_turn = unit == "wgmma" and is_imprecise(dot) and promoted_parts(m, n) == (2, 0)
     computed = sum(size for x, size in ((dot.a, m * k), (dot.b, k * n)) if _is_computed(x, facts))
     source = _source(facts, sizes) if computed else 0
-    return Product(m, n, k, element_bits(dot), trips, unit, loaded, in_turn, computed, source)
+    across = _across(dot.a.load, facts), _across(dot.b.load, facts)
+    pieces = _pieces(dot.a, (m, k), facts), _pieces(dot.b, (k, n), facts)
+    return Product(
+        m, n, k, element_bits(dot), trips, unit, loaded, in_turn, computed, source,
+        across=across, pieces=pieces,
+    )  # fmt: skip
 
 
 def _is_computed(operand: Operand, facts: Facts) -> bool:
@@ -144,17 +148,31 @@ def _traffic(facts: Facts, estimate: Estimate) -> int:
     return sum(view_bytes(view, facts, estimate) or 0 for view in views)
 
 
-def _is_split(load: Load | None, facts: Facts) -> bool:
-    """Whether rows of 128 bytes of an array lie across lines of the cache: its pitch is surely
-    no multiple of them, as far as the launch tells. Sizes are told apart up to 64 bytes and more;
-    strides are not."""
+def _across(load: Load | None, facts: Facts) -> float:
+    """The share of rows of 128 bytes of an array that lie across lines of the cache, of those that
+    do at a pitch of an odd number of vectors: its pitch is surely no multiple of a line, as far as
+    the launch tells. Sizes are told apart up to 64 bytes and more; strides are not."""
     if load is None or not isinstance(load.view.type, ViewType) or not load.view.type.contiguous:
-        return False
+        return 0.0
     _, numbers, _ = facts.argument_numbers(load.view)
     sizes = facts.definitions[load.view].operands[1 : 1 + len(numbers)]
     if len(numbers) < 2:
-        return False
-    return known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes % LINE_BYTES != 0
+        return 0.0
+    pitch = known_divisor(facts, numbers[-1], sizes[-1]) * load.tile.dtype.bytes
+    return min(1.0, max(0.0, (LINE_BYTES - pitch) / (LINE_BYTES - VECTOR_BYTES)))
+
+
+def _pieces(operand: Operand, shape: tuple[int, int], facts: Facts) -> float:
+    """How much longer an operand of this shape takes than in lines of 128 bytes: tiles are cut into
+    lines of the widest swizzle that divides them."""
+    if operand.load is None:
+        return 1.0
+    tile = operand.load.tile
+    axis = contiguous_axis(access_of(operand.load.operation), facts) - (len(tile.shape) - 2)
+    if axis < 0:
+        return 1.0
+    line = shape[axis != operand.swapped] * tile.dtype.bytes
+    return LINE_REQUESTS[next((n for n in SWIZZLES if line % n == 0), VECTOR_BYTES)]
 
 
 def _leaving(t: TileType, sizes: Mapping[str, int]) -> int:

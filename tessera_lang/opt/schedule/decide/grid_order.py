@@ -78,7 +78,8 @@ def cluster(program: Program, context: Context) -> Program:
     if along is not None and (along < 2 or (along % 2 and along < 16)):
         return program
     work, tiles = work_of(facts, {}, context.machine), Estimate(facts, {}).trips(grid)
-    if tiles is not None and work.iterations <= CLUSTER_TURNS and not work.split:
+    few = work.cluster == 1 if work.split else work.iterations <= CLUSTER_TURNS
+    if tiles is not None and few:
         return program  # what neighbours wait for each other at each end of a tile is more
     if tiles is not None and tiles <= context.machine.units:
         if work.cluster == 1 or best_parts(work, context.machine)[0] > 1:

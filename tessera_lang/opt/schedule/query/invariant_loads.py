@@ -48,7 +48,7 @@ def bound_by_cache(facts: Facts, machine: Machine) -> bool:
     )  # fmt: skip
     memory = loaded - sum(map(bytes_of, still)) + stored
     rates = machine.rates
-    cache = loaded / (rates.split[1] * machine.units)
+    cache = loaded / ((rates.loaded or rates.split[1]) * machine.units)
     return bool(still) and cache > memory / rates.memory
 
 

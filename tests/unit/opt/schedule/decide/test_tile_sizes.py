@@ -11,6 +11,7 @@ from tessera_lang.opt.schedule.cost.cost_model import (
     cycles,
     iteration_cycles,
 )
+from tessera_lang.record import replace
 from tessera_lang.target.machine import machine_named
 from tests.unit.opt.schedule.decided import decided
 from tests.unit.opt.schedule.programs import matmul
@@ -92,11 +93,21 @@ def test_a_wave_more_costs_a_wave() -> None:
     assert 1.8 < two / one < 2.2
 
 
-def test_lines_across_lines_cost_the_cache_twice() -> None:
-    product = Product(64, 64, 64, 16, 64, "wgmma")
+def test_lines_across_lines_cost_the_cache_more() -> None:
+    product = Product(128, 128, 64, 16, 64, "wgmma")
     aligned = iteration_cycles(product, work(132, product), HOPPER)
-    across = iteration_cycles(product, Work(132, (product,), 0, 0, split=True), HOPPER)
-    assert across > 1.8 * aligned
+    one, both = (replace(product, across=shares) for shares in ((1.0, 0.0), (1.0, 1.0)))
+    assert iteration_cycles(both, work(132, both), HOPPER) > 1.4 * aligned
+    half = iteration_cycles(one, work(132, one), HOPPER)
+    assert aligned < half < iteration_cycles(both, work(132, both), HOPPER)
+
+
+def test_short_lines_cost_requests() -> None:
+    """A tile of 96 columns is cut into lines of 64 bytes."""
+    product = Product(64, 96, 64, 16, 64, "wgmma")
+    cut = replace(product, pieces=(1.0, 2.0))
+    whole, pieces = (iteration_cycles(p, work(132, p), HOPPER) for p in (product, cut))
+    assert pieces > 1.3 * whole
 
 
 def test_few_buffers_wait() -> None:
@@ -115,6 +126,6 @@ def test_main_memory_is_a_floor() -> None:
 
 def test_lines_across_lines_are_shared_from_two_waves_on() -> None:
     product = Product(192, 192, 64, 16, 47, "wgmma")
-    across = Work(256, (product,), 192 * 192 * 2, 0, split=True)
+    across = Work(256, (replace(product, across=(1.0, 1.0)),), 192 * 192 * 2, 0)
     assert clustered(across, HOPPER).cluster == 2
     assert clustered(Work(256, (product,), 192 * 192 * 2, 0), HOPPER).cluster == 1
