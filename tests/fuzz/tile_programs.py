@@ -30,7 +30,8 @@ import tessera_lang as tessera
 from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tests.fuzz.products import Products
-from tests.fuzz.tile_programs_generate import TileProgram, generate, sizes_of
+from tests.fuzz.tile_programs_generate import TileProgram, sizes_of
+from tests.fuzz.tile_programs_many import generate
 from tests.fuzz.tile_programs_reference import DTYPES, evaluated, is_float, wrong
 from tests.on_device import call
 

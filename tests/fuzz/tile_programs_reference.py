@@ -462,6 +462,7 @@ OP = SimpleNamespace(
     min=_peak(np.min, np.inf),
     softmax=_softmax,
     where=_where,
+    arange=lambda n: _opened(Value(np.arange(n), 0, "index")),
     iota=lambda shape, axis: _opened(Value(np.indices(shape)[axis], 0, "index")),
 )
 
