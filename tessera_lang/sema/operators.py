@@ -237,12 +237,15 @@ def operate(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b:
         return power(c, span, a, b)
     if operator in ("&", "|", "^"):
         return _bits(c, operator, span, a, b)
-    for o in (a, b):
+    a, b = _bool_as_number(c, operator, a, b), _bool_as_number(c, operator, b, a)
+    for o, other in ((a, b), (b, a)):
         if is_bool(o.term):
+            dtype = other.term.dtype if isinstance(other.term, Scalar) else I32
+            dtype = I32 if dtype == BOOL else dtype
             return c.report(
                 "T0206", f"`{operator}` takes numbers, not `bool`", span,
                 labels=(Label(o.e.span, "this is `bool`"),),
-                helps=(f"convert it first: `i32({source_of(o.e)})`",),
+                helps=(f"convert it first: `{dtype}({source_of(o.e)})`",),
             )  # fmt: skip
     if operator == "/":
         return _divide(c, span, a, b)
@@ -250,6 +253,18 @@ def operate(c: Context, operator: ast.BinaryOperator, span: Span, a: Operand, b:
     if operator in ("//", "%"):
         _zero_divisor(c, operator, result, b)
     return result
+
+
+def _bool_as_number(
+    c: Context, operator: ast.BinaryOperator, o: Operand, other: Operand
+) -> Operand:
+    """A bool beside a number is 0 or 1 of its dtype, as in Python."""
+    number = isinstance(other.term, Scalar) and not is_bool(other.term)
+    if operator not in ("+", "-", "*") or not is_bool(o.term) or not number:
+        return o
+    assert isinstance(other.term, Scalar)
+    c.coerce(o.e, other.term.dtype)
+    return Operand(o.e, other.term)
 
 
 def _zero_divisor(c: Context, operator: str, result: Term, b: Operand) -> None:

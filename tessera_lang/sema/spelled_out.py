@@ -168,7 +168,7 @@ def _written_out(e: ast.Comprehension) -> ast.Expr:
 def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[ast.Stmt, ...]:
     """Statements with their loops counting over ranges."""
     made: list[ast.Stmt] = []
-    for s in body:
+    for i, s in enumerate(body):
         match s:
             case ast.If():
                 then, orelse = (_body(b, kernel, names) for b in (s.body, s.orelse))
@@ -177,7 +177,8 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
             case ast.While() | ast.With() | ast.For():
                 inner = _body(s.body, kernel, names)
                 s = s if inner is s.body else replace(s, body=inner)
-                made.extend(_loop(s, kernel, names) if isinstance(s, ast.For) else (s,))
+                after = body[i + 1 :]
+                made.extend(_loop(s, kernel, names, after) if isinstance(s, ast.For) else (s,))
             case ast.Assign():
                 made.append(_unpacked(s))
             case _:
@@ -186,21 +187,63 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
     return body if same else tuple(made)
 
 
-def _loop(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, ...]:
+def _loop(
+    s: ast.For, kernel: bool, names: set[str], after: tuple[ast.Stmt, ...]
+) -> tuple[ast.Stmt, ...]:
     over = s.iterable
     turned = _turned(over)
     if turned is not None:
         return (replace(s, iterable=turned),)
     items = _rows(over)
     if items is not None and not _leaves(s.body):
-        return tuple(
-            part for item in items
-            for part in (ast.Assign(s.target.span, _copy(s.target), _copy(item)), *_copy(s.body))
-        )  # fmt: skip
+        return tuple(x for item in items for x in _round(s, item)) + _last(s, items[-1], after)
     if items is not None and isinstance(over, (ast.TupleExpr, ast.ListExpr)):
         stepped = _stepped(over)
         return (s if stepped is None else replace(s, iterable=stepped),)
     return _over_places(s, kernel, names)
+
+
+def _round(s: ast.For, item: ast.Expr) -> tuple[ast.Stmt, ...]:
+    """One round of a loop that is written out: with the numbers in the place of their names, so
+    that each is a literal where it stands."""
+    pairs = _pairs(s.target, item)
+    changed = {t.id for x in statements(s.body) for t in targets(x) if isinstance(t, ast.Name)}
+    if pairs is None or changed.intersection(pairs):
+        return (ast.Assign(s.target.span, _copy(s.target), _copy(item)), *_copy(s.body))
+    return tuple(_with(x, pairs) for x in s.body)
+
+
+def _pairs(target: ast.Expr, item: ast.Expr) -> dict[str, ast.Expr] | None:
+    """Names with the numbers that they stand for."""
+    names = target.items if isinstance(target, ast.TupleExpr) else (target,)
+    values = item.items if isinstance(item, (ast.TupleExpr, ast.ListExpr)) else (item,)
+    literal = (ast.IntLit, ast.FloatLit, ast.BoolLit)
+    plain = all(isinstance(v, literal) or _value(v) is not None for v in values)
+    if len(names) != len(values) or not plain:
+        return None
+    found = {n.id: v for n, v in zip(names, values, strict=True) if isinstance(n, ast.Name)}
+    return found if len(found) == len(names) else None
+
+
+def _last(s: ast.For, item: ast.Expr, after: tuple[ast.Stmt, ...]) -> tuple[ast.Stmt, ...]:
+    """What the names of a loop are behind it, where they stand there."""
+    used = {n.id for x in after for n in _names_in(x)}
+    names = {n.id for n in _names_in(s.target)}
+    if not used & names:
+        return ()
+    return (ast.Assign(s.target.span, _copy(s.target), _copy(item)),)
+
+
+def _names_in(node: Any) -> list[ast.Name]:
+    found: list[ast.Name] = []
+
+    def see(n: Any) -> Any:
+        if isinstance(n, ast.Name):
+            found.append(n)
+        return n
+
+    _mapped(node, see)
+    return found
 
 
 def _turned(e: ast.Expr) -> ast.Expr | None:

@@ -19,12 +19,12 @@ def rank_advice(
     c: TileContext, few: ast.Expr, axes: tuple[TileAxis, ...], wanted: tuple[TileAxis, ...]
 ) -> Advice:
     """Help and fix for an operand of fewer axes than what it meets."""
-    made = _given(c, few)
+    made = given(c, few)
 
     def equal(x: TileAxis, y: TileAxis) -> bool:
         known = [None if a.extent is None else c.kernel.facts.resolve(a.extent) for a in (x, y)]
         a, b = (None if k is None or c.is_open(k) else c.kernel.facts.simplify(k) for k in known)
-        return a is None or b is None or a == b or a == 1
+        return a is None or b is None or a == b or 1 in (a, b)
 
     def possible(x: TileAxis, y: TileAxis) -> bool:
         a, b = (None if t.extent is None else c.kernel.facts.value(t.extent) for t in (x, y))
@@ -42,7 +42,7 @@ def rank_advice(
     return helps, fixes
 
 
-def _given(c: TileContext, e: ast.Expr) -> ast.Expr | None:
+def given(c: TileContext, e: ast.Expr) -> ast.Expr | None:
     """The expression that a name has its value from, where there is one only."""
     if not isinstance(e, ast.Name):
         return None

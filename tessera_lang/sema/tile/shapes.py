@@ -13,7 +13,7 @@ from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.fits_narrow_index import bounds_of_size
 from tessera_lang.sema.tile.launch_promises import promise
-from tessera_lang.sema.tile.rank_hints import rank_advice
+from tessera_lang.sema.tile.rank_hints import given, rank_advice
 from tessera_lang.sema.tile.size_normal_form import (
     Form,
     add,
@@ -42,7 +42,7 @@ def broadcast(
 ) -> tuple[TileAxis, ...] | None:
     """The axes of an element-wise operation; None where they do not agree (reported)."""
     if len(a.axes) != len(b.axes):
-        if not says_axes(a.e) and not says_axes(b.e):
+        if not any(says_axes(e) for s in (a, b) for e in (s.e, given(c, s.e)) if e is not None):
             _ranks(c, span, a, b, what)
             return None
         rank = max(len(a.axes), len(b.axes))
