@@ -175,10 +175,12 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
                 same = then is s.body and orelse is s.orelse
                 made.append(s if same else replace(s, body=then, orelse=orelse))
             case ast.While() | ast.With() | ast.For():
+                spread = _loop(s, kernel, names, body[i + 1 :]) if isinstance(s, ast.For) else (s,)
+                if spread != (s,):  # loops inside may go over what is a number now
+                    made.extend(_body(spread, kernel, names))
+                    continue
                 inner = _body(s.body, kernel, names)
-                s = s if inner is s.body else replace(s, body=inner)
-                after = body[i + 1 :]
-                made.extend(_loop(s, kernel, names, after) if isinstance(s, ast.For) else (s,))
+                made.append(s if inner is s.body else replace(s, body=inner))
             case ast.Assign():
                 made.append(_unpacked(s))
             case _:
