@@ -292,3 +292,26 @@ def test_arg_reductions_of_a_gpu_run_on_the_cpu_too(how: str) -> None:
             done, split = np.zeros(m, np.uint32), x.reshape(m, n // unit, unit)
             k.arg_rows(split, values, places, done, out, how=how, V="f32", U=unit)
             assert np.array_equal(out, want)
+
+
+@pytest.mark.parametrize("how", ["sum", "max"])
+@pytest.mark.sample(1)
+def test_a_cpu_and_a_gpu_reduce_in_one_order(how: str) -> None:
+    """A CPU takes shares side by side; the bits are those of the lanes of a GPU."""
+    k = tessera.load("std.reduce_kernels", target="cpu")
+    sizes = [0, 1, 2, 3, 5, 255, 256, 1000, 1023, 1025, 4095, 4096, 4099, 9001]
+    rng = np.random.default_rng(5)
+    for n in [*sizes, 32_769, int(rng.integers(2000, 30_000)), 100_003]:
+        x = (rng.standard_normal(n) * 10).astype(np.float32)
+        for groups, beside in ((max(1, -(-n // 32_768)), 1), (3, 2), (11, 8)):
+            found: list[bytes] = []
+            for own in (False, True):
+                shares, done = np.zeros(groups, np.float32), np.zeros(1, np.uint32)
+                out = np.zeros(1, np.float32)
+                if own:
+                    launch = k.reduce_all_side_by_side[-(-groups // beside)]
+                    launch(x, shares, done, out, beside, how=how)
+                else:
+                    k.reduce_all[groups](x, shares, done, out, how=how)
+                found.append(shares.tobytes() + out.tobytes())
+            assert found[0] == found[1], (n, groups)
