@@ -152,10 +152,16 @@ def _lines(
 
 
 def _at_once(s: Lowering, r: Reduction, lower: Value, outer: Index) -> int:
-    """How many lines a pass takes in, by the operations that make an element."""
+    """How many lines a pass takes in, by the operations that make an element. A lane of a GPU has
+    others beside it that wait for memory, and few registers."""
+    if not s.on_cpu:
+        return 1
     zeros = tuple(s.index(0) for _ in r.sizes[r.axis :])
-    made = s.capture(lambda: element_at(s, r, (*outer, lower, *zeros)))
-    operations = sum(1 for op in made for _ in op.walk())
+
+    def one() -> None:
+        element_at(s, r, (*outer, lower, *zeros))
+
+    operations = sum(1 for op in s.capture(one) for _ in op.walk())
     return max(1, min(LINES_AT_ONCE, r.size, LINE_OPERATIONS // max(1, operations)))
 
 
