@@ -273,7 +273,7 @@ ROW_RATE = _measured(
 # --- registers ---------------------------------------------------------------------------------
 
 BETWEEN_REGISTERS = _chosen(
-    {1: 60, 2: 58, 3: 28}, "registers of a lane",
+    {1: 60, 2: 54, 3: 28}, "registers of a lane",
     "for addresses and for what work between products holds, by the number of warp groups: "
     "with fewer ptxas 13.0 spilled",
 )  # fmt: skip

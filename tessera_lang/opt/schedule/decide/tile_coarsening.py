@@ -43,7 +43,13 @@ from tessera_lang.opt.schedule.query.unit_legality import has_matrix_dtype
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import UNIT_ROWS
 from tessera_lang.target.machine import Machine
-from tessera_lang.target.tuning import MANY_SUMS, PRODUCT_REGISTERS, WIDER_WORTH, WIDEST_TILE
+from tessera_lang.target.tuning import (
+    BETWEEN_REGISTERS,
+    MANY_SUMS,
+    PRODUCT_REGISTERS,
+    WIDER_WORTH,
+    WIDEST_TILE,
+)
 from tessera_lang.types.dtype import INDEX
 
 _TIMES = (1, 2, 3, 4)
@@ -111,8 +117,11 @@ def _price(facts: Facts, machine: Machine) -> float:
 
 
 def _fits(facts: Facts, machine: Machine) -> bool:
-    """Whether accumulators and two stages of what loops bring surely have room."""
-    if all_dot_registers(facts, {}, machine) > PRODUCT_REGISTERS:
+    """Whether accumulators and two stages of what loops bring surely have room, and beside products
+    of computed factors what lanes compute."""
+    chained = any(x.load is None for dot in facts.dots for x in (dot.a, dot.b))
+    between = BETWEEN_REGISTERS[2] if chained else 0
+    if all_dot_registers(facts, {}, machine) + between > PRODUCT_REGISTERS:
         return False
     by_lanes = not any(map(has_matrix_dtype, facts.dots))
     if by_lanes and any(int(d.shape[0]) * int(d.shape[1]) > MANY_SUMS for d in facts.dots):

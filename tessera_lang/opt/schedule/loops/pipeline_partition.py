@@ -32,6 +32,8 @@ from tessera_lang.record import dataclass
 CHANGES = {"tile.print", *WRITES, *with_effect("sync")}
 _MOVED = ARRAY_READS | MOVES
 _READS = READS - WRITES
+BOTH_READ = "both read one staged tile"
+"""Why a loop is not divided whose last products read a tile that earlier ones read too."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,14 @@ def divided(loop: Operation, facts: Facts) -> Divided | str:
     if names & CHANGES:
         return "the loop writes to arrays"
     return _Dividing(loop, facts, levels, deepest).run()
+
+
+def last_products(loop: Operation) -> frozenset[int]:
+    """The products of a loop's body that the most others in a row lead to, by identity."""
+    *body, _ = loop.regions[0].operations
+    levels = _levels(body)
+    deepest = max(levels.values(), default=0)
+    return frozenset(i for i, level in levels.items() if level == deepest)
 
 
 def _levels(body: Sequence[Operation]) -> dict[int, int]:
@@ -116,7 +126,7 @@ class _Dividing:
         here.update(v for v, is_late in zip(self.carried, carried, strict=True) if not is_late)
         crossing = tuple(dict.fromkeys(v for v in read if v in here))
         if any(map(self._is_staged, crossing)):
-            return "both read one staged tile"
+            return BOTH_READ
         shared = tuple(o for o in early if id(o) in both)
         return Divided(self.loop, tuple(early), tuple(late), shared, crossing, carried)
 

@@ -19,7 +19,9 @@ from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_opera
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
 from tessera_lang.opt.schedule.loops.loop_sequences import sequences
+from tessera_lang.opt.schedule.loops.own_loads import with_own_loads
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
+    BOTH_READ,
     Divided,
     divided,
     is_rounding,
@@ -55,6 +57,7 @@ def overlap(program: Program, context: Context) -> Program:
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
     facts = facts_of(kernel)
+    kernel, facts = _with_own_loads(kernel, facts, context)
     found: list[Divided] = []
     alone: set[int] = set()
     for loop, _ in facts.loops:
@@ -87,6 +90,22 @@ def overlap(program: Program, context: Context) -> Program:
     if kernel.integers("roles")[1] // 4 >= ORDERED_GROUPS:
         made = with_decisions(made, {"pingpong": True})
     return with_kernel(program, made)
+
+
+def _with_own_loads(
+    kernel: Operation, facts: Facts, context: Context
+) -> tuple[Operation, Facts]:  # fmt: skip
+    """The kernel whose late products have loads of their own, where that lets loops overlap."""
+    other = None if context.relief else with_own_loads(kernel, facts)
+    if other is None:
+        return kernel, facts
+    changed = facts_of(other)
+    for loop, _ in changed.loops:
+        if loop.name == FOR and not is_grid(loop) and len(loop.strings("axes")) == 1:
+            made = divided(loop, changed)
+            if made == BOTH_READ or (not isinstance(made, str) and _reason(made, changed)):
+                return kernel, facts
+    return other, changed
 
 
 def _reason(parts: Divided, facts: Facts) -> str:

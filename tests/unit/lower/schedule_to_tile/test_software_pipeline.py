@@ -60,3 +60,52 @@ def test_attention(rows: int, t: int) -> None:
     scores = np.exp2(0.25 * q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1))
     wanted = scores / scores.sum(-1, keepdims=True) @ v.astype(np.float64)
     np.testing.assert_allclose(out.astype(np.float64), wanted, atol=1e-2)
+
+
+BOTH_READ = """
+@op.kernel
+def gradient(q: bf16[s, 64], k: bf16[t, 64], v: bf16[t, 64], o: mut f32[s, 64]):
+    for i in op.tile_range(s, step=128):
+        acc = op.zeros((128, 64), f32)
+        for j in RANGE:
+            keys = k[j:j+64, :]
+            z = (q[i:i+128, :] @ keys.T).to(f32)
+            w = (q[i:i+128, :] @ v[j:j+64, :].T).to(f32)
+            MASK
+            acc += (z * w).to(bf16) @ keys
+        o[i:i+128, :] = acc
+"""
+TRIANGLE = "(i + op.arange(128))[:, None] >= (j + op.arange(64))[None, :]"
+FORMS = {
+    "all": ("op.tile_range(t, step=64)", "z = z"),
+    "triangle": ("range(0, min(t, i + 128), 64)", f"z = op.where({TRIANGLE}, z, 0.0)"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("t", [64, 200, 330])
+@pytest.mark.sample(2)
+def test_both_parts_read_one_tile(form: str, t: int) -> None:
+    """Each of them brings its own, in a part of the ring: the numbers are the same."""
+    rng = np.random.default_rng(t)
+    q, k, v = (rng.uniform(-1, 1, (n, 64)).astype(ml_dtypes.bfloat16) for n in (300, t, t))
+    out = np.full(q.shape, np.nan, np.float32)
+    arrays: list[Any] = [q, k, v, out]
+    signature = tuple(
+        replace(tensor(x, aligned=True), divisors=(1, 64), hints=(16896, 64)) for x in arrays
+    )
+    text = BOTH_READ.replace("RANGE", FORMS[form][0]).replace("MASK", FORMS[form][1])
+    program, plan, _ = lower_source(text, *arrays, signature=signature)
+    program, _ = schedule(program)
+    found = for_machine(program, plan, machine_named("cuda", "sm_90a"))
+    said = [d.message for d in found.remarks if d.code == "T0748"]
+    assert any(m.startswith("the products of this loop overlap") for m in said), said
+    loads = [o for o in found.schedule.walk() if o.attributes.get("stage") == "shared"]
+    assert len({o.attributes.get("ring") for o in loads if o.result.name == "k"}) == 2
+    assert found.lowered is not None
+    machine.launch(*found.lowered, *arrays)
+    a, b, c = (x.astype(np.float64) for x in (q, k, v))
+    z = a @ b.T
+    if form == "triangle":
+        z = np.where(np.arange(300)[:, None] >= np.arange(t)[None, :], z, 0.0)
+    np.testing.assert_allclose(out, (z * (a @ c.T)) @ b, atol=0.4, rtol=2e-2)
