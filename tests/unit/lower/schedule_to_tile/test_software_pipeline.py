@@ -108,4 +108,4 @@ def test_both_parts_read_one_tile(form: str, t: int) -> None:
     z = a @ b.T
     if form == "triangle":
         z = np.where(np.arange(300)[:, None] >= np.arange(t)[None, :], z, 0.0)
-    np.testing.assert_allclose(out, (z * (a @ c.T)) @ b, atol=0.4, rtol=2e-2)
+    np.testing.assert_allclose(out, (z * (a @ c.T)) @ b, atol=1.0, rtol=2e-2)
