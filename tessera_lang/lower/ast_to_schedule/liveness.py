@@ -41,6 +41,8 @@ class Liveness:
 
     def _before(self, s: ast.Stmt, live: Locals, on_break: Locals, on_next: Locals) -> Locals:
         match s:
+            case ast.If() if (known := self.typed.constants.get(s.test)) is not None:
+                return self._block(s.body if known else s.orelse, live, on_break, on_next)
             case ast.If():
                 then = self._block(s.body, live, on_break, on_next)
                 other = self._block(s.orelse, live, on_break, on_next)

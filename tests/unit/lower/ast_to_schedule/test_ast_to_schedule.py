@@ -11,6 +11,7 @@ import pytest
 
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver import pipeline
+from tessera_lang.driver.session import Session
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.verify import verify
 from tessera_lang.sema.side_tables import ConstantArgument
@@ -125,3 +126,29 @@ def test_what_is_refused(text: str, code: str) -> None:
     given += [given[0].copy()] if "b:" in text else []
     _, _, found = lower_source(f"{HEAD}@op.kernel\n{text}", *given)
     assert [d.code for d in found] == [code]
+
+
+FLAGS = """\
+@op.kernel
+def kernel[A: bool, B: bool](x: f32[n, m], y: mut f32[n, m]):
+    for i in op.tile_range(n, step=32):
+        for j in op.tile_range(m, step=32):
+            if A: t = x[i:i+32, j:j+32] * 2.0
+            u = x[i:i+32, j:j+32] + 1.0
+            if A and not B: u = u + t
+            if not A: u = u * 3.0
+            y[i:i+32, j:j+32] = u
+"""
+
+
+@pytest.mark.parametrize("flags", ["A=True, B=False", "A=False, B=True", "A=True, B=True"])
+def test_what_a_side_names_that_is_not_there_is_not_carried(flags: str) -> None:
+    """A variable of one condition known at compile time, read in another: no loop hands it on."""
+    session = Session(overlay={"kernel.tessera": FLAGS})
+    wanted = session.signature(
+        "kernel.tessera", "kernel", f"x: f32[n, m], y: mut f32[n, m], {flags}"
+    )
+    made = session.scheduled("kernel.tessera", "kernel", wanted)[0]
+    loops = [o for o in made.walk() if o.name == "tessera.schedule.for"]
+    assert loops and not any(o.results for o in loops)
+    assert all(set(o.strings("mapping")) == {"grid"} for o in loops)
