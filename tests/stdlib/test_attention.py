@@ -159,8 +159,25 @@ def check_gradients(std: Any, case: Case, seed: int = 0) -> None:
         near(x, wanted, error)
 
 
-def check_paged(std: Any, case: Case, page: int, seed: int = 0) -> None:
+@dataclass
+class Paged:
     """Keys of several lengths, in pages in any order, among them some that are not used."""
+
+    arrays: tuple[Array, Array, Array]
+    pages: list[Array]
+    table: Array
+    lengths: Array
+
+    def check(self, case: Case, found: Array) -> None:
+        q, k, v = self.arrays
+        for i, t in enumerate(self.lengths):
+            one = replace(case, b=1, t=int(t))
+            part = q[i : i + 1], k[i : i + 1, :, :t], v[i : i + 1, :, :t]
+            right = exact(one, *part)
+            near(found[i : i + 1], right.o, allowed(one, right, part[2])[0])
+
+
+def in_pages(case: Case, page: int, seed: int = 0) -> Paged:
     r = np.random.default_rng(seed)
     lengths = r.integers(max(1, case.t // 2), case.t + 1, case.b).astype(np.int32)
     many = -(-case.t // page)
@@ -172,12 +189,14 @@ def check_paged(std: Any, case: Case, page: int, seed: int = 0) -> None:
         for i, j in np.ndindex(case.b, case.t):
             of_pages[table[i, j // page], j % page] = x[i, :, j]
     table = np.where(np.arange(many) * page < lengths[:, None], table, 1 << 20).astype(np.int32)
-    found = np.asarray(std.paged_attention(q, *pages, table, lengths, **case.names))
-    for i, t in enumerate(lengths):
-        one = replace(case, b=1, t=int(t))
-        part = q[i : i + 1], k[i : i + 1, :, :t], v[i : i + 1, :, :t]
-        right = exact(one, *part)
-        near(found[i : i + 1], right.o, allowed(one, right, part[2])[0])
+    return Paged((q, k, v), pages, table, lengths)
+
+
+def check_paged(std: Any, case: Case, page: int, seed: int = 0) -> None:
+    given = in_pages(case, page, seed)
+    q = given.arrays[0]
+    found = std.paged_attention(q, *given.pages, given.table, given.lengths, **case.names)
+    given.check(case, np.asarray(found))
 
 
 CASES = (
@@ -197,7 +216,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_cases(std: Any, case: Case) -> None:
     check(std, case)
 
@@ -212,6 +231,7 @@ PAGED = (
     (Case(2, 4, 2, 1, 200, 64), 64), (Case(3, 2, 1, 70, 260, 80, "f16", causal=True), 16),
     (Case(2, 2, 2, 5, 90, 33, "f32", window=(30, 4)), 128),
     (Case(2, 8, 1, 1, 300, 128, causal=True, window=(100, -1), softcap=9.0), 48),
+    (Case(2, 2, 1, 3, 600, 64, causal=True), 256),
 )  # fmt: skip
 
 
@@ -328,6 +348,27 @@ def test_gradients_by_code_for_a_gpu(case: Case) -> None:
     wanted = gradients(case, right, q, k, v, go)
     for x, exactly, error in zip((dq, dk, dv), wanted[::2], wanted[1::2], strict=True):
         near(x.reshape(exactly.shape), exactly, error)
+
+
+@pytest.mark.parametrize(("case", "page", "parts"), [
+    (Case(2, 4, 2, 1, 200, 64), 64, 1),
+    (Case(2, 2, 1, 70, 300, 64, "f16", causal=True, window=(90, -1), softcap=7.0), 128, 2),
+], ids=str)  # fmt: skip
+@pytest.mark.sample(1)
+def test_pages_by_code_for_a_gpu(case: Case, page: int, parts: int) -> None:
+    given = in_pages(case, page)
+    share = case.h // case.g
+    shape = (case.b, case.g, 1, share) if case.s == 1 else (case.b, case.g, share, case.s)
+    k, v = (x.reshape(-1, page // parts, case.g, case.d) for x in given.pages)
+    q = given.arrays[0].reshape(*shape, case.d)
+    o, lse = np.zeros_like(q), np.zeros(shape, np.float32)
+    flags, factor, inner = form(case)
+    named = {"q": q, "k": k, "v": v, "table": given.table, "lengths": given.lengths}
+    as_for_a_gpu(
+        "_paged", named, {"o": o, "lse": lse}, f"BM=128, BN={page // parts}, PARTS={parts}, "
+        f"STEP={int(case.s > 1)}, {flags}", factor, inner,
+    )  # fmt: skip
+    given.check(case, o.reshape(given.arrays[0].shape))
 
 
 FORMS = ("LEFT=-1, RIGHT=-1, how='plain'", "LEFT=-1, RIGHT=0, how='plain'",

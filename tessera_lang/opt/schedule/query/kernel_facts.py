@@ -333,8 +333,8 @@ class Estimate:
         found: list[int | None] = []
         for bound in bounds:
             first = _count(*map(self.value, bound))
-            last = None if self._at_end is None else _count(*map(self._at_end.value, bound))
-            found.append(first if first is None or last is None else max(first, last))
+            last = first if self._at_end is None else _count(*map(self._at_end.value, bound))
+            found.append(None if first is None or last is None else max(first, last))
         return found
 
 
