@@ -323,6 +323,15 @@ def test_code_for_a_gpu_gives_the_same(case: Case) -> None:
     near(lse.reshape(right.lse.shape), right.lse, of_lse)
 
 
+def tiles(case: Case) -> tuple[tuple[int, int], tuple[int, int]]:
+    """What a loop takes at a time, and what its sums are of: by queries, and by keys."""
+    if case.dtype == "f32":
+        return (32, 64), (32, 64)
+    if case.d > 128:
+        return (64, 64), (64, 64)
+    return ((128, 128), (64, 128)) if case.d <= 64 else ((64, 128), (32, 128))
+
+
 @pytest.mark.parametrize("case", ON_A_GPU, ids=str)
 @pytest.mark.sample(1)
 def test_gradients_by_code_for_a_gpu(case: Case) -> None:
@@ -338,13 +347,14 @@ def test_gradients_by_code_for_a_gpu(case: Case) -> None:
     }  # fmt: skip
     dq, dk, dv = np.zeros_like(given["q"]), np.zeros_like(k[0]), np.zeros_like(v[0])
     flags, factor, inner = form(case)
-    few, many = (32, 64) if case.dtype == "f32" else (64, 128 if case.d <= 128 else 64)
+    queries, keys = tiles(case)
     by = 1 / math.sqrt(case.d) if case.scale is None else case.scale
-    as_for_a_gpu("_of_queries", given, {"dq": dq}, f"BM={many}, BN={few}, {flags}",
+    as_for_a_gpu("_of_queries", given, {"dq": dq}, f"BM={queries[1]}, BN={queries[0]}, {flags}",
                  factor, inner, by)  # fmt: skip
     for K, V in ((True, True),) if case.d <= 128 else ((True, False), (False, True)):
-        as_for_a_gpu("_of_keys", given, {"dk": dk, "dv": dv},
-                     f"BM={few}, BN={many}, K={K}, V={V}, {flags}", factor, inner, by)  # fmt: skip
+        sizes = f"BM={keys[0]}, BN={keys[1]}, K={K}, V={V}"
+        as_for_a_gpu("_of_keys", given, {"dk": dk, "dv": dv}, f"{sizes}, {flags}",
+                     factor, inner, by)  # fmt: skip
     wanted = gradients(case, right, q, k, v, go)
     for x, exactly, error in zip((dq, dk, dv), wanted[::2], wanted[1::2], strict=True):
         near(x.reshape(exactly.shape), exactly, error)

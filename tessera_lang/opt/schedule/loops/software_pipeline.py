@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import dropwhile
 
 from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
@@ -77,7 +78,8 @@ def overlap(program: Program, context: Context) -> Program:
                              loop.span)  # fmt: skip
         if not isinstance(made, str) and not reason:
             found.append(made)
-    chains = [c for c in sequences(found, facts) if id(c[0].loop.results) in alone]
+    chains = [_from_first(c, alone) for c in sequences(found, facts)]
+    chains = [c for c in chains if c]
     for first, *others in chains:
         context.note("T0748", "the products of this loop overlap: the last of an iteration "
                      "runs beside the work of the next iteration", first.loop.span)  # fmt: skip
@@ -87,9 +89,21 @@ def overlap(program: Program, context: Context) -> Program:
     if not chains:
         return program
     made = _rewritten(kernel, facts, chains)
-    if kernel.integers("roles")[1] // 4 >= ORDERED_GROUPS:
+    if _take_turns(chains, kernel.integers("roles")[1] // 4):
         made = with_decisions(made, {"pingpong": True})
     return with_kernel(program, made)
+
+
+def _take_turns(chains: Sequence[tuple[Divided, ...]], groups: int) -> bool:
+    """Whether warp groups issue their products one after the other."""
+    loops = [p.loop.regions[0].operations for chain in chains for p in chain]
+    most = max(sum(o.name == DOT for o in body) for body in loops)
+    return groups in ORDERED_GROUPS and most >= ORDERED_GROUPS[groups]
+
+
+def _from_first(chain: tuple[Divided, ...], alone: set[int]) -> tuple[Divided, ...]:
+    """A sequence of loops from the first one on that overlaps by itself."""
+    return tuple(dropwhile(lambda p: id(p.loop.results) not in alone, chain))
 
 
 def _with_own_loads(
