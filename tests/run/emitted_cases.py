@@ -151,6 +151,28 @@ def _layers() -> Iterator[tuple[str, str, str]]:
     )
 
 
+def _attention() -> Iterator[tuple[str, str]]:
+    """A kernel of std.attention and a signature."""
+    for dtype, d, right in (("bf16", 64, 0), ("bf16", 128, -1), ("f16", 96, 0), ("f32", 64, -1)):
+        some, most = (32, 64) if dtype == "f32" else (64, 128)
+        rows, keys = f"{dtype}[16, 2, 2048, {d}]", f"{dtype}[16, 2048, {d}]"
+        how = f"LEFT=-1, RIGHT={right}, how='plain', scale: f32, inner: f32"
+        given, sums = f"q: {rows}, k: {keys}, v: {keys}", "f32[16, 2, 2048]"
+        made = f"o: mut {rows}, lse: mut {sums}"
+        yield "_forward", f"{given}, {made}, BM={most}, BN={most}, STEP=1, {how}"
+        given += f", go: {rows}, high: {sums}, delta: {sums}"
+        made = f"dk: mut {keys}, dv: mut {keys}"
+        yield "_of_queries", f"{given}, dq: mut {rows}, BM={most}, BN={some}, {how}, factor: f32"
+        both = f"BM={some}, BN={most}, K=True, V=True"
+        yield "_of_keys", f"{given}, {made}, {both}, {how}, factor: f32"
+        flat = f"o: {dtype}[65536, {d}], go: {dtype}[65536, {d}], lse: f32[65536]"
+        yield "_rows", f"{flat}, delta: mut f32[65536], high: mut f32[65536]"
+        pages = f"k: {dtype}[900, 64, 8, {d}], v: {dtype}[900, 64, 8, {d}], table: i32[16, 40]"
+        given = f"q: {dtype}[16, 8, 1, 4, {d}], {pages}, lengths: i32[16]"
+        made = f"o: mut {dtype}[16, 8, 1, 4, {d}], lse: mut f32[16, 8, 1, 4]"
+        yield "_paged", f"{given}, {made}, BM=64, BN=64, PARTS=1, STEP=0, {how}"
+
+
 def _benchmarks() -> Iterator[TileCase]:
     for heads, length, size, (bm, bn) in attention.SHAPES:
         arrays = ", ".join(f"{x}: bf16[{heads}, {length}, {size}]" for x in "qkv")
@@ -193,7 +215,8 @@ def tile_cases() -> list[TileCase]:
     for module, cases in (("linalg", _linalg()), ("nn", _nn())):
         path = str(LIBRARY / f"{module}.tessera")
         found += [TileCase(f"std.{module}", k, s, path, "", t) for k, s, t in cases]
-    for module, kernel, signature in _layers():
+    cases = (*_layers(), *(("attention", *case) for case in _attention()))
+    for module, kernel, signature in cases:
         path = str(LIBRARY / f"{module}.tessera")
         found.append(TileCase(f"std.{module}", kernel, signature, path))
     for step, kernel, text in (
