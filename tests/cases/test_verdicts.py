@@ -12,7 +12,7 @@ import tessera_lang as tessera
 from tests.fuzz.verdicts import Case, cases, judged
 
 ALL = list(cases())
-RUN = [c for c in ALL if c.hint != "not run"]
+RUN = [c for c in ALL if "not run" not in c.hint]
 SIZES = {"n": 256, "m": 4, "grid_groups": 4}
 
 
@@ -21,7 +21,7 @@ SIZES = {"n": 256, "m": 4, "grid_groups": 4}
 def test_verdict(case: Case) -> None:
     verdict, codes = judged(case)
     if case.right:
-        assert verdict == ("not proved" if case.hint == "open" else "proved"), codes
+        assert verdict == ("not proved" if "open" in case.hint else "proved"), codes
     else:
         assert verdict == ("not proved" if case.hint == "open" else case.hint or "error"), codes
         assert case.code in codes or case.hint == "open"

@@ -51,12 +51,14 @@ def alike_conditions(kernel: Operation, uniform: Uniformity, known: Ranges) -> A
 def arguments_of(kernel: Operation, rules: LaneRules) -> dict[Value, Form]:
     """The kernel's arguments, as multiples of what their premises say that they are."""
     region, space = kernel.regions[0], rules.space
-    divisors = _divisors(region)
+    divisors, equal = _divisors(region)
     found: dict[Value, Form] = {}
     for argument in region.arguments:
         form = rules.unknown(argument, argument)
         factor = divisors.get(argument, 1)
-        if factor > 1 and isinstance(form, Linear):
+        if argument in equal:
+            form = Linear((), equal[argument])
+        elif factor > 1 and isinstance(form, Linear):
             low, high = space.range(form)
             form = space.symbol((argument, factor), (-(-low // factor), high // factor))
             form = form.scaled(factor)
@@ -64,8 +66,8 @@ def arguments_of(kernel: Operation, rules: LaneRules) -> dict[Value, Form]:
     return found
 
 
-def _divisors(region: Region) -> dict[Value, int]:
-    """``tile.assume`` of ``argument % number == 0``."""
+def _divisors(region: Region) -> tuple[dict[Value, int], dict[Value, int]]:
+    """``tile.assume`` of ``argument % number == 0``, and of ``argument == number``."""
     made = {o.result: o for o in region.operations if len(o.results) == 1}
 
     def number(value: Value) -> int | None:
@@ -74,20 +76,23 @@ def _divisors(region: Region) -> dict[Value, int]:
         return held if isinstance(held, int) else None
 
     found: dict[Value, int] = {}
+    equal: dict[Value, int] = {}
     arguments = set(region.arguments)
     for o in region.operations:
         if o.name != "tile.assume" or o.attributes["predicate"] != "eq":
             continue
         for a, b in (o.operands, o.operands[::-1]):
-            rest = made.get(a)
-            if rest is None or rest.name != "tile.mod" or number(b) != 0:
+            rest, held = made.get(a), number(b)
+            if a in arguments and held is not None:
+                equal[a] = held
+            if rest is None or rest.name != "tile.mod" or held != 0:
                 continue
             divisor = number(rest.operands[1])
             if rest.operands[0] in arguments and divisor is not None and divisor > 0:
                 argument = rest.operands[0]
                 before = found.get(argument, 1)
                 found[argument] = before * divisor // gcd(before, divisor)
-    return found
+    return found, equal
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ and the one after it. Must not know what is reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import lcm
 
 from tessera_lang.analysis.lanes.lane_forms import Form, Mask, Space
 from tessera_lang.analysis.lanes.lane_state import LaneWalk, Target, exact_within
@@ -18,6 +19,8 @@ from tessera_lang.types.dtype import DType
 UNCERTAIN_ROUNDS = 72  # of a loop that may end at any: enough for 64 halvings or doublings
 LOOP_STEPS = 6000  # operations of a loop that is run round by round
 _FAR = 1 << 40
+_MOST_ROUNDS = 1 << 56  # no loop has run as often yet
+MOST_RESIDUES = 6  # of a counter that are looked at one by one
 
 
 def _iteration(walk: LaneWalk, target: Target, start: Mask, region: Region) -> None:
@@ -58,7 +61,8 @@ def _end(walk: LaneWalk, target: Target, before: Mask, results: Sequence[Value])
 
 
 def run_for(walk: LaneWalk, operation: Operation) -> None:
-    if not walk.relevant(operation):
+    matters = walk.relevant(operation)
+    if not matters and not (walk.thorough and any(_is_integer(v) for v in operation.results)):
         walk.havoc(operation.results)
         return
     lower, upper, step = (walk.rules.form(v) for v in operation.operands[:3])
@@ -75,10 +79,18 @@ def run_for(walk: LaneWalk, operation: Operation) -> None:
             _known_for(walk, target, lower, by, trips)
             _end(walk, target, before, operation.results)
             return
+    if not matters:
+        walk.targets.pop()
+        walk.havoc(operation.results)
+        return
     _any_for(walk, target, lower, upper, by)
     _end(walk, target, before, ())
     walk.mask = Mask(before.must & ~walk.gone(), before.may)
     walk.havoc(operation.results)
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value.type, DType) and value.type.is_integer
 
 
 def _trips(space: Space, distance: Linear, by: int) -> list[int]:
@@ -118,12 +130,15 @@ def _any_for(walk: LaneWalk, target: Target, lower: Form, upper: Form, by: int) 
     counter = region.arguments[0]
     uniform = walk.rules.uniformity.is_uniform(counter)
     interval = walk.rules.ranges.interval(counter)
+    if by > 0 and isinstance(lower, Linear):
+        start = space.range(lower)[1]
+        interval = interval[0], max(interval[0], min(interval[1], start + by * _MOST_ROUNDS))
     first: Form = None
     if uniform:
         first = space.symbol(None, interval)
     elif by and isinstance(lower, Linear):
         first = lower + space.symbol(None, (0, _FAR)).scaled(by)
-    mark = len(walk.facts)
+    mark, before = len(walk.facts), walk.mask
 
     def begin(form: Form) -> None:
         walk.rules.forms[counter] = form
@@ -133,15 +148,53 @@ def _any_for(walk: LaneWalk, target: Target, lower: Form, upper: Form, by: int) 
                     shifted = (form - bound).scaled(sign if by > 0 else -sign)
                     walk.facts.append(shifted.shifted(-off))
 
-    def second(waited: bool) -> Form:
+    def second(first: Form, waited: bool) -> Form:
         if not isinstance(first, Linear) or not by:
             return walk.rules.unknown(counter)
         far = Linear((), 1) if waited else space.symbol(None, (1, _FAR))
         return first + far.scaled(by)
 
-    _twice(walk, target, region.arguments[1:], (lambda: begin(first), lambda w: begin(second(w))),
-           region)  # fmt: skip
-    del walk.facts[mark:]
+    entry = walk.memory.way()
+    logs: list[Log] = []
+    asked = uniform and walk.thorough
+    for one in (_by_residue(space, operation, interval) if asked else []) or [first]:
+        walk.memory.log = {}
+        walk.memory.join(entry[0])
+        walk.mask = before
+        _twice(
+            walk, target, region.arguments[1:],
+            (lambda f=one: begin(f), lambda w, f=one: begin(second(f, w))), region,
+        )  # fmt: skip
+        logs.append(walk.memory.log)
+        del walk.facts[mark:]
+    walk.memory.join(*logs[:-1])
+
+
+def _by_residue(space: Space, loop: Operation, interval: tuple[int, int]) -> list[Linear]:
+    """A counter that is any number, once for each remainder that the loop asks for, in order: of
+    ``k % 2`` it is then known in which iterations it is what. Empty where it asks for none."""
+    modulus = 1
+    numbers: dict[Value, int] = {}
+    for o in loop.walk():
+        held = o.attributes.get("value") if o.name == "tile.constant" else None
+        if isinstance(held, int):
+            numbers[o.result] = held
+    for o in loop.walk():
+        number = numbers.get(o.operands[-1], 0) if o.operands else 0
+        if o.name == "tile.and":
+            number = number + 1 if number & (number + 1) == 0 else 0
+        elif o.name != "tile.mod":
+            continue
+        if 1 < number <= MOST_RESIDUES and lcm(modulus, number) <= MOST_RESIDUES:
+            modulus = lcm(modulus, number)
+    low, high = interval
+    if modulus == 1 or high - low < 2 * modulus:
+        return []
+    found: list[Linear] = []
+    for rest in range(modulus):
+        least, most = -(-(low - rest) // modulus), (high - rest) // modulus
+        found.append(space.symbol(None, (least, most)).scaled(modulus).shifted(rest))
+    return found
 
 
 _Begin = tuple[Callable[[], None], Callable[[bool], None]]

@@ -7,7 +7,7 @@ else unknown. Must not know control flow or memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 from tessera_lang.analysis.lanes.lane_forms import Form, Mask, Space, negative, not_positive, zero
 from tessera_lang.analysis.ranges.intervals import fits
@@ -19,7 +19,7 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType, integer_range
 
 _TURN = (1 << 64) - (1 << 40)  # what is within wraps to no small number that it is not
-_SAFE = 1 << 62  # what is below does not wrap in 64 bits when one more is added
+_END = 1 << 63  # no integer is beyond it
 
 
 def wrap(value: int, dtype: DType) -> int:
@@ -64,12 +64,17 @@ _COMPARED: dict[str, tuple[int, Callable[[int, int], tuple[bool, bool]], bool]] 
 """Predicate: the sign of ``a - b``, the test on it, and whether it is to be true."""
 
 
+Residue: TypeAlias = tuple[int, tuple[int, ...]]
+
+
 @dataclass(slots=True)
 class LaneRules:
     """The forms of values so far.
 
     ``unwrapped``: of 64-bit sums that might wrap, the sum without wrapping. Where that is no
     place in a buffer, nor is the wrapped one: it serves as a place, and for nothing else.
+    ``residues``: of values that are not known, a power of two and what each lane has modulo that.
+    ``unique``: of values that no two lanes have, which they are, and what was added.
     """
 
     group: tuple[int, ...]
@@ -78,6 +83,10 @@ class LaneRules:
     ranges: Ranges
     forms: dict[Value, Form] = field(default_factory=dict[Value, Form])
     unwrapped: dict[Value, Linear] = field(default_factory=dict[Value, Linear])
+    residues: dict[Value, Residue] = field(default_factory=dict["Value", "Residue"])
+    unique: dict[Value, tuple[object, int]] = field(
+        default_factory=dict["Value", "tuple[object, int]"]
+    )
 
     def form(self, value: Value) -> Form:
         return self.forms.get(value)
@@ -101,6 +110,50 @@ class LaneRules:
         if form is None:
             form = self._opaque(operation)
         self.forms[value] = form
+        self.residues.pop(value, None)
+        self.unique.pop(value, None)
+        if form is None and value.type.is_integer:
+            self._remember(operation)
+
+    def _remember(self, operation: Operation) -> None:
+        """What is known of an integer of which each lane has another unknown one."""
+        name, value = operation.name.removeprefix("tile."), operation.result
+        if name == "cast":
+            source, (operand,) = operation.operands[0].type, operation.operands
+            narrow = isinstance(source, DType) and source.is_integer
+            if narrow and operand in self.residues:
+                modulus, numbers = self.residues[operand]
+                self.residues[value] = (min(modulus, 1 << _dtype(operation).bits - 1), numbers)
+            if narrow and operand in self.unique and _dtype(operation).bits >= 32:
+                self.unique[value] = self.unique[operand]
+        elif name in ("mul", "shl"):
+            a, b = (self.forms.get(o) for o in operation.operands)
+            factor = b if a is None else a
+            if isinstance(factor, Linear) and not factor.terms and (name == "mul" or a is None):
+                number = factor.constant
+                step = number & -number if name == "mul" else 1 << min(max(number, 0), 30)
+                step = min(step, 1 << _dtype(operation).bits - 1)  # sums wrap by a multiple of it
+                if 1 < step:
+                    self.residues[value] = (step, (0,) * self.space.lanes)
+        elif name in ("add", "sub", "or"):
+            self._sum(operation, name)
+
+    def _sum(self, operation: Operation, name: str) -> None:
+        value, (x, y) = operation.result, operation.operands
+        for open_, other in ((x, y), (y, x)):
+            form, residue = self.forms.get(other), self.residues.get(open_)
+            if not isinstance(form, Linear) or (name == "sub" and open_ is y):
+                continue
+            terms, numbers = self.space.split(form)
+            sign = -1 if name == "sub" else 1
+            if residue is not None and not terms:
+                apply = INTEGERS[name]
+                modulus, mine = residue
+                pairs = zip(mine, numbers, strict=True)
+                self.residues[value] = (modulus, tuple(apply(a, b, 64) for a, b in pairs))
+            if name != "or" and open_ in self.unique and not form.terms:
+                key, off = self.unique[open_]
+                self.unique[value] = (key, off + sign * form.constant)
 
     def unknown(self, value: Value, key: object = None) -> Form:
         """A new unknown: one for all lanes where that is known, else None."""
@@ -193,6 +246,10 @@ def _binary(rules: LaneRules, operation: Operation) -> Form:
     rules.unwrapped.pop(operation.result, None)
     if dtype.kind == "bool":
         return _logic(rules, name, a, b)
+    if name in ("add", "sub") and dtype.bits == 64:
+        a, b = (
+            f or rules.unwrapped.get(o) for f, o in zip((a, b), operation.operands, strict=True)
+        )
     if not (isinstance(a, Linear) and isinstance(b, Linear) and dtype.is_integer):
         return None
     if name in ("add", "sub"):
@@ -220,7 +277,7 @@ def _divided(rules: LaneRules, name: str, a: Linear, b: Linear) -> Form:
         return None
     terms, values = rules.space.split(a)
     low, high = rules.space.range(a)
-    if any(factor % divisor for _, factor in terms) or not -_SAFE <= low <= high <= _SAFE:
+    if any(factor % divisor for _, factor in terms) or not -_END <= low <= high < _END:
         return None
     if name == "mod":
         return rules.space.vector([v % divisor for v in values])

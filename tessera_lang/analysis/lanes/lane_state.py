@@ -17,6 +17,7 @@ from tessera_lang.analysis.lanes.shared_access_log import (
     KINDS,
     Record,
     SharedMemory,
+    Tell,
     Way,
 )
 from tessera_lang.analysis.ranges.linear import Linear
@@ -69,7 +70,8 @@ class Target:
 
 @dataclass(slots=True)
 class LaneWalk:
-    """The state of the walk."""
+    """The state of the walk. ``thorough``: what costs more is looked at too, as lanes seem to meet.
+    ``unique``: atomics whose results no two lanes have, with the cell."""
 
     control: Mapping[str, Callable[[LaneWalk, Operation], None]]
     rules: LaneRules
@@ -80,6 +82,8 @@ class LaneWalk:
     steps: int = 0
     parted: int = 0  # how many ways of uniform conditions that are not known we are in
     accesses: list[ArrayAccess] | None = None  # of arrays and buffers, where asked for
+    thorough: bool = False
+    unique: Mapping[Operation, object] = field(default_factory=dict[Operation, object])
     _relevant: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
 
     @property
@@ -105,11 +109,28 @@ class LaneWalk:
                 self.access(operation)
                 for value in operation.results:
                     self.rules.forms[value] = self.rules.unknown(value)
+                    if operation in self.unique:
+                        self.rules.unique[value] = (self.unique[operation], 0)
             elif operation.regions:
                 raise GivesUp(f"`{operation.name}` is not followed", operation)
             else:
                 self.rules.apply(operation)
+                if operation.name == "tile.floordiv":
+                    self._quotient(operation)
         del self.facts[mark:]
+
+    def _quotient(self, operation: Operation) -> None:
+        """``c * (a // c)`` lies within ``c - 1`` below ``a``."""
+        a, quotient = self.rules.form(operation.operands[0]), self.rules.form(operation.result)
+        divisor = self.rules.form(operation.operands[1])
+        if not (isinstance(a, Linear) and isinstance(quotient, Linear)):
+            return
+        if not isinstance(divisor, Linear) or divisor.terms or divisor.constant <= 0:
+            return
+        if self.space.uniform(a) and len(quotient.terms) == 1 and not self.space.known(quotient):
+            rest = a - quotient.scaled(divisor.constant)
+            self.facts.append(rest)
+            self.facts.append(rest.scaled(-1).shifted(divisor.constant - 1))
 
     # --- accesses ---------------------------------------------------------------------------
 
@@ -122,7 +143,10 @@ class LaneWalk:
         t = cast("BufferType", buffer.type)
         place, mask = self._place(indices, t.shape)
         value = self._stored(operation) if operation.name == "tile.store" else None
-        record = Record(operation, KINDS[operation.name], mask, place, tuple(self.facts), value)
+        tells = self._tells(indices) if self.thorough else ()
+        record = Record(
+            operation, KINDS[operation.name], mask, place, tuple(self.facts), value, tells
+        )
         if mask.may:
             self.memory.touch(buffer, prod(t.shape), record)
 
@@ -133,6 +157,22 @@ class LaneWalk:
             alike = form.exact and form.may in (0, self.space.everyone)
             return Linear((), form.may & 1) if alike else None
         return form if form is not None and self.space.uniform(form) else None
+
+    def _tells(self, indices: Sequence[Value]) -> tuple[Tell, ...]:
+        """What each axis says of the lane: its number and the unknowns in it, or a remainder of
+        it, or that no other lane has it."""
+        found: list[Tell] = []
+        for axis, value in enumerate(indices):
+            form = self.rules.form(value)
+            residue = self.rules.residues.get(value)
+            if isinstance(form, Linear):
+                terms, numbers = self.space.split(form)
+                found.append((axis, terms, numbers))
+            if residue is not None:
+                found.append((axis, *residue))
+            if value in self.rules.unique:
+                found.append((axis, self.rules.unique[value], None))
+        return tuple(found)
 
     def _place(
         self, indices: Sequence[Value], shape: tuple[int, ...]

@@ -24,8 +24,8 @@ from tessera_lang.analysis.lanes.lane_state import (
     Target,
     exact_within,
 )
-from tessera_lang.analysis.lanes.shared_access_log import Log, SharedMemory, Write
-from tessera_lang.analysis.lanes.synchronised import Synchronised
+from tessera_lang.analysis.lanes.shared_access_log import Log, SharedMemory, Write, only_writing
+from tessera_lang.analysis.lanes.synchronised import Synchronised, unique_results
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
 from tessera_lang.ir.core import Operation, Region, Value
@@ -205,18 +205,24 @@ def walk_lanes(
     kernel: Operation, uniformity: Uniformity, ranges: Ranges,
     untraced: frozenset[Operation] = frozenset(),
 ) -> SharedMemory:  # fmt: skip
-    """What a kernel without divergent barriers does in shared memory. Raises GivesUp. Where
-    lanes may meet, a second walk asks whether atomics order them."""
+    """What a kernel without divergent barriers does in shared memory. Raises GivesUp. Where lanes
+    seem to meet, a second walk asks more: what single axes and remainders say, what comes in which
+    iteration, and whether atomics order it."""
     walk = _start(kernel, uniformity, ranges)
     walk.memory.untraced = untraced
     walk.block(kernel.regions[0])
-    if walk.memory.suspicions and hands_over(kernel):
-        synchronised = Synchronised(kernel, walk.memory.atomics)
-        if synchronised:
-            walk = _start(kernel, uniformity, ranges)
-            walk.memory.untraced = untraced
-            walk.memory.ordered = synchronised.ordered
-            walk.block(kernel.regions[0])
+    if not walk.memory.suspicions:
+        return walk.memory
+    first = walk.memory
+    walk = _start(kernel, uniformity, ranges)
+    walk.memory.untraced, walk.thorough = untraced, True
+    walk.unique = unique_results(kernel)
+    if hands_over(kernel):
+        walk.memory.ordered = Synchronised(kernel, first.atomics).ordered
+    try:
+        walk.block(kernel.regions[0])
+    except GivesUp:
+        return first
     return walk.memory
 
 
@@ -237,7 +243,8 @@ def _start(kernel: Operation, uniformity: Uniformity, ranges: Ranges) -> LaneWal
     space = Space(prod(group))
     rules = LaneRules(group, space, uniformity, ranges)
     everyone = Mask(space.everyone, space.everyone)
-    walk = LaneWalk(_RULES, rules, SharedMemory(space), everyone)
+    memory = SharedMemory(space, only_writing=only_writing(kernel))
+    walk = LaneWalk(_RULES, rules, memory, everyone)
     walk.targets.append(Target(kernel))
     rules.forms.update(arguments_of(kernel, rules))
     return walk

@@ -21,7 +21,7 @@ def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
     """A few launches, largest arrays first, that are surely allowed."""
     lanes = prod(plan.group)
     seen: set[str] = set()
-    for size in (4 * lanes, 4096, lanes):
+    for size in (4 * lanes, 4096, lanes, 1, 0):
         launch = _launch(kernel, plan, size)
         if launch is not None and launch.text not in seen:
             seen.add(launch.text)

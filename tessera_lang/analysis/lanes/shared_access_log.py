@@ -18,6 +18,9 @@ from tessera_lang.ir.definitions import effect_of
 from tessera_lang.record import dataclass, field
 
 Kind = Literal["read", "write", "atomic"]
+Tell: TypeAlias = tuple[int, object, "tuple[int, ...] | None"]
+"""What an index says of the lane along an axis. With its unknowns as the key: the rest of it in
+each lane; with a number: the remainder by that. With another key, each access has another index."""
 _MOST_PROOFS = 4000  # of two accesses that they are apart; what is left is not proved
 
 
@@ -26,7 +29,7 @@ class Record:
     """One access by the lanes of ``mask``: of cell ``place`` in each, None if not known.
 
     ``facts``: what is at least 0 in every such lane. ``value``: what is stored, where all
-    lanes store the same.
+    lanes store the same. ``tells``: what its indices along single axes say of the lane.
     """
 
     operation: Operation
@@ -35,6 +38,7 @@ class Record:
     place: Linear | None
     facts: tuple[Linear, ...] = ()
     value: Linear | None = None
+    tells: tuple[Tell, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +124,16 @@ Write: TypeAlias = tuple[Value, int, int]
 class SharedMemory:
     """The state at a place of the program.
 
-    ``untraced``: accesses of which ``lane_trace`` shows nothing. ``ordered``: whether atomics bring
-    two accesses into an order. ``atomics``: the lanes that may do each. ``collected``: where a lane
-    may be on either of two ways, what it writes on this one if it is there; that counts as written
-    once it is known of both ways.
+    ``untraced``: accesses of which ``lane_trace`` shows nothing. ``only_writing``: exchanges whose
+    result nothing uses. ``ordered``: whether atomics bring two accesses into an order.
+    ``atomics``: the lanes that may do each. ``collected``: where a lane may be on either of two
+    ways, what it writes on this one if it is there; that counts as written once it is known of
+    both ways.
     """
 
     space: Space
     untraced: frozenset[Operation] = frozenset()
+    only_writing: frozenset[Operation] = frozenset()
     ordered: Callable[[Record, Record], bool] | None = None
     atomics: dict[Operation, int] = field(default_factory=dict[Operation, int])
     collected: set[Write] | None = None
@@ -202,7 +208,7 @@ class SharedMemory:
         if record.kind == "atomic":
             self.atomics[record.operation] = self.atomics.get(record.operation, 0) | record.mask.may
         written = self.written.setdefault(buffer, Written())
-        if effect_of(record.operation) != "write":
+        if effect_of(record.operation) != "write" and record.operation not in self.only_writing:
             self._check_written(written, buffer, extent, record, lanes, cells, terms)
         if record.kind != "read":
             self._note_written(buffer, record, lanes, cells, terms)
@@ -298,7 +304,8 @@ class SharedMemory:
             return True
         apart = self._apart.get((first, second))
         if apart is None:
-            apart = first is not second and self._is_apart(first, second)
+            apart = _by_tells(self.space, first, second)
+            apart = apart or (first is not second and self._is_apart(first, second))
             apart = apart or (self.ordered is not None and self.ordered(first, second))
             self._apart[first, second] = apart
         if apart:
@@ -417,6 +424,14 @@ def reads_first(operation: Operation) -> bool:
     return operation.name != "tile.store" and not puts_value(operation)
 
 
+def only_writing(kernel: Operation) -> frozenset[Operation]:
+    """Exchanges whose result nothing uses."""
+    used = {v for o in kernel.walk() for v in o.operands}
+    return frozenset(
+        o for o in kernel.nested("tile.atomic") if puts_value(o) and o.result not in used
+    )
+
+
 _CONFLICTING: dict[Kind, tuple[Kind, ...]] = {
     "read": ("write", "atomic"), "write": ("read", "write", "atomic"), "atomic": ("read", "write"),
 }  # fmt: skip
@@ -428,6 +443,49 @@ def _apart(space: Space, first: Record, second: Record) -> bool:
     if first.place is None or second.place is None:
         return False
     return _other_residue(space, first, second) or _by_facts(space, first, second)
+
+
+def _by_tells(space: Space, first: Record, second: Record) -> bool:
+    """Whether an axis shows that two lanes never get to one cell."""
+    for axis, key, mine in first.tells:
+        for also, other, theirs in second.tells:
+            if axis != also:
+                continue
+            if mine is None or theirs is None:
+                if key == other:
+                    return True
+                continue
+            modulus = next((k for k in (key, other) if isinstance(k, int)), None)
+            if modulus is None:
+                same = key == other
+            else:
+                same = _is_multiple(key, modulus) and _is_multiple(other, modulus)
+            if same and _other_numbers(space, first, mine, second, theirs, modulus):
+                return True
+    return False
+
+
+def _is_multiple(key: object, modulus: int) -> bool:
+    """Whether the unknowns of an index, or what its remainder leaves out, are multiples."""
+    if isinstance(key, int):
+        return key % modulus == 0
+    return all(factor % modulus == 0 for _, factor in cast("Terms", key))
+
+
+def _other_numbers(
+    space: Space, first: Record, mine: tuple[int, ...], second: Record, theirs: tuple[int, ...],
+    modulus: int | None,
+) -> bool:  # fmt: skip
+    """Whether no two lanes have one number."""
+    at: dict[int, int] = {}
+    for lane in space.members(first.mask.may):
+        number = mine[lane] if modulus is None else mine[lane] % modulus
+        if at.setdefault(number, lane) != lane:
+            at[number] = -1
+    return all(
+        at.get(theirs[i] if modulus is None else theirs[i] % modulus, i) == i
+        for i in space.members(second.mask.may)
+    )
 
 
 def _other_residue(space: Space, first: Record, second: Record) -> bool:

@@ -207,6 +207,27 @@ class Synchronised:
                 self._hand_overs.append(_HandOver(given, taken, ()))
 
 
+def unique_results(kernel: Operation) -> dict[Operation, object]:
+    """Additions to a cell of shared memory, each with a key for the cell, of which no two give one
+    number: between the same two barriers nothing else writes it."""
+    if not any(isinstance(o.operands[1].type, BufferType) for o in kernel.nested("tile.atomic")):
+        return {}
+    shape, found = _Shape(kernel), dict[Operation, object]()
+    for number, atomics in enumerate(shape.cells()):
+        adding = [o for o in atomics if o.name != "tile.atomic_load"]
+        if shape.is_of_one_part(atomics) and all(_counts_up(shape, o) for o in adding):
+            found.update((o, ("unique", number)) for o in adding)
+    return found
+
+
+def _counts_up(shape: _Shape, operation: Operation) -> bool:
+    if operation.name != "tile.atomic" or operation.attributes["kind"] != "add":
+        return False
+    dtype, number = operation.result.type, shape.number(operation.operands[0])
+    wide = isinstance(dtype, DType) and dtype.is_integer and dtype.bits >= 32
+    return wide and number is not None and number > 0
+
+
 def _is_wide_fence(operation: Operation) -> bool:
     return operation.name == "tile.fence" and operation.attributes["scope"] in _WIDE
 

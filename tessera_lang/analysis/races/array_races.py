@@ -60,7 +60,7 @@ def unproved_arrays(
     kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None
 ) -> list[Diagnostic]:
     """One warning for each array of which it is open whether lanes meet there."""
-    own, _ = owned(kernel)
+    own, _ = owned(kernel, several=_several_groups(kernel, plan) is not None)
     found = _checked(kernel, plan, uniform or uniformity(kernel), own)
     return [_not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults]
 
@@ -103,7 +103,7 @@ def _follow(
     """Look for lanes that meet in launches."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
     in_groups, possible = _several_groups(kernel, plan), hands_over(kernel)
-    for launch in (launches[0], *launches[1:][-1:]):
+    for launch in (launches[0], *launches[2:]):
         few = launch is not launches[0]
         followed = follow(kernel, plan, launch, seen, values, in_groups is not None, few)
         orders = ArrayOrders(followed, prod(plan.group), possible)

@@ -98,19 +98,20 @@ def _joined(a: _Axis | None, b: _Axis | None) -> _Axis | None:
     return _Axis(a.terms, (min(a.rest[0], b.rest[0]), max(a.rest[1], b.rest[1])))
 
 
-def owned(kernel: Operation) -> tuple[set[Value], Ranges]:
-    """The pointers of such arrays, and the ranges that tell them."""
+def owned(kernel: Operation, *, several: bool = True) -> tuple[set[Value], Ranges]:
+    """The pointers of such arrays, and the ranges that tell them. ``several``: whether there may be
+    more than one group."""
     views = {o.result: o.operands[0] for o in kernel.walk() if o.name == "tile.view"}
     seen = _Seen(views)
     known = ranges(kernel, seen.access)
     group = kernel.integers("group")
     rank = cast("int", kernel.attributes["grid_rank"])
     other = _used_otherwise(kernel, views)
-    found = {
-        pointer for pointer, axes in seen.axes.items()
-        if pointer not in other
-        and _are_told(_told(axes, seen.ids, group) | {i for i, _ in seen.one[pointer]}, group, rank)
-    }  # fmt: skip
+    found: set[Value] = set()
+    for pointer, axes in seen.axes.items():
+        told = _told(axes, seen.ids, group) | {i for i, _ in seen.one[pointer]}
+        if pointer not in other and _are_told(told, group, rank, several):
+            found.add(pointer)
     return found, known
 
 
@@ -143,8 +144,10 @@ def _told(
     return told
 
 
-def _are_told(told: set[Id], group: tuple[int, ...], rank: int) -> bool:
+def _are_told(told: set[Id], group: tuple[int, ...], rank: int, several: bool) -> bool:
     lanes = all(("lane", axis) in told for axis, n in enumerate(group) if n > 1)
     return lanes and (
-        ("group", -1) in told or all(("group", axis) in told for axis in range(max(1, rank)))
+        not several
+        or ("group", -1) in told
+        or all(("group", axis) in told for axis in range(max(1, rank)))
     )

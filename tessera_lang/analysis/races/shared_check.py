@@ -264,7 +264,7 @@ def _unwritten(
     effort = Effort()
     for suspect in memory.unwritten[:_MAX_SUSPECTS]:
         operation = suspect.record.operation
-        if operation in reported or not reads_first(operation):
+        if operation in reported:
             continue
         buffer = operation.operands[BUFFER_AT[operation.name]]
         never = not memory.may_write(buffer, suspect.cell)
