@@ -133,7 +133,7 @@ class LaneRules:
                 number = factor.constant
                 step = number & -number if name == "mul" else 1 << min(max(number, 0), 30)
                 step = min(step, 1 << _dtype(operation).bits - 1)  # sums wrap by a multiple of it
-                if 1 < step:
+                if step > 1:
                     self.residues[value] = (step, (0,) * self.space.lanes)
         elif name in ("add", "sub", "or"):
             self._sum(operation, name)
