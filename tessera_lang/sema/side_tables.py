@@ -189,7 +189,7 @@ class TileInfo:
     the runtime allocates. ``needed``: (parameter, axis) of sizes that reach a capacity, so that
     the signature must give them; where one is missing the instance is None and ``T0650`` is
     reported with this list on the ``TypedFunction``. ``whole``: (parameter, axis) of axes that a
-    slice takes whole, so that a bucket (the next multiple of 128, up to 8192) may be given.
+    slice takes whole, so that a bucket (64, or the next multiple of 128) may be given.
     ``multiples``: sizes that the launch finds by dividing.
     """
 

@@ -17,7 +17,7 @@ _FEW = (1, 8, 16)  # classes of the small sizes: what units of a machine take at
 _DIVISORS = (128, 64, 16, 8, 4, 2)
 _FEW_DIVISORS = (16, 8, 4)
 _COARSE = (16, 4)
-_BUCKET = 128
+_BUCKET, _SHORT = 128, 64
 WHOLE_AXIS = 131072
 """The longest axis that is a tile as a whole. A row of a device lies in the registers of a group,
 or of a cluster of them; a row of a host in the caches of a core."""
@@ -134,17 +134,20 @@ def bucket(n: int) -> int | None:
     """The capacity for a whole axis of this size; None for one that is too long for a tile."""
     if n > WHOLE_AXIS:
         return None
-    return max(1, -(-n // _BUCKET)) * _BUCKET
+    return _SHORT if n <= _SHORT else -(-n // _BUCKET) * _BUCKET
 
 
 def bucket_below(capacity: int) -> int:
     """What sizes of a bucket are above; 0 for the first, which holds empty axes too."""
-    return max(0, capacity - _BUCKET) if capacity % _BUCKET == 0 else 0
+    if capacity == _BUCKET:
+        return _SHORT
+    return capacity - _BUCKET if capacity and capacity % _BUCKET == 0 else 0
 
 
 def size_in_bucket(capacity: int, divides: int) -> int | None:
     """The size that a bucket and a divisor leave; None where they leave several."""
-    return capacity if capacity % _BUCKET == 0 and divides % _BUCKET == 0 else None
+    step = _SHORT if capacity in (_SHORT, _BUCKET) else _BUCKET
+    return capacity if capacity % step == 0 and divides % step == 0 else None
 
 
 def unit_axis(shape: Sequence[int], strides: Sequence[int]) -> int:

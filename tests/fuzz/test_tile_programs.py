@@ -13,14 +13,14 @@ from tessera_lang.opt.schedule.decide import stream_k
 from tessera_lang.target.machine import Machine
 from tests.fuzz.products import Products
 from tests.fuzz.tile_programs import built, large, tried
-from tests.fuzz.tile_programs_generate import generate
+from tests.fuzz.tile_programs_many import generate
 
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)
 
 
 @pytest.mark.parametrize(("seed", "place"), [
     *((seed, "sm_90a") for seed in range(2, 322, 20)), *((seed, "sm_80") for seed in (8, 97, 1001)),
-    *((seed, "cpu") for seed in (45, 146, 1107)),
+    *((seed, "cpu") for seed in (45, 146, 1107)), (20003, "sm_90a"), (20046, "sm_90a"),
 ])  # fmt: skip
 @pytest.mark.sample(11)
 def test_a_few_programs_each_time(seed: int, place: str) -> None:
@@ -41,6 +41,28 @@ def test_a_program_on_the_cpu(seed: int) -> None:
 def test_a_program_on_a_gpu(seed: int) -> None:
     found = tried(seed, "cuda", (), Products(), calls=1)
     assert not found, str(found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sm_90a", "cpu", GPU])
+@pytest.mark.parametrize("first", range(20000, 20300, 60))
+def test_programs_of_up_to_four_products(place: str, first: int) -> None:
+    """One behind the other, of which one runs, in each other's loops, in chains, with masks."""
+    for seed in range(first, first + 10):
+        found = tried(seed, place, (), Products(), calls=1)
+        assert not found, str(found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [20000, 20100])
+def test_where_up_to_four_products_go(first: int) -> None:
+    """Without a ring of two buffers are a few whose tiles have no room, each with a remark."""
+    stats = Products()
+    for seed in range(first, first + 16):
+        program = generate(seed)
+        found = built(program, "sm_90a", large(program, 8), stats)
+        assert not found, str(found)
+    assert not stats.silent and stats.ring >= 0.9 * stats.legal > 36, str(stats)
 
 
 @pytest.mark.slow

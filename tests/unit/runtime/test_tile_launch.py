@@ -15,6 +15,7 @@ from tessera_lang.diagnostics.diagnostic import TesseraError
 from tessera_lang.target.array_facts import (
     array_facts,
     bucket,
+    bucket_below,
     coarser,
     divisor,
     size_class,
@@ -186,8 +187,12 @@ def test_size_classes() -> None:
         assert n <= 16 or of <= n * 9 / 8 + 1
         assert n % divisor(n) == 0 and divisor(n) <= 128
     assert len({size_class(n) for n in range(1024, 2048)}) == 9
-    buckets = [bucket(n) for n in (0, 1, 128, 129, 8192, 8193, 131072, 131073)]
-    assert buckets == [128, 128, 128, 256, 8192, 8320, 131072, None]
+    buckets = [bucket(n) for n in (0, 1, 64, 65, 128, 129, 8192, 8193, 131072, 131073)]
+    assert buckets == [64, 64, 64, 128, 128, 256, 8192, 8320, 131072, None]
+    for n in range(1, 1000):  # a size that its bucket and its divisor leave is that size
+        capacity = bucket(n)
+        assert capacity is not None and bucket_below(capacity) < n <= capacity
+        assert size_in_bucket(capacity, divisor(n)) in (None, n)
 
 
 def test_an_empty_axis_is_never_whole() -> None:

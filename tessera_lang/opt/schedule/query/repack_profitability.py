@@ -79,7 +79,11 @@ def _aligned(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
         if not machine.has("cp_async") or not pitch_reason(access, facts, ""):
             return None
         copy = "async"
-    return Repacked(copy) if reads(load, facts) >= REPACK_READS else None
+    # What a loop goes along may depend on another one around it, as in a triangle; and what several
+    # loops read of an array is copied once.
+    same = [x for x in facts.loads if x.view is load.view and x.tile.sizes == load.tile.sizes]
+    often = sum(max(reads(x, facts), moved(x, facts)) for x in same)
+    return Repacked(copy) if often >= REPACK_READS else None
 
 
 def _reordered(load: Load, facts: Facts, machine: Machine) -> Repacked | None:
