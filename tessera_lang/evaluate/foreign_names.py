@@ -162,7 +162,7 @@ IN_LIBRARY: dict[str, str] = {
 """Functions of the library by the names that they, or others like them, go by."""
 
 
-TILE_FORMS: dict[str, str] = {
+_FORMS_OF_TILES: dict[str, str] = {
     **{old: _same("op", new) for old, new in RENAMED.items()},
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
     "rand": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
@@ -267,7 +267,7 @@ TILE_FORMS: dict[str, str] = {
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
     "nan_to_num": "write `op.where(x == x, x, 0.0)`",
 }
-TILE_FORMS = {**NUMPY_FORMS, **TILE_FORMS}
+TILE_FORMS = {**NUMPY_FORMS, **_FORMS_OF_TILES}
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""
 
 

@@ -132,7 +132,7 @@ class Lowering:
             self.constants.pop()
             self.memo = memo
 
-    def capture(self, build: Callable[[], None]) -> tuple[Operation, ...]:
+    def capture(self, build: Callable[[], object]) -> tuple[Operation, ...]:
         """The operations that ``build`` appends, without appending them."""
         with self.b.region() as region, self.inside():
             build()
