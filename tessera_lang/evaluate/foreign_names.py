@@ -236,24 +236,7 @@ _FORMS_OF_TILES: dict[str, str] = {
     "apply_along_axis": "write a loop over `op.tile_range`, with `x[i, :]`",
     "vectorize": "write a plain function: it takes tiles",
     "cond": "write `a if condition else b`, or `op.where(condition, a, b)`",
-    **{
-        name: f"write `x.to({dtype})`, or `{dtype}(x)`"
-        for name, dtype in (
-            ("float32", "f32"),
-            ("float64", "f64"),
-            ("float16", "f16"),
-            ("int32", "i32"),
-            ("int64", "i64"),
-            ("uint8", "u8"),
-            ("int8", "i8"),
-            ("int16", "i16"),
-            ("uint16", "u16"),
-            ("uint32", "u32"),
-            ("uint64", "u64"),
-        )
-    },
     "bool": "compare: `x != 0`",
-    "bool_": "compare: `x != 0`",
     "nextafter": "write the number itself, or compute with the bits: `bitcast(x, i32)`",
     "result_type": "write the dtype: `f32`",
     "finfo": "write the number itself: `3.4028235e38`",

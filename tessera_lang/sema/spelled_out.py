@@ -97,7 +97,7 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
             return node
         if f.name in _SEVERAL and len(given) > 1:
             given = (ast.TupleExpr(node.span, given),)
-        op = ast.Name(f.name_span, "op")
+        op = _word(f.name_span, "op")
         function = ast.Attribute(f.name_span, op, METHODS[f.name], f.name_span)
         return replace(node, function=function, arguments=(f.value, *given))
 
@@ -121,7 +121,7 @@ def _with_places(e: ast.Subscript) -> ast.Subscript:
 def _as_array(e: ast.Expr) -> ast.Expr:
     if not isinstance(e, ast.ListExpr) or not e.items:
         return e
-    op = ast.Attribute(e.span, ast.Name(e.span, "op"), "array", e.span)
+    op = _member(e.span, "array")
     return ast.Call(e.span, op, (e,))
 
 
@@ -142,8 +142,8 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
     ):
         return s
     whole, new = ast.SliceExpr(span, None, None, None), ast.NoneLit(span)
-    rows, columns = (ast.Call(span, ast.Name(span, "len"), (_copy(x),)) for x in (b, a))
-    op = ast.Attribute(span, ast.Name(span, "op"), "broadcast_to", span)
+    rows, columns = (ast.Call(span, _word(span, "len"), (_copy(x),)) for x in (b, a))
+    op = _member(span, "broadcast_to")
     made = tuple(
         ast.Call(span, _copy(op), (
             ast.Subscript(span, x, items), ast.TupleExpr(span, (_copy(rows), _copy(columns))),
@@ -323,7 +323,7 @@ def _stepped(e: ast.TupleExpr | ast.ListExpr) -> ast.Expr | None:
         return None
     stop = known[-1] + (1 if step > 0 else -1)
     given = tuple(_number(e.span, v) for v in (known[0], stop, step))
-    return ast.Call(e.span, ast.Name(e.span, "range"), given)
+    return ast.Call(e.span, _word(e.span, "range"), given)
 
 
 def _leaves(body: tuple[ast.Stmt, ...]) -> bool:
@@ -362,19 +362,19 @@ def _over_places(s: ast.For, kernel: bool, names: set[str]) -> tuple[ast.Stmt, .
     if not all(isinstance(a, (ast.Name, ast.Attribute, ast.Subscript)) for a in arrays):
         return (s,)
     place = _free("place", names)
-    sizes = tuple(ast.Call(span, ast.Name(span, "len"), (_copy(a),)) for a in arrays)
-    count = sizes[0] if len(sizes) == 1 else ast.Call(span, ast.Name(span, "min"), sizes)
+    sizes = tuple(ast.Call(span, _word(span, "len"), (_copy(a),)) for a in arrays)
+    count = sizes[0] if len(sizes) == 1 else ast.Call(span, _word(span, "min"), sizes)
     begin: list[ast.Stmt] = []
     if first is not None:
-        number: ast.Expr = ast.Name(span, place)
+        number: ast.Expr = _word(span, place)
         if start is not None:
             number = ast.Binary(span, "+", span, number, start)
         begin.append(ast.Assign(first.span, first, number))
     for value, array in zip(values, arrays, strict=True):
-        element = ast.Subscript(span, array, (ast.Name(span, place),))
+        element = ast.Subscript(span, array, (_word(span, place),))
         begin.append(ast.Assign(value.span, value, element))
-    every = ast.Call(span, ast.Name(span, "range"), (count,))
-    return (replace(s, target=ast.Name(span, place), iterable=every, body=(*begin, *s.body)),)
+    every = ast.Call(span, _word(span, "range"), (count,))
+    return (replace(s, target=_word(span, place), iterable=every, body=(*begin, *s.body)),)
 
 
 def _free(name: str, names: set[str]) -> str:
@@ -382,6 +382,17 @@ def _free(name: str, names: set[str]) -> str:
     free = next(n for i in range(len(names) + 1) if (n := f"{name}{i or ''}") not in names)
     names.add(free)
     return free
+
+
+def _word(span: Span, name: str) -> ast.Name:
+    """A name that the text does not have, at no character of it."""
+    return ast.Name(Span(span.anchor, span.start, span.start), name)
+
+
+def _member(span: Span, name: str) -> ast.Attribute:
+    """A function of `op` that the text does not have."""
+    op = _word(span, "op")
+    return ast.Attribute(span, op, name, op.span)
 
 
 # --- trees -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "op.take_along_axis(y, op.argsort(y, axis=0), axis=0)": lambda: np.sort(y, 0),
     "op.take_along_axis(a, op.argsort(a, axis=1), axis=1)": lambda: np.sort(a, 1),
     "op.take_along_axis(v, op.argsort(v))": lambda: np.sort(v),
+    "op.copy(v)": lambda: v.copy(),
     "op.isclose(x, y)": lambda: np.isclose(x, y),
     "op.allclose(x, y)": lambda: np.allclose(x, y),
     "op.allclose(v, v + 0.05, rtol=1e-3, atol=0.1)": lambda: True,

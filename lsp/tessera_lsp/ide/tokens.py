@@ -110,7 +110,7 @@ class _Statement:
         return self.kept
 
     def put(self, span: Span, look: Look | None, length: int | None = None) -> None:
-        if look is not None:
+        if look is not None and span.end > span.start:  # else the text does not have it
             self.kept.tokens.append(
                 (span, span.end - span.start if length is None else length, look)
             )

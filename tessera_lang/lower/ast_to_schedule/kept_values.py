@@ -49,8 +49,13 @@ def with_kept_values(s: State, roots: Sequence[Node], span: Span | None = None) 
             refused.add(id(again))
             continue
         later = _later(s)
-        made = replaced_in([*found, *(s.tiles[x] for x in later)], again, kept)
-        found, others = made[: len(found)], made[len(found) :]
+        others = [s.tiles[x] for x in later]
+        if s.keeping:  # what is just being stored is read by all others, once it is stored
+            found = replaced_in(found, again, kept)
+            others = replaced_in(others, again, kept, s.keeping)
+        else:
+            made = replaced_in([*found, *others], again, kept)
+            found, others = made[: len(found)], made[len(found) :]
         s.tiles.update(zip(later, others, strict=True))
     return found
 
@@ -90,19 +95,18 @@ def _of_several(roots: Sequence[Node], own: int, keeping: set[int]) -> list[Node
     now; what is just being stored is not computed again for the others."""
     places: dict[int, set[int]] = {}
     order: list[Node] = []
-    seen: set[tuple[int, int]] = set()
-    waiting = [(root, -number) for number, root in enumerate(roots, 1)]
+    seen: set[tuple[int, int, bool]] = set()
+    waiting = [(root, -number, number > own) for number, root in enumerate(roots, 1)]
     while waiting:
-        node, inside = waiting.pop()
-        later = id(node) in keeping and inside < -own
-        if (id(node), inside) in seen or later:
+        node, inside, later = waiting.pop()
+        if (id(node), inside, later) in seen or (later and id(node) in keeping):
             continue
-        seen.add((id(node), inside))
+        seen.add((id(node), inside, later))
         if id(node) not in places:
             order.append(node)
         places.setdefault(id(node), set()).add(inside)
         within = id(node) if isinstance(node, Reduced | Scanned | Sorted | Product) else inside
-        waiting.extend((x, within) for x in operands_of(node))
+        waiting.extend((x, within, later) for x in operands_of(node))
     return [n for n in order if len(places[id(n)]) > 1]
 
 

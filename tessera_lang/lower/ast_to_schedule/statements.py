@@ -485,16 +485,23 @@ def _return(s: State, node: ast.Return) -> None:
         (item, view) for item, view in zip(items, s.results, strict=True)
         if not (isinstance(x := s.typed.symbols.get(item), Local) and s.result_of.get(x) is view)
     ]  # fmt: skip
-    found: list[Node] = []
+    made: dict[ast.Expr, Node] = {}
     behind = s.later
-    for item, _ in left:
+    # Numbers are computed at once, and what is kept for them the others read.
+    for item, _ in sorted(left, key=lambda one: not _is_number(s, one[0])):
         s.later = behind.union(*(s.live.uses(x) for x, _ in left if x is not item))
-        found.append(_result(s, item))
+        made[item] = _result(s, item)
     s.later = behind
+    found = [made[item] for item, _ in left]
     if len(found) > 1:
         found = with_kept_values(s, found, node.span)
     for (item, view), value in zip(left, found, strict=True):
         stores.fill(s, view, value, item.span)
+
+
+def _is_number(s: State, item: ast.Expr) -> bool:
+    t = s.typed.types.get(item)
+    return not isinstance(t, Tensor) and not (isinstance(t, Tile) and t.axes)
 
 
 def _result(s: State, item: ast.Expr) -> Node:

@@ -7,7 +7,7 @@ not know how a node is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from tessera_lang.ir.core import Value
@@ -227,14 +227,16 @@ def replaced(node: Node, old: Node, new: Node) -> Node:
     return replaced_in([node], old, new)[0]
 
 
-def replaced_in(roots: Sequence[Node], old: Node, new: Node) -> list[Node]:
+def replaced_in(
+    roots: Sequence[Node], old: Node, new: Node, whole: Collection[int] = ()
+) -> list[Node]:
     """Nodes with another one in place of one that they are made of; what they share they share
-    still."""
+    still. ``whole``: ids of nodes that stay as they are, with all below them."""
     known: dict[int, Node] = {id(old): new}
     held: list[Node] = []  # so that an id stays one node's
 
     def of(node: Node) -> Node:
-        found = known.get(id(node))
+        found = node if id(node) in whole else known.get(id(node))
         if found is None:
             parts = [of(x) for x in operands_of(node)]
             same = all(a is b for a, b in zip(parts, operands_of(node), strict=True))
