@@ -72,7 +72,8 @@ def _deepest(program: Any) -> int:
 
 
 def _says_why(message: str) -> bool:
-    return bool(re.search(r"wgmma|TMA|tma|register tiles|producer|pipelined|stage", message))
+    words = r"wgmma|TMA|tma|brought ahead|register tiles|producer|pipelined|stage"
+    return bool(re.search(words, message))
 
 
 def _is_ring(load: Any) -> bool:

@@ -113,14 +113,18 @@ def _moved_ahead(load: Load, facts: Facts, context: Context) -> str:
     not moved."""
     if split_reason(facts, context.machine) or not _is_worth_it(load, facts):
         return ""
-    if facts.kernel.attributes.get("async_copy") is False or lanes_reason(load, facts):
+    if facts.kernel.attributes.get("async_copy") is False:
         return ""
-    reason = tma_reason(access_of(load.operation), facts, array_name(facts, load.view))
-    if not reason:
+    name, span = array_name(facts, load.view), load.operation.span
+    reason = tma_reason(access_of(load.operation), facts, name)
+    apart = lanes_reason(load, facts)
+    if not reason and not apart:
         return "tma"
-    if async_reason(load, facts, ""):
+    apart = apart or async_reason(load, facts, name)
+    if apart:
+        context.note("T0743", f"a tile of `{name}` is not brought ahead: {apart}", span)
         return ""
-    context.note("T0743", f"not TMA: {reason}; lanes bring it", load.operation.span)
+    context.note("T0743", f"not TMA: {reason}; lanes bring it", span)
     return "async"
 
 
