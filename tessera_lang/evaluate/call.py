@@ -122,8 +122,10 @@ class Calls(Expressions):
         with located(arguments.call.span):
             return implementation(self, arguments, scope.path)
 
-    def product(self, a: object, b: object, span: Span) -> object:
-        return product(self, a, b, span)
+    def product(
+        self, a: object, b: object, span: Span, operands: tuple[ast.Expr, ast.Expr] | None
+    ) -> object:
+        return product(self, a, b, span, operands)
 
     def chosen(self, array: object, items: tuple[object, ...], span: Span) -> object:
         return chosen(self, array, items, span)

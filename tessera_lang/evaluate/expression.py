@@ -232,7 +232,9 @@ class Expressions(Operators):
             if node.operator != "@":
                 value, right = with_last_axes(self.world, (node.left, value), (node.right, right))
             try:
-                value = self.operate(node.operator, value, right, node.span)
+                value = self.operate(
+                    node.operator, value, right, node.span, (node.left, node.right)
+                )
             except HostFault as error:
                 sides = (node.left, value), (node.right, right)
                 raise with_missing_axes(error, self.world, sides) from None

@@ -176,7 +176,7 @@ class Host(Calls):
                 left = self.value(s.target, scope)
                 self._has_one_name(s, left, scope)
                 right = self.value(s.value, scope)
-                found = self.operate(s.operator, left, right, s.span)
+                found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
                 self._keeps_shape(s, left, found)
                 self.assign(s.target, found, scope)
             case ast.If():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import cast
 
@@ -21,7 +22,8 @@ from tessera_lang.evaluate.value import Scope, Unknown
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.target.host_world import KernelReference
+from tessera_lang.syntax.dump import source_text
+from tessera_lang.target.host_world import KernelReference, World
 from tessera_lang.types.dtype import DType
 
 KERNEL = "call"
@@ -35,6 +37,8 @@ _PAIRS = ("op.topk",)
 """What gives two arrays."""
 _OF_KNOWN_NUMBERS = ("op.quantile", "op.percentile", "op.var", "op.std")
 """What takes floats that a kernel must know when it is compiled."""
+_TO_SHAPES = ("op.broadcast_to",)
+"""What stretches an array, though it meets no other."""
 _MAKERS = ("op.eye", "op.linspace")
 """What makes an array of numbers."""
 _ONE_RESULT = ("return {}",)
@@ -54,6 +58,17 @@ class _Text:
         self._floats = floats
         self.arrays: dict[str, object] = {}
         self.parameters: list[str] = []
+        self.written: dict[str, str] = {}  # arguments, by the names of their parameters
+
+    def say_axes_of_one(self, name: str) -> None:
+        """Arrays that meet are typed with their axes of one element, which are stretched."""
+        world = self._host.world
+        arrays = [n for n, v in self.arrays.items() if world.is_array(v)]
+        if len(arrays) < 2 and name not in _TO_SHAPES:
+            return
+        for i, parameter in enumerate(self.parameters):
+            if parameter in arrays:
+                self.parameters[i] += _axes_of_one(world, parameter, self.arrays[parameter])
 
     def of(self, value: object, e: ast.Expr | None) -> str:
         """Raises _Unknown, and HostFault for what no kernel takes."""
@@ -93,12 +108,24 @@ class _Text:
             if known is array:
                 return name
         count = len(self.arrays)
-        name = e.id if isinstance(e, ast.Name) else "xyz"[count] if count < 3 else f"x{count}"
-        if name in self.arrays:
-            name = f"{name}_{count}"
+        name = f"argument{count}"  # the same for all calls, which share a kernel
+        if e is None:
+            self.written[name] = "xyz"[count] if count < len("xyz") else f"x{count}"
+        else:
+            self.written[name] = source_text(e)
         self.arrays[name] = array
         self.parameters.append(name)
         return name
+
+
+def _axes_of_one(world: World, name: str, array: object) -> str:
+    """The type of an array that has an axis of one element: `: f32[x_axis0, 1]`."""
+    shape, dtype = world.shape(array), world.dtype(array)
+    sizes = cast("tuple[object, ...]", shape) if isinstance(shape, tuple) else ()
+    if 1 not in sizes or not isinstance(dtype, DType):
+        return ""
+    axes = ("1" if n == 1 else f"{name}_axis{axis}" for axis, n in enumerate(sizes))
+    return f": {dtype.name}[{', '.join(axes)}]"
 
 
 def _by_kernel(name: str) -> Function:
@@ -125,6 +152,7 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         if member in MODULE_MEMBERS["math"]:
             return _of_number(host, member, arguments)
         raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span)
+    text.say_axes_of_one(name)
     return _launched(host, f"{name}({', '.join(given)})", text, call.span,
                      name in _PAIRS)  # fmt: skip
 
@@ -145,10 +173,14 @@ def _dtype_of_floats(host: Host, arguments: Arguments) -> DType | None:
     return next((d for d in dtypes if isinstance(d, DType) and d.is_float and d.bytes > 1), None)
 
 
-def product(host: Host, a: object, b: object, span: Span) -> object:
-    """``a @ b`` of two arrays."""
+def product(
+    host: Host, a: object, b: object, span: Span,
+    operands: tuple[ast.Expr, ast.Expr] | None = None,
+) -> object:  # fmt: skip
+    """``a @ b`` of two arrays; ``operands``: as they are written."""
     text = _Text(host)
-    return _launched(host, f"{text.of(a, None)} @ {text.of(b, None)}", text, span)
+    left, right = operands or (None, None)
+    return _launched(host, f"{text.of(a, left)} @ {text.of(b, right)}", text, span)
 
 
 def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> object:
@@ -183,7 +215,9 @@ def _launched(host: Host, call: str, text: _Text, span: Span, two: bool = False)
             kernel = KernelReference(path, KERNEL)
             found = host.world.launch(kernel, tuple(text.arrays.values()), {}, None)
     except HostFault as error:
-        raise HostFault(tuple(_at_call(d, path, shown, span) for d in error.diagnostics)) from None
+        raise HostFault(
+            tuple(_at_call(d, path, shown, span, text.written) for d in error.diagnostics)
+        ) from None
     if isinstance(found, tuple):
         return tuple(_value(host, v) for v in cast("tuple[object, ...]", found))
     return _value(host, found)
@@ -195,18 +229,28 @@ def _value(host: Host, found: object) -> object:
     return host.world.read(found, ()) if is_number else found
 
 
-def _at_call(d: Diagnostic, path: str, shown: str, span: Span) -> Diagnostic:
+def _at_call(
+    d: Diagnostic, path: str, shown: str, span: Span, written: dict[str, str]
+) -> Diagnostic:
     """Nobody wrote the kernel: what is wrong with it is wrong with the call."""
     labels = tuple(x for x in d.labels if x.span.file != path and x.span != span)
     inside = d.span is None or d.span.file == path
     return replace(
         d,
-        message=d.message.replace(f"`{KERNEL}`", f"`{shown}`"),
+        message=_as_written(d.message.replace(f"`{KERNEL}`", f"`{shown}`"), written),
+        notes=tuple(_as_written(n, written) for n in d.notes if "_axis" not in n),
+        helps=tuple(_as_written(h, written) for h in d.helps),
         span=span if inside else d.span,
         label="" if inside else d.label,
         labels=labels,
         fixes=(),
     )
+
+
+def _as_written(message: str, written: dict[str, str]) -> str:
+    """A message with the arguments as the program has them, not the parameters of the kernel."""
+    message = re.sub(r"\b(\w+)_axis(\d+)\b", r"\1.shape[\2]", message)
+    return re.sub(r"\bargument\d+\b", lambda m: written.get(m[0], m[0]), message)
 
 
 ONE_CALL_KERNELS: dict[str, Function] = {

@@ -71,8 +71,11 @@ class Operators:
             return f"[{', '.join(items)}]"
         return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
-    def operate(self, operator: ast.BinaryOperator, a: object, b: object, span: Span) -> object:
-        """``a operator b`` of any host values."""
+    def operate(
+        self, operator: ast.BinaryOperator, a: object, b: object, span: Span,
+        operands: tuple[ast.Expr, ast.Expr] | None = None,
+    ) -> object:  # fmt: skip
+        """``a operator b`` of any host values; ``operands``: as they are written."""
         if isinstance(a, Unknown) or isinstance(b, Unknown):
             return self.unknown_result(operator, a, b)
         if operator == "@":
@@ -80,7 +83,7 @@ class Operators:
                 if not self.world.is_array(value):
                     message = f"`@` is the product of arrays, not of {arithmetic.kind_of(value)}"
                     raise fault("T0818", message, span)
-            return self.product(a, b, span)
+            return self.product(a, b, span, operands)
         with located(span):
             if self.world.is_array(a) or self.world.is_array(b):
                 return self.world.binary(operator, a, b)
@@ -88,7 +91,9 @@ class Operators:
         with located(span, "T0802"):
             return arithmetic.int64(result)
 
-    def product(self, a: object, b: object, span: Span) -> object:
+    def product(
+        self, a: object, b: object, span: Span, operands: tuple[ast.Expr, ast.Expr] | None
+    ) -> object:
         """``a @ b`` of two arrays; a kernel does it, so that the subclass that calls knows how."""
         raise NotImplementedError
 

@@ -181,3 +181,51 @@ def test_a_number_that_changes_compiles_once() -> None:
         return session.counts["check"]
 
     assert checked(9) == checked(1) > 0
+
+
+STRETCHED: Calls = {
+    "op.where(x[:, :1] > 0.0, x, y)": lambda x, y: np.where(x[:, :1] > 0, x, y),
+    "op.where(x > 0.0, op.sum(y, axis=1)[:, None], x)": lambda x, y: np.where(
+        x > 0, y.sum(axis=1)[:, None], x
+    ),
+    "op.hypot(x, op.sum(y, axis=1, keepdims=True))": lambda x, y: np.hypot(
+        x, y.sum(axis=1, keepdims=True)
+    ),
+    "op.atan2(op.reshape(y[:, 2], (4, 1)), x)": lambda x, y: np.arctan2(y[:, 2].reshape(4, 1), x),
+    "op.isclose(x[:, :1], x)": lambda x, y: np.isclose(x[:, :1], x),
+    "op.allclose(x, y[2:3])": lambda x, y: np.allclose(x, y[2:3]),
+    "op.logaddexp(y[:1], x[:, :1])": lambda x, y: np.logaddexp(y[:1], x[:, :1]),
+    "op.copysign(x.T, y[2][:, None])": lambda x, y: np.copysign(x.T, y[2][:, None]),
+    "op.logical_and(x > y, x[:, 3:4] > 0.0)": lambda x, y: (x > y) & (x[:, 3:4] > 0),
+    "op.vecdot(x, y[:1])": lambda x, y: (x * y[:1]).sum(axis=1),
+    "op.broadcast_to(x[:, 1:2], (4, 5))": lambda x, y: np.broadcast_to(x[:, 1:2], (4, 5)),
+    "op.broadcast_to(op.max(x, axis=0, keepdims=True), (3, 6))": lambda x, y: np.broadcast_to(
+        x.max(axis=0, keepdims=True), (3, 6)
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("text", STRETCHED)
+@pytest.mark.sample(4)
+def test_axes_of_one_element_are_stretched(text: str, target: str) -> None:
+    f = tessera.compile(f"def f(x, y):\n    return {text}\n", target=target).f
+    wanted = STRETCHED[text](X.astype(np.float64), Y.astype(np.float64))
+    np.testing.assert_allclose(np.asarray(f(X, Y)), np.asarray(wanted), rtol=1e-5, atol=1e-6)
+
+
+UNEQUAL = {
+    "op.hypot(x, y[:, 0:3] * 2.0)": "(y[:, 0:3] * 2.0).shape[1]",
+    "op.where(x > 0.0, x[:, :5], 1.0)": "x[:, :5].shape[1]",
+    "op.broadcast_to(x[:, 1:3], (4, 5))": "x[:, 1:3].shape[1]",
+    "x @ (y + 1.0)": "(y + 1.0).shape[0]",
+}
+
+
+@pytest.mark.parametrize("text", UNEQUAL)
+def test_arguments_are_named_as_written(text: str) -> None:
+    f = tessera.compile(f"def f(x, y):\n    return {text}\n", target="cpu").f
+    with pytest.raises(tessera.TesseraError) as caught:
+        f(X, Y)
+    assert f"`{UNEQUAL[text]}" in str(caught.value)
+    assert "argument" not in str(caught.value)
