@@ -551,7 +551,7 @@ CHEAP_OPERATIONS = _chosen(
 )  # fmt: skip
 PARTIAL_RUN = _chosen(64, "elements", "of a run that one lane reduces at a time")
 LINES_AT_ONCE = _chosen(8, "lines", "that one lane takes into a line of results in one pass")
-LINE_OPERATIONS = _chosen(32, "operations", "that make the elements of one result in such a pass")
+LINE_OPERATIONS = _chosen(8, "operations on data", "of the elements of a result in such a pass")
 
 # --- a CPU -------------------------------------------------------------------------------------
 

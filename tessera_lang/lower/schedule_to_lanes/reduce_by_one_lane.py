@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tessera_lang.ir.core import Value
+from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.element_loops import know, loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
@@ -17,7 +17,7 @@ from tessera_lang.lower.schedule_to_lanes.reduction_steps import (
 )
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.target.tuning import LINE_OPERATIONS, LINES_AT_ONCE, PARTIAL_RUN
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import BOOL, INDEX
 
 
 def _partials(r: Reduction) -> int:
@@ -152,8 +152,8 @@ def _lines(
 
 
 def _at_once(s: Lowering, r: Reduction, lower: Value, outer: Index) -> int:
-    """How many lines a pass takes in, by the operations that make an element. A lane of a GPU has
-    others beside it that wait for memory, and few registers."""
+    """How many lines a pass takes in, by the operations on data that make an element. A lane of a
+    GPU has others beside it that wait for memory, and few registers."""
     if not s.on_cpu:
         return 1
     zeros = tuple(s.index(0) for _ in r.sizes[r.axis :])
@@ -161,8 +161,15 @@ def _at_once(s: Lowering, r: Reduction, lower: Value, outer: Index) -> int:
     def one() -> None:
         element_at(s, r, (*outer, lower, *zeros))
 
-    operations = sum(1 for op in s.capture(one) for _ in op.walk())
+    made = [inner for op in s.capture(one) for inner in op.walk()]
+    operations = sum(map(_is_of_data, made))
     return max(1, min(LINES_AT_ONCE, r.size, LINE_OPERATIONS // max(1, operations)))
+
+
+def _is_of_data(op: Operation) -> bool:
+    """Whether an operation is more than a place, a condition or a constant."""
+    kinds = [result.type for result in op.results]
+    return bool(op.operands and kinds and not op.regions) and not {INDEX, BOOL} & {*kinds}
 
 
 def _in_runs(
