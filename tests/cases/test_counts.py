@@ -244,7 +244,35 @@ VALUES: dict[str, Callable[[], Any]] = {
     "    return y":
         lambda: np.array([sum(i-j for i in range(8) if j<i) for j in range(8)],i32),
 }  # fmt: skip
+HITS = "op.sum(x > 0, axis=1)"
+hits, above = (x > 0).sum(1), (v > 0).cumsum()
+OF_COUNTS: dict[str, Callable[[], Any]] = {
+    f"op.cumsum({HITS}) * 0.5": lambda: hits.cumsum().astype(f32) * f32(0.5),
+    f"255.0 * op.cumsum({HITS}) / (n * m)": lambda: f32(255) * hits.cumsum().astype(f32) / f32(48),
+    f"op.cumsum({HITS}, reverse=True, exclusive=True) * 0.5": lambda: (
+        np.append(hits[::-1].cumsum()[-2::-1], 0).astype(f32) * f32(0.5)
+    ),
+    "op.cumsum(v > 0) * v": lambda: above.astype(f32) * v,
+    "op.cumsum(v > 0)[-1] * v": lambda: f32(above[-1]) * v,
+    "op.cumsum(op.where(v > 0, 1, -1)) * d": lambda: W(v > 0, 1, -1).cumsum() * d,
+    f"op.cummax({HITS}) * d[:6]": lambda: np.maximum.accumulate(hits) * d[:6],
+    f"op.sort({HITS})[2:5] * v[:3]": lambda: np.sort(hits)[2:5].astype(f32) * v[:3],
+    f"op.cumsum(op.sort({HITS}))[::-1] / 2.0": lambda: np.sort(hits).cumsum()[::-1].astype(f32) / 2,
+    f"op.max({HITS}) * v": lambda: f32(hits.max()) * v,
+    f"op.sum(op.cumsum({HITS})) * v": lambda: f32(hits.cumsum().sum()) * v,
+    f"op.abs(op.diff({HITS})) * 0.5": lambda: abs(np.diff(hits)).astype(f32) * f32(0.5),
+    f"op.concat(({HITS}, op.cumsum({HITS}))) * 0.5": lambda: (
+        np.append(hits, hits.cumsum()).astype(f32) * f32(0.5)
+    ),
+    "op.argmax(v) * 0.5": lambda: f32(v.argmax()) * f32(0.5),
+    "(op.argsort(v) + op.arange(8))[3] * v": lambda: f32((v.argsort() + A(8))[3]) * v,
+    "op.sum(op.arange(8)) * 0.5": lambda: f32(14),
+    "op.cumsum(op.arange(8)) * v": lambda: A(8).cumsum().astype(f32) * v,
+    "def f(v: f32[n]) -> i32[n]:\n    return op.cumsum(op.arange(n))":
+        lambda: A(8).cumsum().astype(i32),
+}  # fmt: skip
 REFUSED = {
+    "op.cumsum(k) * 0.5": "T0202", "op.sum(k) * 0.5": "T0202", "op.sort(k) * v": "T0201",
     "(k + op.arange(8)) * 0.5": "T0202",
     "v * (k + op.arange(8))": "T0201", "op.arange(8) @ v": "T0620",
     "def f(v: f32[n]) -> u8[n]:\n    return op.arange(n) * 40": "T0208",
@@ -265,6 +293,16 @@ REFUSED = {
 @pytest.mark.sample(16)
 def test_values(source: str, target: str) -> None:
     agree(results_of(source, GIVEN, target), VALUES[source]())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", OF_COUNTS)
+@pytest.mark.sample(8)
+def test_what_is_made_of_counts_meets_floats(source: str, target: str) -> None:
+    text = source
+    if not source.startswith("def"):
+        text = f"def f(x: f32[m, n], v: f32[n], d: f64[n]):\n    return {source}"
+    agree(results_of(text, GIVEN, target), OF_COUNTS[source]())
 
 
 @pytest.mark.parametrize("source", REFUSED)

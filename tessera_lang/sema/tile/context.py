@@ -263,7 +263,8 @@ class TileContext(Context):
             e = self.kernel.expanded[e][1]
         if self.terms.get(e) == Scalar(I32):
             return self.fits(self, e, F32)
-        return all(self.counts(self, name) for name in symbols_of(self.worth(self, e)))
+        made_of_sizes = all(self.counts(self, n) for n in symbols_of(self.worth(self, e)))
+        return made_of_sizes or self.fits(self, e, F32)
 
     def narrows(self, e: ast.Expr, dtype: DType) -> bool:
         return self.fits(self, e, dtype)

@@ -28,6 +28,7 @@ each comparison of bounds goes through all that they are made of."""
 _KEPT = (
     "op.transpose", "op.reshape", "op.ravel", "op.roll", "op.flip", "op.expand_dims", "op.squeeze",
     "op.broadcast_to", "op.sort", "op.take", "op.repeat", "op.tile", "op.moveaxis", "op.swapaxes",
+    "op.max", "op.min", "op.copy", "op.tril", "op.triu", "op.diagonal", "op.take_along_axis",
     "index",
 )  # fmt: skip
 """Functions that give elements of their first argument, or 0 where there is none."""
@@ -137,12 +138,7 @@ def _of_tally(c: TileContext, e: ast.Expr, depth: int) -> Bounds | None:
     match e:
         case ast.Name():
             return c.bounds.get((e.id, False))
-        case ast.Call(function=function, arguments=(x, *_)):
-            symbol = symbol_of(c, function)
-            summed = c.terms.get(x)
-            of_bools = isinstance(summed, (Tile, Tensor)) and summed.dtype == BOOL
-            if symbol == Builtin("op.sum"):
-                return _places(c, shape_dims(summed)) if of_bools else None
+        case ast.Call():
             return _of_call(c, e, depth, False)
         case _:
             return _of_expression(c, e, depth, False)
@@ -201,10 +197,39 @@ def _of_call(c: TileContext, e: ast.Call, depth: int, data: bool) -> Bounds | No
                 return None
             which = {"op.maximum": "max", "max": "max", "op.clamp": ""}.get(name, "min")
             return _either(c, [bounds(x) for x in e.arguments], which)
+        case "op.sum" | "op.cumsum" | "op.trace":
+            return _of_sum(c, e.arguments[0], depth, data)
+        case "op.cummax" | "op.cummin" if not any(k.name == "exclusive" for k in e.keywords):
+            return bounds(e.arguments[0])
+        case "op.abs":
+            found = bounds(e.arguments[0])
+            return None if found is None else _either(
+                c, [(0, 0), found, _computed(c, "-", (0, 0), found)], "max")  # fmt: skip
+        case "op.concat" | "op.stack" if isinstance(e.arguments[0], ast.TupleExpr | ast.ListExpr):
+            return _either(c, [bounds(x) for x in e.arguments[0].items])
         case name if name in _KEPT:
             return _either(c, [(0, 0), bounds(e.arguments[0])])
         case _:
             return None
+
+
+def _of_sum(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bounds | None:
+    """Bounds of sums of some elements of an array of bools or counts."""
+    summed = c.terms.get(e)
+    if not isinstance(summed, (Tile, Tensor)):
+        return None
+    found = (0, 1) if summed.dtype == BOOL else bounds_of(c, e, depth, data=data)
+    elements = _places(c, shape_dims(summed))
+    if found is None or elements is None:
+        return None
+    low, high = (c.kernel.facts.simplify(d) for d in found)
+    if c.kernel.facts.not_negative(low):
+        low = 0
+    elif not isinstance(low, int):
+        return None
+    if not c.kernel.facts.not_negative(high):
+        return None
+    return DimOp("*", elements[1], low), DimOp("*", elements[1], high)
 
 
 def _of_arange(c: TileContext, e: ast.Call) -> Bounds | None:
