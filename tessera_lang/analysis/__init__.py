@@ -2,6 +2,7 @@
 
 from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
 from tessera_lang.analysis.races.array_races import check_arrays, unproved_arrays
+from tessera_lang.analysis.races.lane_bounds import check_lane_bounds
 from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
 from tessera_lang.analysis.ranges.certain_faults import check_bounds
@@ -19,6 +20,7 @@ __all__ = [
     "check_arrays",
     "check_barriers",
     "check_bounds",
+    "check_lane_bounds",
     "check_shared",
     "owned",
     "ranges",

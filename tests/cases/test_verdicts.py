@@ -27,6 +27,14 @@ def test_verdict(case: Case) -> None:
         assert case.code in codes or case.hint == "open"
 
 
+COUNTS = {"warp_synchronous_tail": 1, "two_buffers": 2, "two_parts": 2, "flag_by_turns": 1}
+
+
+@pytest.mark.parametrize("case", list(cases("messages")), ids=lambda c: c.name)
+def test_one_message_for_a_buffer_between_two_barriers(case: Case) -> None:
+    assert len(judged(case)[1]) == COUNTS[case.name]
+
+
 def arguments(case: Case) -> tuple[list[Any], int]:
     """Arrays and numbers for a kernel, and the groups of the launch where the call says them."""
     head = re.findall(r"^def \w+\((.*?)\)", case.text, re.MULTILINE)[-1]

@@ -149,6 +149,8 @@ def _shared_pointers(kernel: Operation, views: dict[Value, Operation]) -> frozen
 def _several_groups(kernel: Operation, plan: LaunchPlan) -> Severity | None:
     """How surely the kernel runs in several groups: "error" where its own grid says so, "warning"
     where the call does and the kernel asks which group it is."""
+    if plan.grid and all(dim == 1 for dim in plan.grid):
+        return None
     named = {name for dim in plan.grid or () for name in symbols_of(dim)}
     if plan.grid and _CALL_SAYS not in named:
         return "error"

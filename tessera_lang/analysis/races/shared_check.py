@@ -7,7 +7,7 @@ not know how the accesses are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Literal, cast
 
@@ -121,9 +121,9 @@ def _races(
     for launch in launches if shown else ():
         traces = {lane: trace_lane(kernel, launch, lane, effort).events for lane in lanes}
         orders = _Orders(kernel, launch)
-        for first, second, pair in _meetings(traces, orders):
+        for together in _by_place(_meetings(traces, orders)):
             found.races = "witness"
-            found.errors.append(_race(launch, first, second, pair))
+            found.errors.append(_race(launch, together))
         if found.errors:
             return
     found.unproved.extend(_not_proved(s) for s in memory.suspicions)
@@ -195,13 +195,29 @@ def _meetings(
                     yield event, later, (lane, other)
 
 
+_Meeting = tuple[Event, Event, tuple[int, int]]
+
+
+def _by_place(meetings: Iterable[_Meeting]) -> Iterable[list[_Meeting]]:
+    """Together those in one buffer between the same two barriers: one barrier too few makes
+    many."""
+    found: dict[tuple[Value, int], list[_Meeting]] = {}
+    for meeting in meetings:
+        found.setdefault((meeting[0].buffer, meeting[0].interval), []).append(meeting)
+    return found.values()
+
+
 def _conflict(a: Event, b: Event) -> bool:
     if a.kind == b.kind == "write":
         return a.value is None or a.value != b.value
     return "write" in (a.kind, b.kind) or {a.kind, b.kind} == {"read", "atomic"}
 
 
-def _race(launch: Launch, a: Event, b: Event, lanes: tuple[int, int]) -> Diagnostic:
+def _race(launch: Launch, together: Sequence[_Meeting]) -> Diagnostic:
+    """The first of these in full."""
+    a, b, lanes = together[0]
+    rounds = (_apart_by_rounds(x, y) for x, y, _ in together)
+    around, more = next((r for r in rounds if r is not None), None), len(together) - 1
     if a.kind == "write" and b.kind != "write":
         (a, b), lanes = (b, a), (lanes[1], lanes[0])
     place = f"`{_cell(b.buffer, b.cell)}`"
@@ -213,12 +229,16 @@ def _race(launch: Launch, a: Event, b: Event, lanes: tuple[int, int]) -> Diagnos
     if a.operation.span is not None and a.operation.span != b.operation.span:
         labels = (Label(a.operation.span, f"lane {lanes[0]} {_does(a)} {place} here"),)
     notes = [f"this happens in group 0 of a launch with {launch.text}"] if launch.text else []
-    around = _apart_by_rounds(a, b)
     if around is not None:
         notes.append(
             "the loop brings the end of one iteration together with the start of the next: "
             f"iterations {around[0]} and {around[1]}, counted from 0"
         )
+    if more:
+        pairs = (
+            "1 more pair of accesses meets" if more == 1 else f"{more} more pairs of accesses meet"
+        )
+        notes.append(f"{pairs} in `{b.buffer.name}` between the same two barriers")
     return Diagnostic(
         "T0410", message, b.operation.span, f"lane {lanes[1]} {_does(b)} {place} here",
         labels=labels, notes=tuple(notes),

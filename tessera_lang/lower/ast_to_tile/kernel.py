@@ -13,6 +13,7 @@ from tessera_lang.analysis import (
     check_arrays,
     check_barriers,
     check_bounds,
+    check_lane_bounds,
     check_shared,
     owned,
     uniformity,
@@ -157,7 +158,7 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     uniform = uniformity(kernel)
     own, known = owned(kernel)
     barriers = check_barriers(kernel, uniform)
-    bounds = check_bounds(kernel, known)
+    bounds = (*check_bounds(kernel, known), *check_lane_bounds(kernel, known))
     found = (*barriers, *bounds, *check_shared_budget(kernel))
     if barriers:
         parted = alike_conditions(kernel, uniform, known).parted
