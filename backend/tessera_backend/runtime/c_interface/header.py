@@ -222,11 +222,15 @@ def _slot_name(plan: LaunchPlan, slot: Slot, at: int) -> str:
 def _array_name(plan: LaunchPlan, slot: Slot) -> str:
     """A parameter, or a result, which the caller of a C interface passes behind them."""
     copy = plan.copy_of(slot.parameter)
-    if copy is not None:
-        return f"{plan.parameters[copy.parameter].name}_copy"
-    result = slot.parameter - len(plan.parameters)
+    if copy is not None:  # of a kept array too
+        return f"{_name_of(plan, copy.parameter)}_copy"
+    return _name_of(plan, slot.parameter)
+
+
+def _name_of(plan: LaunchPlan, number: int) -> str:
+    result = number - len(plan.parameters)
     if result < 0:
-        return plan.parameters[slot.parameter].name
+        return plan.parameters[number].name
     return f"{'kept' if plan.results[result].kept else 'result'}{result}"
 
 
