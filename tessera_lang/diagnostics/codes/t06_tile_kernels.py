@@ -17,7 +17,7 @@ _ROWS = (
         "T0604", "ranks-differ",
         "Tiles of different ranks meet, or a tile has the wrong number of axes.",
     ),
-    Code("T0605", "slice-start", "A slice may start below 0."),
+    Code("T0605", "slice-start", "A slice may start or stop below 0."),
     Code("T0606", "bad-step", "A step or a promise of a loop or slice is not as it must be."),
     Code(
         "T0607", "not-here",

@@ -96,7 +96,20 @@ def bound(s: State, e: ast.Expr | None, size: Value, default: Value) -> Value:
     if known is not None and known < 0:
         end = s.b.add(size, s.b.number(known))
         return s.b.arithmetic("max", s.b.number(0), end)
-    return number(s, e)
+    found = number(s, e)
+    if e in s.typed.from_end:
+        return s.b.arithmetic("max", s.b.number(0), s.b.add(size, found))
+    return found
+
+
+def _stop(s: State, item: ast.SliceExpr, size: Value) -> Value:
+    """Where a slice ends; below 0, where nothing proves that it is not, is a fault."""
+    end = bound(s, item.upper, size, size)
+    if item.upper is not None and item in s.typed.stops:
+        shown = f"a slice ends below 0, at `{s.low.text(item.upper.span)}`"
+        s.b.assertion(s.b.cmp("ge", end, s.b.number(0)),
+                      s.low.site("assert", item.upper.span, "", shown=shown))  # fmt: skip
+    return end
 
 
 def size(s: State, base: ast.Expr, item: ast.Expr) -> Value | None:
@@ -162,7 +175,7 @@ class _Slice:
         dim = base.dims[position]
         step = abs(_step(s, item))  # of all backwards the axis is turned afterwards
         start = bound(s, item.lower, extent, s.b.number(0))
-        end = bound(s, item.upper, extent, extent)
+        end = _stop(s, item, extent)
         if item in s.typed.wrapping:
             start, end = _unwrapped(s, start, end, extent)
         shown = self._next()
@@ -457,7 +470,7 @@ def _slice_of_axis(
     if item.lower is None and item.upper is None:
         return b.number(0), axis
     start = bound(s, item.lower, axis.extent, b.number(0))
-    stop = b.arithmetic("min", bound(s, item.upper, axis.extent, axis.extent), axis.extent)
+    stop = b.arithmetic("min", _stop(s, item, axis.extent), axis.extent)
     capacity = sema.capacity if sema is not None else None
     first = b.known(start)
     if axis.capacity is not None:
@@ -482,7 +495,7 @@ def _stepped(
     if step == -1:
         return reversed_along(s, base, position, item.span)
     start = bound(s, item.lower, axis.extent, b.number(0))
-    stop = b.arithmetic("min", bound(s, item.upper, axis.extent, axis.extent), axis.extent)
+    stop = b.arithmetic("min", _stop(s, item, axis.extent), axis.extent)
     capacity = sema.capacity if sema is not None else None
     if axis.capacity is not None:
         most = max(1, -(-(axis.capacity - (b.known(start) or 0)) // step))

@@ -17,7 +17,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.paired_subscripts import beside_numbers, of_each_row, side_by_side
-from tessera_lang.sema.tile.size_normal_form import described, normal
+from tessera_lang.sema.tile.size_normal_form import described, form_of, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
@@ -309,9 +309,11 @@ def slice_axis(
         return whole_axis(c, size)
     start = 0 if item.lower is None else _bound(c, item.lower, size)
     stop = size if item.upper is None else _bound(c, item.upper, size)
-    if not facts.not_negative(start) and not any(facts.follows(start, d) for d in c.told):
-        assert item.lower is not None
-        _may_be_negative(c, item, e, start)
+    if item.lower is not None and not _is_proved(c, start):
+        _may_be_negative(c, item.lower, e, axis, start, "start")
+        return None
+    if item.upper is not None and not _stops_inside(c, item, start, stop):
+        _may_be_negative(c, item.upper, e, axis, stop, "stop")
         return None
     if c.final and not c.kernel.wraps.isdisjoint(symbols_of(start)):
         c.typed.wrapping[item] = None
@@ -349,24 +351,67 @@ def _bad_step(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, target: boo
 
 
 def _bound(c: TileContext, e: ast.Expr, size: Dim) -> Dim:
-    """A bound; a literal below 0 counts from the end."""
+    """A bound; what is certainly below 0 counts from the end."""
     value = c.try_value(e)
-    if isinstance(value, int) and value < 0:
-        return normal(DimOp("max", 0, DimOp("+", size, value)))
-    return dim_of(c, e)
+    if isinstance(value, int):
+        return normal(DimOp("max", 0, DimOp("+", size, value))) if value < 0 else value
+    bound = dim_of(c, e)
+    if not c.kernel.facts.less(bound, 0):
+        return bound
+    if c.final:
+        c.typed.from_end[e] = None
+    return normal(DimOp("max", 0, DimOp("+", size, bound)))
 
 
-def _may_be_negative(c: TileContext, item: ast.SliceExpr, e: ast.Subscript, start: Dim) -> None:
-    assert item.lower is not None
-    name, text = source_of(e.value), item_source(item.lower)
+def _is_proved(c: TileContext, bound: Dim) -> bool:
+    """Whether a bound is at least 0, where the branches around are taken."""
+    facts = c.kernel.facts
+    return facts.not_negative(bound) or any(facts.follows(bound, d) for d in c.told)
+
+
+def _stops_inside(c: TileContext, item: ast.SliceExpr, start: Dim, stop: Dim) -> bool:
+    """Whether a stop does not count from the end, or the run looks whether it does.
+
+    ``n - k`` of a size ``n`` is what ``-k`` is, so that none is left where ``k`` is more.
+    """
+    assert item.upper is not None
+    if _is_proved(c, stop) or _is_proved(c, normal(DimOp("-", stop, start))):
+        return True
+    if isinstance(item.upper, ast.Unary):
+        return False
+    form, ranges = form_of(c.kernel.facts.resolve(stop)), c.kernel.facts.ranges
+    sizes = c.kernel.facts.least
+    if any(k > 0 and isinstance(atom, Sym) and atom.name in sizes and atom.name not in ranges
+           for atom, k in form.terms):  # fmt: skip
+        return True
+    if all(name in ranges or name in sizes for name in symbols_of(stop)):
+        return False
+    if c.final:
+        c.typed.stops[item] = None
+    return True
+
+
+def _may_be_negative(
+    c: TileContext, at: ast.Expr, e: ast.Subscript, axis: int, bound: Dim, what: str
+) -> None:
+    name, text = source_of(e.value), item_source(at)
+    if isinstance(at, ast.Unary):
+        by = item_source(at.operand)
+        by = f"({by})" if isinstance(at.operand, ast.Binary) else by
+        end = f"{name}.shape[{axis}] - {by}"
+        shown = f"max({end}, 0):" if what == "start" else f":{end}"
+        helps = (f"to count from the end write `{shown}`",)
+    elif what == "start":
+        helps = (f"to read past the edge write `op.window({name}, {text}, length, fill=0)`",
+                 f"or give it a lower bound: `max({text}, 0)`")  # fmt: skip
+    else:
+        helps = (f"give it a lower bound: `max({text}, 0)`",
+                 f"to count from the end write `:{name}.shape[{axis}] + {text}`")  # fmt: skip
     c.report(
-        "T0605", f"the slice of `{name}` may start below 0", item.lower.span,
-        f"`{described(start)}` is not proved to be at least 0",
-        notes=("a start below 0 does not count from the end unless it is a literal",),
-        helps=(
-            f"to read past the edge write `op.window({name}, {text}, length, fill=0)`",
-            f"or give it a lower bound: `max({text}, 0)`",
-        ),
+        "T0605", f"the slice of `{name}` may {what} below 0", at.span,
+        f"`{described(bound)}` is not proved to be at least 0",
+        notes=(f"a {what} counts from the end where it is certain to be below 0",),
+        helps=helps,
     )  # fmt: skip
 
 
