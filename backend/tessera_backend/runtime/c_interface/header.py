@@ -239,10 +239,12 @@ def _slot_text(plan: LaunchPlan, slot: Slot) -> str:
     copy = plan.copy_of(slot.parameter)
     match slot.kind:
         case "data" if copy is not None:
-            p = plan.parameters[copy.parameter]
+            own = copy.parameter - len(plan.parameters)
+            dtype = (plan.parameters[copy.parameter] if own < 0 else plan.results[own]).dtype
             order = ", ".join(map(str, copy.axes))
             return (
-                f"const {C_TYPES[p.dtype]} *: first element of a copy of {p.name} that the caller "
+                f"const {C_TYPES[dtype]} *: first element of a copy of"
+                f" {_name_of(plan, copy.parameter)} that the caller "
                 f"makes: its axes {order}, outermost first, lines at multiples of "
                 f"{copy.alignment} bytes"
             )
