@@ -131,7 +131,8 @@ def test_two_axes() -> None:
         ("    s[t - 64] = 1.0\n", "this index is -64 to -1, always outside `s` (size 64)"),
         ("    out[n + t] = 1.0\n", "this index is always outside `out`"),
         ("    if t > 70: s[t] = 1.0\n", None),
-        ("    if t > 60: s[t + 1] = 1.0\n", None),
+        ("    if t > 60: s[t + 1] = 1.0\n", "in lane 63 this index is 64, outside `s` (size 64)"),
+        ("    if t > 60 and t < 63: s[t + 1] = 1.0\n", None),
         ("    out[n - 1 - t] = 1.0\n", None),
     ],
 )
