@@ -126,6 +126,8 @@ def _array_of(host: Host, arguments: Arguments, path: str) -> object:
     at = arguments.span_of("x", 0)
     numbers: list[object] = []
     shape = _nested(bound["x"], numbers, at)
+    if any(isinstance(n, Unknown) and n.kind == "any" for n in numbers):
+        return Unknown()  # it may be a list
     whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
     given = bound.get("dtype")
     dtype = dtype_of(given, arguments.span_of("dtype", 1)) if given is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import cast
 
 from tessera_grammar.keywords import MODULE_MEMBERS
 
@@ -152,7 +153,19 @@ class Calls(Expressions):
             return not_built(f"`{name}` in the host program", call.function.span)
         return fault("T0818", f"`{name}` can be called in a kernel only", call.function.span)
 
+    def grow(self, items: list[object], more: list[object]) -> None:
+        """``items`` get ``more`` at their end, under every name that they have."""
+        items.extend(more)
+
     def _method(self, method: Method, arguments: Arguments) -> object:
+        receiver = method.receiver
+        if isinstance(receiver, list):
+            items = cast("list[object]", receiver)
+            given = bind(arguments, f".{method.name}", ("value",), 1)["value"]
+            more = [given]
+            if method.name == "extend" and not isinstance(given, Unknown):
+                more = list(self.iterate(given, arguments.call.span))
+            return self.grow(items, more)
         dtype = bind(arguments, method.name, ("dtype",), 1)["dtype"]
         with located(arguments.call.span):
             target = dtype_of(dtype, arguments.span_of("dtype", 0))

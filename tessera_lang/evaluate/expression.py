@@ -46,7 +46,6 @@ from tessera_lang.evaluate.value import (
 )  # fmt: skip
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.dump import source_text
 from tessera_lang.target.host_world import Index, World
 from tessera_lang.types.dtype import dtype_named
 
@@ -55,6 +54,7 @@ MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
 
 
 MAX_GRID_AXES = 3
+LIST_METHODS = ("append", "extend")
 
 
 class Expressions(Operators):
@@ -310,6 +310,11 @@ class Expressions(Operators):
             raise no_member(owner, e.name, e.name_span)
         if self.world.is_array(owner):
             return self._array_member(owner, e)
+        if isinstance(owner, list):
+            if e.name in LIST_METHODS:
+                return Method(cast("object", owner), e.name)
+            raise fault("T0817", f"a list has no attribute `{e.name}`", e.name_span,
+                        helps=("it has `append` and `extend`",))  # fmt: skip
         raise fault(
             "T0817", f"{arithmetic.kind_of(owner)} has no attribute `{e.name}`", e.name_span
         )
@@ -415,7 +420,7 @@ class Expressions(Operators):
 
     def _index(self, e: ast.Expr, scope: Scope) -> object:
         if isinstance(e, ast.SliceExpr):
-            lower, upper = (self._bound(b, scope, part=True) for b in (e.lower, e.upper))
+            lower, upper = (self._bound(b, scope) for b in (e.lower, e.upper))
             step = None if e.step is None else self.value(e.step, scope)
             for part in (lower, upper, step):
                 if not (part is None or isinstance(part, (int, Unknown))):
@@ -425,22 +430,9 @@ class Expressions(Operators):
             return Unknown() if is_unknown((lower, upper, step)) else slice(lower, upper, step)
         return self._bound(e, scope)
 
-    def _bound(self, e: ast.Expr | None, scope: Scope, *, part: bool = False) -> object:
-        """An index, or a bound of a ``part``; what is written with a minus in front counts from
-        the end, of an index only a literal."""
-        if e is None:
-            return None
-        value = self.value(e, scope)
-        from_end = isinstance(e, ast.Unary) and (part or isinstance(e.operand, ast.IntLit))
-        if isinstance(value, int) and value < 0 and not from_end:
-            text = source_text(e)
-            raise fault(
-                "T0807", f"the index is {value}", e.span,
-                notes=("only a number with a minus in front counts from the end",),
-                helps=(f"give it a lower bound: `max({text}, 0)`",) if part else
-                (f"to count from the end write `x[len(x) + {text}]`",),
-            )  # fmt: skip
-        return value
+    def _bound(self, e: ast.Expr | None, scope: Scope) -> object:
+        """An index; one below 0 counts from the end, as in Python."""
+        return None if e is None else self.value(e, scope)
 
     def _item(self, owner: object, items: tuple[object, ...], e: ast.Subscript) -> object:
         if is_unknown(items):

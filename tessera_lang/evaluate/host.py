@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tessera_lang.evaluate.annotations import check_variable
 from tessera_lang.evaluate.arithmetic import is_number
@@ -176,6 +176,9 @@ class Host(Calls):
                 left = self.value(s.target, scope)
                 self._has_one_name(s, left, scope)
                 right = self.value(s.value, scope)
+                if s.operator == "+" and isinstance(left, list) and isinstance(right, list):
+                    self.grow(cast("list[object]", left), list(cast("list[object]", right)))
+                    return None
                 found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
                 self._keeps_shape(s, left, found)
                 self.assign(s.target, found, scope)

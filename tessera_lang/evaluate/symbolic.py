@@ -53,6 +53,7 @@ class SymbolicHost(Host):
         self._steps = 0
         self._active: dict[object, int] = {}
         self._returns: list[list[object]] = []
+        self._open: list[Scope] = []  # of the functions that are being run
         self.top.values.update({name: Unknown() for name in sorted(given)})
         self._set = set(given)
         with room_for_calls():
@@ -73,6 +74,7 @@ class SymbolicHost(Host):
         self._steps = 0
         self._active = {}
         self._returns = []
+        self._open = []
         with suppress(_OutOfSteps):
             try:
                 self.run_test(function)
@@ -257,15 +259,39 @@ class SymbolicHost(Host):
         finally:
             self._active[function.declaration] = active
 
+    def grow(self, items: list[object], more: list[object]) -> None:
+        """Nothing is known of a list that grows: how often is known to the run."""
+        for scope in (self.top, *self._open):
+            at: Scope | None = scope
+            while at is not None:
+                for name, value in at.values.items():
+                    if _holds(value, items):
+                        at.values[name] = Unknown()
+                at = at.parent
+
     def function_result(self, function: HostFunction, scope: Scope) -> object:
         self._returns.append([])
+        self._open.append(scope)
         try:
             result = super().function_result(function, scope)
         finally:
+            self._open.pop()
             others = self._returns.pop()
         for other in others:
             result = self.either(result, other)
         return result
+
+
+def _holds(value: object, items: list[object]) -> bool:
+    """Whether a value is a list or has it among its items."""
+    match value:
+        case tuple() | list():
+            inner = cast("tuple[object, ...] | list[object]", value)
+            return inner is items or any(_holds(v, items) for v in inner)
+        case dict():
+            return any(_holds(v, items) for v in cast("dict[object, object]", value).values())
+        case _:
+            return False
 
 
 def _is_plain(value: object) -> bool:

@@ -154,8 +154,8 @@ class SymbolicWorld:
             raise WorldFault(f"an array does not hold {kind_of(value)}", code="T0818")
         if source.shape is None or any(isinstance(i, Unknown) and i.kind == "any" for i in items):
             return
-        if len(items) == 1 and isinstance(items[0], SymbolicArray):
-            return  # what bools choose
+        if any(isinstance(i, SymbolicArray) for i in items):
+            return  # what bools or places choose
         sizes = self._indexed(source, items)
         if isinstance(value, SymbolicArray) and value.shape is not None:
             _agree(sizes, value.shape, "the place", "the value")

@@ -84,7 +84,7 @@ class BuiltinFunction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Method:
-    """A method of an array, bound to it: ``x.to``."""
+    """A method of an array or a list, bound to it: ``x.to``, ``losses.append``."""
 
     description: ClassVar[str] = "a method"
     receiver: object

@@ -199,10 +199,14 @@ class HostWorld:
 
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         target = self._array(array, written=True)
-        if len(items) == 1 and is_array(items[0]):
-            self._write_where(target, self._array(items[0]), value)
+        chosen = [self._array(i) for i in items if is_array(i)]
+        if chosen and len(items) == 1 and host_array_arithmetic.dtype_of(chosen[0]) == BOOL:
+            self._write_where(target, chosen[0], value)
             return
-        _check_items(target, items)
+        _check_items(target, items, writes=True)
+        places = iter(chosen)
+        given = tuple(next(places) if is_array(i) else i for i in items)
+        items = cast("tuple[Index, ...]", given)
         dtype = host_array_arithmetic.dtype_of(target)
         if is_array(value) and value.size != 1:
             place = target[items]
@@ -404,9 +408,12 @@ def _formatted(value: Any, spec: str) -> str:
         raise WorldFault(f"the format {spec!r} does not fit: {fault}") from fault
 
 
-def _check_items(array: Array, items: tuple[Index, ...]) -> None:
-    """Elements outside are faults, as NumPy has it, in our words."""
+def _check_items(array: Array, items: tuple[Index, ...], *, writes: bool = False) -> None:
+    """Elements outside are faults, as NumPy has it, in our words. ``writes``: places to store to
+    may stand in arrays, of which each is at least 0, as where they are read."""
     for item in cast("tuple[object, ...]", items):
+        if writes and is_array(item) and item.dtype.kind in "iu":
+            continue
         if item is not None and (isinstance(item, bool) or not isinstance(item, (int, slice))):
             shown = "an array" if is_array(item) else item
             raise WorldFault(f"an index is an integer, not {shown}", code="T0807")
@@ -416,5 +423,13 @@ def _check_items(array: Array, items: tuple[Index, ...]) -> None:
     for axis, item in enumerate(axes):
         n = array.shape[axis]
         if isinstance(item, int) and not -n <= item < n:
-            inside = f"0 to {n - 1} are inside" if n else "it has no element"
-            raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
+            raise WorldFault(f"index {item} along axis {axis}: {_inside(n)}", code="T0807")
+        if is_array(item) and item.size:
+            outside = item[(item < 0) | (item >= n)]
+            if outside.size:
+                raise WorldFault(f"place {outside.reshape(-1)[0]} along axis {axis}: {_inside(n)}",
+                                 code="T0807")  # fmt: skip
+
+
+def _inside(n: int) -> str:
+    return f"0 to {n - 1} are inside" if n else "it has no element"

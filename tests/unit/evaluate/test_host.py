@@ -66,7 +66,7 @@ def test_prints(output: Output, program: str, expected: str) -> None:
         ("x = 'a' + 1", "T0803", 1),
         ("a, b = 1, 2, 3", "T0816", 1),
         ("x = (1, 2)[5]", "T0807", 1),
-        ("i = -1\nx = (1, 2)[i]", "T0807", 2),
+        ("i = -3\nx = (1, 2)[i]", "T0807", 2),
         ("assert 1 > 2, 'one is not more'", "T0805", 1),
         ("print(nothing)", "T0101", 1),
         ("def f():\n    print(x)\n    x = 1\nf()", "T0808", 2),
