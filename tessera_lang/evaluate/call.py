@@ -155,7 +155,7 @@ class Calls(Expressions):
 
     def grow(self, items: list[object], more: list[object]) -> None:
         """``items`` get ``more`` at their end, under every name that they have."""
-        items.extend(more)
+        items.extend([self.named(item) for item in more])
 
     def _method(self, method: Method, arguments: Arguments) -> object:
         receiver = method.receiver

@@ -16,7 +16,7 @@ from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.assigned_names import targets
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
-from tessera_lang.evaluate.fault import HostFault, fault, located
+from tessera_lang.evaluate.fault import HostFault, fault, located, slice_changed
 from tessera_lang.evaluate.foreign_names import (
     FOREIGN_NAMES,
     LIBRARY,
@@ -462,8 +462,9 @@ class Expressions(Operators):
         """Bind a value to a name, an item or a tuple of targets."""
         match target:
             case ast.Name():
-                scope.values[target.id] = value
+                scope.values[target.id] = self.named(value)
             case ast.TupleExpr() | ast.ListExpr():
+                value = self.named(value)
                 for item, part in zip(
                     target.items, self._unpacked(value, target, len(target.items)), strict=True
                 ):
@@ -487,16 +488,18 @@ class Expressions(Operators):
         owner = self.value(target.value, scope)
         items = tuple([self._index(i, scope) for i in target.items])
         if self.world.is_array(owner):
+            if self.world.is_value(owner):
+                raise slice_changed(target.value, "", scope, target.span)
             with located(target.span, "T0807"):
                 self.world.write(owner, cast("tuple[Index, ...]", items), value)
         elif is_unknown(items) or isinstance(owner, Unknown):
             return
         elif isinstance(owner, dict):
-            cast("dict[object, object]", owner)[items[0] if items else ()] = value
+            cast("dict[object, object]", owner)[items[0] if items else ()] = self.named(value)
         elif isinstance(owner, list) and len(items) == 1 and isinstance(items[0], int):
             sequence = cast("list[object]", owner)
             try:
-                sequence[items[0]] = value
+                sequence[items[0]] = self.named(value)
             except IndexError:
                 message = f"the index is {items[0]} and there are {len(sequence)} items"
                 raise fault("T0807", message, target.span) from None

@@ -11,8 +11,12 @@ from contextlib import contextmanager
 
 from tessera_lang.diagnostics import Diagnostic, Fix, Label, TesseraError
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
+from tessera_lang.evaluate.value import Scope
 from tessera_lang.record import replace
 from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.syntax.dump import source_text
+from tessera_lang.syntax.named_slices import changed_slice, helps_for_slice
 from tessera_lang.target.host_world import WorldFault
 
 _CALL_LABELS = 4  # calls shown below a fault; a deep recursion would show hundreds
@@ -33,6 +37,14 @@ def fault(
     """A fault of one diagnostic, to be raised."""
     found = Diagnostic(code, message, span, label, notes=notes, helps=helps, fixes=fixes)
     return HostFault((found,))
+
+
+def slice_changed(target: ast.Expr, operator: str, scope: Scope, span: Span) -> HostFault:
+    """A store into what is named ``target``, or ``operator`` and ``=`` behind it: it is the value
+    of a slice."""
+    name = source_text(target)
+    origin = scope.origins.get(name) if isinstance(target, ast.Name) else None
+    return fault("T0818", changed_slice(name), span, helps=helps_for_slice(name, operator, origin))
 
 
 @contextmanager

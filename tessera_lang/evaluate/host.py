@@ -16,7 +16,7 @@ from tessera_lang.evaluate.annotations import check_variable
 from tessera_lang.evaluate.arithmetic import is_number
 from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.call import Calls
-from tessera_lang.evaluate.fault import HostFault, fault
+from tessera_lang.evaluate.fault import HostFault, fault, slice_changed
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown, is_unknown
@@ -24,6 +24,7 @@ from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
+from tessera_lang.syntax.named_slices import NamedSlice
 from tessera_lang.target.host_world import World
 
 CALL_DEPTH = 500
@@ -167,6 +168,8 @@ class Host(Calls):
                 self.value(s.value, scope)
             case ast.Assign():
                 self.assign(s.target, self.value(s.value, scope), scope)
+                if isinstance(s.target, ast.Name) and isinstance(s.value, ast.Subscript):
+                    scope.origins[s.target.id] = NamedSlice(source_text(s.value))
             case ast.AnnotatedAssign():
                 if s.value is not None:
                     value = self.value(s.value, scope)
@@ -175,6 +178,8 @@ class Host(Calls):
             case ast.AugmentedAssign():
                 left = self.value(s.target, scope)
                 self._has_one_name(s, left, scope)
+                if self.world.is_value(left):
+                    raise slice_changed(s.target, s.operator.removesuffix("="), scope, s.span)
                 right = self.value(s.value, scope)
                 if s.operator == "+" and isinstance(left, list) and isinstance(right, list):
                     self.grow(cast("list[object]", left), list(cast("list[object]", right)))
@@ -240,6 +245,9 @@ class Host(Calls):
         return self.block(s.body if taken else s.orelse, scope)
 
     def loop_over(self, s: ast.For, scope: Scope) -> Outcome:
+        if isinstance(s.target, ast.Name):
+            over = source_text(s.iterable)
+            scope.origins[s.target.id] = NamedSlice(f"{over}[i]", over)
         for item in self.iterate(self.value(s.iterable, scope), s.iterable.span):
             self.assign(s.target, item, scope)
             outcome = self.block(s.body, scope)

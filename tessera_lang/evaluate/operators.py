@@ -134,6 +134,25 @@ class Operators:
                 return self.world.truth(value)
             return arithmetic.truth(value)
 
+    def named(self, value: object, depth: int = 3) -> object:
+        """What a name of the value holds: slices, also those in a tuple or list, become values."""
+        if self.world.is_array(value):
+            return self.world.named(value)
+        if not depth:
+            return value
+        if isinstance(value, tuple):
+            items = cast("tuple[object, ...]", value)
+            held = tuple(self.named(item, depth - 1) for item in items)
+            return items if all(a is b for a, b in zip(items, held, strict=True)) else held
+        found: object = value
+        if isinstance(value, list):
+            places = cast("list[object]", value)
+            places[:] = [self.named(item, depth - 1) for item in places]
+        elif isinstance(value, dict):
+            table = cast("dict[object, object]", value)
+            table.update({key: self.named(item, depth - 1) for key, item in table.items()})
+        return found
+
     def iterate(self, value: object, span: Span) -> Iterator[object]:
         """The items of an iterable host value."""
         if isinstance(value, (tuple, list, range, str, dict)):

@@ -148,6 +148,12 @@ class SymbolicWorld:
             axis += 1
         return (*sizes, *shape[axis:])
 
+    def named(self, array: object) -> object:
+        return array
+
+    def is_value(self, array: object) -> bool:
+        return False
+
     def write(self, array: object, items: tuple[Item, ...], value: object) -> None:
         source = cast("SymbolicArray", array)
         if not isinstance(value, (int, float, Unknown, SymbolicArray)):

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.named_slices import NamedSlice
 from tessera_lang.target.host_world import KernelReference
 
 
@@ -20,6 +21,7 @@ class Scope:
     ``locals`` are the names that the function assigns: reading one before it has a value
     is a fault, not a look into ``parent``. ``at_run``: names of an imported file that have a
     value only while that file is run. ``given``: what the caller passed, and has too.
+    ``origins``: the slice that a name was given, as it is written.
     """
 
     path: str
@@ -28,6 +30,7 @@ class Scope:
     locals: frozenset[str] = frozenset()
     at_run: frozenset[str] = frozenset()
     given: tuple[object, ...] = ()
+    origins: dict[str, NamedSlice] = field(default_factory=dict[str, NamedSlice])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -113,6 +113,15 @@ class World(Protocol):
 
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None: ...
 
+    def named(self, array: object) -> object:
+        """What a name of the array holds: of a slice a value, its elements of now, which no store
+        changes; any other array itself."""
+        ...
+
+    def is_value(self, array: object) -> bool:
+        """Whether ``named`` made it."""
+        ...
+
     def unary(self, operator: str, a: object) -> object:
         """``-``, ``+``, ``~``, ``not`` and ``abs`` of an array, element by element."""
         ...

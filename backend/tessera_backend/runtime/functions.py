@@ -168,6 +168,12 @@ class TracedWorld:
     def read(self, array: Any, items: tuple[Index, ...]) -> object:
         raise _not_here("reading an element")
 
+    def named(self, array: object) -> object:
+        return array
+
+    def is_value(self, array: object) -> bool:
+        return False
+
     def _library(self, module: str, kernel: str, *arguments: object) -> None:
         """Launch a kernel of the standard library."""
         root = standard_library()

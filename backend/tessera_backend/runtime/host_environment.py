@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
@@ -64,6 +65,8 @@ class HostWorld:
         self._providers: dict[str, SessionProvider] = {}
         self._in_flight = False
         self._workspaces = Workspaces()
+        self._slices = weakref.WeakValueDictionary[int, Array]()
+        self._values = weakref.WeakValueDictionary[int, Array]()
         reason = backend(target).available()
         if reason:
             raise error(diagnostic("T0814", f"the target `{target}` does not work here: {reason}",
@@ -194,11 +197,26 @@ class HostWorld:
         _check_items(value, items)
         found: object = value[items]
         if is_array(found):
+            self._slices[id(found)] = found
             return found
         return scalars.plain(found)
 
+    def named(self, array: object) -> object:
+        if self._slices.get(id(array)) is not array:
+            return array
+        made = self._kept(self._array(array))
+        made.flags.writeable = False
+        self._values[id(made)] = made
+        return made
+
+    def is_value(self, array: object) -> bool:
+        return self._values.get(id(array)) is array
+
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         target = self._array(array, written=True)
+        if not target.flags.writeable:
+            raise WorldFault("the array may not be written", code="T0818",
+                             helps=("write into a copy: `y = x.copy()`",))  # fmt: skip
         chosen = [self._array(i) for i in items if is_array(i)]
         if chosen and len(items) == 1 and host_array_arithmetic.dtype_of(chosen[0]) == BOOL:
             self._write_where(target, chosen[0], value)
@@ -254,7 +272,15 @@ class HostWorld:
         self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
         shape: tuple[int, ...] = (),
     ) -> object:  # fmt: skip
-        value = cast("Array", array)
+        found = self._viewed(kind, cast("Array", array), shape)
+        if self._slices.get(id(array)) is array and not self.is_value(found):
+            self._slices[id(found)] = found
+        return found
+
+    def _viewed(
+        self, kind: Literal["T", "mT", "reshape", "contiguous"], value: Array,
+        shape: tuple[int, ...],
+    ) -> Array:  # fmt: skip
         match kind:
             case "T":
                 if value.ndim != 2:
@@ -389,7 +415,14 @@ class HostWorld:
         if isinstance(result, (tuple, list)):
             items = cast("tuple[object, ...]", result)
             return tuple(self.handed_back(item) for item in items)
-        return self._array(result) if is_array(result) else result
+        if not is_array(result):
+            return result
+        array = self._array(result)
+        if self.is_value(array):
+            array.flags.writeable = True  # from now on it is the caller's alone
+        elif not array.flags.writeable and self._slices.get(id(array)) is array:
+            return self._kept(array)
+        return array
 
     def print(self, text: str) -> None:
         self._write(text)

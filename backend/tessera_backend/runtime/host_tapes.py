@@ -341,6 +341,10 @@ class RecordingWorld(HostWorld):
         found = super().read(array, items)
         return self._new(found) if self.is_array(found) else found
 
+    def named(self, array: object) -> object:
+        found = super().named(array)
+        return found if found is array else self._new(found)
+
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         self.elements = True
         super().write(array, items, value)

@@ -16,6 +16,7 @@ from tessera_lang.sema.side_tables import Agreement, Directive, Multiple, TypedF
 from tessera_lang.sema.tile.facts import Facts
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.named_slices import NamedSlice
 from tessera_lang.types.dtype import F32, I32, DType
 from tessera_lang.types.shape import Dim, Sym, symbols_of
 from tessera_lang.types.type import ERROR, Scalar, Tile, TileAxis, Weak
@@ -181,6 +182,7 @@ class TileContext(Context):
         default_factory=dict[tuple[ast.Stmt, str], tuple[TileAxis, ...]]
     )
     aliases: dict[str, str] = field(default_factory=dict[str, str])
+    slices: dict[str, NamedSlice] = field(default_factory=dict[str, NamedSlice])
     results: dict[str, ast.Call] = field(default_factory=dict[str, ast.Call])
     directives: list[Directive] = field(default_factory=list[Directive])
     reads: list[ArrayReference] = field(default_factory=list[ArrayReference])

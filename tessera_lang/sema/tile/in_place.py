@@ -7,11 +7,14 @@ these in their place. Must not know how a value meets its place.
 from __future__ import annotations
 
 from tessera_lang.record import replace
+from tessera_lang.sema.expression_text import source_of
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.subscripts import root_name
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.named_slices import NamedSlice, changed_slice, helps_for_slice
 from tessera_lang.types.shape import symbols_of
-from tessera_lang.types.type import Tensor
+from tessera_lang.types.type import Tensor, Tile
 
 
 def place_of(
@@ -52,6 +55,28 @@ def refuse(c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tens
             f"or give the value another name: `new = {name} {s.operator} ...`",
         ),
     )  # fmt: skip
+
+
+def note_slice(c: TileContext, name: str, value: ast.Expr, term: Term) -> None:
+    """Remember of which slice of an array a name is the value: of an index, ``:`` and bounds."""
+    c.slices.pop(name, None)
+    if not isinstance(value, ast.Subscript) or not isinstance(term, Tile) or not term.axes:
+        return
+    chosen = any(isinstance(c.terms.get(i), Tile) for i in value.items)
+    if isinstance(c.terms.get(value.value), Tensor) and not chosen:
+        over = source_of(value.value)
+        # Nobody wrote the index of `for row in M`: it does not stand behind its array.
+        looped = bool(value.items) and value.items[0].span.lo <= value.value.span.lo
+        c.slices[name] = NamedSlice(f"{over}[i]", over) if looped else NamedSlice(source_of(value))
+
+
+def refuse_slice(c: TileContext, s: ast.AugmentedAssign, name: str) -> bool:
+    """Reports ``r += e`` where ``r`` is the value of a slice: NumPy would change the array."""
+    if name not in c.slices:
+        return False
+    helps = helps_for_slice(name, s.operator, c.slices[name])
+    c.report("T0609", changed_slice(name), s.span, helps=helps)
+    return True
 
 
 def _shown(array: Tensor) -> str:

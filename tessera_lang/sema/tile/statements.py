@@ -122,6 +122,7 @@ def _masked(c: TileContext, s: ast.Assign | ast.AugmentedAssign, target: ast.Exp
 def _assign_one(c: TileContext, target: ast.Expr, value: ast.Expr, term: Term) -> None:
     match target:
         case ast.Name():
+            in_place.note_slice(c, target.id, value, term)
             bind(c, target, value, term)
             variable = c.variables.get(target.id)
             if variable is not None and adds_to_itself(target, value):
@@ -186,6 +187,8 @@ def _augmented(c: TileContext, s: ast.AugmentedAssign) -> None:
     value, old = c.infer(s.value), c.infer(s.target)
     variable = c.variables.get(s.target.id)
     if variable is None or is_silent(value) or is_silent(old):
+        return
+    if in_place.refuse_slice(c, s, s.target.id):
         return
     a, b = Operand(s.target, old), Operand(s.value, value)
     if isinstance(old, Tensor):

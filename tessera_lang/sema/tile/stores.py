@@ -33,6 +33,7 @@ from tessera_lang.sema.tile.subscripts import is_whole, read, root_name, subscri
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.named_slices import changed_slice, helps_for_slice
 from tessera_lang.syntax.substitute import substituted
 from tessera_lang.types.dtype import F32, F64, I32, INDEX, U32, DType
 from tessera_lang.types.shape import symbols_of
@@ -137,6 +138,10 @@ def into_buffer(
     """A store into a buffer: whole, or a part of it."""
     if not base.buffer:
         name = source_of(target.value)
+        if name in c.slices:
+            helps = helps_for_slice(name, "", c.slices[name])
+            c.report("T0609", changed_slice(name), target.span, helps=helps)
+            return
         helps = (f"for an array of its own begin with a copy, `{name} = x.copy()`, outside of"
                  " loops",
                  "or make a buffer: `op.shared(shape, dtype=...)`",

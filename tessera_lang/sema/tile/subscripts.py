@@ -17,7 +17,13 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import ArrayReference, TileContext
 from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.paired_subscripts import beside_numbers, of_each_row, side_by_side
-from tessera_lang.sema.tile.size_normal_form import described, form_of, normal
+from tessera_lang.sema.tile.size_normal_form import (
+    described,
+    dim_of_form,
+    form_of,
+    items_of,
+    normal,
+)
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import CUT_AXIS, WHOLE_AXIS
@@ -379,16 +385,25 @@ def _stops_inside(c: TileContext, item: ast.SliceExpr, start: Dim, stop: Dim) ->
         return True
     if isinstance(item.upper, ast.Unary):
         return False
-    form, ranges = form_of(c.kernel.facts.resolve(stop)), c.kernel.facts.ranges
-    sizes = c.kernel.facts.least
-    if any(k > 0 and isinstance(atom, Sym) and atom.name in sizes and atom.name not in ranges
-           for atom, k in form.terms):  # fmt: skip
+    if _is_of_size(c, stop):
         return True
-    if all(name in ranges or name in sizes for name in symbols_of(stop)):
+    if all(name in c.kernel.facts.ranges or name in c.kernel.facts.least
+           for name in symbols_of(stop)):  # fmt: skip
         return False
     if c.final:
         c.typed.stops[item] = None
     return True
+
+
+def _is_of_size(c: TileContext, stop: Dim) -> bool:
+    """Whether a stop is a size, or a minimum of sizes, and what is added or taken away."""
+    facts = c.kernel.facts
+    form = form_of(facts.resolve(stop))
+    if isinstance(form.alone, DimOp) and form.alone.operator in ("min", "max"):
+        parts = (dim_of_form(i) for i in items_of(form.alone))
+        return all(_is_proved(c, part) or _is_of_size(c, part) for part in parts)
+    names = (atom.name for atom, k in form.terms if k > 0 and isinstance(atom, Sym))
+    return any(name in facts.least and name not in facts.ranges for name in names)
 
 
 def _may_be_negative(

@@ -58,6 +58,12 @@ class NumpyWorld:
             raise WorldFault(str(error), code="T0807") from None
         return found if isinstance(found, np.ndarray) else found.item()
 
+    def named(self, array: Any) -> Any:
+        return array
+
+    def is_value(self, array: Any) -> bool:
+        return False
+
     def write(self, array: Any, items: Any, value: Any) -> None:
         array[items] = value
 
