@@ -29,7 +29,7 @@ from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.host_world import KernelReference
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
-from tessera_lang.target.named_sizes import where_sizes_are
+from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
 from tessera_lang.types.dtype import F32, INDEX, DType
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim
 from tessera_lang.types.type import Tensor
@@ -352,4 +352,5 @@ def _broken(
         return Diagnostic("T0838", message, span, notes=notes)
     message = f"`{function.name}` requires `{condition.text}`, and here it does not hold"
     notes = (f"it reads {left} {condition.comparison} {right}",)
-    return Diagnostic("T0838", message, span, notes=notes)
+    helps = help_at_edges(condition.left, condition.comparison, condition.right, condition.text)
+    return Diagnostic("T0838", message, span, notes=notes, helps=helps)

@@ -181,8 +181,7 @@ class Host(Calls):
                 if self.world.is_value(left):
                     raise slice_changed(s.target, s.operator.removesuffix("="), scope, s.span)
                 right = self.value(s.value, scope)
-                if s.operator == "+" and isinstance(left, list) and isinstance(right, list):
-                    self.grow(cast("list[object]", left), list(cast("list[object]", right)))
+                if s.operator == "+" and self._grows(left, right):
                     return None
                 found = self.operate(s.operator, left, right, s.span, (s.target, s.value))
                 self._keeps_shape(s, left, found)
@@ -210,6 +209,13 @@ class Host(Calls):
             case ast.Pass() | ast.ErrorStmt():
                 pass
         return None
+
+    def _grows(self, left: object, right: object) -> bool:
+        """``a += [v]`` of lists changes the list, under every name that it has."""
+        if not isinstance(left, list) or not isinstance(right, list):
+            return False
+        self.grow(cast("list[object]", left), list(cast("list[object]", right)))
+        return True
 
     def _has_one_name(self, s: ast.AugmentedAssign, array: object, scope: Scope) -> None:
         """``x += e`` gives ``x`` a new array, where NumPy changes the old one: the two differ as

@@ -24,6 +24,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "decimals": ("two decimals are hundredths: write `op.round(x * 100.0) / 100.0`",),
 }  # fmt: skip
 """What to write for a keyword that others have."""
+_WINDOW_OF_AXES = "a window has all axes of `x`: `op.window(x, (i, j), (16, 64))` of two"
 
 
 def _plural(n: int) -> str:
@@ -56,9 +57,12 @@ def bind(
         if k.name not in names:
             other = KEYWORDS.get(k.name)
             close = other if other in names else nearest(k.name, tuple(names))
+            signature = () if labels else (_signature(what, names, required),)
+            if what == "`op.window`" and k.name == "axis":
+                signature = (*signature, _WINDOW_OF_AXES)
             report(Diagnostic(
                 "T0106", f"{what} has no parameter `{k.name}`", k.name_span, labels=labels,
-                helps=(f"did you mean `{close}`?",) if close else _INSTEAD.get(k.name, ()),
+                helps=(f"did you mean `{close}`?",) if close else _INSTEAD.get(k.name, signature),
                 fixes=(Fix(f"write `{close}`", (Edit(k.name_span, close),), "unsafe"),)
                 if close else (),
             ))  # fmt: skip
@@ -78,6 +82,12 @@ def bind(
                           labels=labels))  # fmt: skip
         good = False
     return bound if good else None
+
+
+def _signature(what: str, names: Sequence[str], required: Sequence[str]) -> str:
+    """How something that no program declares is called."""
+    shown = ", ".join(n if n in required else f"{n}=" for n in names)
+    return f"it is called so: `{what.strip('`')}({shown})`"
 
 
 def bind_builtin(call: ast.Call, info: BuiltinInfo, report: Report) -> Bound | None:

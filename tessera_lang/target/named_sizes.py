@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tessera_lang.types.shape import Dim, Sym
+from tessera_lang.types.shape import Dim, DimOp, Sym
 
 Dims = Iterable[tuple[str, Sequence[Dim]]]
 """Parameters with the sizes that their annotations name."""
+
+
+def help_at_edges(left: Dim, comparison: str, right: Dim, text: str) -> tuple[str, ...]:
+    """What to write where a kernel needs whole tiles, of whose size ``text`` speaks by the array:
+    a tile at an edge meets one that is as long there as everywhere."""
+    match left, comparison, right:
+        case DimOp(operator="%", right=int(step)), "==", 0 if ".shape[" in text:
+            size = text.partition(" %")[0]
+            return (f"the tile at the edge is shorter than what it meets here: let that be as long,"
+                    f" `min({step}, {size} - i)` elements from `i` on",)  # fmt: skip
+        case _:
+            return ()
 
 
 def where_sizes_are(names: Sequence[Dim], parameters: Dims) -> tuple[str, ...]:

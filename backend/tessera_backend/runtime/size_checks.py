@@ -12,7 +12,7 @@ from tessera_backend.runtime.call_diagnostics import Place, diagnostic
 from tessera_lang.diagnostics.diagnostic import Diagnostic
 from tessera_lang.record import dataclass, field
 from tessera_lang.target.launch_plan import Condition, LaunchPlan, ParameterPlan
-from tessera_lang.target.named_sizes import where_sizes_are
+from tessera_lang.target.named_sizes import help_at_edges, where_sizes_are
 from tessera_lang.types.shape import Dim, Sym, evaluate_dim, symbols_of
 
 Argument = ArrayView | int | float | bool | str | None
@@ -119,6 +119,7 @@ def check_condition(plan: LaunchPlan, condition: Condition, sizes: Sizes) -> lis
         "T0838", f"`{plan.kernel}` requires `{condition.text}`, and here it does not hold: "
         f"{left} {condition.comparison} {right} is false", condition.span, len(condition.text),
         notes=(f"in this call {values}",) if values else (),
+        helps=help_at_edges(condition.left, condition.comparison, condition.right, condition.text),
     )]  # fmt: skip
 
 

@@ -151,6 +151,10 @@ def ask(c: TileContext, e: ast.Expr, dim: Dim, what: str) -> None:
     helps = ("make it a compile-time parameter, as in `block: int = 64`",)
     if what == "`op.window`":
         helps = (f"say the most that it may be, as in `min({source_of(e)}, 64)`", *helps)
+    most = c.kernel.facts.most(dim)
+    if what == "`op.arange`" and most is not None and most > 0:
+        helps = (f"count to the most that it is, `op.arange({most})`: of a tile that is shorter at"
+                 " an edge that meets what is there",)  # fmt: skip
     c.report(
         "T0608", f"the shape of {what} must be known when it is compiled", e.span,
         f"`{source_of(e)}` is known only while the kernel runs", helps=helps,

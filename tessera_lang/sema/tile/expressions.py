@@ -39,6 +39,7 @@ from tessera_lang.sema.tile.symbolic import dim_of, shape_dims
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, INDEX
 from tessera_lang.types.type import (
+    ERROR,
     FunctionType,
     Scalar,
     Tensor,
@@ -177,6 +178,8 @@ def _unary(c: TileContext, e: ast.Unary) -> Term:
 def _compare(c: TileContext, e: ast.Compare) -> Term:
     terms = [c.infer(x) for x in (e.first, *e.rest)]
     second = e.rest[0]
+    if c.final and any(is_silent(t) for t in terms):
+        return ERROR  # said where it comes from; a bool has no axes to index
     if not any(is_tiled(t) for t in terms):
         return lanes.infer_once(c, e)
     if len(e.rest) > 1:
