@@ -129,8 +129,9 @@ def for_machine(
     tiles, decided = best.tiles, best.decided
     if tiles is None or _refused(remarks):
         decided, tiles = _as_loops(program, best, plan, machine, runner)
-    if machine.target == "cuda" and (alone := in_one_group(decided.operations[0], machine)):
-        remarks.append(alone)
+    if machine.target == "cuda":
+        alone = in_one_group(decided.operations[0], machine, plan.kernel)
+        remarks += [alone] if alone else []
     made, finished = tiles
     made = runner.run(made, pipeline.TILE)
     lowered = made, finish_plan(made, finished)

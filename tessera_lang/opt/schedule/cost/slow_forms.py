@@ -73,8 +73,9 @@ def _of_elements(facts: Facts, machine: Machine) -> float:
     return total / (machine.rates.memory or 1)
 
 
-def in_one_group(kernel: Operation, machine: Machine) -> Diagnostic | None:
-    """That a decided kernel runs in one group though its loops take longer than a launch."""
+def in_one_group(kernel: Operation, machine: Machine, name: str = "") -> Diagnostic | None:
+    """That a decided kernel runs in one group though its loops take longer than a launch.
+    ``name``: as the program has it, where the kernel is one of several launches."""
     facts = facts_of(kernel)
     if any(is_grid(o) for o, _ in facts.loops):
         return None
@@ -89,7 +90,7 @@ def in_one_group(kernel: Operation, machine: Machine) -> Diagnostic | None:
     if most < SLOWER_FORM:
         return None
     about = f"up to {machine.units}" if alone is None else f"about {_rounded(most)}"
-    name = str(kernel.attributes["sym_name"])
+    name = name or str(kernel.attributes["sym_name"])
     axes = "`, `".join(cast("tuple[str, ...]", loop.attributes.get("axes", ())))
     of = f"the loop over `{axes}`" if axes else "its loop"
     return Diagnostic(

@@ -138,3 +138,16 @@ def test_following_the_help_gives_tiles() -> None:
     one = text.replace(", step=2", "").replace("i:i+2, :, :", "i, :, :")
     one = one.replace("[None, :, :]", "[None, :]")
     assert said_for(one) == []
+
+
+def test_a_kernel_of_several_launches_has_its_own_name() -> None:
+    text = """@op.kernel
+def smooth(a: f64[m, n], steps: i32) -> (f64[m, n], f64[]):
+    u = a.copy()
+    for t in range(steps):
+        u[1:-1, :] += 0.1 * (u[2:, :] + u[:-2, :] - 2.0 * u[1:-1, :])
+        u[0, :] = u[1, :]
+    return u, u.mean()
+"""
+    found = [d for d in said_for(text) if d.code == "T0750"]
+    assert found and all("`smooth` runs" in d.message for d in found)
