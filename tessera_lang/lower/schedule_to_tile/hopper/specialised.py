@@ -31,6 +31,7 @@ from tessera_lang.lower.schedule_to_tile.hopper import epilogue
 from tessera_lang.lower.schedule_to_tile.hopper.consumer import Consumer
 from tessera_lang.lower.schedule_to_tile.hopper.epilogue_fusion import work_by_parts
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import chains_of
+from tessera_lang.lower.schedule_to_tile.hopper.issue_order import check_turns
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import RingUse, Threaded, thread
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Buffered, Pipeline
 from tessera_lang.lower.schedule_to_tile.hopper.producer_region import Moving
@@ -275,6 +276,7 @@ class _Lowering:
             if self.engine.leaving:
                 epilogue.all_gone(body, self.engine.leaving.values())
             b.yield_()
+        check_turns(role.region)
         return role.region
 
     # --- rings --------------------------------------------------------------------------------

@@ -89,7 +89,8 @@ def overlap(program: Program, context: Context) -> Program:
     if not chains:
         return program
     made = _rewritten(kernel, facts, chains)
-    if _take_turns(chains, kernel.integers("roles")[1] // 4):
+    groups = kernel.integers("roles")[1] // 4
+    if "pingpong" not in context.refusals and _take_turns(chains, groups):
         made = with_decisions(made, {"pingpong": True})
     return with_kernel(program, made)
 

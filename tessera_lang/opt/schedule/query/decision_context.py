@@ -54,9 +54,9 @@ class Context:
     """``remarks`` collects what the passes have to say: notes, and errors that end the way.
     ``relief``: how often a schedule for this machine was found to need too many registers.
     ``refusals``: decisions (``roles``, ``split``, ``async_copy``, ``subtile``, ``epilogue_parts``,
-    ``epilogue_prefetch``, ``windows``) that the lowering of an earlier schedule of this kernel
-    found no form for, and that are not to be taken again. ``numbers``:
-    what the launch knows of a kernel, where there is a plan. ``reasons``: why a decision was not
+    ``epilogue_prefetch``, ``windows``, ``pingpong``) that the lowering of an earlier schedule of
+    this kernel found no form for, and that are not to be taken again. ``numbers``: what the launch
+    knows of a kernel, where there is a plan. ``reasons``: why a decision was not
     taken, for the passes behind."""
 
     machine: Machine
