@@ -110,12 +110,12 @@ class Session(Instances):
             return found
         source = self.source(path)
         lines = {source.line_of(span.lo) for span in damaged if span.file == path}
-        return [
-            d
-            for d in found
-            if d.code.startswith("T00") or d.span is None or d.span.file != path
-            or source.line_of(d.span.lo) not in lines
-        ]  # fmt: skip
+
+        def echoes(d: Diagnostic) -> bool:
+            spans = (d.span, *(label.span for label in d.labels))
+            return any(s and s.file == path and source.line_of(s.lo) in lines for s in spans)
+
+        return [d for d in found if d.code.startswith("T00") or not echoes(d)]
 
     def _check(
         self, path: str, signatures: tuple[str, ...], given: frozenset[str],

@@ -38,13 +38,14 @@ def test_one_message_for_a_buffer_between_two_barriers(case: Case) -> None:
 def arguments(case: Case) -> tuple[list[Any], int]:
     """Arrays and numbers for a kernel, and the groups of the launch where the call says them."""
     head = re.findall(r"^def \w+\((.*?)\)", case.text, re.MULTILINE)[-1]
+    known = SIZES | {n: int(v) for n, v in re.findall(r"where (\w+) == (\d+)", case.text)}
     found: list[Any] = []
     for name, dtype, sizes in re.findall(r"(\w+): (?:mut |const )?(\w+)(?:\[([^\]]*)\])?", head):
         kind = {"f32": np.float32, "i32": np.int32, "u32": np.uint32}.get(dtype, np.int64)
         if not sizes:
             found.append(4)
             continue
-        shape = [eval(x, {}, dict(SIZES)) for x in sizes.split(",")]
+        shape = [eval(x, {}, dict(known)) for x in sizes.split(",")]
         made = np.zeros(shape, kind)
         if name in ("x", "y"):
             made = (np.arange(made.size) % 7).reshape(shape).astype(kind)

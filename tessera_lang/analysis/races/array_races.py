@@ -201,16 +201,44 @@ def _conflict(
     found: Sequence[Access], across: bool, both_write: bool, orders: ArrayOrders,
     uniform: Uniformity,
 ) -> _Pair | None:  # fmt: skip
+    by_store, by_atomic = _others(found, across, both_write)
     for a in found:
-        for b in found if a.changes else ():
+        if not a.changes or (both_write and a.writes and a.value is None):
+            continue
+        for b in (by_store if a.writes else by_atomic).get(_together(a, across), ()):
             apart = a.who != b.who and (a.group != b.group) == across
-            if not apart or b.writes != both_write or not (across or a.interval == b.interval):
-                continue
-            if not _collide(a, b, uniform) or orders.may_order(a, b):
+            if not apart or not _collide(a, b, uniform) or orders.may_order(a, b):
                 continue
             own = [e for e in found if e.who == a.who]
             return _Pair(a, b, any(e.operation is b.operation for e in own))
     return None
+
+
+_Others = dict[tuple[int, int], list[Access]]
+
+
+def _together(access: Access, across: bool) -> tuple[int, int]:
+    """Of one group only what is between the same barriers meets."""
+    return (0, 0) if across else (access.group, access.interval)
+
+
+def _others(found: Sequence[Access], across: bool, both_write: bool) -> tuple[_Others, _Others]:
+    """What a store and what an atomic may collide with, in order. What cannot is left out here, as
+    pairs of all accesses grow with their square."""
+    if across and len({e.group for e in found}) < 2:
+        return {}, {}
+    there = [e for e in found if e.writes == both_write]
+    if both_write:
+        known = [e for e in there if e.value is not None]
+        lists = (known if len({e.value for e in known}) > 1 else [], there)
+    else:
+        narrow = across and any(e.narrow for e in found)
+        lists = (there, there if narrow else [e for e in there if e.kind == "read"])
+    by_store, by_atomic = _Others(), _Others()
+    for which, accesses in zip((by_store, by_atomic), lists, strict=True):
+        for e in accesses:
+            which.setdefault(_together(e, across), []).append(e)
+    return by_store, by_atomic
 
 
 def _collide(a: Access, b: Access, uniform: Uniformity) -> bool:

@@ -61,6 +61,9 @@ LANE: dict[str, Maker] = {
     "names": lambda n: lane(["a0 = x[i]", *(f"a{j + 1} = a{j} + a{j // 2}" for j in range(n)),
                              f"out[i] = a{n}"]),
     "guards": lambda n: lane(times(n, "out[i + #] = x[i]")),
+    "guards of constants": lambda n: lane(times(n, "out[i + #] = 1.5")),
+    "guards of updates": lambda n: lane(times(n, "atomic_add(out[i + #], 1.5)")),
+    "guards between barriers": lambda n: lane(times(n, "tbarrier()", "out[i + #] = x[i]")),
     "places out of data": lambda n: lane(["q = i", *times(n, "q = i64(p[q])"), "out[i] = x[q]"]),
     "ifs": lambda n: lane(["a = i", *times(n, "if a > #:", "    a = a - #"), "out[i] = x[a]"]),
     "conditions that cannot hold": lambda n: lane(

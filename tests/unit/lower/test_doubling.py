@@ -20,8 +20,9 @@ pytest.importorskip("llvmlite")
 SHORT, LONG = 9, 18
 _TIMES = 40
 """As many calls at most at twice the length; what takes every path makes 512 times as many."""
-_LEAST = 3000
-"""Calls of a function below which nothing is said."""
+_LEAST = 30_000
+"""Calls of a function below which nothing is said: lanes that are followed number by number make
+some thousands, by a limit of their own; every path of the long program is 262144."""
 
 X = "x: f32[m, n]"
 TILE: dict[str, tuple[str, str, str, str]] = {
