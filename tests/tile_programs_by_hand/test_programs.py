@@ -93,7 +93,6 @@ NOT_IN_RINGS = {
     "a small matrix taken whole, again and again": 2,  # one of a computed matrix, one brought once
     "rope on the fly, then scores": 2,  # of computed matrices, once a tile
     "trailing update of a factorization": 1,  # reads the array that it writes
-    "causal convolution with window": 1,  # a window of shifted rows is read by lanes
 }
 
 

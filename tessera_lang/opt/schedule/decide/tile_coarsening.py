@@ -15,7 +15,6 @@ the cost model. Sizes that are open, and kernels whose schedule the user says, s
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping
 
 from tessera_lang.analysis.ranges.linear import Linear
@@ -39,6 +38,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     open_names,
 )
 from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
+from tessera_lang.opt.schedule.query.staging_rings import tile_bytes, written_stages
 from tessera_lang.opt.schedule.query.unit_legality import has_matrix_dtype
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import UNIT_ROWS
@@ -128,10 +128,11 @@ def _fits(facts: Facts, machine: Machine) -> bool:
         return False  # their lanes hardly wait for factors, and have few registers left for them
     shared = 0 if by_lanes else store_bytes(facts, {})
     for load in facts.loads:
-        shared += math.prod(load.tile.sizes) * load.tile.dtype.bytes * (2 if load.loop else 1)
+        shared += tile_bytes(load.tile) * (2 if load.loop else 1)
     for dot in facts.dots:
+        asynchronous = machine.has("wgmma") and has_matrix_dtype(dot)
         shared += sum(
-            math.prod(x.value.tile_type.sizes) * x.value.tile_type.dtype.bytes
+            tile_bytes(x.value.tile_type) * (written_stages(dot, x, facts) if asynchronous else 1)
             for x in (dot.a, dot.b) if x.load is None
         )  # fmt: skip
     return shared <= machine.shared_limit

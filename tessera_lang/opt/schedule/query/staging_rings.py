@@ -14,7 +14,15 @@ from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.opt.schedule.query.copy_rules import (
     array_name,
 )
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, SCATTER, Facts, Load
+from tessera_lang.opt.schedule.query.kernel_facts import (
+    DOT,
+    FOR,
+    SCATTER,
+    Dot,
+    Facts,
+    Load,
+    Operand,
+)
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.unit_legality import through_shared
 from tessera_lang.record import dataclass
@@ -207,9 +215,16 @@ def _computed(facts: Facts) -> list[SharedUse]:
             unit = dot.operation.attributes.get("unit")
             if unit == "wgmma" and through_shared(dot, operand, facts):
                 text = f"a computed operand: {_sizes(t)}"
-                twice = 2 if dot.inside and dot.inside[-1].name == FOR else 1
-                out.append(SharedUse(text, tile_bytes(t), twice, dot.operation.span))
+                stages = written_stages(dot, operand, facts)
+                out.append(SharedUse(text, tile_bytes(t), stages, dot.operation.span))
     return out
+
+
+def written_stages(dot: Dot, operand: Operand, facts: Facts) -> int:
+    """Buffers of a computed operand: in a loop, lanes write the next one while the asynchronous
+    unit reads this one; one where it is written once, or stays in registers."""
+    in_loop = bool(dot.inside) and dot.inside[-1].name == FOR
+    return 2 if in_loop and through_shared(dot, operand, facts) else 1
 
 
 def _sizes(tile: TileType) -> str:

@@ -169,3 +169,44 @@ def test_a_directive_says_the_schedule() -> None:
 def test_it_is_said() -> None:
     said = [r for p in from_source(ALONE, LARGE).launches for r in p.remarks if r.code == "T0748"]
     assert any("neighbouring tiles are computed as one" in r.message for r in said)
+
+
+COMPUTED = """\
+@op.kernel
+def kernel(a: f16[m, k], q: i8[k, n], p: i8[m, k]) -> f16[m, n]:
+    out = op.empty((m, n), f16)
+    for i, j in op.tile_range(m, n, step=(64, 128)):
+        acc = op.zeros((64, 128), f32)
+        for l in op.tile_range(k, step=DEPTH):
+            w = q[l:l+DEPTH, j:j+128]
+            PRODUCTS
+        out[i:i+64, j:j+128] = acc.to(f16)
+    return out
+"""
+FACTORS = {
+    "one": ["a[i:i+64, l:l+DEPTH] @ w.to(f16)"],
+    "two": ["a[i:i+64, l:l+DEPTH] @ (w >> 4).to(f16)", "a[i:i+64, l:l+DEPTH] @ (w & 15).to(f16)"],
+    "three": [f"a[i:i+64, l:l+DEPTH] @ (w >> {x}).to(f16)" for x in (2, 4, 6)],
+    "both": ["(p[i:i+64, l:l+DEPTH] >> 4).to(f16) @ w.to(f16)"],
+}
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("what", FACTORS)
+def test_rings_stay_rings(what: str, depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken together wherever that has room, tiles that a loop brings have two places where
+    they had them alone: lanes write computed factors to two buffers."""
+    lines = "\n            ".join(f"acc += {x}" for x in FACTORS[what])
+    text = COMPUTED.replace("PRODUCTS", lines).replace("DEPTH", str(depth))
+
+    def fewest() -> int:
+        made = from_source(text, "a: f16[4096, 4096], q: i8[4096, 4096], p: i8[4096, 4096]")
+        loads = [o for x in made.launches for o in x.schedule.walk()
+                 if o.attributes.get("stage") == "shared"]  # fmt: skip
+        return min((o.integer("stages", 1) for o in loads), default=0)
+
+    with monkeypatch.context() as one:
+        one.setattr(tile_coarsening, "WIDER_WORTH", 0.0)
+        alone = fewest()
+    always(monkeypatch)
+    assert fewest() >= min(alone, 2)
