@@ -86,7 +86,10 @@ def private_names(c: TileContext) -> frozenset[str]:
 
 def stored_names(c: TileContext) -> frozenset[str]:
     """Names that the function stores into, by their elements."""
-    return _stored(c, c.scope, c.declaration, {})
+    found = c.stored.get(c.declaration)
+    if found is None:
+        found = c.stored[c.declaration] = _stored(c, c.scope, c.declaration, {})
+    return found
 
 
 def is_array(c: TileContext, target: ast.Name, value: ast.Expr) -> bool:
