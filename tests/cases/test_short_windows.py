@@ -39,7 +39,7 @@ def kernel(x: f32[n, m], y: mut f32[n, m], r: i32):
 def pool(rank: int, kind: str) -> str:
     names = "abcd"[:rank]
     window = ", ".join(
-        f"max({n}*S - P, 0):min(max({n}*S - P, 0) + D*(K-1) + 1, {n}*S - P + D*(K-1) + 1):D"
+        f"max({n}*S - P, 0):max(min(max({n}*S - P, 0) + D*(K-1) + 1, {n}*S - P + D*(K-1) + 1), 0):D"
         for n in names
     )
     text = POOL.replace("SIZES", ", ".join(f"s{n}" for n in names))

@@ -41,7 +41,7 @@ def test_a_map_says_where_the_array_is_innermost_axis_first(api: FakeApi) -> Non
     fire = code.launcher(buffer, 1, 1, 1, {0: Array(BF16, (300, 200), (256, 1))})
     buffer.block[0], buffer.block[1] = 0x9000, 5
     fire(0)
-    assert api.maps == [(9, 0x9000, 200, 300, 512, 64, 128, 0, 3, 3, 0)]
+    assert api.maps == [(9, 0x9000, 200, 300, 512, 64, 128, 0, 3, 2, 0)]
     assert api.launched[0][-2:] == (1000, 5)
 
 
@@ -69,7 +69,7 @@ def test_axes_and_types_of_a_map(api: FakeApi) -> None:
     code.launcher(buffer, 1, 1, 1, {0: array})(0)
     (found,) = api.maps
     assert found[0] == 0
-    assert found[2:] == (512, 96, 7, 512, 49152, 128, 32, 1, 0, 2, 3, 0)
+    assert found[2:] == (512, 96, 7, 512, 49152, 128, 32, 1, 0, 2, 2, 0)
 
 
 def test_an_array_without_elements_has_a_map_that_nobody_reads(api: FakeApi) -> None:
