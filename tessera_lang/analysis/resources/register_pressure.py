@@ -105,12 +105,15 @@ class _Walk:
     role: int = -1
     seen: int = 0
     definitions: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    places_of_lanes: set[Value] = field(default_factory=set[Value])
 
     def region(self, region: Region, after: frozenset[Value]) -> frozenset[Value]:
         """What is alive at the region's begin, given what is alive behind it."""
         for operation in region.operations:
             for result in operation.results:
                 self.definitions[result] = operation
+            if self._gives_places(operation):
+                self.places_of_lanes.update(operation.results)
         live = _Live(self, after)
         for unit in reversed(list(_units(region.operations))):
             self._note(unit[0], live)
@@ -168,19 +171,18 @@ class _Walk:
         if isinstance(value.type, TileType):
             if name == "tile.expand_tile":
                 return 0  # the registers of what is expanded
-            if self._is_place(value):
+            if value in self.places_of_lanes:
                 return _PLACE
             return registers_of_tile(value.type)
         return 0 if isinstance(value.type, ViewType | BufferType) or not name else 1
 
-    def _is_place(self, value: Value) -> bool:
+    def _gives_places(self, operation: Operation) -> bool:
         """Whether each element is the place of the lane and a number: they differ by constants,
         which stand in the instructions that read them."""
-        definition = self.definitions.get(value)
-        if definition is None or definition.name not in ("tile.coordinate", "tile.add", "tile.sub"):
-            return False
-        return definition.name == "tile.coordinate" or all(
-            self._is_splat(v) or self._is_place(v) for v in definition.operands
+        if operation.name == "tile.coordinate":
+            return True
+        return operation.name in ("tile.add", "tile.sub") and all(
+            v in self.places_of_lanes or self._is_splat(v) for v in operation.operands
         )
 
     def _is_splat(self, value: Value) -> bool:

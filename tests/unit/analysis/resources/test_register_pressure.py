@@ -86,6 +86,23 @@ def test_a_run_of_element_wise_work_has_no_steps(length: int) -> None:
     assert found.tiles == 32
 
 
+@pytest.mark.parametrize("length", [1, 40, 2000])
+def test_places_of_lanes_differ_by_constants(length: int) -> None:
+    """They take an index, beside what is loaded; doubled again and again they are looked at once
+    each, and not once for every way to them."""
+    whole = TILE.replace("f32", "index")
+    lines = [f'  %p0 = "tile.coordinate"() {{axis = 1 : i64}} : () -> {whole}\n']
+    lines += [
+        f'  %p{i + 1} = "tile.add"(%p{i}, %p{i}) : ({whole}, {whole}) -> {whole}\n'
+        for i in range(length)
+    ]
+    last = f'  %c = "tile.cmp"(%p{length}, %p0) {{predicate = "lt"}} : ({whole}, {whole}) -> '
+    lines.append(last + TILE.replace("f32", "i1") + "\n")
+    chosen = f'  %y = "tile.select"(%c, %x, %x) : ({TILE.replace("f32", "i1")}, {TILE}, {TILE})'
+    found = one(load("x") + "".join(lines) + f"{chosen} -> {TILE}\n" + store("y"))
+    assert found.tiles < 32 + 32
+
+
 def test_what_a_loop_reads_lives_until_its_end() -> None:
     """``x`` is read at the begin of each turn, where ``z`` of the turn is not there yet."""
     body = (
