@@ -115,12 +115,13 @@ def _range(lowering: Lowering, array: Value, axis: int, item: ast.SliceExpr | No
     said = lower
     if item is not None and item.lower is not None:
         said = _bound(lowering, item.lower, size)
-        lower = _start(lowering, array, item.lower, said)
+        lower = _looked_at(lowering, array, item.lower, said, "begins")
     most = _most(array, axis)
     if item is not None and item.upper is not None:
         end = _bound(lowering, item.upper, size)
         width = _apart(lowering, said, end)
         most = min((n for n in (most, width) if n is not None), default=None)
+        end = _looked_at(lowering, array, item.upper, end, "ends")
         upper = b.binary("min", end, size)
     step = lowering.frame.typed.constants.get(item.step) if item and item.step else 1
     if not isinstance(step, int) or step == 1:
@@ -132,16 +133,21 @@ def _range(lowering: Lowering, array: Value, axis: int, item: ast.SliceExpr | No
     return Range(axis, b.index(0), count, most, lower, step)
 
 
-def _start(lowering: Lowering, array: Value, node: ast.Expr, at: Value) -> Value:
-    """A start that is found below 0 is a fault; the slice begins at 0 then, so that no walk is
-    longer than the array."""
+def _looked_at(lowering: Lowering, array: Value, node: ast.Expr, at: Value, does: str) -> Value:
+    """A bound that is found below 0, and does not count from the end, is a fault; it is 0 then, so
+    that no walk is longer than the array."""
     b, zero = lowering.builder, lowering.builder.index(0)
     known = lowering.frame.typed.constants.get(node)
-    if isinstance(known, int) or isinstance(node, ast.IntLit):
+    if isinstance(known, int) or isinstance(node, ast.IntLit) or _is_negated(node):
         return at
-    shown = f"the slice of `{array.name}` begins below 0, at `{lowering.text(node.span)}`"
+    text = lowering.text(node.span)
+    shown = f"the slice of `{array.name}` {does} below 0, at `{text}`"
     b.assertion(b.cmp("ge", at, zero), lowering.site("assert", node.span, "", shown=shown))
     return b.binary("max", at, zero)
+
+
+def _is_negated(node: ast.Expr) -> bool:
+    return isinstance(node, ast.Unary) and node.operator == "-"
 
 
 def _most(array: Value, axis: int) -> int | None:
@@ -175,7 +181,8 @@ def _constant(operation: Operation | None) -> int | None:
 
 
 def _bound(lowering: Lowering, node: ast.Expr, size: Value) -> Value:
-    """A bound as an index; a constant below 0 counts from the end."""
+    """A bound as an index; one below 0 that is a constant, or is written with a minus in front,
+    counts from the end."""
     b = lowering.builder
     known = lowering.frame.typed.constants.get(node)
     if isinstance(known, int) and known < 0:
@@ -185,7 +192,12 @@ def _bound(lowering: Lowering, node: ast.Expr, size: Value) -> Value:
         raise Unsupported(node.span, "a slice bound of this type")
     if value.type == U64:  # beyond every array stays beyond
         value = b.binary("min", value, b.constant(integer_range(INDEX)[1], U64))
-    return b.cast(value, INDEX)
+    at = b.cast(value, INDEX)
+    if not _is_negated(node):
+        return at
+    zero = b.index(0)
+    end = b.binary("max", zero, b.binary("add", size, at))
+    return b.select(b.cmp("lt", at, zero), end, at)
 
 
 def _element(lowering: Lowering, part: Part, along: dict[int, Value]) -> Value:

@@ -232,6 +232,60 @@ def place(x: f32[n], out: mut i32[1], a: i32):
     assert "`op.argmax` of no elements" in fault_of(m.place, x[0], np.zeros(1, np.int32), 40)
 
 
+FROM_END = ("1:-1", "t:-w", "-w:", "-(w + t):", ":-(w + t)", "-(w + 2):-w", "t:-w:3", "-w::2")
+PLACED = ("argmax", "argmin")
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "any", *PLACED])
+@pytest.mark.sample(3)
+def test_bounds_with_a_minus_in_front_count_from_the_end(
+    target: str, name: str, common: bool
+) -> None:
+    """As in NumPy, also where they are not below 0, or before the first element."""
+    t = "group_linear_id()" if common else "tile_linear_id()"
+    dtype = "bool" if name == "any" else "f64" if name in ("mean", "var") else "i64"
+    lines = [f"        out[t, {at}] = {'i64' if name in PLACED else ''}(op.{name}(x[0, {part}]))\n"
+             for at, part in enumerate(FROM_END)]  # fmt: skip
+    source = f"""
+@kernel tile[(3,)] grid[(3,)]
+def f(x: {dtype}[1, n], w: i32, out: mut {dtype}[3, {len(FROM_END)}]):
+    t = {t}
+    if tile_linear_id() == 0 or {not common}:
+{"".join(lines)}
+"""
+    f = load(source, target).f
+    x = (
+        np.random.default_rng(3)
+        .integers(0 if name == "any" else -9, 2, (1, 50))
+        .astype(NUMPY[dtype])
+    )
+    for w in (1, 2, 7, 49, 60):
+        out = np.zeros((3, len(FROM_END)), x.dtype)
+        parts = [[eval(f"x[0, {p}]", {"x": x, "w": w, "t": t}) for p in FROM_END] for t in range(3)]
+        fault = fault_of(f, x, w, out)
+        for row, of_row in zip(out, parts, strict=True):
+            for found, part in zip(row, of_row, strict=True):
+                if part.size or name in ("sum", "any", "prod"):
+                    assert np.allclose(found, getattr(np, name)(part))
+        assert ("no elements" in fault) == (
+            name in PLACED and any(not p.size for row in parts for p in row)
+        ), fault
+
+
+def test_other_stops_below_0_are_faults(target: str) -> None:
+    source = """
+@kernel tile[(32,)] grid[(1,)]
+def f(x: f32[n], out: mut f32[1], w: i32):
+    out[0] = op.sum(x[1:w])
+"""
+    f = load(source, target).f
+    for w in (-1, -3, -(2**31)):
+        fault = fault_of(f, np.ones(9, np.float32), np.zeros(1, np.float32), w)
+        assert "the slice of `x` ends below 0, at `w`" in fault
+    assert not fault_of(f, np.ones(9, np.float32), np.zeros(1, np.float32), 0)
+
+
 def fault_of(kernel: Any, *arguments: Any) -> str:
     """What the run of a kernel reports."""
     try:
