@@ -53,9 +53,9 @@ def stage(program: Program, context: Context) -> Program:
     written = {id(_pointer_of(facts, o.operands[1])) for o, _ in facts.stores}
     decisions: dict[Operation, dict[str, Attribute]] = {}
     for load in facts.loads:
-        moved = "" if _is_operand(load, facts) else _moved_ahead(load, facts, context)
+        moved = {} if _is_operand(load, facts) else _moved_ahead(load, facts, context)
         if moved:
-            decisions[load.operation] = {"stage": "shared", "copy": moved}
+            decisions[load.operation] = {"stage": "shared", **moved}
         elif _wants_shared(load, facts):
             if id(_pointer_of(facts, load.view)) in written:
                 name = array_name(facts, load.view)
@@ -108,24 +108,48 @@ def _wants_shared(load: Load, facts: Facts) -> bool:
     return any(u.name == PREFETCH for u in users) and load.loop is not None
 
 
-def _moved_ahead(load: Load, facts: Facts, context: Context) -> str:
+def _moved_ahead(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
     """What moves a load ahead that an operand of a product is computed from; empty where it is
     not moved."""
     if split_reason(facts, context.machine) or not _is_worth_it(load, facts):
-        return ""
+        return {}
     if facts.kernel.attributes.get("async_copy") is False:
-        return ""
+        return {}
     name, span = array_name(facts, load.view), load.operation.span
     reason = tma_reason(access_of(load.operation), facts, name)
     apart = lanes_reason(load, facts)
     if not reason and not apart:
-        return "tma"
+        return {"copy": "tma"}
+    if not apart:
+        copied = _from_a_copy(load, facts, context, reason)
+        if copied:
+            return copied
     apart = apart or async_reason(load, facts, name)
     if apart:
         context.note("T0743", f"a tile of `{name}` is not brought ahead: {apart}", span)
-        return ""
+        return {}
     context.note("T0743", f"not TMA: {reason}; lanes bring it", span)
-    return "async"
+    return {"copy": "async"}
+
+
+def _from_a_copy(
+    load: Load, facts: Facts, context: Context, reason: str
+) -> dict[str, Attribute]:  # fmt: skip
+    """What moves a tile from a copy of its array that is made before the launch; empty where none
+    is. ``reason``: why the copy engine does not take it from the array itself."""
+    better = repacked_copy(load, facts, context.machine)
+    if better is None:
+        return {}
+    name, span = array_name(facts, load.view), load.operation.span
+    if better.lines >= 0:
+        reason = reason or async_reason(load, facts, name)
+        context.note("T0743", f"`{name}` is copied once before the launch, with lines along its"
+                     f" axis {better.lines}: {reason}", span)  # fmt: skip
+        return {"copy": better.copy, "repack": True, "lines": better.lines}
+    reason = reason or pitch_reason(access_of(load.operation), facts, name)
+    context.note("T0743", f"`{name}` is copied once before the launch, to lines that begin at"
+                 f" multiples of {COPY_ALIGNMENT} bytes: {reason}", span)  # fmt: skip
+    return {"copy": better.copy, "repack": True}
 
 
 def _is_worth_it(read: Load, facts: Facts) -> bool:
@@ -171,17 +195,9 @@ def _copy(load: Load, facts: Facts, context: Context) -> dict[str, Attribute]:
         reason = tma_reason(access_of(load.operation), facts, name)
         if not reason:
             return {"copy": "tma"}
-    better = repacked_copy(load, facts, machine)
-    if better is not None and better.lines >= 0:
-        reason = reason or async_reason(load, facts, name)
-        context.note("T0743", f"`{name}` is copied once before the launch, with lines along its"
-                     f" axis {better.lines}: {reason}", span)  # fmt: skip
-        return {"copy": better.copy, "repack": True, "lines": better.lines}
-    if better is not None:
-        reason = reason or pitch_reason(access_of(load.operation), facts, name)
-        context.note("T0743", f"`{name}` is copied once before the launch, to lines that begin at"
-                     f" multiples of {COPY_ALIGNMENT} bytes: {reason}", span)  # fmt: skip
-        return {"copy": better.copy, "repack": True}
+    copied = _from_a_copy(load, facts, context, reason)
+    if copied:
+        return copied
     if reason:
         context.note("T0743", f"not TMA: {reason}", span)
     if machine.has("cp_async"):

@@ -182,14 +182,17 @@ def specialise_reason(facts: Facts, context: Context) -> str:
 
 
 def _moving_reason(staged: Sequence[Load], facts: Facts) -> str:
-    """Why one role cannot move all staged tiles. Where single elements are loaded though they lie
-    as products need them, more lanes than one role has are faster."""
+    """Why one role cannot move all staged tiles. Where a loop loads single elements though they lie
+    as products need them, more lanes than one role has are faster; what is brought once for a tile
+    of the result costs all products less than their unit saves."""
     lanes = [x for x in staged if is_by_lanes(x)]
     needed = [
         x for x in staged
         if x.operation.name == GATHER or is_transposed(x, facts) or ends_early(x, facts)
     ]  # fmt: skip
-    single = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
+    plain = [x for x in lanes if x not in needed and x.operation.attributes["copy"] == "plain"]
+    written = [x for x in plain if is_written(x.operation, facts)]
+    single = written or [x for x in plain if x.loop is not None]
     if not staged:
         return "no product reads a tile of an array, so there is nothing to move ahead"
     if single:
