@@ -52,5 +52,6 @@ def test_on_the_cpu(file: str) -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu() -> None:
-    assert passed(LIBRARY, "cuda") == set(TESTED)
+@pytest.mark.parametrize("file", TESTED)
+def test_on_a_gpu(file: str) -> None:
+    assert passed(f"{LIBRARY}/{file}", "cuda") == {file}

@@ -30,7 +30,14 @@ class Block:
         self.address = ctypes.addressof(self._room) + self.start
         self.size = size
         self.newer: Literal["host", "device", "both"] = "host"
+        self.changed = False
+        """Something was written on either side since the block was filled."""
         self._copy: DeviceMemory | None = None
+
+    def changes_on(self, side: Literal["host", "device"]) -> None:
+        """The side, which has the newest bytes, is about to write, or a launch on it is."""
+        self.newer = side
+        self.changed = True
 
     def to_host(self) -> None:
         """Have the newest bytes on the host; waits for the kernels before."""

@@ -422,6 +422,7 @@ class Function:
         keyword = {k: world.adopt(_plain(a)) for k, a in named.items()}
         result = self._evaluate(world, positional, keyword)
         world.finish()
+        world.check_sharing()
         for raw, own in zip((*arguments, *named.values()), (*positional, *keyword.values()),
                             strict=True):  # fmt: skip
             world.give_back(raw, own)

@@ -21,10 +21,11 @@ from tessera_backend.runtime import (
 from tessera_backend.runtime import (
     device_mirror,
     host_array_arithmetic,
+    memory_overlap,
     random_numbers,
     scalars,
 )
-from tessera_backend.runtime.arrays import HOST, describe
+from tessera_backend.runtime.arrays import HOST, ArrayView, describe
 from tessera_backend.runtime.call_diagnostics import diagnostic, error
 from tessera_backend.runtime.compiler import SessionProvider, backend, options_from_environment
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
@@ -64,6 +65,7 @@ class HostWorld:
         self._kernels: dict[tuple[str, str], tuple[Launcher, KernelInterface]] = {}
         self._providers: dict[str, SessionProvider] = {}
         self._in_flight = False
+        self._adopted: list[tuple[ArrayView, Array]] = []
         self._workspaces = Workspaces()
         self._slices = weakref.WeakValueDictionary[int, Array]()
         self._values = weakref.WeakValueDictionary[int, Array]()
@@ -103,7 +105,7 @@ class HostWorld:
         if block is not None:
             block.to_host()
             if written:
-                block.newer = "host"
+                block.changes_on("host")
         return value
 
     # --- facts ------------------------------------------------------------------------
@@ -344,10 +346,10 @@ class HostWorld:
             for p, value in zip(interface.parameters, arguments, strict=False):
                 block = device_mirror.block_of(value) if is_array(value) else None
                 if block is not None and (p.mut or p.kind == "any"):
-                    block.newer = "device"
+                    block.changes_on("device")
             for array in results:
                 if (block := device_mirror.block_of(array)) is not None:
-                    block.newer = "device"
+                    block.changes_on("device")
         else:
             self._check_workspaces(kernel)
         return results[0] if len(results) == 1 else tuple(results) or None
@@ -400,12 +402,32 @@ class HostWorld:
         if view is None:
             return value
         array = as_numpy(view)
-        return array if self._device == HOST else self._kept(array)
+        if self._device == HOST:
+            return array
+        for other, own in self._adopted:
+            if _same_elements(view, other):
+                return own
+        own = self._kept(array)
+        self._adopted.append((view, own))
+        return own
+
+    def check_sharing(self) -> None:
+        """Refuse copies of which one was written and others stand for some of its memory: on the
+        CPU they would be one. Raises TesseraError, T0836."""
+        for i, (view, own) in enumerate(self._adopted):
+            block = device_mirror.block_of(own)
+            if block is not None and block.changed:
+                rest = (v for j, (v, _) in enumerate(self._adopted) if j != i)
+                if any(memory_overlap.between(view, other) != "no" for other in rest):
+                    raise error(diagnostic(
+                        "T0836", f"an argument of shape {view.shape} is written and shares memory "
+                        "with another one", helps=("pass a copy of the other one",),
+                    ))  # fmt: skip
 
     def give_back(self, value: object, own: object) -> None:
         """Bring what was written into an adopted copy back to the caller's array."""
         block = device_mirror.block_of(own) if is_array(own) else None
-        if block is not None and block.newer == "device":
+        if block is not None and block.changed:
             view = describe(value, "argument")
             if view is not None and not view.read_only:
                 as_numpy(view)[...] = self._array(own)
@@ -432,6 +454,10 @@ class HostWorld:
             from tessera_backend.runtime.faults import synchronize_all
 
             synchronize_all()
+
+
+def _same_elements(a: ArrayView, b: ArrayView) -> bool:
+    return (a.pointer, a.shape, a.strides, a.dtype) == (b.pointer, b.shape, b.strides, b.dtype)
 
 
 def _formatted(value: Any, spec: str) -> str:

@@ -60,13 +60,15 @@ def test_each_side_gets_what_is_newer_once(copies: list[str]) -> None:
     memory = block._copy
     assert memory is not None
     ctypes.memmove(memory.pointer, np.full(24, 7, np.float32).ctypes.data, 96)
-    block.newer = "device"
+    assert not block.changed
+    block.changes_on("device")
     block.to_host()
     block.to_host()
     assert a.tolist() == np.full((4, 6), 7).tolist()
     assert copies == ["to device", "to host"]
+    assert block.changed
     a[0, 0] = 9
-    block.newer = "host"
+    block.changes_on("host")
     assert there(a)[0, 0] == 9
 
 
