@@ -15,6 +15,7 @@ from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.record import dataclass, field
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import DType
+from tessera_lang.types.shape import Dim
 from tessera_lang.types.type import Space
 
 Level = Literal["graph", "schedule", "tile"]
@@ -97,7 +98,29 @@ class TensorMapType:
     swizzle: int = 128
 
 
-IRType = DType | PointerType | ViewType | BufferType | TileType | BarrierType | TensorMapType
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A whole tensor as a value of Graph IR: ``!graph.tensor<f32, [n, (2 * k), 4]>``.
+
+    A size is a number, or an expression of the names that a call binds. Nothing is said of memory,
+    and nothing yet of the devices that hold it.
+    """
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+IRType = (
+    DType | PointerType | ViewType | BufferType | TileType | BarrierType | TensorMapType
+    | TensorType
+)  # fmt: skip
 Attribute = bool | int | float | str | DType | tuple["Attribute", ...]
 
 
@@ -114,6 +137,13 @@ class Value:
         if isinstance(self.type, TileType):
             return self.type
         raise TypeError(f"%{self.name} is no tile but {self.type}")
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type of a value of Graph IR. Raises TypeError."""
+        if isinstance(self.type, TensorType):
+            return self.type
+        raise TypeError(f"%{self.name} is no tensor but {self.type}")
 
     @property
     def view_type(self) -> ViewType:
@@ -238,7 +268,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Operations of one level at the top: kernels, for Tile IR."""
+    """Operations of one level at the top: kernels, or functions of Graph IR."""
 
     level: Level
     operations: tuple[Operation, ...]

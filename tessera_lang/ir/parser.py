@@ -20,7 +20,13 @@ from tessera_lang.ir.core import (
     Region,
     Value,
 )
-from tessera_lang.ir.spelling import SPELT_DTYPE, compound_type, float_of_bits, string_value
+from tessera_lang.ir.spelling import (
+    SPELT_DTYPE,
+    compound_type,
+    float_of_bits,
+    string_value,
+    tensor_type,
+)
 from tessera_lang.types.dtype import DType
 
 _T = TypeVar("_T")
@@ -46,7 +52,7 @@ _TOKENS = re.compile(
     |(?P<value>%(?:\d+|[A-Za-z_$.][\w$.]*)(?:\#\d+)?)
     |(?P<block>\^[A-Za-z_]\w*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
-    |(?P<compound>!tile\.[a-z_]+<[^<>\n]*>)
+    |(?P<compound>!(?:tile|graph)\.[a-z_]+<[^<>\n]*>)
     |(?P<hex>0x[0-9A-Fa-f]+)
     |(?P<float>-?\d+\.\d*(?:[eE][-+]?\d+)?)
     |(?P<int>-?\d+)
@@ -254,8 +260,13 @@ class _Parser:
         if token.kind == "word" and token.text in SPELT_DTYPE:
             return SPELT_DTYPE[token.text]
         if token.kind == "compound":
-            head, _, body = token.text[len("!tile.") : -1].partition("<")
+            head, _, body = token.text[1:-1].partition("<")
+            level, _, head = head.partition(".")
             try:
+                if (level, head) == ("graph", "tensor"):
+                    return tensor_type(body)
+                if level != "tile":
+                    raise ValueError(f"no type '{token.text}'")
                 return compound_type(head, body)
             except ValueError as error:
                 raise self._fail(str(error), token) from None

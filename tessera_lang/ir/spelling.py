@@ -16,11 +16,13 @@ from tessera_lang.ir.core import (
     IRType,
     PointerType,
     TensorMapType,
+    TensorType,
     TileType,
     ViewType,
 )
 from tessera_lang.ir.layout import register_layout, shared_layout
 from tessera_lang.types.dtype import DTYPES, F64, DType
+from tessera_lang.types.shape import dim_of_text
 
 DTYPE_SPELLING: dict[str, str] = {name: d.mlir or name for name, d in DTYPES.items()}
 SPELT_DTYPE: dict[str, DType] = {DTYPE_SPELLING[name]: d for name, d in DTYPES.items()}
@@ -38,6 +40,8 @@ def type_text(t: IRType) -> str:
     if isinstance(t, TensorMapType):
         box = "".join(f"{n}x" for n in t.box)
         return f"!tile.tensor_map<{box}{element}, swizzle={t.swizzle}>"
+    if isinstance(t, TensorType):
+        return f"!graph.tensor<{element}, [{', '.join(map(str, t.shape))}]>"
     if isinstance(t, TileType):
         layout = "" if t.layout is None else f", {t.layout}"
         return f"!tile.tile<{''.join(f'{n}x' for n in t.shape)}{element}{layout}>"
@@ -51,6 +55,30 @@ def type_text(t: IRType) -> str:
 
 _SIZES = re.compile(r"((?:(?:\?|\d+)x)*)([A-Za-z]\w*)")
 _TILE_SIZES = re.compile(r"((?:(?:\$\d+|\d+)x)*)([A-Za-z]\w*)")
+
+
+_TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*,\s*\[(.*)\]\s*")
+
+
+def tensor_type(body: str) -> TensorType:
+    """The type of ``!graph.tensor<body>``: ``f32, [n, (2 * k)]``. Raises ValueError."""
+    match = _TENSOR.fullmatch(body)
+    dtype = SPELT_DTYPE.get(match[1]) if match else None
+    if match is None or dtype is None:
+        raise ValueError(f"no tensor in '{body}'")
+    return TensorType(dtype, tuple(map(dim_of_text, _parts(match[2]))))
+
+
+def _parts(text: str) -> list[str]:
+    """What commas separate, where they stand in no parentheses."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts if text.strip() else []
 
 
 def compound_type(head: str, body: str) -> IRType:

@@ -35,7 +35,7 @@ def verify(program: Program, sound: Sound | None = None) -> Program:
     The message holds the faulty operation between its neighbours. ``sound``: operations that were
     verified before, whose own rules are not looked at again; those of this program are added.
     """
-    if program.level not in TABLES:
+    if program.level not in KERNELS:
         raise VerifyError(f"no operations are defined for level '{program.level}' yet")
     known: Sound = sound if sound is not None else {}
     _checked(check_names, program, program)
@@ -89,25 +89,45 @@ TABLES: dict[str, dict[str, OpDef]] = {
     "schedule": {**TILE_OPS, **SCHEDULE_OPS},
     "tile": TILE_OPS,
 }
-"""Operations by level. Schedule IR takes scalars, views and control flow from Tile IR."""
+"""Operations by level, but for Graph IR, whose table few programs need. Schedule IR takes scalars,
+views and control flow from Tile IR."""
 
-KERNELS = {"schedule": "tessera.schedule.kernel", "tile": "tile.kernel"}
+KERNELS = {
+    "graph": "graph.function", "schedule": "tessera.schedule.kernel", "tile": "tile.kernel",
+}  # fmt: skip
 _KERNEL_NAMES = frozenset(KERNELS.values())
+
+
+def table_of(level: str) -> dict[str, OpDef]:
+    """The operations of a level."""
+    if level == "graph":
+        from tessera_lang.ir.graph.operators import GRAPH_OPS
+
+        return GRAPH_OPS
+    return TABLES[level]
 
 
 def definition_of(operation: Operation) -> OpDef:
     """The table's row of an operation whose name was checked."""
-    return TILE_OPS.get(operation.name) or SCHEDULE_OPS[operation.name]
+    name = operation.name
+    return TILE_OPS.get(name) or SCHEDULE_OPS.get(name) or table_of("graph")[name]
 
 
 def check_types(operations: Sequence[Operation]) -> None:
     """Types of operands, results and region arguments."""
-    check_types_by(operations, SCHEDULE_OPS, SCHEDULE_RULES)
+    graph = [o for o in operations if o.name.startswith("graph.")]
+    if not graph:
+        check_types_by(operations, SCHEDULE_OPS, SCHEDULE_RULES)
+        return
+    from tessera_lang.ir.graph.operators import GRAPH_OPS, GRAPH_RULES
+
+    for operation in graph:
+        GRAPH_RULES[GRAPH_OPS[operation.name].rule](operation)
 
 
 def check_names(program: Program) -> None:
     """Every operation is in the table; only kernels stand at the top, and only there."""
-    table, kernel = TABLES[program.level], KERNELS[program.level]
+    table, kernel = table_of(program.level), KERNELS[program.level]
     kernels: list[Operation] = []
     for operation in program.walk():
         name = operation.name

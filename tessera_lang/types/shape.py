@@ -6,6 +6,7 @@ Owns their construction, folding, printing and evaluation. Python semantics: ``/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -119,3 +120,45 @@ def dim_from_json(value: object) -> Dim:
             left, right = dim_from_json(items[1]), dim_from_json(items[2])
             return DimOp(_OPERATORS[items[0]], left, right)
     raise ValueError(f"not a size: {value!r}")
+
+
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|//|[-+*%(),])")
+
+
+def dim_of_text(text: str) -> Dim:
+    """The size that ``str`` wrote: every operation of two sizes stands in parentheses. Raises
+    ValueError on anything else."""
+    tokens = _TOKEN.findall(text)
+    if "".join(tokens) != "".join(text.split()):
+        raise ValueError(f"not a size: '{text}'")
+    found, rest = _read(tokens)
+    if rest:
+        raise ValueError(f"not a size: '{text}'")
+    return found
+
+
+def _read(tokens: list[str]) -> tuple[Dim, list[str]]:
+    """A size at the front, and what is behind it."""
+    head, rest = (tokens[0], tokens[1:]) if tokens else ("", tokens)
+    if head.isdigit():
+        return int(head), rest
+    if head in ("min", "max", "ceil_div") and rest[:1] == ["("]:
+        left, rest = _read(rest[1:])
+        right, rest = _read(_behind(",", rest))
+        return DimOp(_OPERATORS[head], left, right), _behind(")", rest)
+    if head == "(":
+        left, rest = _read(rest)
+        operator = _OPERATORS.get(rest[0] if rest else "")
+        if operator is None:
+            raise ValueError("a size lacks its operator")
+        right, rest = _read(rest[1:])
+        return DimOp(operator, left, right), _behind(")", rest)
+    if head and (head[0].isalpha() or head[0] == "_"):
+        return Sym(head), rest
+    raise ValueError(f"not a size: '{head}'")
+
+
+def _behind(mark: str, tokens: list[str]) -> list[str]:
+    if tokens[:1] != [mark]:
+        raise ValueError(f"a size lacks '{mark}'")
+    return tokens[1:]

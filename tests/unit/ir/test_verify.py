@@ -165,8 +165,6 @@ def test_kernels() -> None:
     top = Program("tile", (Operation("tile.barrier"),))
     with pytest.raises(VerifyError, match=r"only tile\.kernel"):
         verify(top)
-    with pytest.raises(VerifyError, match="level 'graph'"):
-        verify(Program("graph", ()))
 
 
 @pytest.mark.parametrize(

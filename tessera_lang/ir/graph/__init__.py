@@ -1,0 +1,1 @@
+"""Graph IR: whole tensors as values, and the one table of operators on them."""

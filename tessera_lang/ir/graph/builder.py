@@ -1,0 +1,161 @@
+"""Builds operations of Graph IR: a value of each, with its type from the table.
+
+Owns what is not built anew: equal operations are one, and what changes nothing is its operand.
+Must not know what operators mean beyond that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from tessera_lang.ir.core import Attribute, Operation, Region, TensorType, Value
+from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, Shape
+from tessera_lang.ir.graph.rules import shape_attribute
+from tessera_lang.source import Span
+from tessera_lang.types.dtype import DType
+
+FUNCTION, RETURN = "graph.function", "graph.return"
+
+
+class GraphBuilder:
+    """Appends operations. ``span``: where the program says what is built next."""
+
+    def __init__(self, operators: Mapping[str, Operator]) -> None:
+        self._operators = operators
+        self.operations: list[Operation] = []
+        self.span: Span | None = None
+        self._known: dict[object, Value] = {}
+        self._made: dict[Value, Operation] = {}
+
+    def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
+        """The result of an operator. Raises OperandError."""
+        if name not in self._operators:
+            raise OperandError(f"there is no operator `{name}`")
+        if name == "cast" and operands[0].tensor_type.dtype == attributes["dtype"]:
+            return operands[0]
+        same = name in ("broadcast", "reshape") and attributes["shape"] == shape_attribute(
+            operands[0].tensor_type.shape
+        )
+        if same:
+            return operands[0]
+        key = (name, operands, *_hashed(attributes))
+        if key in self._known:
+            return self._known[key]
+        types = tuple(v.tensor_type for v in operands)
+        result = Value(self._operators[name].type_of(types, attributes))
+        made = Operation(PREFIX + name, operands, (result,), attributes, span=self.span)
+        self.operations.append(made)
+        self._known[key] = result
+        self._made[result] = made
+        return result
+
+    def add_operation(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """An operation like another, of other operands."""
+        return self.op(operation.name.removeprefix(PREFIX), *operands, **operation.attributes)
+
+    def origin(self, value: Value) -> Operation | None:
+        """The operation that made a value here; None for a parameter."""
+        return self._made.get(value)
+
+    def function(
+        self, name: str, parameters: Sequence[Value], results: Sequence[Value],
+        spelt: Sequence[str] = (),
+    ) -> Operation:  # fmt: skip
+        """The function of what was built. ``spelt``: names of the parameters, as the program has
+        them."""
+        end = Operation(RETURN, tuple(results))
+        body = Region(tuple(parameters), (*self.operations, end))
+        names = tuple(spelt) or tuple(v.name for v in parameters)
+        return Operation(FUNCTION, attributes={"sym_name": name, "parameters": names},
+                         regions=(body,))  # fmt: skip
+
+    # --- short names, for rules of gradients ---------------------------------------------------
+
+    def full(self, shape: Shape, dtype: DType, value: float | bool) -> Value:
+        """A tensor of equal elements."""
+        kept = float(value) if dtype.is_float else bool(value) if dtype.bits == 1 else int(value)
+        return self.op("full", shape=shape_attribute(shape), dtype=dtype, value=kept)
+
+    def like(self, value: Value, number: float) -> Value:
+        """A tensor of equal elements, of the type of another."""
+        return self.full(value.tensor_type.shape, value.tensor_type.dtype, number)
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self.op("add", a, b)
+
+    def sub(self, a: Value, b: Value) -> Value:
+        return self.op("sub", a, b)
+
+    def mul(self, a: Value, b: Value) -> Value:
+        for one, other in ((a, b), (b, a)):
+            if self._is_number(one, 1.0):
+                return other
+        return self.op("mul", a, b)
+
+    def div(self, a: Value, b: Value) -> Value:
+        return self.op("div", a, b)
+
+    def neg(self, a: Value) -> Value:
+        return self.op("neg", a)
+
+    def times(self, a: Value, number: float) -> Value:
+        return self.mul(a, self.like(a, number))
+
+    def plus(self, a: Value, number: float) -> Value:
+        return self.add(a, self.like(a, number))
+
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.op("where", condition, a, b)
+
+    def zeros(self, value: Value) -> Value:
+        return self.like(value, 0.0)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        return self.op("cast", value, dtype=dtype)
+
+    def reshape(self, value: Value, shape: Shape) -> Value:
+        return self.op("reshape", value, shape=shape_attribute(shape))
+
+    def transpose(self, value: Value, axes: Sequence[int]) -> Value:
+        if tuple(axes) == tuple(range(value.tensor_type.rank)):
+            return value
+        return self.op("transpose", value, axes=tuple(axes))
+
+    def swapped(self, value: Value) -> Value:
+        """The last two axes, exchanged."""
+        rank = value.tensor_type.rank
+        return self.transpose(value, (*range(rank - 2), rank - 1, rank - 2))
+
+    def sum(self, value: Value, axes: Sequence[int], keepdims: bool = False) -> Value:
+        """The sum over some axes, or the value itself over none."""
+        if not axes:
+            return value
+        return self.op("sum", value, axes=tuple(axes), keepdims=keepdims)
+
+    def broadcast(self, value: Value, shape: Shape) -> Value:
+        """A tensor of the same rank, or of none, stretched along axes of one element."""
+        if not value.tensor_type.rank and shape:
+            value = self.reshape(value, (1,) * len(shape))
+        return self.op("broadcast", value, shape=shape_attribute(shape))
+
+    def _is_number(self, value: Value, number: float) -> bool:
+        made = self._made.get(value)
+        return made is not None and made.name == "graph.full" and made.attributes["value"] == number
+
+
+def _hashed(attributes: Mapping[str, Attribute]) -> tuple[object, ...]:
+    """Attributes as a key; 1, 1.0 and True differ, and so do zeros of two signs."""
+    return tuple((k, type(v), repr(v) if isinstance(v, float) else v)
+                 for k, v in sorted(attributes.items()))  # fmt: skip
+
+
+def parameter(t: TensorType, name: str) -> Value:
+    """An argument of a graph function."""
+    return Value(t, name)
+
+
+def function_of(program: object) -> Operation:
+    """The only function of a program of Graph IR."""
+    (function,) = cast("tuple[Operation, ...]", getattr(program, "operations", ()))
+    return function

@@ -1,0 +1,1 @@
+"""Passes and transformations of Graph IR."""

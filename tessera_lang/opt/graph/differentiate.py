@@ -1,0 +1,103 @@
+"""Reverse-mode differentiation, a rewrite of Graph IR.
+
+Owns the order in which gradients are added up; the rule of each operator is a column of its row.
+Must not know how a function is called, or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tessera_lang.ir.core import Operation, Region, Value
+from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.operator import NoGradient
+from tessera_lang.ir.graph.operators import OPERATORS, operator_of
+from tessera_lang.source import Span
+
+
+class GradientError(Exception):
+    """A gradient that there is not; ``span``: of the operation that has none."""
+
+    def __init__(self, message: str, span: Span | None = None) -> None:
+        self.span = span
+        super().__init__(message)
+
+
+def gradient_of(function: Operation, wrt: Sequence[int], *, seeded: bool) -> Operation:
+    """The function that gives the results of ``function``, and behind them the gradient of each
+    parameter of ``wrt`` (its number), of the parameter's type.
+
+    ``seeded``: the gradients of the results are further parameters, of their types; else the only
+    result is one float, and its gradient is 1. Raises GradientError.
+    """
+    (body,) = function.regions
+    builder = GraphBuilder(OPERATORS)
+    new, tape = _replayed(builder, body)
+    results = [new[v] for v in body.terminator.operands]
+    seeds = _seeds(builder, body.terminator.operands, seeded)
+    sources = [body.arguments[i] for i in wrt]
+    for source in sources:
+        if not source.tensor_type.dtype.is_float:
+            raise GradientError(f"there is no gradient of {source.tensor_type}: it holds no floats")
+    begun: dict[Value, Value] = {}
+    for result, seed in zip(results, seeds, strict=True):
+        begun[result] = builder.add(begun[result], seed) if result in begun else seed
+    found = _pulled_back(builder, tape, begun, sources)
+    gradients = [found[s] if s in found else builder.zeros(s) for s in sources]
+    extra = tuple(seeds) if seeded else ()
+    names = (*function.strings("parameters"), *(f"d{i}" for i in range(len(extra))))
+    name = f"{function.attributes['sym_name']}_gradient"
+    return builder.function(name, (*body.arguments, *extra), (*results, *gradients), names)
+
+
+def _replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], list[Operation]]:
+    """The function itself, built again: what its values are called there, and its operations."""
+    new: dict[Value, Value] = {v: v for v in body.arguments}
+    for operation in body.operations[:-1]:
+        builder.span = operation.span
+        new[operation.result] = builder.add_operation(
+            operation, [new[v] for v in operation.operands]
+        )
+    return new, list(builder.operations)
+
+
+def _seeds(builder: GraphBuilder, results: Sequence[Value], seeded: bool) -> list[Value]:
+    if seeded:
+        return [Value(v.type, f"d{i}") for i, v in enumerate(results)]
+    (result,) = results
+    return [builder.like(result, 1.0)]
+
+
+def _pulled_back(
+    builder: GraphBuilder, tape: Sequence[Operation], seeds: Mapping[Value, Value],
+    sources: Sequence[Value],
+) -> dict[Value, Value]:  # fmt: skip
+    """The gradients of values on the way from ``sources`` to the results, whose are ``seeds``."""
+    active = set(sources)
+    for operation in tape:
+        if active.intersection(operation.operands) and operation.result.tensor_type.dtype.is_float:
+            active.add(operation.result)
+    gradients = {v: ct for v, ct in seeds.items() if v in active}
+    for operation in reversed(tape):
+        ct = gradients.get(operation.result)
+        if ct is None or operation.result not in active:
+            continue
+        builder.span = operation.span
+        for operand, part in _parts(builder, operation, ct):
+            if part is not None and operand in active:
+                before = gradients.get(operand)
+                gradients[operand] = part if before is None else builder.add(before, part)
+    return gradients
+
+
+def _parts(
+    builder: GraphBuilder, operation: Operation, ct: Value
+) -> list[tuple[Value, Value | None]]:
+    """What an operation hands on to each of its operands. Raises GradientError."""
+    row = operator_of(operation)
+    if isinstance(row.gradient, NoGradient):
+        if not row.gradient.zero:
+            raise GradientError(f"`{row.name}` has no gradient: {row.gradient.why}", operation.span)
+        return []
+    parts = row.gradient(builder, operation, ct)
+    return list(zip(operation.operands, parts, strict=True))
