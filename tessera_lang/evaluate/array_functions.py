@@ -219,6 +219,12 @@ def _reshape(host: Host, arguments: Arguments, path: str) -> object:
     return host.world.view("reshape", x, shape)
 
 
+def _ravel(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "op.ravel", ("x",), 1)
+    x = _array(host, bound["x"], arguments.span_of("x", 0), "op.ravel")
+    return host.world.view("reshape", x, (-1,))
+
+
 def _contiguous(host: Host, arguments: Arguments, path: str) -> object:
     bound = bind(arguments, "op.contiguous", ("x",), 1)
     x = _array(host, bound["x"], arguments.span_of("x", 0), "op.contiguous")
@@ -260,7 +266,7 @@ _REDUCTIONS: tuple[Reduction, ...] = (
 OF_ARRAYS = frozenset((
     *(f"op.{k}" for k in _REDUCTIONS),
     *(f"op.{k}_like" for k in ("zeros", "ones", "empty", "full")),
-    "op.reshape", "op.contiguous", "op.cast", "op.abs",
+    "op.reshape", "op.ravel", "op.contiguous", "op.cast", "op.abs",
 ))  # fmt: skip
 """Functions whose first argument is an array; of an unknown value their result is unknown."""
 
@@ -269,6 +275,6 @@ ARRAY_FUNCTIONS: dict[str, Function] = {
     **{f"op.{k}_like": _fill_like(k) for k in ("zeros", "ones", "empty", "full")},
     "op.array": _array_of, "op.arange": _arange, "op.random": _random, "op.load": _load,
     "op.save": _save,
-    "op.reshape": _reshape, "op.contiguous": _contiguous, "op.cast": _cast,
+    "op.reshape": _reshape, "op.ravel": _ravel, "op.contiguous": _contiguous, "op.cast": _cast,
     **{f"op.{k}": _reduce(k) for k in _REDUCTIONS},
 }  # fmt: skip

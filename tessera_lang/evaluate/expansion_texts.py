@@ -104,7 +104,7 @@ _TEXTS: dict[str, str] = {
     "deg2rad": "x * 0.017453292519943295", "rad2deg": "x * 57.29577951308232",
     "fabs": "op.abs(x)", "rint": "op.round(x)", "array_equal": "op.all(a == b)",
     "fliplr": "op.flip(x, axis=1)", "flipud": "op.flip(x, axis=0)",
-    "positive": "x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
+    "positive": "+x", "negative": "-x", "square": "x * x", "reciprocal": "1.0 / x",
     "isnan": "x != x", "logical_not": "~x", "bitwise_invert": "~x",
     "copysign": "op.where(op.signbit(b), -op.abs(a), op.abs(a))",
     "logaddexp": f"op.where(a == b, a + {_LOG_2},"

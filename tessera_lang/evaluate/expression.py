@@ -16,7 +16,7 @@ from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.assigned_names import targets
 from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS
-from tessera_lang.evaluate.fault import HostFault, fault, located, slice_changed
+from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.foreign_names import (
     FOREIGN_NAMES,
     LIBRARY,
@@ -488,8 +488,7 @@ class Expressions(Operators):
         owner = self.value(target.value, scope)
         items = tuple([self._index(i, scope) for i in target.items])
         if self.world.is_array(owner):
-            if self.world.is_value(owner):
-                raise slice_changed(target.value, "", scope, target.span)
+            self.own(owner, target.value, "", scope, target.span)
             with located(target.span, "T0807"):
                 self.world.write(owner, cast("tuple[Index, ...]", items), value)
         elif is_unknown(items) or isinstance(owner, Unknown):

@@ -44,7 +44,9 @@ def slice_changed(target: ast.Expr, operator: str, scope: Scope, span: Span) -> 
     of a slice."""
     name = source_text(target)
     origin = scope.origins.get(name) if isinstance(target, ast.Name) else None
-    return fault("T0818", changed_slice(name), span, helps=helps_for_slice(name, operator, origin))
+    return fault(
+        "T0818", changed_slice(name, origin), span, helps=helps_for_slice(name, operator, origin)
+    )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tessera_lang.evaluate.annotations import check_variable
 from tessera_lang.evaluate.arithmetic import is_number
 from tessera_lang.evaluate.assigned_names import assigned
 from tessera_lang.evaluate.call import Calls
-from tessera_lang.evaluate.fault import HostFault, fault, slice_changed
+from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.modules import Library, Modules, definition, is_test
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import HostFunction, Kernel, Scope, Unknown, is_unknown
@@ -24,7 +24,7 @@ from tessera_lang.locks import free_lock
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
-from tessera_lang.syntax.named_slices import NamedSlice
+from tessera_lang.syntax.named_slices import NamedSlice, origin_of
 from tessera_lang.target.host_world import World
 
 CALL_DEPTH = 500
@@ -168,8 +168,8 @@ class Host(Calls):
                 self.value(s.value, scope)
             case ast.Assign():
                 self.assign(s.target, self.value(s.value, scope), scope)
-                if isinstance(s.target, ast.Name) and isinstance(s.value, ast.Subscript):
-                    scope.origins[s.target.id] = NamedSlice(source_text(s.value))
+                if isinstance(s.target, ast.Name) and (origin := origin_of(s.value)) is not None:
+                    scope.origins[s.target.id] = origin
             case ast.AnnotatedAssign():
                 if s.value is not None:
                     value = self.value(s.value, scope)
@@ -178,8 +178,7 @@ class Host(Calls):
             case ast.AugmentedAssign():
                 left = self.value(s.target, scope)
                 self._has_one_name(s, left, scope)
-                if self.world.is_value(left):
-                    raise slice_changed(s.target, s.operator.removesuffix("="), scope, s.span)
+                self.own(left, s.target, s.operator.removesuffix("="), scope, s.span)
                 right = self.value(s.value, scope)
                 if s.operator == "+" and self._grows(left, right):
                     return None
@@ -223,9 +222,9 @@ class Host(Calls):
         if not isinstance(s.target, ast.Name) or not self.world.is_array(array):
             return
         name = s.target.id
-        others = (n for n, v in scope.values.items() if v is array and n != name)
+        others = (n for n, v in scope.values.items() if n != name and self.shares(v, array))
         other = next(others, None)
-        if other is None and not any(v is array for v in scope.given):
+        if other is None and not any(self.shares(v, array) for v in scope.given):
             return
         owner = "the caller has" if other is None else f"`{other}` names"
         sign = s.operator.removesuffix("=")

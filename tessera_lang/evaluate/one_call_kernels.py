@@ -23,6 +23,7 @@ from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
+from tessera_lang.syntax.named_slices import is_view
 from tessera_lang.target.host_world import KernelReference, World
 from tessera_lang.types.dtype import DType
 
@@ -153,8 +154,11 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
             return _of_number(host, member, arguments)
         raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span)
     text.say_axes_of_one(name)
-    return _launched(host, f"{name}({', '.join(given)})", text, call.span,
-                     name in _PAIRS)  # fmt: skip
+    found = _launched(host, f"{name}({', '.join(given)})", text, call.span,
+                      name in _PAIRS)  # fmt: skip
+    if is_view(name) and host.world.is_array(found):
+        return host.world.viewed(found, next(iter(text.arrays.values())))
+    return found
 
 
 def _of_number(host: Host, member: str, arguments: Arguments) -> object:

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import cast
 
 from tessera_lang.evaluate import arithmetic
-from tessera_lang.evaluate.fault import HostFault, fault, located
+from tessera_lang.evaluate.fault import HostFault, fault, located, slice_changed
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
     FileModule,
     HostFunction,
     Kernel,
     Namespace,
+    Scope,
     Unknown,
     is_unknown,
 )
@@ -152,6 +153,26 @@ class Operators:
             table = cast("dict[object, object]", value)
             table.update({key: self.named(item, depth - 1) for key, item in table.items()})
         return found
+
+    def own(self, array: object, target: ast.Expr, operator: str, scope: Scope, span: Span) -> None:
+        """``array``, which ``target`` names, is about to change. Raises HostFault where it is the
+        value of a slice or a view, and somebody sees the array of which it is one."""
+        of = self.world.value_of(array)
+        if of is None:
+            return
+        seen: Scope | None = scope
+        while seen is not None:
+            if any(self.shares(v, of) for v in (*seen.values.values(), *seen.given)):
+                raise slice_changed(target, operator, scope, span)
+            seen = seen.parent
+        self.world.release(array)
+
+    def shares(self, value: object, array: object) -> bool:
+        """Whether a value, or an item of one, has memory in common with an array."""
+        if isinstance(value, (tuple, list)):
+            items = cast("tuple[object, ...] | list[object]", value)
+            return any(self.shares(item, array) for item in items)
+        return value is array or (self.world.is_array(value) and self.world.shares(value, array))
 
     def iterate(self, value: object, span: Span) -> Iterator[object]:
         """The items of an iterable host value."""

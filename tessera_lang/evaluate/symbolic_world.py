@@ -151,7 +151,16 @@ class SymbolicWorld:
     def named(self, array: object) -> object:
         return array
 
-    def is_value(self, array: object) -> bool:
+    def value_of(self, array: object) -> object:
+        return None
+
+    def release(self, array: object) -> None:
+        pass
+
+    def viewed(self, array: object, of: object) -> object:
+        return array
+
+    def shares(self, a: object, b: object) -> bool:
         return False
 
     def write(self, array: object, items: tuple[Item, ...], value: object) -> None:

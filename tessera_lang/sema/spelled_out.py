@@ -27,6 +27,8 @@ METHODS: dict[str, str] = {
     "flatten": "ravel",
 }  # fmt: skip
 """Methods of arrays, by the functions of `op` that take the array first."""
+_COPIES = ("flatten",)
+"""What gives new elements where the function of that name sees the array in another way."""
 _SEVERAL = ("reshape", "transpose")
 """What takes numbers side by side for a tuple of them."""
 _DTYPES = {
@@ -99,7 +101,8 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
             given = (ast.TupleExpr(node.span, given),)
         op = _word(f.name_span, "op")
         function = ast.Attribute(f.name_span, op, METHODS[f.name], f.name_span)
-        return replace(node, function=function, arguments=(f.value, *given))
+        call = replace(node, function=function, arguments=(f.value, *given))
+        return ast.Unary(node.span, "+", call) if f.name in _COPIES else call
 
     return of
 

@@ -118,8 +118,20 @@ class World(Protocol):
         changes; any other array itself."""
         ...
 
-    def is_value(self, array: object) -> bool:
-        """Whether ``named`` made it."""
+    def value_of(self, array: object) -> object:
+        """The array of which NumPy would give this as a view, or a slice; None of another."""
+        ...
+
+    def release(self, array: object) -> None:
+        """``array`` is the value of nothing from now on, and may be written."""
+        ...
+
+    def viewed(self, array: object, of: object) -> object:
+        """``array``, new elements that NumPy would give as a view of the array ``of``: a value."""
+        ...
+
+    def shares(self, a: object, b: object) -> bool:
+        """Whether two arrays have memory in common."""
         ...
 
     def unary(self, operator: str, a: object) -> object:

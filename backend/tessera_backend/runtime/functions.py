@@ -171,8 +171,17 @@ class TracedWorld:
     def named(self, array: object) -> object:
         return array
 
-    def is_value(self, array: object) -> bool:
-        return False
+    def value_of(self, array: object) -> object:
+        return None
+
+    def release(self, array: object) -> None:
+        pass
+
+    def viewed(self, array: object, of: object) -> object:
+        return array
+
+    def shares(self, a: Any, b: Any) -> bool:
+        return a.base == b.base
 
     def _library(self, module: str, kernel: str, *arguments: object) -> None:
         """Launch a kernel of the standard library."""

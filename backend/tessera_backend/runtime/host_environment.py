@@ -68,7 +68,7 @@ class HostWorld:
         self._adopted: list[tuple[ArrayView, Array]] = []
         self._workspaces = Workspaces()
         self._slices = weakref.WeakValueDictionary[int, Array]()
-        self._values = weakref.WeakValueDictionary[int, Array]()
+        self._values: dict[int, tuple[weakref.ref[Array], object]] = {}
         reason = backend(target).available()
         if reason:
             raise error(diagnostic("T0814", f"the target `{target}` does not work here: {reason}",
@@ -206,13 +206,25 @@ class HostWorld:
     def named(self, array: object) -> object:
         if self._slices.get(id(array)) is not array:
             return array
-        made = self._kept(self._array(array))
+        return self.viewed(self._kept(self._array(array)), array)
+
+    def viewed(self, array: object, of: object) -> object:
+        made = cast("Array", array)
         made.flags.writeable = False
-        self._values[id(made)] = made
+        number, values = id(made), self._values
+        values[number] = weakref.ref(made, lambda _: values.pop(number, None)), of
         return made
 
-    def is_value(self, array: object) -> bool:
-        return self._values.get(id(array)) is array
+    def value_of(self, array: object) -> object:
+        made, of = self._values.get(id(array), (None, None))
+        return of if made is not None and made() is array else None
+
+    def release(self, array: object) -> None:
+        cast("Array", array).flags.writeable = True
+        self._values.pop(id(array), None)
+
+    def shares(self, a: object, b: object) -> bool:
+        return np.may_share_memory(cast("Array", a), cast("Array", b))
 
     def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
         target = self._array(array, written=True)
@@ -275,7 +287,7 @@ class HostWorld:
         shape: tuple[int, ...] = (),
     ) -> object:  # fmt: skip
         found = self._viewed(kind, cast("Array", array), shape)
-        if self._slices.get(id(array)) is array and not self.is_value(found):
+        if self._slices.get(id(array)) is array and self.value_of(found) is None:
             self._slices[id(found)] = found
         return found
 
@@ -440,8 +452,8 @@ class HostWorld:
         if not is_array(result):
             return result
         array = self._array(result)
-        if self.is_value(array):
-            array.flags.writeable = True  # from now on it is the caller's alone
+        if self.value_of(array) is not None:
+            self.release(array)  # from now on it is the caller's alone
         elif not array.flags.writeable and self._slices.get(id(array)) is array:
             return self._kept(array)
         return array

@@ -217,7 +217,7 @@ def diff(c: TileContext, e: ast.Call, bound: Bound) -> Term:
         if len(text) > 4000:
             return c.report("T0311", f"`op.diff` of {times} differences", bound["n"].span,
                             helps=("take the difference of a difference",))  # fmt: skip
-    return expand(c, e, text, {"x": bound["x"]})
+    return expand(c, e, text if times else "+x", {"x": bound["x"]})
 
 
 def _times(axis: TileAxis, count: int) -> TileAxis:

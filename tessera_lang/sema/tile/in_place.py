@@ -12,7 +12,7 @@ from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.subscripts import root_name
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.named_slices import NamedSlice, changed_slice, helps_for_slice
+from tessera_lang.syntax.named_slices import NamedSlice, changed_slice, helps_for_slice, viewed_by
 from tessera_lang.types.shape import symbols_of
 from tessera_lang.types.type import Tensor, Tile
 
@@ -60,6 +60,9 @@ def refuse(c: TileContext, s: ast.AugmentedAssign, target: ast.Name, array: Tens
 def note_slice(c: TileContext, name: str, value: ast.Expr, term: Term) -> None:
     """Remember of which slice of an array a name is the value: of an index, ``:`` and bounds."""
     c.slices.pop(name, None)
+    viewed = _viewed(c, value)
+    if viewed is not None and isinstance(term, Tile):
+        c.slices[name] = NamedSlice(source_of(value), "", source_of(viewed))
     if not isinstance(value, ast.Subscript) or not isinstance(term, Tile) or not term.axes:
         return
     chosen = any(isinstance(c.terms.get(i), Tile) for i in value.items)
@@ -70,12 +73,26 @@ def note_slice(c: TileContext, name: str, value: ast.Expr, term: Term) -> None:
         c.slices[name] = NamedSlice(f"{over}[i]", over) if looped else NamedSlice(source_of(value))
 
 
+def _viewed(c: TileContext, value: ast.Expr) -> ast.Expr | None:
+    """The array of which a call, or an attribute, is a view in NumPy."""
+    at: ast.Expr | None = value
+    while at is not None and not isinstance(c.terms.get(at), Tensor):
+        match at:
+            case ast.Attribute(name="T" | "mT"):
+                at = at.value
+            case ast.Subscript() if not any(isinstance(c.terms.get(i), Tile) for i in at.items):
+                at = at.value
+            case _:
+                at = viewed_by(at)
+    return None if at is None or isinstance(value, ast.Subscript) else at
+
+
 def refuse_slice(c: TileContext, s: ast.AugmentedAssign, name: str) -> bool:
     """Reports ``r += e`` where ``r`` is the value of a slice: NumPy would change the array."""
     if name not in c.slices:
         return False
     helps = helps_for_slice(name, s.operator, c.slices[name])
-    c.report("T0609", changed_slice(name), s.span, helps=helps)
+    c.report("T0609", changed_slice(name, c.slices[name]), s.span, helps=helps)
     return True
 
 

@@ -140,7 +140,7 @@ def into_buffer(
         name = source_of(target.value)
         if name in c.slices:
             helps = helps_for_slice(name, "", c.slices[name])
-            c.report("T0609", changed_slice(name), target.span, helps=helps)
+            c.report("T0609", changed_slice(name, c.slices[name]), target.span, helps=helps)
             return
         helps = (f"for an array of its own begin with a copy, `{name} = x.copy()`, outside of"
                  " loops",

@@ -61,8 +61,17 @@ class NumpyWorld:
     def named(self, array: Any) -> Any:
         return array
 
-    def is_value(self, array: Any) -> bool:
-        return False
+    def value_of(self, array: Any) -> Any:
+        return None
+
+    def release(self, array: Any) -> None:
+        pass
+
+    def viewed(self, array: Any, of: Any) -> Any:
+        return array
+
+    def shares(self, a: Any, b: Any) -> bool:
+        return np.may_share_memory(a, b)
 
     def write(self, array: Any, items: Any, value: Any) -> None:
         array[items] = value
