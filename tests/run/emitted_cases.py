@@ -163,7 +163,8 @@ def _attention() -> Iterator[tuple[str, str]]:
         given += f", go: {rows}, high: {sums}, delta: {sums}"
         made = f"dk: mut {keys}, dv: mut {keys}"
         yield "_of_queries", f"{given}, dq: mut {rows}, BM={most}, BN={some}, {how}, factor: f32"
-        both = f"BM={some}, BN={most}, K=True, V=True"
+        few = 32 if d > 64 else some
+        both = f"BM={few}, BN={most}, K=True, V=True"
         yield "_of_keys", f"{given}, {made}, {both}, {how}, factor: f32"
         flat = f"o: {dtype}[65536, {d}], go: {dtype}[65536, {d}], lse: f32[65536]"
         yield "_rows", f"{flat}, delta: mut f32[65536], high: mut f32[65536]"

@@ -14,7 +14,6 @@ from tessera_lang.analysis.resources.register_layouts import (
     mma_b,
     mma_c,
     mma_depth,
-    transposed,
 )
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.lower.schedule_to_tile.ampere.multistage import Multistage, ahead_of, encloses
@@ -107,12 +106,8 @@ class MatrixEngine(Engine):
     def _to_registers(self, body: Body, operation: Operation, staged: Staged) -> Value:
         self.settle(body)
         layout = body.layouts.of(operation.result)
-        if not staged.swapped:
-            return self.staging.read(body, staged, layout)
-        turned = self.staging.read(body, staged, canonical(transposed(layout, (1, 0))))
-        t = body.layouts.type_of(operation.result)
-        attributes = {"permutation": (1, 0)}
-        return body.builder.emit("tile.transpose_tile", (turned,), (t,), attributes).result
+        read = self.staging.read_swapped if staged.swapped else self.staging.read
+        return read(body, staged, layout)
 
     def _stage_here(self, body: Body, staged: Staged) -> None:
         """Copy where the load stands; it is waited for where the tile is first used."""
@@ -214,6 +209,11 @@ class MatrixEngine(Engine):
             return None
         return self.staging.found.get((operand.load, operand.swapped))
 
+    def swapped(self, dot: Operation, side: int) -> bool:
+        """Whether the buffer of a staged operand has its axes in the other order."""
+        staged, operand = self.staged(dot, side), operand_of(self.facts, dot.operands[side])
+        return staged is not None and staged.swapped != operand.swapped
+
     def written(self, body: Body, tile: Value, side: int) -> Value:
         """A buffer that holds a computed operand, for all warps to read."""
         t = tile_of(tile)
@@ -241,6 +241,7 @@ class _Side:
         self.layout = canonical(make(self.shape))
         self.dtype = engine._dtype(dot)  # pyright: ignore[reportPrivateUsage]
         self.staged = engine.staged(dot, side)
+        self.swapped = engine.swapped(dot, side)
         self.tile: Value | None = None
         self.buffer: Value | None = None
         if self.staged is not None:
@@ -263,8 +264,9 @@ class _Side:
         layout = canonical(self.make(shape))
         at = tuple(start if i == self.axis else 0 for i in range(2))
         if self.staged is not None:
-            read = self.engine.staging.read(self.body, self.staged, layout, at, shape)
-            return self._fitting(read)
+            staging = self.engine.staging
+            read = staging.read_swapped if self.swapped else staging.read
+            return self._fitting(read(self.body, self.staged, layout, at, shape))
         builder = self.body.builder
         if self.buffer is not None:
             t = TileType(tile_of(self.buffer).dtype, shape, layout)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tessera_lang.analysis.resources.register_layouts import blocked
+from tessera_lang.analysis.resources.register_layouts import blocked, canonical, transposed
 from tessera_lang.ir.core import Operation, TileType, Value
 from tessera_lang.ir.layout import RegisterLayout, SharedLayout
 from tessera_lang.lower.schedule_to_tile.common.body import Body
@@ -75,7 +75,7 @@ class Staging:
                 if operand.load is None or operand.load.attributes.get("stage") != "shared":
                     continue
                 staged.add(value)
-                self._stage(operand.load, operand.swapped)
+                self._stage(operand.load, operand.swapped, dot.attributes.get("unit") == "mma")
                 self.between.update(o.result for o in (*operand.path, operand.load))
         self.registers = needed_in_registers(self.facts, kernel, staged)
         for operation in kernel.walk():
@@ -86,7 +86,7 @@ class Staging:
                     self.between.add(operation.result)
 
     def of(self, load: Operation) -> list[Staged]:
-        return [s for (held, _), s in self.found.items() if held is load]
+        return list(dict.fromkeys(s for (held, _), s in self.found.items() if held is load))
 
     def in_registers(self, operation: Operation) -> bool:
         """Whether an operation between a staged load and products has a register tile."""
@@ -97,8 +97,12 @@ class Staging:
         """Whether an operand that is a load goes to registers at once."""
         return value not in self.between
 
-    def _stage(self, load: Operation, swapped: bool) -> None:
+    def _stage(self, load: Operation, swapped: bool, either: bool = False) -> None:
+        """``either``: whoever reads it can do so from a buffer with its axes in either order."""
         if (load, swapped) in self.found:
+            return
+        if either and (load, not swapped) in self.found:
+            self.found[load, swapped] = self.found[load, not swapped]
             return
         vector = self.facts.vector_bytes(access_of(load))
         asynchronous = load.attributes.get("copy") == "async"
@@ -204,6 +208,19 @@ class Staging:
         buffer = self.allocate(body, staged)
         place = starts(body, staged, staged.slot, at)
         return body.builder.emit("tile.read_tile", (buffer, *place), (to,)).result
+
+    def read_swapped(
+        self, body: Body, staged: Staged, layout: RegisterLayout, at: Sequence[int] = (),
+        shape: Sequence[int] = (),
+    ) -> Value:  # fmt: skip
+        """``read`` by axes in the other order than the buffer's. Registers stay where they are."""
+        turned = self.read(
+            body, staged, canonical(transposed(layout, (1, 0))), at[::-1], shape[::-1]
+        )
+        t = turned.tile_type
+        to = TileType(t.dtype, t.shape[::-1], layout)
+        attributes = {"permutation": (1, 0)}
+        return body.builder.emit("tile.transpose_tile", (turned,), (to,), attributes).result
 
 
 def starts(body: Body, staged: Staged, slot: Value | None, at: Sequence[int] = ()) -> list[Value]:
