@@ -47,10 +47,11 @@ def _text(dtype: str, d: int, *, order: str) -> str:
 
 
 def _module(text: str, where: str) -> Module:
-    as_cpu = {"target": "cpu", "arch_as": where}
-    options = replace(
-        options_from_environment(), **({"target": "cuda"} if where == "cuda" else as_cpu)
-    )
+    options = options_from_environment()
+    if where == "cuda":
+        options = replace(options, target="cuda")
+    else:
+        options = replace(options, target="cpu", arch_as=where)
     return Module("<source>", SessionProvider("<source>", options, text=text), options.target)
 
 
