@@ -148,3 +148,21 @@ def test_a_turn_that_is_not_waited_for_is_found(form: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(Producer, "_drain", at_once)
     assert any(in_orders(form))
+
+
+def test_what_lanes_wrote_the_copy_engine_may_overwrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that lanes gather, then tiles of another loop at the same place; and once more."""
+    import ml_dtypes
+
+    monkeypatch.setenv("TESSERA_ARCH_AS", "sm_90a")
+    first = FIRST.replace("a[i:i+128,", "a[e[i:i+128],")
+    text = HEAD.format(indented(first + SECOND + first, 8))
+    r = np.random.default_rng(5)
+    a, b, c, d = (
+        r.integers(-2, 3, s).astype(ml_dtypes.bfloat16)
+        for s in ((128, 264), (264, 128), (128, 392), (392, 128))
+    )
+    rows = r.integers(0, 128, 128).astype(np.int32)
+    got = tessera.compile(text, target="cpu").k(a, b, c, d, rows)
+    x, y, z, w = (v.astype(np.float32) for v in (a, b, c, d))
+    np.testing.assert_array_equal(got, 2 * (x[rows] @ y) + z @ w)

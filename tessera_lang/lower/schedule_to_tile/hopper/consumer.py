@@ -35,6 +35,7 @@ from tessera_lang.opt.schedule.query.unit_legality import (
     computed_layout,
     said_places,
 )
+from tessera_lang.opt.schedule.query.written_operands import written_buffers
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.types.dtype import BOOL
 
@@ -84,7 +85,12 @@ class Consumer(Body):
         self._added: set[int] = set()
         self._ordered = bool(pipeline.schedule.kernel.attributes.get("pingpong"))
         self._may_issue = False
-        self._computed: dict[tuple[int, bool], Value] = {}
+        self._computed: dict[tuple[int, tuple[int, ...]], Value] = {}
+        self._buffers = {
+            place: number
+            for number, buffer in enumerate(written_buffers(pipeline.schedule))
+            for place in buffer.places
+        }
         self._late = {n for t in pipeline.threaded.iterations for n in t.chain.late}
         self._read = {
             d.a.load.operation.result for d in pipeline.schedule.dots
@@ -444,15 +450,15 @@ class Consumer(Body):
     def _written(self, dot: Dot, operand: Operand) -> tuple[Value, list[Value]]:
         """A computed operand, in a buffer of its own: nobody reads what was there any more, and
         everybody's part is there before the product. Where that of the iteration before may still
-        be on its way there are two buffers."""
+        be on its way there are two buffers; loops one behind the other share them."""
         b, layout = self.builder, computed_layout(dot, operand, self.pipeline.schedule)
         tile = self.tile(operand.value)
         t = tile.tile_type
-        key = (id(dot.operation), operand is dot.b)
         iteration = self._odd_iteration(dot)
+        shape = t.sizes if iteration is None else (2, *t.sizes)
+        key = (self._buffers[id(dot.operation), operand is dot.b], shape)
         if key not in self._computed:
             name = operand.value.name or "operand"
-            shape = t.sizes if iteration is None else (2, *t.sizes)
             self._computed[key] = self.scratch.allocate(
                 t.dtype, shape, name, "a computed operand", layout
             )

@@ -134,7 +134,8 @@ class Producer(Body):
             self._written(brought, ring, slot)
 
     def _drain(self, number: int, slot: Value, phase: Value) -> None:
-        """Wait until a ring is empty that is to be filled next at this position."""
+        """Wait until a ring is empty that is to be filled next at this position. Where lanes have
+        written it, the copy engine may write there next."""
         b, ring = self.builder, self.pipeline.rings[number]
         stages = next(u.stages for u in self.pipeline.threaded.uses if u.number == number)
         for step in range(stages):
@@ -144,6 +145,8 @@ class Producer(Body):
                 wraps = b.cmp("eq", following, b.index(stages))
                 slot = b.select(wraps, b.index(0), following)
                 phase = b.select(wraps, b.binary("xor", phase, b.index(1)), phase)
+        if any(result not in ring.boxes for result in ring.buffers):
+            b.emit("tile.fence_async")
 
     def _written(self, brought: Sequence[Load], ring: Buffered, slot: Value) -> None:
         """What lanes have read goes to the slot, and is there for products when all arrive."""

@@ -38,8 +38,9 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     open_names,
 )
 from tessera_lang.opt.schedule.query.splittable_reductions import sums_of
-from tessera_lang.opt.schedule.query.staging_rings import tile_bytes, written_stages
+from tessera_lang.opt.schedule.query.staging_rings import tile_bytes
 from tessera_lang.opt.schedule.query.unit_legality import has_matrix_dtype
+from tessera_lang.opt.schedule.query.written_operands import written_stages
 from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.arch.isa_constants import UNIT_ROWS
 from tessera_lang.target.machine import Machine

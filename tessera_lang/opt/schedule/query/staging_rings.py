@@ -16,15 +16,12 @@ from tessera_lang.opt.schedule.query.copy_rules import (
 )
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
-    FOR,
     SCATTER,
-    Dot,
     Facts,
     Load,
-    Operand,
 )
 from tessera_lang.opt.schedule.query.tile_access import access_of
-from tessera_lang.opt.schedule.query.unit_legality import through_shared
+from tessera_lang.opt.schedule.query.written_operands import written_buffers
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 
@@ -208,23 +205,10 @@ def shared_use(facts: Facts) -> list[SharedUse]:
 
 def _computed(facts: Facts) -> list[SharedUse]:
     """The operands of products that are computed and written to shared memory."""
-    out: list[SharedUse] = []
-    for dot in facts.dots:
-        for operand in (dot.a, dot.b):
-            t = operand.value.tile_type
-            unit = dot.operation.attributes.get("unit")
-            if unit == "wgmma" and through_shared(dot, operand, facts):
-                text = f"a computed operand: {_sizes(t)}"
-                stages = written_stages(dot, operand, facts)
-                out.append(SharedUse(text, tile_bytes(t), stages, dot.operation.span))
-    return out
-
-
-def written_stages(dot: Dot, operand: Operand, facts: Facts) -> int:
-    """Buffers of a computed operand: in a loop, lanes write the next one while the asynchronous
-    unit reads this one; one where it is written once, or stays in registers."""
-    in_loop = bool(dot.inside) and dot.inside[-1].name == FOR
-    return 2 if in_loop and through_shared(dot, operand, facts) else 1
+    return [
+        SharedUse(f"a computed operand: {_sizes(x.tile)}", tile_bytes(x.tile), x.stages, x.dot.span)
+        for x in written_buffers(facts)
+    ]
 
 
 def _sizes(tile: TileType) -> str:

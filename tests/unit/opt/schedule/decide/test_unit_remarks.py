@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_lang.driver.session import Session
+from tessera_lang.driver.tile_compilation import ForMachine
 
 TWO = """\
 @op.kernel
@@ -20,12 +21,32 @@ def kernel(q: bf16[m, d], k: bf16[n, d], v: bf16[n, e]) -> f32[m, e]:
 """
 
 
-def said(e: int) -> list[str]:
-    session = Session(overlay={"k.tessera": TWO})
-    signature = f"q: bf16[128, 64], k: bf16[1024, 64], v: bf16[1024, {e}]"
+ONCE = TWO.replace("q: bf16[m, d]", "q: bf16[d, m]").replace(
+    "q[i:i+128, 0:64]", "q[0:64, i:i+128].T"
+)
+COMPUTED = """\
+@op.kernel
+def kernel(a: bf16[m, k], b: i8[k, n], s: f32[k]) -> f32[m, n]:
+    y = op.empty((m, n), f32)
+    for i, j in op.tile_range(m, n, step=(128, 64)):
+        acc = op.zeros((128, 64), f32)
+        for p in op.tile_range(k, step=64):
+            x = b[p:p+64, j:j+64].to(f32) * s[p:p+64][:, None]
+            acc += op.relu(a[i:i+128, p:p+64]) @ x.to(bf16)
+        y[i:i+128, j:j+64] = acc
+    return y
+"""
+
+
+def made(text: str, signature: str) -> ForMachine:
+    session = Session(overlay={"k.tessera": text})
     wanted = session.signature("k.tessera", "kernel", signature)
-    made = session.for_machine("k.tessera", "kernel", wanted, session.machine("cuda", "sm_90a"))
-    return [d.message for d in made.remarks if d.code == "T0744"]
+    return session.for_machine("k.tessera", "kernel", wanted, session.machine("cuda", "sm_90a"))
+
+
+def said(e: int) -> list[str]:
+    found = made(TWO, f"q: bf16[128, 64], k: bf16[1024, 64], v: bf16[1024, {e}]")
+    return [d.message for d in found.remarks if d.code == "T0744"]
 
 
 @pytest.mark.parametrize("e", [65, 67, 71])
@@ -38,3 +59,21 @@ def test_an_odd_pitch_is_named_at_each_product(e: int) -> None:
 @pytest.mark.parametrize("e", [64, 72, 128])
 def test_what_the_remark_says_helps(e: int) -> None:
     assert said(e) == []
+
+
+def test_what_is_brought_once_is_no_reason() -> None:
+    """Lanes of the moving role bring a tile of an odd pitch, where it is one for all iterations."""
+    kernel = made(ONCE, "q: bf16[64, 127], k: bf16[1024, 64], v: bf16[1024, 64]").schedule
+    copies = {str(o.attributes["copy"]) for o in kernel.walk() if o.attributes.get("copy")}
+    units = {o.attributes["unit"] for o in kernel.walk() if o.name.endswith("schedule.dot")}
+    assert copies == {"plain", "tma"} and units == {"wgmma"}
+
+
+def test_factors_are_computed_of_aligned_copies() -> None:
+    """A matrix whose odd lines many groups read comes through a ring, whatever is made of it."""
+    found = made(COMPUTED, "a: bf16[1025, 1023], b: i8[1023, 1027], s: f32[1023]")
+    loads = [o for o in found.schedule.walk() if o.attributes.get("stage") == "shared"]
+    assert len(loads) >= 2 and all(o.attributes.get("repack") for o in loads)
+    assert all(
+        o.attributes["copy"] == "tma" and int(str(o.attributes["stages"])) > 1 for o in loads
+    )
