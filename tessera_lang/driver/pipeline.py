@@ -116,6 +116,7 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
     from tessera_lang.opt.schedule.parallel.loop_invariants import hoist
     from tessera_lang.opt.schedule.parallel.map_grid import map_grid
     from tessera_lang.opt.schedule.parallel.promote_accumulators import privatize
+    from tessera_lang.opt.schedule.parallel.quick_forms import quick_forms
     from tessera_lang.opt.schedule.parallel.redundant_clamps import redundant_clamps
 
     def grid(program: Program) -> Program:
@@ -132,6 +133,9 @@ def for_any_machine(remarks: list[Diagnostic]) -> tuple[Pass, ...]:
         _schedule("loop_invariants", hoist, "moves loop-invariant operations out of loops"),
         _schedule("common_subexpressions", merge_equal,
                   "computes and reads once what is computed or read alike"),
+        _schedule("quick_forms", quick_forms,
+                  "takes the machine's powers for factors of products and terms of sums, and marks "
+                  "quotients of products that are rounded at once"),
         _schedule("redundant_clamps", redundant_clamps,
                   "removes limits of floats that are surely within them"),
         _schedule("dead_code", tidy, "removes operations whose results are not used"),

@@ -317,4 +317,5 @@ _FLOATS: dict[str, Callable[..., Any]] = {
     "div": lambda a, b: a / b, "min": np.minimum, "max": np.maximum, "neg": lambda a: -a,
     "abs": abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "round": np.rint, "approx": lambda a, exact: exact,
+    "either": lambda exact, quick: exact,
 }  # fmt: skip

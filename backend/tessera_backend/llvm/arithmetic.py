@@ -270,6 +270,11 @@ def _approx(e: LaneEmitter, op: Operation) -> None:
     e.bind(op.result, own or exact)
 
 
+def _either(e: LaneEmitter, op: Operation) -> None:
+    """The exact form, where nobody has chosen."""
+    e.bind(op.result, e.operand(op.operands[0]))
+
+
 def _exp2_by_polynomial(e: LaneEmitter, x: str) -> str:
     f = e.f
     low = f.value(f"fcmp olt float {x}, {_float(-151.0)}")
@@ -334,5 +339,6 @@ RULES: dict[str, Rule] = {
     "tile.fma": _fma,
     "tile.exp2": _exp2,
     "tile.approx": _approx,
+    "tile.either": _either,
     "tile.cmp": _cmp,
 }

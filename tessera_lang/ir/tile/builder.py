@@ -174,6 +174,9 @@ class Builder:
     def approx(self, kind: str, a: Value, exact: Value) -> Value:
         return self._one("tile.approx", (a, exact), a.type, "", kind=kind)
 
+    def either(self, exact: Value, quick: Value) -> Value:
+        return self._one("tile.either", (exact, quick), exact.type, "")
+
     def binary(self, name: str, a: Value, b: Value, site: int = -1, hint: str = "") -> Value:
         """``add sub mul div floordiv mod min max and or xor shl shr``; ``site`` for the two
         that can divide by zero."""

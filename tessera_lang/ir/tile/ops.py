@@ -150,7 +150,10 @@ _ARITHMETIC = [
     OpDef("tile.constant", (), "constant", attributes=(AttributeDef("value", "scalar"),)),
     *_elementwise("add mul", "a b", "number", exact=True, traits=_COMMUTATIVE),
     *_elementwise("sub", "a b", "number", exact=True),
-    *_elementwise("div", "a b", "float"),
+    OpDef(
+        "tile.div", ("a", "b"), "same", classes="float",
+        attributes=(AttributeDef("rounded", "bool", (), True),), traits=_ELEMENT_WISE,
+    ),
     *_elementwise("floordiv mod", "a b", "number", effect="fault"),
     *_elementwise("min max", "a b", "any", traits=_COMMUTATIVE),
     *_elementwise("and or xor", "a b", "bits", traits=_COMMUTATIVE),
@@ -163,6 +166,7 @@ _ARITHMETIC = [
         "tile.approx", ("a", "exact"), "same", classes="float",
         attributes=(AttributeDef("kind", "str", APPROXIMATIONS),), traits=_ELEMENT_WISE,
     ),
+    OpDef("tile.either", ("exact", "quick"), "same", classes="float", traits=_ELEMENT_WISE),
     *_elementwise("fma", "a b c", "float"),
     OpDef(
         "tile.cmp", ("a", "b"), "compare",

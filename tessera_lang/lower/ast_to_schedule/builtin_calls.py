@@ -25,7 +25,11 @@ from tessera_lang.lower.ast_to_schedule.builtin_arguments import (
     known,
     needed,
 )
-from tessera_lang.lower.ast_to_schedule.elementwise_builtins import apply_to_elements, power_of_e
+from tessera_lang.lower.ast_to_schedule.elementwise_builtins import (
+    apply_to_elements,
+    or_quick_power,
+    power_of_e,
+)
 from tessera_lang.lower.ast_to_schedule.reduction_calls import (
     DERIVED,
     KINDS,
@@ -279,6 +283,10 @@ def _element_function(s: State, e: ast.Call, instance: TypedFunction) -> Node:
     parameter = register_dtype(instance.parameter_types[0]) or F32
     x = node_builders.cast(s, x, parameter)
     result = apply_to_elements(s, instance, (x,), e.span)
+    symbol = s.typed.symbols.get(e.function)
+    name = symbol.name if isinstance(symbol, Builtin) else ""
+    if parameter == F32 and name.partition(".")[2] in ("exp", "exp2"):
+        result = or_quick_power(s, result, name.endswith("exp"))
     if e in s.typed.rounded:
         shorter = apply_to_elements(s, s.typed.rounded[e], (x,), e.span)
         result = replace(result, rounded=shorter.function)

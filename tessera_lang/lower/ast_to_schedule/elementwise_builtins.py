@@ -12,6 +12,7 @@ from tessera_lang.lower.ast_to_schedule.value_nodes import Mapped, Node, Windows
 from tessera_lang.lower.ast_to_schedule.vectorized_functions import NotSpread, Spread
 from tessera_lang.lower.ast_to_tile.calls import apply_function
 from tessera_lang.lower.ast_to_tile.context import Unsupported
+from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import TypedFunction
 from tessera_lang.source import Span
 from tessera_lang.types.dtype import F32
@@ -42,6 +43,21 @@ def apply_to_elements(
         return b.cast(made, dtype)
 
     return Mapped(apply, tuple(given), dtype, node_builders.axes_of(s, given, t), span)
+
+
+def or_quick_power(s: State, exact: Mapped, of_e: bool) -> Mapped:
+    """A power of e or of 2 of each element, beside the machine's approximation of it."""
+
+    def apply(v: tuple[Value, ...], windows: Windows) -> Value:
+        b, made = s.b, exact.function(v, windows)
+        (x,) = v
+        if not isinstance(x.type, TileType):
+            return made
+        if of_e:
+            x = b.binary("mul", x, b.full(b.constant(_LOG2_E, F32), x.type.shape))
+        return b.either(made, b.unary("exp2", x))
+
+    return replace(exact, function=apply)
 
 
 def power_of_e(s: State, x: Node, t: Type | None = None, span: Span | None = None) -> Node:

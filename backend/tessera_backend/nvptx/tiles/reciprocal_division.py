@@ -4,6 +4,8 @@
 ordinary. A lane that divides many elements by one number rounds its reciprocal once, corrects each
 quotient twice by what it misses, which gives the quotient rounded to nearest, and asks once whether
 all was ordinary: numbers of 2**-60 to 2**60 or zeros, by a positive divisor. Else it divides anew.
+Where the quotient is rounded to at most 16 bits at once, the product with the reciprocal is enough,
+whatever the dividends are.
 Owns that sequence. Must not know where divisors come from.
 """
 
@@ -43,18 +45,24 @@ def by_rows(general: Rule) -> Rule:
         made: dict[tuple[str, str], str] = {}
         for first in range(0, len(pairs), TOGETHER):
             some = pairs[first : first + TOGETHER]
-            made.update(zip(some, _quotients(e, some, shares), strict=True))
+            found = _quotients(e, some, shares, bool(op.attributes.get("rounded")))
+            made.update(zip(some, found, strict=True))
         e.tiles[op.result] = tuple(made[pair] for pair in zip(*columns, strict=True))
 
     return rule
 
 
 def _quotients(
-    e: LaneEmitter, pairs: Sequence[tuple[str, str]], shares: Mapping[str, str]
+    e: LaneEmitter, pairs: Sequence[tuple[str, str]], shares: Mapping[str, str], rounded: bool
 ) -> list[str]:
     f = e.f
-    quick = [_quotient(e, x, d, shares[d]) for x, d in pairs]
-    ordinary = _ordinary(e, [x for x, _ in pairs], list(dict.fromkeys(d for _, d in pairs)))
+    divisors = list(dict.fromkeys(d for _, d in pairs))
+    if rounded:
+        quick = [f.value(f"fmul float {x}, {shares[d]}") for x, d in pairs]
+        ordinary = _all_of(e, _are_ordinary(divisors))
+    else:
+        quick = [_quotient(e, x, d, shares[d]) for x, d in pairs]
+        ordinary = _ordinary(e, [x for x, _ in pairs], divisors)
     slow, join = f.label("divide"), f.label("divided")
     start = f.block
     f.branch_if(ordinary, join, slow)
@@ -90,13 +98,23 @@ def _ordinary(e: LaneEmitter, dividends: Sequence[str], divisors: Sequence[str])
         size = apply(e, "tile.abs", F32, x)
         total = f.value(f"fadd float {total}, {size}") if total else size
     (bits,) = struct.unpack("<I", struct.pack("<f", 2.0**-_SPAN))
-    found = f.value(f"icmp uge i32 {low}, {2 * bits - 1}")
-    most, least = _literal(2.0**_SPAN), _literal(2.0**-_SPAN)
-    tests = [f"fcmp olt float {total}, {most}"]
-    for divisor in divisors:
-        tests += [f"fcmp ole float {divisor}, {most}", f"fcmp oge float {divisor}, {least}"]
+    tests = [f"icmp uge i32 {low}, {2 * bits - 1}", f"fcmp olt float {total}, {_MOST}"]
+    return _all_of(e, [*tests, *_are_ordinary(divisors)])
+
+
+def _are_ordinary(divisors: Sequence[str]) -> list[str]:
+    """Tests of divisors, two each."""
+    return [
+        f"fcmp {test} float {divisor}, {end}"
+        for divisor in divisors for test, end in (("ole", _MOST), ("oge", _LEAST))
+    ]  # fmt: skip
+
+
+def _all_of(e: LaneEmitter, tests: Sequence[str]) -> str:
+    found = ""
     for test in tests:
-        found = f.value(f"and i1 {found}, {f.value(test)}")
+        true = e.f.value(test)
+        found = e.f.value(f"and i1 {found}, {true}") if found else true
     return found
 
 
@@ -104,3 +122,6 @@ def _literal(number: float) -> str:
     """A float as LLVM writes it: the bits of a double."""
     (bits,) = struct.unpack("<Q", struct.pack("<d", number))
     return f"0x{bits:016X}"
+
+
+_MOST, _LEAST = _literal(2.0**_SPAN), _literal(2.0**-_SPAN)

@@ -262,6 +262,10 @@ def _root(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
     return constant_evaluation.round_float(math.nextafter(math.sqrt(low), 0.0), dtype), math.inf
 
 
+def _power_of_two(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
+    return 0.0, 1.0 if r.of(o.operands[0])[1] <= 0 else math.inf
+
+
 def _cast(r: FloatRanges, o: Operation, dtype: DType) -> Interval:
     given = dtype_of(o.operands[0])
     if given is None:
@@ -281,4 +285,5 @@ _RULES: dict[str, Callable[[FloatRanges, Operation, DType], Interval]] = {
     "tile.mul": _product, "tile.div": _quotient, "tile.fma": _fma, "tile.min": _extreme,
     "tile.max": _extreme, "tile.neg": _negated, "tile.abs": _magnitude, "tile.select": _chosen,
     _MASK: _masked, _REDUCE: _reduced, "tile.sqrt": _root, "tile.cast": _cast,
+    "tile.exp2": _power_of_two,
 }  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 
 import tessera_lang as tessera
 from tessera_lang.driver.session import Session
+from tessera_lang.target.backend import TargetOptions
 from tests.stdlib.arrays import TARGETS
 from tests.unit.backend.nvptx.kernels import ptx_of
 
@@ -80,3 +81,42 @@ def test_a_lane_rounds_one_reciprocal_a_row() -> None:
     program, plan = session.tile("k.tessera", "k", wanted, session.machine("cuda", "sm_90a"))
     text = ptx_of((program, plan), "sm_90a").ptx
     assert 0 < text.count("rcp.rn.f32") < text.count("div.rn.f32") / 3
+
+
+ROUNDED = """\
+@op.kernel
+def k(a: bf16[n, 64], b: bf16[64, 128], d: f32[n]) -> {t}[n, 128]:
+    out = op.empty((n, 128), {t})
+    for i in op.tile_range(n, step=64):
+        out[i:i+64, :] = (a[i:i+64, :] @ b / d[i:i+64][:, None]).to({t})
+    return out
+"""
+
+
+@pytest.mark.parametrize(("t", "corrected"), [("bf16", False), ("f32", True)])
+def test_what_is_rounded_at_once_is_one_product(t: str, corrected: bool) -> None:
+    session = Session(overlay={"k.tessera": ROUNDED.format(t=t)})
+    signature = "a: bf16[1024, 64], b: bf16[64, 128], d: f32[1024]"
+    wanted = session.signature("k.tessera", "k", signature)
+    options = TargetOptions("cuda", "sm_90a")
+    made = session.compile_kernel("k.tessera", "k", wanted, options, ("ptx",))
+    assert ("fma.rn.f32" in made.texts["ptx"]) == corrected
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rounded_quotients_are_right(target: Any) -> None:
+    """Divisors of every size and sign, for ordinary rows and others."""
+    import ml_dtypes
+
+    r = np.random.default_rng(4)
+    a, b = (r.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((192, 64), (64, 128)))
+    d = np.ldexp(r.uniform(1, 2, 192), r.integers(-100, 100, 192)).astype(np.float32)
+    d[::7] *= -1
+    d[3], d[70:80] = 1.0, np.linspace(1.0, 2.0, 10)
+    found = tessera.compile(ROUNDED.format(t="bf16"), target=target).k(a, b, d)
+    with np.errstate(over="ignore"):
+        wanted = (a.astype(np.float64) @ b.astype(np.float64)) / d.astype(np.float64)[:, None]
+        magnitude = (abs(a.astype(np.float64)) @ abs(b.astype(np.float64))) / abs(d)[:, None]
+    assert (
+        abs(found.astype(np.float64) - wanted) <= 2**-8 * abs(wanted) + 2**-18 * magnitude
+    ).all()
