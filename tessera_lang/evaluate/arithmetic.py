@@ -62,7 +62,7 @@ def is_number(value: object) -> bool:
 
 def _floor_divide(a: float, b: float) -> float:
     if b == 0:
-        raise ArithmeticFault("division by zero")
+        return _by_zero(a, b)
     if math.isinf(a) or math.isnan(a) or math.isnan(b):
         return math.nan
     return a // b
@@ -70,14 +70,21 @@ def _floor_divide(a: float, b: float) -> float:
 
 def _modulo(a: float, b: float) -> float:
     if b == 0:
-        raise ArithmeticFault("division by zero")
+        _by_zero(a, b)
+        return math.nan
     return math.nan if math.isinf(a) else a % b
 
 
 def _divide(a: float, b: float) -> float:
-    if b == 0:
+    return _by_zero(a, b) if b == 0 else a / b
+
+
+def _by_zero(a: float, b: float) -> float:
+    """A quotient of floats is infinite or NaN, as in arrays; one of integers has no value."""
+    if isinstance(a, int) and isinstance(b, int):
         raise ArithmeticFault("division by zero")
-    return a / b
+    sign = math.copysign(1.0, a) * math.copysign(1.0, b)
+    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, sign)
 
 
 def _power(a: float, b: float) -> float:

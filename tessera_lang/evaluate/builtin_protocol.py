@@ -5,7 +5,7 @@ Owns the protocol and the shape of such a function. Must not know any of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from tessera_lang.evaluate.arguments import Arguments
@@ -24,6 +24,7 @@ class Host(Protocol):
 
     def text(self, value: object, span: Span, format: str = "") -> str: ...
     def truth(self, value: object, span: Span) -> bool: ...
+    def iterate(self, value: object, span: Span) -> Iterator[object]: ...
     def value(self, e: ast.Expr, scope: Scope) -> object: ...
     def file(self, name: str, path: str) -> str: ...
 

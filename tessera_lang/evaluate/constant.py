@@ -8,11 +8,12 @@ caller looks them up), arrays or statements.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arithmetic import ArithmeticFault
+from tessera_lang.evaluate.number_functions import NUMBERS_TAKEN, function_of_numbers
 from tessera_lang.record import dataclass
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DTYPES, DType
@@ -42,6 +43,25 @@ BUILTIN_CONSTANTS: dict[str, object] = {
     **{name: Intrinsic(name) for name in ("min", "max", "abs", "ceil_div", "len")},
 }
 """Names of the language with a constant value; any of them may be shadowed."""
+
+
+def math_function(name: str) -> Intrinsic | None:
+    """``math.name`` of known numbers."""
+    return Intrinsic(f"math.{name}") if name in NUMBERS_TAKEN else None
+
+
+def assigned_parts(target: ast.Expr, value: ast.Expr) -> Iterator[tuple[ast.Name, ast.Expr]]:
+    """Each name of ``a, b = 1.0, 2.0`` with the expression of its value; ``a = 1.0`` has one."""
+    if isinstance(target, ast.Name):
+        yield target, value
+    elif isinstance(target, (ast.TupleExpr, ast.ListExpr)):
+        given = value.items if isinstance(value, ast.TupleExpr) else None
+        if given is not None and len(given) != len(target.items):
+            return
+        for i, item in enumerate(target.items):
+            place = ast.Subscript(value.span, value, (ast.IntLit(value.span, i),))
+            yield from assigned_parts(item, place if given is None else given[i])
+
 
 Lookup = Callable[[ast.Name], object]
 AttributeLookup = Callable[[ast.Attribute], object]
@@ -175,7 +195,10 @@ class _Constant:
 
 
 def apply_intrinsic(function: Intrinsic | DType, values: tuple[object, ...]) -> object:
-    """A call of ``min max abs ceil_div len`` or of a dtype. Raises ArithmeticFault."""
+    """A call of ``min max abs ceil_div len``, of a function of `math` or of a dtype. Raises
+    ArithmeticFault."""
+    if function.name.startswith("math."):
+        return function_of_numbers(function.name.removeprefix("math."), values)
     expected = {"abs": 1, "ceil_div": 2, "len": 1}.get(
         function.name, 1 if isinstance(function, DType) else 0
     )

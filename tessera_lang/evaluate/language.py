@@ -9,7 +9,11 @@ from tessera_lang.evaluate.constant import BUILTIN_CONSTANTS, Intrinsic
 from tessera_lang.evaluate.value import BuiltinFunction, Namespace
 
 NAMESPACES = ("op", "schedule", "tile", "dist", "tshared", "tlocal", "graph", "std", "math", "fast")
-PLAIN_BUILTINS = ("print", "range", "int", "float", "str")
+PYTHON_BUILTINS = (
+    "sum", "any", "all", "sorted", "list", "tuple", "reversed", "enumerate", "zip", "round",
+    "divmod", "pow",
+)  # fmt: skip
+PLAIN_BUILTINS = ("print", "range", "int", "float", "str", *PYTHON_BUILTINS)
 LANE_NAMES = (
     "tile_linear_id", "tile_id", "group_linear_id", "group_id", "group_tile_count",
     "group_count", "grid_tile_linear_id", "grid_tile_count", "lane_id", "warp_id", "tbarrier",

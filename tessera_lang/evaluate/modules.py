@@ -12,7 +12,12 @@ from typing import Literal, Protocol
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
 from tessera_lang.evaluate.assigned_names import assigned, assignment_counts
-from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.evaluate.constant import (
+    NotConstant,
+    assigned_parts,
+    evaluate_constant,
+    math_function,
+)
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
 from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
@@ -114,8 +119,9 @@ class Modules:
             match statement:
                 case ast.Import() | ast.FromImport():
                     self.bind_import(statement, scope)
-                case ast.Assign(target=ast.Name(id=name), value=value):
-                    _bind_constant(name, value, scope, counts)
+                case ast.Assign(target=target, value=value):
+                    for name, part in assigned_parts(target, value):
+                        _bind_constant(name.id, part, scope, counts)
                 case ast.AnnotatedAssign(target=ast.Name(id=name), value=value) if value:
                     _bind_constant(name, value, scope, counts)
                 case _:
@@ -233,6 +239,8 @@ def _constant_of(e: ast.Attribute, scope: Scope) -> object:
         return owner.scope.values[e.name]
     if owner in (Namespace("math"), Namespace("op")) and e.name in MATH_NUMBERS:
         return MATH_NUMBERS[e.name]
+    if owner == Namespace("math") and (function := math_function(e.name)) is not None:
+        return function
     raise LookupError(e.name)
 
 

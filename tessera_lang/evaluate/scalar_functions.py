@@ -5,7 +5,6 @@ Must not know statements or how functions of the program are called.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import cast
 
@@ -15,6 +14,7 @@ from tessera_lang.evaluate.arithmetic import ArithmeticFault
 from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.fault import fault, located
 from tessera_lang.evaluate.foreign_names import counted
+from tessera_lang.evaluate.number_functions import NUMBERS_TAKEN, function_of_numbers
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.target.host_world import Reduction
 
@@ -140,58 +140,15 @@ def _scalar(name: str, make: Callable[[object], object]) -> Function:
     return function
 
 
-def _math(name: str, function: Callable[..., object], count: int = 1) -> Function:
+def _math(name: str, count: int) -> Function:
     def builtin(host: Host, arguments: Arguments, path: str) -> object:
         names = ("x", "y", "z")[:count]
-        values = tuple(bind(arguments, name, names, count)[n] for n in names)
-        if is_unknown(values):
-            return Unknown("float")
-        for value in values:
-            if not isinstance(value, (int, float)):
-                raise ArithmeticFault(f"`{name}` does not take {arithmetic.kind_of(value)}")
-        try:
-            return function(*values)
-        except ValueError:
-            return math.nan
-        except OverflowError:
-            return math.inf
+        bound = bind(arguments, f"math.{name}", names, count)
+        values = tuple(bound[n] for n in names)
+        return Unknown("float") if is_unknown(values) else function_of_numbers(name, values)
 
     return builtin
 
-
-def _rounded(function: Callable[[float], int]) -> Callable[[float], float]:
-    def whole(x: float) -> float:
-        return x if not math.isfinite(x) else math.copysign(float(function(x)), x)
-
-    return whole
-
-
-def _log(function: Callable[[float], float], pole: float = 0.0) -> Callable[[float], float]:
-    return lambda x: -math.inf if x == pole else function(x)
-
-
-def _exp2(x: float) -> float:
-    return math.pow(2.0, x)
-
-
-def _sigmoid(x: float) -> float:
-    e = math.exp(-abs(x))
-    return (1.0 if x >= 0 else e) / (1.0 + e)
-
-
-def _gelu(x: float) -> float:
-    return 0.5 * max(x, -50.0) * math.erfc(-x * math.sqrt(0.5)) if x == x else x
-
-
-def _atanh(x: float) -> float:
-    return math.copysign(math.inf, x) if abs(x) == 1 else math.atanh(x)
-
-
-def _sinh(x: float) -> float:
-    return math.copysign(math.inf, x) if abs(x) > 711 else math.sinh(x)
-
-
-_OF_THE_C_LIBRARY = (math.tan, math.asin, math.acos, math.atan, math.cosh, math.asinh, math.acosh)
 
 SCALAR_FUNCTIONS: dict[str, Function] = {
     "op.abs": _abs, "abs": _abs, "print": _print, "range": _range, "len": _len,
@@ -199,24 +156,5 @@ SCALAR_FUNCTIONS: dict[str, Function] = {
     "int": _scalar("int", lambda v: int(cast("float", v))),
     "float": _scalar("float", lambda v: float(cast("float", v))),
     "str": _scalar("str", str),
-    "math.sqrt": _math("math.sqrt", math.sqrt), "math.exp": _math("math.exp", math.exp),
-    "math.exp2": _math("math.exp2", _exp2),
-    "math.log": _math("math.log", _log(math.log)),
-    "math.log2": _math("math.log2", _log(math.log2)),
-    "math.log10": _math("math.log10", _log(math.log10)),
-    "math.expm1": _math("math.expm1", math.expm1),
-    "math.log1p": _math("math.log1p", _log(math.log1p, -1.0)),
-    "math.erf": _math("math.erf", math.erf), "math.sigmoid": _math("math.sigmoid", _sigmoid),
-    "math.gelu": _math("math.gelu", _gelu), "math.sin": _math("math.sin", math.sin),
-    "math.cos": _math("math.cos", math.cos),
-    **{f"math.{f.__name__}": _math(f"math.{f.__name__}", f) for f in _OF_THE_C_LIBRARY},
-    "math.atanh": _math("math.atanh", _atanh),
-    "math.sinh": _math("math.sinh", _sinh),
-    "math.atan2": _math("math.atan2", math.atan2, 2),
-    "math.hypot": _math("math.hypot", math.hypot, 2),
-    "math.tanh": _math("math.tanh", math.tanh), "math.pow": _math("math.pow", math.pow, 2),
-    "math.floor": _math("math.floor", _rounded(math.floor)),
-    "math.ceil": _math("math.ceil", _rounded(math.ceil)),
-    "math.trunc": _math("math.trunc", _rounded(math.trunc)),
-    "math.round": _math("math.round", _rounded(round)),
+    **{f"math.{name}": _math(name, count) for name, count in NUMBERS_TAKEN.items()},
 }  # fmt: skip

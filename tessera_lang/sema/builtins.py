@@ -13,6 +13,7 @@ from tessera_grammar.keywords import ELEMENTWISE
 
 from tessera_lang.evaluate.builtin import OP_LATER
 from tessera_lang.evaluate.host_array_functions import HOST_NAMES
+from tessera_lang.evaluate.language import PYTHON_BUILTINS
 from tessera_lang.record import dataclass
 from tessera_lang.types.dtype import DTYPES
 
@@ -206,7 +207,7 @@ OP_BUILT = (
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
-HOST_ONLY = ("int", "float", "str")
+HOST_ONLY = ("int", "float", "str", *PYTHON_BUILTINS)
 """What plain functions have when the host program runs them, and kernels have not."""
 
 NAMESPACES_LATER: dict[str, str] = {

@@ -10,7 +10,12 @@ from collections import Counter
 
 from tessera_lang.diagnostics.diagnostic import Diagnostic, Label
 from tessera_lang.diagnostics.nearest import nearest
-from tessera_lang.evaluate.constant import NotConstant, evaluate_constant
+from tessera_lang.evaluate.constant import (
+    NotConstant,
+    assigned_parts,
+    evaluate_constant,
+    math_function,
+)
 from tessera_lang.sema import builtins
 from tessera_lang.sema.bound_names import statement_expressions, statements, targets
 from tessera_lang.sema.module_scope import Importer, ModuleScope, builtin
@@ -117,20 +122,27 @@ class _Resolver:
     # --- constants and variables -------------------------------------------------------
 
     def _assignment(self, s: ast.Assign | ast.AnnotatedAssign) -> None:
-        if isinstance(s.target, ast.Name) and s.value is not None:
-            name = s.target.id
-            if self._assignments[name] == 1 and name not in self._scope.definitions:
-                try:
-                    value = evaluate_constant(s.value, self._name, self._attribute)
-                except NotConstant:
-                    pass
-                else:
-                    if _may_be_constant(value):
-                        self._define(name, Constant(name, value, s.target.span), s.target.span)
-                        return
+        constants: set[str] = set()
+        if s.value is not None:
+            for target, value in assigned_parts(s.target, s.value):
+                if self._constant(target, value):
+                    constants.add(target.id)
         for t in targets(s):
-            if isinstance(t, ast.Name):
+            if isinstance(t, ast.Name) and t.id not in constants:
                 self._variable(t)
+
+    def _constant(self, target: ast.Name, e: ast.Expr) -> bool:
+        """Whether a name that is assigned once has a value known at compile time, which it gets."""
+        name = target.id
+        if self._assignments[name] != 1 or name in self._scope.definitions:
+            return False
+        try:
+            value = evaluate_constant(e, self._name, self._attribute)
+        except NotConstant:
+            return False
+        if _may_be_constant(value):
+            self._define(name, Constant(name, value, target.span), target.span)
+        return _may_be_constant(value)
 
     def _variable(self, target: ast.Name) -> None:
         self._define(target.id, ModuleVariable(target.id, target.span), target.span)
@@ -151,6 +163,8 @@ class _Resolver:
             symbol = self._scope.member(module, e.name)
             if isinstance(symbol, Constant):
                 return symbol.value
+            if module.name == "math" and (function := math_function(e.name)) is not None:
+                return function
         raise LookupError(e.name)
 
     def _module_of(self, e: ast.Expr) -> ModuleSymbol | None:
