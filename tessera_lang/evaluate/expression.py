@@ -46,8 +46,9 @@ from tessera_lang.evaluate.value import (
 )  # fmt: skip
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.substitute import as_array
 from tessera_lang.target.host_world import Index, World
-from tessera_lang.types.dtype import dtype_named
+from tessera_lang.types.dtype import BOOL, dtype_named
 
 _MISSING = object()
 MAX_CANDIDATES = 1000  # among more, each look for a near name would take long
@@ -377,10 +378,24 @@ class Expressions(Operators):
         if isinstance(owner, Unknown):
             return Unknown()
         if self.world.is_array(owner):
-            if any(self.world.is_array(i) for i in items):
+            items = self._places(items, e)
+            dtypes = [self.world.dtype(i) for i in items if self.world.is_array(i)]
+            if any(isinstance(d, Unknown) for d in dtypes):
+                return Unknown()
+            if any(d != BOOL for d in dtypes):
                 return self.chosen(owner, items, e.span)
             return self.read(owner, items, e.span)
         return self._item(owner, items, e)
+
+    def _places(self, items: tuple[object, ...], e: ast.Subscript) -> tuple[object, ...]:
+        """Lists of places, or of bools, as arrays of them."""
+        if not any(isinstance(i, list) for i in items):
+            return items
+        return tuple([
+            self.value(as_array(ast.Name(at.span, "places")), Scope("", {"places": item}))
+            if isinstance(item, list) and item else item
+            for item, at in zip(items, e.items, strict=True)
+        ])  # fmt: skip
 
     def read(self, array: object, items: tuple[object, ...], span: Span) -> object:
         """``array[items]``."""
@@ -488,6 +503,7 @@ class Expressions(Operators):
         owner = self.value(target.value, scope)
         items = tuple([self._index(i, scope) for i in target.items])
         if self.world.is_array(owner):
+            items = self._places(items, target)
             self.own(owner, target.value, "", scope, target.span)
             with located(target.span, "T0807"):
                 self.world.write(owner, cast("tuple[Index, ...]", items), value)

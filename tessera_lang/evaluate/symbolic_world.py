@@ -22,7 +22,7 @@ from tessera_lang.target.host_world import (
     common_of,
     mixing_help,
 )
-from tessera_lang.types.dtype import BOOL, I32, I64, U32, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F64, I32, I64, U32, DType, mean_dtype
 
 Size = int | Unknown
 Item = object
@@ -47,6 +47,13 @@ class SymbolicArray:
         if self.shape is None:
             return f"{dtype}[...]"
         return f"{dtype}[{_shape_text(self.shape)[1:-1]}]"
+
+
+def _whole(value: object) -> bool:
+    """Whether a number, or what an array holds, is an integer."""
+    if isinstance(value, SymbolicArray):
+        return value.dtype is not None and value.dtype.is_integer
+    return isinstance(value, int) or (isinstance(value, Unknown) and value.kind == "int")
 
 
 def known_dtype(dtype: object) -> DType | None:
@@ -113,6 +120,8 @@ class SymbolicWorld:
 
     def read(self, array: object, items: tuple[Item, ...]) -> object:
         source = cast("SymbolicArray", array)
+        if any(isinstance(i, SymbolicArray) for i in items):
+            return _where(source, items)
         if source.shape is None or any(isinstance(i, Unknown) and i.kind == "any" for i in items):
             whole = all(isinstance(i, int) for i in items) and source.shape is not None
             return scalar_of(source.dtype) if whole else Unknown()
@@ -187,10 +196,15 @@ class SymbolicWorld:
                 raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
                                  code="T0818")  # fmt: skip
         dtype, shape = arrays[0].dtype, arrays[0].shape
+        if operator == "/" and all(_whole(x) for x in (a, b)):
+            dtype = F64
+        elif dtype == BOOL and operator in ("+", "-", "*", "/") and len(arrays) == 1:
+            dtype = None
         if len(arrays) == 2:
             x, y = arrays
             if x.dtype is not None and y.dtype is not None:
-                dtype = common_of(operator, x.dtype, y.dtype)
+                quotient = operator == "/" and _whole(x) and _whole(y)
+                dtype = F64 if quotient else common_of(operator, x.dtype, y.dtype)
                 if dtype is None:
                     raise WorldFault(
                         f"`{operator}` of {x.dtype} and {y.dtype} could lose bits", code="T0818",
@@ -254,6 +268,18 @@ class SymbolicWorld:
 
     def finish(self) -> None:
         return None
+
+
+def _where(source: SymbolicArray, items: tuple[Item, ...]) -> SymbolicArray:
+    """What bools choose; how many, the run knows."""
+    (mask, *others) = items
+    if not others and isinstance(mask, SymbolicArray) and mask.shape and source.shape:
+        axes = len(mask.shape)
+        if axes > len(source.shape):
+            raise WorldFault(f"bools of rank {axes} for the array {source}", code="T0807")
+        _agree(mask.shape, source.shape[:axes], "the bools", "the array")
+        return SymbolicArray(source.dtype, (Unknown("int"), *source.shape[axes:]))
+    return SymbolicArray(source.dtype, None)
 
 
 def _sliced(item: slice[Any, Any, Any], size: Size) -> Size:

@@ -17,6 +17,7 @@ from tessera_lang.record import field_names, replace
 from tessera_lang.sema.bound_names import assigned_names, statements, targets
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
+from tessera_lang.syntax.substitute import as_array
 
 METHODS: dict[str, str] = {
     **{name: name for name in (
@@ -118,14 +119,8 @@ def _with_places(e: ast.Subscript) -> ast.Subscript:
     """``x[[0, 2]]``: places in a list are an array of them."""
     if not any(isinstance(i, ast.ListExpr) for i in e.items):
         return e
-    return replace(e, items=tuple(map(_as_array, e.items)))
-
-
-def _as_array(e: ast.Expr) -> ast.Expr:
-    if not isinstance(e, ast.ListExpr) or not e.items:
-        return e
-    op = _member(e.span, "array")
-    return ast.Call(e.span, op, (e,))
+    lists = (as_array(i) if isinstance(i, ast.ListExpr) and i.items else i for i in e.items)
+    return replace(e, items=tuple(lists))
 
 
 def _unpacked(s: ast.Assign) -> ast.Assign:

@@ -27,6 +27,11 @@ def parsed(text: str) -> ast.Expr:
     return found
 
 
+def as_array(e: ast.Expr) -> ast.Expr:
+    """``op.array(e)``."""
+    return ast.Call(e.span, ast.Attribute(e.span, ast.Name(e.span, "op"), "array", e.span), (e,))
+
+
 def substituted(
     text: str, arguments: Mapping[str, ast.Expr], span: Span, several: Place
 ) -> ast.Expr:

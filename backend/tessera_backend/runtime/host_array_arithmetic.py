@@ -18,6 +18,7 @@ from tessera_lang.target.host_world import Reduction, WorldFault, common_of, mix
 from tessera_lang.types.dtype import (
     BOOL,
     F32,
+    F64,
     I32,
     U32,
     DType,
@@ -78,7 +79,8 @@ def unary(operator: str, a: Array) -> Array:
 def _as_operand(value: object, dtype: DType) -> Array:
     """A number as an array of one element of the other operand's type."""
     try:
-        bits = scalars.encode(value, dtype, "operand")
+        number = int(value) if isinstance(value, bool) and dtype != BOOL else value
+        bits = scalars.encode(number, dtype, "operand")
     except TesseraError as error:
         wide = dtype_with_number(dtype, value) if isinstance(value, int | float) else None
         helps = () if wide is None else (f"convert the array first: `.to({wide})`",)
@@ -90,6 +92,8 @@ def _as_operand(value: object, dtype: DType) -> Array:
 
 
 def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]:
+    if operator == "/" and _whole(a, b) and _whole(b, a):
+        a, b = (convert(x, F64) if is_array(x) else x for x in (a, b))
     if is_array(a) and is_array(b):
         left, right = dtype_of(a), dtype_of(b)
         if operator in _COMPARISONS and left.is_integer and right.is_integer:
@@ -108,6 +112,14 @@ def _operands(operator: str, a: object, b: object) -> tuple[Array, Array, DType]
     number = _as_operand(b if array is a else a, dtype)
     wide = convert(array, dtype)
     return (wide, number, dtype) if array is a else (number, wide, dtype)
+
+
+def _whole(value: object, other: object) -> bool:
+    """Whether an operand of `/` is an integer, whose quotients are f64; a number beside an array
+    of integers may have a point."""
+    if is_array(value):
+        return dtype_of(value).is_integer
+    return isinstance(value, int) or (isinstance(value, float) and is_array(other))
 
 
 def _check_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:

@@ -196,6 +196,8 @@ class HostWorld:
 
     def read(self, array: object, items: tuple[Index, ...]) -> object:
         value = self._array(array)
+        if any(is_array(i) for i in items):
+            return self._kept(value[_where(value, tuple(map(self._chosen_by, items)))])
         _check_items(value, items)
         found: object = value[items]
         if is_array(found):
@@ -232,8 +234,8 @@ class HostWorld:
             raise WorldFault("the array may not be written", code="T0818",
                              helps=("write into a copy: `y = x.copy()`",))  # fmt: skip
         chosen = [self._array(i) for i in items if is_array(i)]
-        if chosen and len(items) == 1 and host_array_arithmetic.dtype_of(chosen[0]) == BOOL:
-            self._write_where(target, chosen[0], value)
+        if chosen and all(host_array_arithmetic.dtype_of(i) == BOOL for i in chosen):
+            self._write_where(target, tuple(map(self._chosen_by, items)), value)
             return
         _check_items(target, items, writes=True)
         places = iter(chosen)
@@ -242,28 +244,39 @@ class HostWorld:
         dtype = host_array_arithmetic.dtype_of(target)
         if is_array(value) and value.size != 1:
             place = target[items]
-            source = host_array_arithmetic.dtype_of(value)
-            if source != dtype:
-                raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
-                                 f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
+            stored = self._stored(value, target)
             if np.shape(place) != value.shape:
                 raise WorldFault(f"an array of shape {value.shape} does not fit into "
                                  f"{np.shape(place)}", code="T0834")  # fmt: skip
-            target[items] = self._array(value)
+            target[items] = stored
         else:
             target[items] = self._element(value, dtype)
 
-    def _write_where(self, target: Array, mask: Array, value: object) -> None:
-        """A number into the elements that bools choose."""
-        if host_array_arithmetic.dtype_of(mask) != BOOL or mask.shape != target.shape[: mask.ndim]:
-            raise WorldFault("an array chooses where a number is stored by bools, one for each"
-                             " element", code="T0807")  # fmt: skip
-        if is_array(value) and value.size != 1:
+    def _chosen_by(self, item: object) -> Any:
+        return self._array(item) if is_array(item) else item
+
+    def _write_where(self, target: Array, items: tuple[Any, ...], value: object) -> None:
+        """A number, or an array of them in order, into the elements that bools choose."""
+        place = _where(target, items)
+        if not is_array(value) or value.size == 1:
+            target[place] = self._element(value, host_array_arithmetic.dtype_of(target))
+            return
+        chosen = np.shape(target[place])
+        if chosen != value.shape:
             raise WorldFault(
-                "one number goes to the elements that bools choose", code="T0834",
+                f"an array of shape {value.shape} does not fit into {chosen}, which the bools"
+                " choose", code="T0834",
                 helps=("choose for each element: `x[:] = op.where(mask, y, x)`",),
             )  # fmt: skip
-        target[mask] = self._element(value, host_array_arithmetic.dtype_of(target))
+        target[place] = self._stored(value, target)
+
+    def _stored(self, value: Array, target: Array) -> Array:
+        """An array that is stored into one of the same dtype."""
+        dtype, source = (host_array_arithmetic.dtype_of(x) for x in (target, value))
+        if source != dtype:
+            raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
+                             f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
+        return self._array(value)
 
     def unary(self, operator: str, a: object) -> object:
         return self._kept(host_array_arithmetic.unary(operator, self._array(a)))
@@ -477,6 +490,21 @@ def _formatted(value: Any, spec: str) -> str:
         return format(scalars.plain(value), spec)
     except (ValueError, TypeError) as fault:
         raise WorldFault(f"the format {spec!r} does not fit: {fault}") from fault
+
+
+def _where(array: Array, items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``items``, of which bools stand for as many axes as they have."""
+    axis = 0
+    rest: list[Any] = []
+    for item in items:
+        axes = item.ndim if is_array(item) else 0 if item is None else 1
+        if is_array(item) and item.shape != array.shape[axis : axis + axes]:
+            raise WorldFault(f"bools of shape {item.shape} for an array of shape {array.shape}",
+                             code="T0807")  # fmt: skip
+        rest.extend([slice(None)] * axes if is_array(item) else [item])
+        axis += axes
+    _check_items(array, tuple(rest))
+    return items
 
 
 def _check_items(array: Array, items: tuple[Index, ...], *, writes: bool = False) -> None:
