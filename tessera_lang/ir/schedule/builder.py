@@ -21,7 +21,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.schedule.ops import PREFIX
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.record import replace
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import BOOL, I32, INDEX, DType
 
 Size = int | str
 
@@ -211,10 +211,13 @@ class ScheduleBuilder(Builder):
             **more,
         )  # fmt: skip
 
-    def sort(self, tile: Value, extent: Value, axis: int) -> Value:
+    def sort(self, tile: Value, extent: Value, axis: int, places: bool = False) -> Value:
         """The first ``extent`` integers of each line of an axis in ascending order; those behind
-        stay where they are."""
-        return self._one(f"{PREFIX}sort", (tile, extent), tile.type, "", axis=axis)
+        stay where they are. ``places``: in their stead, as i32, where they stood; of equal ones
+        the first comes first."""
+        more: dict[str, Attribute] = {"places": True} if places else {}
+        t = replace(tile.tile_type, dtype=I32) if places else tile.type
+        return self._one(f"{PREFIX}sort", (tile, extent), t, "", axis=axis, **more)
 
     def dot(
         self, a: Value, b: Value, accumulator: Value, precision: str = "exact", hint: str = ""

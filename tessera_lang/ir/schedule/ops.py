@@ -137,7 +137,8 @@ _OPS = [
         traits=("mixes", "bounded"),
     ),
     OpDef(
-        "sort", ("tile", "extent"), "schedule_sort", attributes=(AttributeDef("axis", "int"),),
+        "sort", ("tile", "extent"), "schedule_sort",
+        attributes=(AttributeDef("axis", "int"), _optional("places", "bool")),
         traits=("mixes", "bounded"),
     ),
     OpDef(

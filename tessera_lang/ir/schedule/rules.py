@@ -20,6 +20,7 @@ from tessera_lang.ir.core import (
 from tessera_lang.ir.schedule.ops import MAPPINGS, PREFIX, SCHEDULE_OPS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.ir.tile.rules import RULES, types_of
+from tessera_lang.record import replace
 from tessera_lang.types.dtype import BOOL, F32, I8, I32, INDEX, U8, U32, DType
 
 Rule = Callable[[Operation], None]
@@ -184,7 +185,8 @@ def _sort(operation: Operation) -> None:
     _axis(operation, len(t.shape))
     _numbers((extent,), operation)
     _require(t.dtype.is_integer, "sorts integers", operation)
-    _require(operation.result.type == t, "gives a tile like its operand", operation)
+    given = replace(t, dtype=I32) if operation.attributes.get("places") else t
+    _require(operation.result.type == given, "gives a tile like its operand", operation)
 
 
 def _full(operation: Operation) -> None:

@@ -415,7 +415,7 @@ class Demand:
         whole = lines[node.along]
         if self.b.known(asked.start) == 0 and asked.size == whole.size:
             value = self(node.operand, lines)
-            return self.b.sort(value, whole.extent, node.along)
+            return self.b.sort(value, whole.extent, node.along, node.places)
         if isinstance(asked.size, str):
             assert node.span is not None
             raise Unsupported(node.span, "a part of a sorted axis",

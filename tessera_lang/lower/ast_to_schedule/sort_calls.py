@@ -1,7 +1,8 @@
 """``op.sort``, ``argsort``, ``topk`` as nodes: integers in the order of the elements are sorted.
 
-A key is an integer that is less where the element is; of places it has the upper half of an i64,
-and the place the lower one, so that no two are equal and equal elements stay in order.
+A key is an integer that is less where the element is; where places are asked for, one of 32 bits
+has the upper half of an i64, and the place the lower one, so that no two are equal and equal
+elements stay in order. Of keys of 64 bits the places are sorted beside them.
 """
 
 from __future__ import annotations
@@ -109,6 +110,19 @@ def _sorted(s: State, key: Node, axis: int, e: ast.Call) -> Node:
     return Sorted(key, axis, key.dtype, key.axes, e.span)
 
 
+def _keys_and_places(s: State, e: ast.Call, x: Node, axis: int, down: bool) -> tuple[Node, Node]:
+    """Keys in order, in the other order than the elements where ``down``, and their places."""
+    key = _keys(s, x, True)
+    key = _reversed(s, key) if down else key
+    if key.dtype == I64:
+        places = Sorted(key, axis, I32, key.axes, e.span, True)
+        return _sorted(s, key, axis, e), node_builders.cast(s, places, INDEX)
+    packed = _sorted(s, _packed(s, key, axis), axis, e)
+    by = node_builders.constant(s, _HALF, I64)
+    high = node_builders.mapped(s, "shr", (packed, by), I64)
+    return node_builders.cast(s, high, I32), _places(s, packed)
+
+
 def _packed(s: State, key: Node, axis: int) -> Node:
     """Keys of 32 bits, and behind them the place."""
     wide = node_builders.cast(s, key, I64)
@@ -125,11 +139,10 @@ def _places(s: State, packed: Node) -> Node:
 
 def sort(s: State, e: ast.Call) -> Node:
     """``op.sort`` and ``op.argsort``, along an axis."""
-    x, places, axis = _operand(s, e)
-    symbol = s.typed.symbols.get(e.function)
-    if isinstance(symbol, Builtin) and symbol.name == "op.argsort":
-        return _places(s, places())
+    x, axis = _operand(s, e)
     down = _is_down(s, e, "descending")
+    if s.typed.symbols.get(e.function) == Builtin("op.argsort"):
+        return _keys_and_places(s, e, x, axis, down)[1]
     key = _keys(s, x, False)
     key = _sorted(s, _reversed(s, key) if down else key, axis, e)
     return _elements(s, _reversed(s, key) if down else key, x.dtype)
@@ -140,38 +153,27 @@ def _is_down(s: State, e: ast.Call, name: str) -> bool:
     return (known(s, given) is True) if given is not None else name == "largest"
 
 
-def _operand(s: State, e: ast.Call) -> tuple[Node, Callable[[], Node], int]:
-    """The lines to be sorted, keys and places in order, and the axis."""
+def _operand(s: State, e: ast.Call) -> tuple[Node, int]:
+    """The lines to be sorted, and the axis."""
     x = s.node(needed(s, e, "x"))
     axis = axis_of(s, e, len(x.axes), -1) or 0
-    x = _lines(s, e, x, axis)
-    symbol = s.typed.symbols.get(e.function)
-    name = "largest" if symbol == Builtin("op.topk") else "descending"
-
-    def places() -> Node:
-        key = _keys(s, x, True)
-        key = _reversed(s, key) if _is_down(s, e, name) else key
-        return _sorted(s, _packed(s, key, axis), axis, e)
-
-    return x, places, axis
+    return _lines(s, e, x, axis), axis
 
 
 def topk(s: State, e: ast.Call) -> tuple[Node, Node]:
     """The first elements in order, and their places."""
-    x, places, axis = _operand(s, e)
-    found = places()
+    x, axis = _operand(s, e)
+    down = _is_down(s, e, "largest")
+    keys, places = _keys_and_places(s, e, x, axis, down)
     count = known(s, needed(s, e, "k"))
     assert isinstance(count, int)
-    here = found.axes[axis]
+    here = keys.axes[axis]
     room = min(count, here.capacity or count)
     extent = s.b.arithmetic("min", here.extent, s.b.number(count))
-    axes = (*found.axes[:axis], Axis(extent, room), *found.axes[axis + 1 :])
+    axes = (*keys.axes[:axis], Axis(extent, room), *keys.axes[axis + 1 :])
     zeros = (s.b.number(0),) * len(axes)
-    found = Part(found, zeros, tuple(range(len(axes))), I64, axes)
-    by = node_builders.constant(s, _HALF, I64)
-    key = node_builders.cast(s, node_builders.mapped(s, "shr", (found, by), I64), I32)
-    key = _reversed(s, key) if _is_down(s, e, "largest") else key
-    return _elements(s, key, x.dtype), _places(s, found)
+    first, at = (Part(x, zeros, tuple(range(len(axes))), x.dtype, axes) for x in (keys, places))
+    return _elements(s, _reversed(s, first) if down else first, x.dtype), at
 
 
 def several(s: State, e: ast.Call) -> tuple[Node, ...] | None:

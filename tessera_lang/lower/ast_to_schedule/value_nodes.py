@@ -161,13 +161,15 @@ class Scanned:
 
 @dataclass(slots=True, eq=False)
 class Sorted:
-    """The integers of each line of an axis in ascending order; the axis has a capacity."""
+    """The integers of each line of an axis in ascending order; the axis has a capacity.
+    ``places``: where they stood, as i32, in their stead."""
 
     operand: Node
     along: int
     dtype: DType
     axes: tuple[Axis, ...]
     span: Span | None = None
+    places: bool = False
 
 
 @dataclass(slots=True, eq=False)

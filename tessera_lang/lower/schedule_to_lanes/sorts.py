@@ -3,15 +3,18 @@
 Blocks of 2, 4, 8, ... elements become sorted one after the other. A block whose halves are sorted
 is merged by comparing element i with its mirror image in the block, then in each half with the
 element half as far away, and so on. The lesser element always goes to the lower place, so what is
-behind the extent takes no part: it would stay where it is if it were greater than all others.
+behind the extent takes no part: it would stay where it is if it were greater than all others. Where
+places are asked for, they go with the elements, and of two equal ones the first is the lesser.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.schedule_to_lanes.buffers import Buffer
 from tessera_lang.lower.schedule_to_lanes.def_use import tile_type
-from tessera_lang.lower.schedule_to_lanes.element_loops import loop, nest
+from tessera_lang.lower.schedule_to_lanes.element_loops import loop, nest, phase
 from tessera_lang.lower.schedule_to_lanes.state import Index, Lowering
 from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
     destination,
@@ -22,17 +25,35 @@ from tessera_lang.lower.schedule_to_lanes.tile_buffer_stores import (
 
 def sort(s: Lowering, op: Operation) -> None:
     value, extent = op.operands
+    sizes, extents = tile_type(value).sizes, s.domains.at(value, op)
     buffer = destination(s, op, op.result, s.stored_dtype(op.result), sources_of(s, value))
-    store_tile(s, value, buffer, s.domains.at(value, op))
+    keys, places = buffer, None
+    if op.attributes.get("places"):
+        keys, places = s.take(tile_type(value).dtype, sizes, "keys"), buffer
+        _count(s, op.integer("axis"), sizes, places)
+    store_tile(s, value, keys, extents)
     s.stored[op.result] = buffer
-    size = tile_type(value).sizes[op.integer("axis")]
+    size = sizes[op.integer("axis")]
     if size > 1:
-        _Network(s, op, buffer, s.scalar(extent)).run((size - 1).bit_length())
+        _Network(s, op, keys, places, s.scalar(extent)).run((size - 1).bit_length())
+    if places is not None:
+        s.give_back(keys)
+
+
+def _count(s: Lowering, axis: int, sizes: Sequence[int], places: Buffer) -> None:
+    """Each element of ``places`` is its number along an axis."""
+
+    def one(index: Index) -> None:
+        s.b.store(s.b.cast(index[axis], places.dtype), places.value, index, "proved")
+
+    phase(s, [places.value], lambda: nest(s, sizes, sizes, one))
 
 
 class _Network:
-    def __init__(self, s: Lowering, op: Operation, buffer: Buffer, extent: Value) -> None:
-        self.s, self.buffer, self.extent = s, buffer, extent
+    def __init__(
+        self, s: Lowering, op: Operation, keys: Buffer, places: Buffer | None, extent: Value
+    ) -> None:
+        self.s, self.keys, self.places, self.extent = s, keys, places, extent
         self.axis = op.integer("axis")
         value = op.operands[0]
         self.sizes = list(tile_type(value).sizes)
@@ -53,7 +74,9 @@ class _Network:
             loop(s, s.index(0), number, nearer)
 
         loop(s, s.index(0), s.index(rounds), merge)
-        s.unsafe[self.buffer.value] = True
+        for buffer in (self.keys, self.places):
+            if buffer is not None:
+                s.unsafe[buffer.value] = True
 
     def _by_all(self, shift: Value, mirrored: bool) -> None:
         """All pairs of a step at once: element i of the lower half of a block of ``2 << shift``
@@ -120,7 +143,16 @@ class _Network:
         return (*index[: self.axis], place, *index[self.axis + 1 :])
 
     def _exchange(self, low: Index, high: Index) -> None:
-        b, memory = self.s.b, self.buffer.value
+        b, memory = self.s.b, self.keys.value
         first, second = b.load(memory, low, "proved"), b.load(memory, high, "proved")
-        b.store(b.binary("min", first, second), memory, low, "proved")
-        b.store(b.binary("max", first, second), memory, high, "proved")
+        if self.places is None:
+            b.store(b.binary("min", first, second), memory, low, "proved")
+            b.store(b.binary("max", first, second), memory, high, "proved")
+            return
+        places = self.places.value
+        here, there = b.load(places, low, "proved"), b.load(places, high, "proved")
+        earlier = b.binary("and", b.cmp("eq", first, second), b.cmp("lt", there, here))
+        swaps = b.binary("or", b.cmp("lt", second, first), earlier)
+        for held, one, other in ((memory, first, second), (places, here, there)):
+            b.store(b.select(swaps, other, one), held, low, "proved")
+            b.store(b.select(swaps, one, other), held, high, "proved")

@@ -16,12 +16,11 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.operators import Operand
 from tessera_lang.sema.tile.array_creation import ask
 from tessera_lang.sema.tile.context import TileContext
-from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import is_waiting, value_of_operand
 from tessera_lang.sema.tile.reductions import axis_argument, flag_argument, index_argument
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import BOOL, F32, I32, INDEX
+from tessera_lang.types.dtype import BOOL, I32, INDEX
 from tessera_lang.types.shape import DimOp
 from tessera_lang.types.type import Tile, TileAxis, TupleType
 
@@ -74,20 +73,8 @@ def sort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     return found[0] if isinstance(found, tuple) else found
 
 
-def _has_places(c: TileContext, name: str, tile: Tile, e: ast.Call) -> bool:
-    """Whether keys of a dtype leave room for the place beside them."""
-    if tile.dtype.bits <= 32 and tile.dtype != INDEX:
-        return True
-    x = e.arguments[0] if e.arguments else e.keywords[0].value
-    narrow = F32 if tile.dtype.is_float else I32
-    c.report("T0207", f"`{name}` takes elements of at most 32 bits, not `{tile.dtype}`", x.span,
-             helps=(*_in_library(name, tile, e), "or convert them, if 32 bits hold them:"
-                    f" `{source_of(x)}.to({narrow})`"))  # fmt: skip
-    return False
-
-
 def _in_library(name: str, tile: Tile, e: ast.Call) -> tuple[str, ...]:
-    """What the library has for an axis, or a dtype, that is too much for a group."""
+    """What the library has for an axis that is too much for a group."""
     of_rows = name == "op.topk"
     if of_rows and tile.dtype.bits == 64 and not tile.dtype.is_float:
         return ("write `import std.sort` and call `std.sort.argsort` of each line in the host"
@@ -110,21 +97,7 @@ def argsort(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     x, own = bound["x"], c.infer(bound["x"])
     if isinstance(own, Tile) and own.dtype == INDEX and c.narrows(x, I32):
         c.convert(x, replace(own, dtype=I32))  # places again
-    elif found[0].dtype.bits > 32:
-        return _by_ranks(c, e, bound, *found)
     return replace(found[0], dtype=INDEX, wide=False)
-
-
-def _by_ranks(c: TileContext, e: ast.Call, bound: Bound, tile: Tile, axis: int) -> Term:
-    """The order of how many elements stand in front of each: keys of 64 bits leave no room for the
-    place beside them."""
-    down = "descending" in bound and c.try_value(bound["descending"]) is True
-    before = ">" if down else "<"
-    text = (f"op.sum(op.expand_dims(x, {axis}) {before} op.expand_dims(x, {axis + 1}),"
-            f" axis={axis + 1})")  # fmt: skip
-    if tile.dtype.is_float:
-        text = f"op.where(x == x, {text}, {-1 if down else MOST_SORTED})"
-    return expand(c, e, f"op.argsort({text}, axis={axis})", {"x": bound["x"]})
 
 
 def topk(c: TileContext, e: ast.Call, bound: Bound) -> Term:
@@ -141,9 +114,8 @@ def topk(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if not isinstance(found, tuple) or not isinstance(count, int):
         return found if not isinstance(found, tuple) else c.nothing()
     tile, axis = found
-    if tile.dtype == BOOL or not _has_places(c, "op.topk", tile, e):
-        return c.nothing() if tile.dtype != BOOL else c.report(
-            "T0206", "`op.topk` takes numbers, not bools", bound["x"].span)  # fmt: skip
+    if tile.dtype == BOOL:
+        return c.report("T0206", "`op.topk` takes numbers, not bools", bound["x"].span)
     own = tile.axes[axis]
     facts = c.kernel.facts
     length = own.capacity if own.extent is None else facts.value(own.extent) or own.capacity
