@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import cast
 
 from tessera_lang.evaluate import arithmetic
 from tessera_lang.evaluate.arguments import Arguments, bind, integer_of, wrong_count
 from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.one_call_kernels import call_by_kernel
 from tessera_lang.evaluate.value import Unknown, is_unknown
 from tessera_lang.source import Span
 from tessera_lang.target.host_world import Filling, Reduction
-from tessera_lang.types.dtype import F32, I32, I64, DType, dtype_named
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
 
 MAX_RANK = 16
 
@@ -72,8 +74,9 @@ def _fill(kind: Filling) -> Function:
         bound = bind(arguments, f"op.{kind}", parameters, len(parameters) - 1)
         shape = shape_of(bound["shape"], arguments.span_of("shape", 0))
         at = arguments.span_of("dtype", len(parameters) - 1)
-        dtype = dtype_of(bound.get("dtype", F32), at)
         value = bound.get("value")
+        own = _dtype_of_numbers([value]) if kind == "full" else F32
+        dtype = dtype_of(bound.get("dtype", own), at)
         if kind == "full" and not (arithmetic.is_number(value) or isinstance(value, Unknown)):
             message = f"an array cannot be filled with {arithmetic.kind_of(value)}"
             raise fault("T0818", message, arguments.span_of("value", 1))
@@ -116,7 +119,8 @@ def _arange(host: Host, arguments: Arguments, path: str) -> object:
         raise fault("T0818", "the step is 0", arguments.call.span)
     whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
     given_dtype = dtype_of(dtype, arguments.span_of("dtype", 3)) if dtype is not None else None
-    kind = given_dtype or (I64 if whole else F32)
+    floats = F64 if any(isinstance(n, Double) for n in numbers) else F32
+    kind = given_dtype or (I64 if whole else floats)
     return host.world.arange(cast("float", start), cast("float", stop), cast("float", step), kind)
 
 
@@ -128,13 +132,26 @@ def _array_of(host: Host, arguments: Arguments, path: str) -> object:
     shape = _nested(bound["x"], numbers, at)
     if any(isinstance(n, Unknown) and n.kind == "any" for n in numbers):
         return Unknown()  # it may be a list
-    whole = all(isinstance(n, int) or (isinstance(n, Unknown) and n.kind == "int") for n in numbers)
     given = bound.get("dtype")
-    dtype = dtype_of(given, arguments.span_of("dtype", 1)) if given is not None else None
-    made = host.world.fill("empty", shape, dtype or (I32 if whole else F32))
+    own = _dtype_of_numbers(numbers)
+    dtype = dtype_of(own if given is None else given, arguments.span_of("dtype", 1))
+    made = host.world.fill("empty", shape, dtype)
     for place, number in zip(itertools.product(*map(range, shape)), numbers, strict=True):
         host.world.write(made, place, number)
     return made
+
+
+def _dtype_of_numbers(numbers: Sequence[object]) -> DType | Unknown:
+    """The dtype of an array of numbers: of whole ones i32, of bools bool, and f64 if one of them
+    comes from an array of f64. Literals with a point, and no numbers, are f32."""
+    kinds = {n.kind if isinstance(n, Unknown) else None for n in numbers}
+    if kinds & {"any", "float"}:
+        return Unknown()
+    if numbers and all(isinstance(n, bool) for n in numbers):
+        return BOOL
+    if numbers and all(isinstance(n, (int, Unknown)) for n in numbers):
+        return Unknown() if "bool" in kinds else I32
+    return F64 if any(isinstance(n, Double) for n in numbers) else F32
 
 
 def _nested(value: object, numbers: list[object], at: Span) -> tuple[int, ...]:
@@ -257,7 +274,10 @@ def convert(host: Host, value: object, dtype: DType) -> object:
         return host.world.convert(value, dtype)
     if isinstance(value, Unknown):
         return Unknown("bool" if dtype.kind == "bool" else "float" if dtype.is_float else "int")
-    return arithmetic.convert(value, dtype)
+    found = arithmetic.convert(value, dtype)
+    if not isinstance(found, float):
+        return found
+    return Double(found) if dtype == F64 else float(found)
 
 
 _REDUCTIONS: tuple[Reduction, ...] = (

@@ -19,6 +19,7 @@ from tessera_lang.evaluate.annotations import bind_sizes
 from tessera_lang.evaluate.arguments import Arguments, bind, plural, wrong_count
 from tessera_lang.evaluate.array_functions import OF_ARRAYS, convert, dtype_of
 from tessera_lang.evaluate.builtin import BUILTINS, OP_LATER
+from tessera_lang.evaluate.double import like
 from tessera_lang.evaluate.expression import Expressions
 from tessera_lang.evaluate.fault import HostFault, fault, located, with_call
 from tessera_lang.evaluate.foreign_names import RENAMED, TILE_FORMS, library_help
@@ -121,7 +122,8 @@ class Calls(Expressions):
         if function.name in OF_ARRAYS and isinstance(first, Unknown):
             return Unknown()
         with located(arguments.call.span):
-            return implementation(self, arguments, scope.path)
+            found = implementation(self, arguments, scope.path)
+        return like(found, *arguments.values, *arguments.keywords.values())
 
     def product(
         self, a: object, b: object, span: Span, operands: tuple[ast.Expr, ast.Expr] | None

@@ -6,10 +6,11 @@ computes: the compiler says what it takes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from tessera_grammar.keywords import MODULE_MEMBERS
@@ -17,6 +18,7 @@ from tessera_grammar.keywords import MODULE_MEMBERS
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.evaluate.arguments import Arguments
 from tessera_lang.evaluate.builtin_protocol import Function, Host
+from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import HostFault, fault, located
 from tessera_lang.evaluate.value import Scope, Unknown
 from tessera_lang.record import replace
@@ -25,7 +27,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.syntax.named_slices import is_view
 from tessera_lang.target.host_world import KernelReference, World
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import F64, DType
 
 KERNEL = "call"
 IN_KERNELS_ALONE = (
@@ -173,6 +175,8 @@ def _of_number(host: Host, member: str, arguments: Arguments) -> object:
 def _dtype_of_floats(host: Host, arguments: Arguments) -> DType | None:
     """The dtype of the first array of floats; None where there is none."""
     given = (*arguments.values, *arguments.keywords.values())
+    if not any(host.world.is_array(v) for v in given) and any(isinstance(v, Double) for v in given):
+        return F64
     dtypes = (host.world.dtype(v) for v in given if host.world.is_array(v))
     return next((d for d in dtypes if isinstance(d, DType) and d.is_float and d.bytes > 1), None)
 
@@ -191,14 +195,30 @@ def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> ob
     """``array[items]``, where arrays of integers choose rows or elements."""
     text = _Text(host)
     name = text.of(array, None)
+    axes = itertools.count()
     try:
-        shown = [
-            _slice(cast("slice[object, object, object]", i)) if isinstance(i, slice)
-            else text.of(i, None) for i in items
-        ]  # fmt: skip
+        shown = [_place(host, text, name, i, axes) for i in items]
     except _Unknown:
         return Unknown()
-    return _launched(host, f"{name}[{', '.join(shown)}]", text, span)
+    text.say_axes_of_one("x[...]")
+    return _launched(host, f"{name}[{', '.join(shown)}]", text, span, shown="x[...]")
+
+
+def _place(host: Host, text: _Text, name: str, item: object, axes: Iterator[int]) -> str:
+    """One item of an index; ``axes``: the numbers of the axes from its own on. Places that are
+    below 0 count from the end."""
+    if item is None:
+        return "None"
+    axis = next(axes)
+    if isinstance(item, slice):
+        return _slice(cast("slice[object, object, object]", item))
+    place, dtype = (
+        text.of(item, None),
+        host.world.dtype(item) if host.world.is_array(item) else None,
+    )
+    if not isinstance(dtype, DType) or dtype.kind != "int":
+        return place
+    return f"op.where({place} < 0, {place} + {name}.shape[{axis}], {place})"
 
 
 def _slice(found: slice[object, object, object]) -> str:
@@ -207,8 +227,10 @@ def _slice(found: slice[object, object, object]) -> str:
     return f"{first}:{last}{step}"
 
 
-def _launched(host: Host, call: str, text: _Text, span: Span, two: bool = False) -> object:
-    shown = "@" if " @ " in call else call.partition("(")[0]
+def _launched(
+    host: Host, call: str, text: _Text, span: Span, two: bool = False, shown: str = ""
+) -> object:
+    shown = shown or ("@" if " @ " in call else call.partition("(")[0])
     parameters = ", ".join(text.parameters)
     path = f"<({parameters}) {call}>"  # one text for each: runtimes keep kernels by the path
     body = "".join(f"    {line}\n" for line in (_TWO_RESULTS if two else _ONE_RESULT))

@@ -103,7 +103,10 @@ class Operators:
         if self.world.is_array(a) or self.world.is_array(b):
             with_array = a if self.world.is_array(a) else b
             return self.world.binary(operator, with_array, with_array)
-        kinds = {x.kind if isinstance(x, Unknown) else type(x).__name__ for x in (a, b)}
+        kinds = {
+            x.kind if isinstance(x, Unknown) else "float" if isinstance(x, float)
+            else type(x).__name__ for x in (a, b)
+        }  # fmt: skip
         if kinds <= {"int", "bool"} and operator != "/":
             return Unknown("int")
         return Unknown("float") if kinds <= {"int", "bool", "float"} else Unknown()

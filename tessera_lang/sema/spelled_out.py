@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, TypeGuard, cast
 
 from tessera_lang.record import field_names, replace
-from tessera_lang.sema.bound_names import assigned_names, statements, targets
+from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.syntax.substitute import as_array
@@ -116,11 +116,38 @@ def _is_value(e: ast.Expr, names: _Names) -> bool:
 
 
 def _with_places(e: ast.Subscript) -> ast.Subscript:
-    """``x[[0, 2]]``: places in a list are an array of them."""
+    """``x[[0, -1]]``: places in a list are an array of them, and count from the end below 0."""
     if not any(isinstance(i, ast.ListExpr) for i in e.items):
         return e
-    lists = (as_array(i) if isinstance(i, ast.ListExpr) and i.items else i for i in e.items)
-    return replace(e, items=tuple(lists))
+    axes = count()
+    places = tuple(i if isinstance(i, ast.NoneLit) else _places(e.value, next(axes), i)
+                   for i in e.items)  # fmt: skip
+    return replace(e, items=places)
+
+
+def _places(x: ast.Expr, axis: int, e: ast.Expr) -> ast.Expr:
+    if not isinstance(e, ast.ListExpr) or not e.items:
+        return e
+    places = tuple(_from_start(x, axis, item) for item in e.items)
+    return as_array(replace(e, items=places))
+
+
+def _from_start(x: ast.Expr, axis: int, e: ast.Expr) -> ast.Expr:
+    """``-1`` as ``(x.shape[axis] - 1) % 2**62``, of what is no call of the program: a place in
+    front of the first element is outside, whoever counts places below 0 from the end."""
+    below = isinstance(e, ast.Unary) and e.operator == "-" and isinstance(e.operand, ast.IntLit)
+    plain = all(_is_of_op(n) for n in expressions(x) if isinstance(n, ast.Call))
+    if not below or not isinstance(e, ast.Unary) or not plain:
+        return e
+    shape = ast.Attribute(e.span, x, "shape", e.span)
+    size = ast.Subscript(e.span, shape, (ast.IntLit(e.span, axis),))
+    place = ast.Binary(e.span, "-", e.span, size, e.operand)
+    return ast.Binary(e.span, "%", e.span, place, ast.IntLit(e.span, 1 << 62))
+
+
+def _is_of_op(e: ast.Call) -> bool:
+    f = e.function
+    return isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "op"
 
 
 def _unpacked(s: ast.Assign) -> ast.Assign:

@@ -40,6 +40,16 @@ VALUES: dict[str, Callable[[], Any]] = {
         lambda: np.sqrt(A(8))*d,
     "op.sqrt(op.arange(8))":
         lambda: np.sqrt(A(8)).astype(f32),
+    "d - op.floor(d).to(i32)":
+        lambda: d-np.floor(d),
+    "v - op.minimum(op.floor(v * 3.0).to(i32), v.shape[0] - 6)":
+        lambda: v-np.minimum(np.floor(v*f32(3)),2).astype(f32),
+    "v * i32(v * 2.0)":
+        lambda: v*np.trunc(v*f32(2)),
+    "v * op.astype(v * 2.0, i32)":
+        lambda: v*np.trunc(v*f32(2)),
+    "op.where(v > 0, op.cast(v * 4.0, i32), 0) + v":
+        lambda: W(v>0,np.trunc(v*f32(4)),0).astype(f32)+v,
     "op.arange(8) > v":
         lambda: A(8)>v,
     "op.arange(8) > 2.5":

@@ -217,7 +217,9 @@ def reduce(kind: Reduction, a: Array, axis: int | None) -> object:
     with np.errstate(all="ignore"):
         result = _reduced(kind, a, axis, dtype)
     if axis is None or a.ndim == 1:
-        return scalars.plain(np.asarray(result)[()])
+        found = np.asarray(result)[()]
+        rounded = kind == "mean" and mean_dtype(dtype) != F64
+        return scalars.plain(found) if rounded else scalars.of_array(found)
     return np.asarray(result)
 
 
@@ -261,6 +263,8 @@ def wide_dtype(dtype: DType) -> DType:
 def _extreme(kind: Reduction, a: Array, axis: int | None, dtype: DType) -> Any:
     values = a.astype(np.float32) if dtype.is_float and dtype.bits < 32 else a
     function = np.min if kind == "min" else np.max
+    if dtype == BOOL:
+        return function(values, axis, initial=kind == "min")
     if dtype.is_float:
         initial: Any = np.inf if kind == "min" else -np.inf
     else:

@@ -35,6 +35,7 @@ from tessera_backend.runtime.module_interface import KernelInterface
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.evaluate.double import Double
 from tessera_lang.record import replace
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import (
@@ -203,7 +204,7 @@ class HostWorld:
         if is_array(found):
             self._slices[id(found)] = found
             return found
-        return scalars.plain(found)
+        return scalars.of_array(found)
 
     def named(self, array: object) -> object:
         if self._slices.get(id(array)) is not array:
@@ -396,6 +397,8 @@ class HostWorld:
     def _given(self, value: object) -> object:
         if isinstance(value, DType):
             return value.name
+        if isinstance(value, Double):
+            return float(value)
         block = device_mirror.block_of(value) if self._device != HOST and is_array(value) else None
         if block is None or not is_array(value) or value.size == 0:
             return value
@@ -463,7 +466,7 @@ class HostWorld:
             items = cast("tuple[object, ...]", result)
             return tuple(self.handed_back(item) for item in items)
         if not is_array(result):
-            return result
+            return float(result) if isinstance(result, Double) else result
         array = self._array(result)
         if self.value_of(array) is not None:
             self.release(array)  # from now on it is the caller's alone
@@ -509,7 +512,7 @@ def _where(array: Array, items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_items(array: Array, items: tuple[Index, ...], *, writes: bool = False) -> None:
     """Elements outside are faults, as NumPy has it, in our words. ``writes``: places to store to
-    may stand in arrays, of which each is at least 0, as where they are read."""
+    may stand in arrays."""
     for item in cast("tuple[object, ...]", items):
         if writes and is_array(item) and item.dtype.kind in "iu":
             continue
@@ -524,7 +527,7 @@ def _check_items(array: Array, items: tuple[Index, ...], *, writes: bool = False
         if isinstance(item, int) and not -n <= item < n:
             raise WorldFault(f"index {item} along axis {axis}: {_inside(n)}", code="T0807")
         if is_array(item) and item.size:
-            outside = item[(item < 0) | (item >= n)]
+            outside = item[(item < -n) | (item >= n)]
             if outside.size:
                 raise WorldFault(f"place {outside.reshape(-1)[0]} along axis {axis}: {_inside(n)}",
                                  code="T0807")  # fmt: skip

@@ -18,6 +18,7 @@ from tessera_backend.runtime.call_diagnostics import NOWHERE, Place, diagnostic,
 from tessera_backend.runtime.dtypes import TO_NUMPY, from_numpy
 from tessera_backend.runtime.rounding import once
 from tessera_lang.diagnostics.diagnostic import TesseraError
+from tessera_lang.evaluate.double import Double
 from tessera_lang.types.dtype import BOOL, DTYPES, F32, INDEX, DType, integer_range, widens_to
 
 _DOUBLE = struct.Struct("<d")
@@ -181,6 +182,12 @@ def encoder(dtype_name: str, name: str, place: Place) -> Callable[[object], int]
     """``encode`` for one parameter."""
     dtype = DTYPES[dtype_name]
     return lambda value: encode(value, dtype, name, place)
+
+
+def of_array(value: object) -> int | float | bool:
+    """An element of an array, or a number that was reduced of one, for the host program."""
+    found = plain(value)
+    return Double(found) if isinstance(value, np.float64) else found
 
 
 def plain(value: object) -> int | float | bool:

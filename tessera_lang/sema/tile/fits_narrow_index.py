@@ -54,6 +54,9 @@ def narrows(c: TileContext, e: ast.Expr, dtype: DType) -> bool:
     known = [d for d, fits in ((least, above), (most, below)) if not fits and isinstance(d, int)]
     if known or (dtype.bits < 32 and not (above and below)):
         return False
+    for fits, beyond in ((above, DimOp("-", low, least)), (below, DimOp("-", most, high))):
+        if not fits and facts.not_negative(beyond):
+            return False  # for no size, or for empty arrays alone
     if not above:
         promise(c, low, least, e.span, "<=")
     if not below:
@@ -120,8 +123,10 @@ def bounds_of(
         return bounds_of(c, c.kernel.stands[e], depth - 1, data=data)
     term = c.terms.get(e)
     if isinstance(term, (Scalar, Tile, Tensor)) and term.dtype != INDEX:
-        if term.dtype == I32 and not data and not isinstance(term, Tensor):
-            return _of_tally(c, e, depth - 1)
+        if term.dtype == I32 and not isinstance(term, Tensor):
+            found = _of_tally(c, e, depth - 1)
+            if found is not None or not data:
+                return found
         return integer_range(term.dtype) if data and term.dtype.is_integer else None
     if not isinstance(term, Tile):
         found = _of_dim(c, dim_of(c, e), depth, data)
@@ -133,15 +138,30 @@ def bounds_of(
 
 
 def _of_tally(c: TileContext, e: ast.Expr, depth: int) -> Bounds | None:
-    """Bounds of sums of bools, which are counts though they are i32, and of what is made of
-    them."""
+    """Bounds of sums of bools, which are counts though they are i32, of floats that were cast,
+    which floats hold again, and of what is made of them."""
     match e:
+        case ast.Call() if _is_cast_float(c, e):
+            return integer_range(I32)
         case ast.Name():
             return c.bounds.get((e.id, False))
         case ast.Call():
             return _of_call(c, e, depth, False)
         case _:
             return _of_expression(c, e, depth, False)
+
+
+def _is_cast_float(c: TileContext, e: ast.Call) -> bool:
+    """Whether a call casts a float: ``op.floor(x).to(i32)``, ``i32(x)``, ``op.cast(x, i32)``."""
+    symbol = symbol_of(c, e.function)
+    if isinstance(e.function, ast.Attribute) and e.function.name == "to":
+        x: ast.Expr | None = e.function.value
+    elif symbol in (Builtin("i32"), Builtin("op.cast"), Builtin("op.astype")):
+        x = e.arguments[0] if e.arguments else None
+    else:
+        return False
+    term = c.terms.get(x) if x is not None else None
+    return isinstance(term, (Scalar, Tile, Tensor)) and term.dtype.is_float
 
 
 def _of_expression(c: TileContext, e: ast.Expr, depth: int, data: bool) -> Bounds | None:

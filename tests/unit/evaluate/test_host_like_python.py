@@ -63,7 +63,7 @@ def test_rows_are_stored_by_their_places(body: str) -> None:
 
 
 @pytest.mark.parametrize(("body", "code"), [
-    ("x[[0, 4]] = 1.0", "T0807"), ("x[[-1]] = 1.0", "T0807"), ("x[:, [3]] = 1.0", "T0807"),
+    ("x[[0, 4]] = 1.0", "T0807"), ("x[[-9]] = 1.0", "T0843"), ("x[:, [3]] = 1.0", "T0807"),
     ("x[[0, 1]] = x[:3]", "T0834"), ("x[op.array([0.5])] = 1.0", "T0807"),
 ])  # fmt: skip
 def test_places_outside_are_refused(body: str, code: str) -> None:
