@@ -169,8 +169,8 @@ class _Walk:
         if name in _FREE:
             return 0
         if isinstance(value.type, TileType):
-            if name == "tile.expand_tile":
-                return 0  # the registers of what is expanded
+            if name == "tile.expand_tile" or self._is_of_places(definition):
+                return 0  # the registers of what is expanded; a comparison is made where it is read
             if value in self.places_of_lanes:
                 return _PLACE
             return registers_of_tile(value.type)
@@ -185,9 +185,22 @@ class _Walk:
             v in self.places_of_lanes or self._is_splat(v) for v in operation.operands
         )
 
+    def _is_of_places(self, definition: Operation | None) -> bool:
+        """Whether elements compare their places with a number, or one a row."""
+        return (
+            definition is not None and definition.name == "tile.cmp"
+            and any(v in self.places_of_lanes for v in definition.operands)
+            and all(v in self.places_of_lanes or self._is_number(v) for v in definition.operands)
+        )  # fmt: skip
+
     def _is_splat(self, value: Value) -> bool:
         definition = self.definitions.get(value)
         return definition is not None and definition.name == "tile.splat"
+
+    def _is_number(self, value: Value) -> bool:
+        definition = self.definitions.get(value)
+        expanded = definition is not None and definition.name == "tile.expand_tile"
+        return expanded or self._is_splat(value)
 
 
 def _free_values(loop: Operation) -> frozenset[Value]:
@@ -216,6 +229,10 @@ def _units(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
         if _element_wise(operation) and (not run or _alike(operation, run[0])):
             run.append(operation)
             made.update(operation.results)
+            continue
+        if operation.name == "tile.reduce_tile" and operation.operands[0] in made:
+            yield [*run, operation]  # a lane adds up its elements as they are computed
+            run, made = [], set()
             continue
         if _stands_before(operation) and not any(v in made for v in operation.operands):
             yield [operation]

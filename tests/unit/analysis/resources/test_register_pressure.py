@@ -103,6 +103,32 @@ def test_places_of_lanes_differ_by_constants(length: int) -> None:
     assert found.tiles < 32 + 32
 
 
+def test_comparisons_of_places_are_made_where_they_are_read() -> None:
+    """Their truth is no tile that waits, as one of loaded numbers is."""
+    whole, truth = TILE.replace("f32", "index"), TILE.replace("f32", "i1")
+    place = f'  %p = "tile.coordinate"() {{axis = 1 : i64}} : () -> {whole}\n'
+    bound = f'  %b = "tile.splat"(%n) : (index) -> {whole}\n'
+    compared = '  %c = "tile.cmp"(%{}, %{}) {{predicate = "lt"}} : ({}, {}) -> ' + truth + "\n"
+    behind = f'  %y = "tile.select"(%c, %z, %z) : ({truth}, {TILE}, {TILE}) -> {TILE}\n'
+    places = (
+        place + bound + compared.format("p", "b", whole, whole) + load("z") + behind + store("y")
+    )
+    loaded = load("x") + load("w") + compared.format("x", "w", TILE, TILE) + load("z") + behind
+    assert one(places).tiles < 32 + 4 < one(loaded + store("y")).tiles
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_sum_takes_its_terms_as_they_are_computed(length: int) -> None:
+    """Beside the tile that is stored behind it there are no others."""
+    line = "!tile.tile<64xf32, regs(2@_) lanes(2@_ 16@0*1) warps(4@0*16)>"
+    steps = "".join(add(f"y{i + 1}", f"y{i}", "y0") for i in range(length))
+    total = (
+        f'  %t = "tile.reduce_tile"(%y{length}) {{axis = 1 : i64, kind = "add"}} : ({TILE}) -> '
+        f"{line}\n"
+    )
+    assert one(load("y0") + steps + total + store("y0")).tiles < 32 + 8
+
+
 def test_what_a_loop_reads_lives_until_its_end() -> None:
     """``x`` is read at the begin of each turn, where ``z`` of the turn is not there yet."""
     body = (
