@@ -187,8 +187,15 @@ class Expressions(Operators):
             taken = self._conditions(e.conditions, inner)
             if taken is None:
                 return Unknown()
-            if taken:
-                result.append(self.value(e.element, inner))
+            if not taken:
+                continue
+            value = self.value(e.element, inner)
+            if not e.joined:
+                result.append(value)
+            elif isinstance(value, list):
+                result.extend(cast("list[object]", value))
+            else:
+                return Unknown()
         return result
 
     def _conditions(self, conditions: tuple[ast.Expr, ...], scope: Scope) -> bool | None:

@@ -180,11 +180,34 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
 
 def _written_out(e: ast.Comprehension) -> ast.Expr:
     """A comprehension over few numbers that are known: the list of them."""
-    items = _items(e.iterable)
-    if items is None or e.conditions or not isinstance(e.target, ast.Name):
+    items = _items(e.iterable) if isinstance(e.target, ast.Name) else _rows(e.iterable)
+    rows = [None if e.conditions else _bound(e.target, x) for x in items or ()]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
         return e
-    name = e.target.id
-    return ast.ListExpr(e.span, tuple(_with(e.element, {name: x}) for x in items))
+    made = [_with(e.element, row) for row in known]
+    if not e.joined:
+        return ast.ListExpr(e.span, tuple(made))
+    lists = [x for x in map(_list_of, made) if isinstance(x, ast.ListExpr)]
+    together = tuple(x for one in lists for x in one.items)
+    return ast.ListExpr(e.span, together) if len(lists) == len(made) else e
+
+
+def _list_of(e: ast.Expr) -> ast.Expr:
+    """What comes of the inner loop in one round of the outer one."""
+    return _written_out(e) if isinstance(e, ast.Comprehension) else e
+
+
+def _bound(target: ast.Expr, value: ast.Expr) -> dict[str, ast.Expr] | None:
+    """The names of a target with what they hold in a round; None where that is not plain."""
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not isinstance(target, ast.TupleExpr) or not isinstance(value, ast.TupleExpr | ast.ListExpr):
+        return None
+    names = [t.id for t in target.items if isinstance(t, ast.Name)]
+    if len(names) < len(target.items) or len(names) != len(value.items):
+        return None
+    return dict(zip(names, value.items, strict=True))
 
 
 # --- loops -----------------------------------------------------------------------------------

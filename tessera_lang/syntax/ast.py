@@ -94,13 +94,15 @@ class DictExpr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comprehension:
-    """``[element for target in iterable if condition]``."""
+    """``[element for target in iterable if condition]``. ``joined``: the element is what comes of
+    the next loop, ``[x for a in y for x in a]``, whose items are those of the list."""
 
     span: Span
     element: Expr
     target: Expr
     iterable: Expr
     conditions: tuple[Expr, ...]
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

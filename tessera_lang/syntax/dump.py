@@ -229,9 +229,15 @@ def _literal_pieces(
                 pieces += [", " if pieces else "{", key, ": ", value]
             return [*pieces, "}"] if pieces else ["{}"]
         case ast.Comprehension():
-            pieces = ["[", e.element, " for ", e.target, " in ", e.iterable]
-            for condition in e.conditions:
-                pieces += [" if ", condition]
+            rounds, inner = [e], e.element
+            while rounds[-1].joined and isinstance(inner, ast.Comprehension):
+                rounds.append(inner)
+                inner = inner.element
+            pieces = ["[", inner]
+            for one in rounds:
+                pieces += [" for ", one.target, " in ", one.iterable]
+                for condition in one.conditions:
+                    pieces += [" if ", condition]
             return [*pieces, "]"]
         case _:
             assert_never(e)

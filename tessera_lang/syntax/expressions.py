@@ -161,8 +161,17 @@ class ExpressionActions:
         return ast.ListExpr(self.span(start, end), items)
 
     def comprehension(self, c: Values, start: int, end: int) -> ast.Expr:
-        self.check_target(c[3])
-        return ast.Comprehension(self.span(start, end), c[1], c[3], c[5], flat(c[6]))
+        """Of several loops the later ones stand in the element of the first."""
+        rounds = flat(c[2])
+        found, span = c[1], self.span(start, end)
+        for i, (target, iterable, conditions) in reversed(list(enumerate(rounds))):
+            joined = i + 1 < len(rounds)
+            found = ast.Comprehension(span, found, target, iterable, conditions, joined)
+        return found
+
+    def round(self, c: Values, _start: int, _end: int) -> tuple[ast.Expr, ast.Expr, Any]:
+        self.check_target(c[1])
+        return (c[1], c[3], flat(c[4]))
 
     def entry(self, c: Values, _start: int, _end: int) -> tuple[ast.Expr, ast.Expr]:
         return (c[0], c[2])

@@ -148,8 +148,6 @@ def _loop_inside(at: _Place) -> Diagnostic | None:
         case "{":
             instead = "build the dict in a loop, or use a list"
             return at.fault(token, token, "a dict or set comprehension is", instead)
-        case "[":
-            return at.fault(token, token, "a comprehension over two loops is", "use nested loops")
         case _:
             return None
 

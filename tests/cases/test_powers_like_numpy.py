@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tessera_lang as tessera
+from tessera_lang.driver.session import Session
 from tests.cases.test_in_place import by_numpy
 from tests.cases.test_scratch_arrays import module_for
 from tests.numpy_style import GPU, agree
@@ -129,3 +130,36 @@ def test_integer_bases(head: str, e: str, shown: str) -> None:
         tessera.compile(text, target="cpu").f(V, t)
     assert "T0209" in str(raised.value)
     assert shown in str(raised.value)
+
+
+EDGES = np.array([-np.inf, -0.0, 0.0, np.inf, -1.0, 4.0, np.nan, 2.0])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("exponent", ["0.5", "-0.5", "1.5", "-1.0", "0.25", "3", "-2"])
+@pytest.mark.sample(7)
+def test_powers_at_the_edges(exponent: str, target: str) -> None:
+    """Of arrays, in kernels and in the host program: `** 0.5` is the root, of every dtype."""
+    heads = {"": "def f(x):\n", "@op.kernel\n": "def f(x):\n"}
+    for dtype in (np.float32, np.float64, np.float16):
+        x = EDGES.astype(dtype)
+        with np.errstate(all="ignore"):
+            want = (x ** float(exponent)).astype(np.float64)
+        for kind, head in heads.items():
+            if kind or target == "cpu":
+                found = module_for(target, f"{kind}{head}    return x ** {exponent}\n").f(x)
+                assert found.dtype == dtype
+                np.testing.assert_allclose(found.astype(np.float64), want, 1e-3)
+                assert (np.signbit(found) == np.signbit(want))[~np.isnan(want)].all()
+
+
+def test_messages_name_what_is_written() -> None:
+    for text, name in (("op.hypot(x, y)", "op.hypot"), ("op.atan2(y, x)", "op.atan2"),
+                       ("op.fabs(i)", "op.fabs"), ("op.copysign(i, i)", "op.copysign"),
+                       ("op.rint(i)", "op.rint")):  # fmt: skip
+        head = "@op.kernel\ndef f(x: f32[n], y: f32[m, n], i: i32[n]):\n"
+        source = f"{head}    z = {text}\n    return z\n"
+        with_names = list(Session(overlay={"k.tessera": source}).check("k.tessera", ()))
+        if name != "op.fabs":  # of integers too
+            assert any(f"`{name}`" in d.message for d in with_names), text
+        assert not any("`math." in d.message for d in with_names), text

@@ -21,7 +21,7 @@ from tessera_lang.record import replace
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
 from tessera_lang.target.tuning import UNROLLED_POWER
-from tessera_lang.types.dtype import BOOL, F32, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, DType
 from tessera_lang.types.type import Scalar, Tensor, Tile, TupleType
 
 PREDICATES = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -218,6 +218,12 @@ def _power(s: State, e: ast.Binary, a: Node, b: Node) -> Node:
         made = apply_to_elements(s, instance, given, e.span, t)
         return node_builders.cast(s, made, register_dtype(t) or dtype)
     exponent = known(s, e.right)
+    if exponent == 0.5:
+        dtype = F64 if a.dtype == F64 else F32
+        root = node_builders.mapped(
+            s, "sqrt", (node_builders.cast(s, a, dtype),), dtype, None, e.span
+        )
+        return node_builders.cast(s, root, register_dtype(s.typed.types.get(e)) or dtype)
     whole = isinstance(exponent, int | float) and float(exponent).is_integer()
     power = int(exponent) if isinstance(exponent, int | float) and whole else -1
     if not 0 <= power <= UNROLLED_POWER:

@@ -8,6 +8,7 @@ typed and computed once. Must not know what the names stand for
 from __future__ import annotations
 
 from tessera_lang.evaluate.expansion_texts import DERIVED, OF_BOOLS, text_of
+from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of as type_text
 from tessera_lang.sema.expression_text import source_of
@@ -48,7 +49,15 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
                     "T0205", f"`{name}` takes bools, not `{type_text(term)}`", argument.span,
                     helps=(f"write `{source_of(argument)} != 0`",),
                 )  # fmt: skip
-    return expand(c, e, text_of(member, given.keys(), dtype), given)
+    if member == "copysign" and not dtype.is_float:
+        return c.report("T0207", f"`{name}` takes floats, not `{dtype}`", first.span,
+                        helps=(f"convert it: `{source_of(first)}.to(f64)`",))  # fmt: skip
+    text, before = text_of(member, given.keys(), dtype), len(c.reports)
+    term = expand(c, e, text, given)
+    inner = text.partition("(")[0]
+    for i, d in enumerate(c.reports[before:], before):  # the program has not written the inner name
+        c.reports[i] = replace(d, message=d.message.replace(f"`{inner}`", f"`{name}`"))
+    return term
 
 
 def expand(c: TileContext, e: ast.Expr, text: str, given: Bound) -> Term:

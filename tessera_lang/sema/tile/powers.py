@@ -56,6 +56,8 @@ def _power(c: TileContext, span: Span, a: Operand, b: Operand) -> Term:
             helps=integer_helps(c.try_value(a.e), source_of(a.e), source_of(b.e), False,
                                 isinstance(b.term, Tile)),
         )  # fmt: skip
+    if exponent == 0.5 and isinstance(a.term, Tile):
+        return result_of(c, met)  # the root, as in NumPy
     compute = F64 if met.dtype == F64 else F32
     for o in (a, b):
         convert_operand(c, o, Mixed(compute, False, ()))

@@ -64,7 +64,6 @@ BROKEN = [
     ("if (x := 3):\n    y = 1\n", "T0035", ":=", "':='"),
     ("x = sum(a for a in b)\n", "T0035", "for", "a generator expression"),
     ("x = {a: 1 for a in b}\n", "T0035", "for", "a dict or set comprehension"),
-    ("x = [a for a in b for c in d]\n", "T0035", "for", "over two loops"),
     ("x = {1, 2}\n", "T0035", "{", "a set"),
     ("a = b = 1\n", "T0035", "=", "a chain of assignments"),
     ("if x:\n    y = 1\nelse if z:\n    y = 2\n", "T0035", "else if", "'else if'"),
