@@ -182,6 +182,7 @@ _FUNCTIONS = {
     "len": "The number of items of a list or tuple, or the size of the first axis.",
     "print": "Prints its arguments.",
     "grad": "The gradient of a function, as a function.",
+    "value_and_grad": "What a function gives and its gradient, as a function.",
     "autotune": "Finds the best configuration of an autotunable function.",
 }
 

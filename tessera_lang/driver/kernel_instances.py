@@ -44,6 +44,8 @@ from tessera_lang.target.machine import Machine
 
 if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
+    from tessera_lang.evaluate.host import Host
+    from tessera_lang.evaluate.value import Derivative
 
 T = TypeVar("T")
 
@@ -106,6 +108,15 @@ class Instances(Scopes):
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
+
+    def differentiated(
+        self, host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
+        cotangent: object,
+    ) -> object:  # fmt: skip
+        """What ``grad(f)`` gives; see ``evaluate.modules.Library``."""
+        from tessera_lang.driver.graphs import differentiated
+
+        return differentiated(self.runner, host, derivative, values, call, cotangent)
 
     @property
     def target(self) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.ir.core import Program
 from tessera_lang.ir.pass_type import Pass, Step
+from tessera_lang.opt.graph.dead_code import remove_dead_code
 from tessera_lang.opt.tile.narrow_indices import narrow
 from tessera_lang.opt.tile.prove_bounds import drop_guards, prove_bounds
 from tessera_lang.opt.tile.shared_allocation import shrink_shared
@@ -27,6 +28,35 @@ from tessera_lang.target.backend import TargetOptions, backend_named, backend_na
 if TYPE_CHECKING:
     from tessera_lang.opt.schedule.query.decision_context import Context, MachinePass
     from tessera_lang.target.machine import Machine
+
+# --- plain functions: tree to Graph IR, and to tile kernels -----------------------------------
+
+AST_TO_GRAPH = Step(
+    "ast_to_graph",
+    "tree",
+    "graph",
+    "records what a plain function does to whole arrays",
+)
+UNUSED_OPERATORS = Pass(
+    "unused_operators",
+    "graph",
+    "graph",
+    remove_dead_code,
+    does="removes operators whose results are not used",
+)
+DIFFERENTIATE = Step(
+    "differentiate",
+    "graph",
+    "graph",
+    "adds the gradients of parameters, in reverse mode",
+)
+GRAPH_TO_KERNELS = Step(
+    "graph_to_kernels",
+    "graph",
+    "schedule",
+    "makes tile kernels of operators, which take the passes below",
+)
+GRAPH: tuple[Pass, ...] = (UNUSED_OPERATORS,)
 
 # --- lane kernels: typed tree to Tile IR ------------------------------------------------------
 
@@ -498,6 +528,8 @@ def stages() -> tuple[Stage, ...]:
     context = Context(machine_named("cpu", "native"), [])
     tiles = (REPACK_VIEWS, SPLIT_K, SCHEDULE_TO_TILE, *share_memory())
     return (
+        Stage("Graphs", "plain functions of which a gradient is asked",
+              (AST_TO_GRAPH, *GRAPH, DIFFERENTIATE, *GRAPH, GRAPH_TO_KERNELS)),
         Stage("The tree as Tile IR", "lane kernels", LANES),
         Stage("The tree as Schedule IR", "tile kernels", (AST_TO_SCHEDULE,)),
         Stage("Loops", "tile kernels, and again each of several launches", parallel_loops()),

@@ -11,7 +11,7 @@ from typing import cast
 
 from tessera_lang.evaluate.arithmetic import is_number, kind_of
 from tessera_lang.evaluate.fault import HostFault, fault
-from tessera_lang.evaluate.value import HostFunction, Scope, Unknown
+from tessera_lang.evaluate.value import Deferred, HostFunction, Scope, Unknown
 from tessera_lang.record import dataclass
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -104,7 +104,7 @@ def _check_number(
 ) -> None:
     """Raises HostFault where a value is not one that an annotation without a shape takes."""
     wanted = _wanted(annotation, scope)
-    if isinstance(value, Unknown) or wanted == "":
+    if isinstance(value, Unknown | Deferred) or wanted == "":
         return
     if isinstance(wanted, str):
         fits = isinstance(value, _KINDS[wanted]) or (wanted == "float" and isinstance(value, int))

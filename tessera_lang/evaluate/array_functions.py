@@ -16,7 +16,7 @@ from tessera_lang.evaluate.builtin_protocol import Function, Host
 from tessera_lang.evaluate.double import Double
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.one_call_kernels import call_by_kernel
-from tessera_lang.evaluate.value import Unknown, is_unknown
+from tessera_lang.evaluate.value import Deferred, Unknown, is_unknown
 from tessera_lang.source import Span
 from tessera_lang.target.host_world import Filling, Reduction
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
@@ -77,7 +77,9 @@ def _fill(kind: Filling) -> Function:
         value = bound.get("value")
         own = _dtype_of_numbers([value]) if kind == "full" else F32
         dtype = dtype_of(bound.get("dtype", own), at)
-        if kind == "full" and not (arithmetic.is_number(value) or isinstance(value, Unknown)):
+        if kind == "full" and not (
+            arithmetic.is_number(value) or isinstance(value, Unknown | Deferred)
+        ):
             message = f"an array cannot be filled with {arithmetic.kind_of(value)}"
             raise fault("T0818", message, arguments.span_of("value", 1))
         no_infinity = not is_unknown(dtype) and not dtype.infinite

@@ -27,6 +27,7 @@ from tessera_lang.evaluate.one_call_kernels import IN_KERNELS_ALONE, chosen, pro
 from tessera_lang.evaluate.operators import not_built
 from tessera_lang.evaluate.value import (
     BuiltinFunction,
+    Derivative,
     HostFunction,
     Kernel,
     Method,
@@ -70,6 +71,13 @@ class Calls(Expressions):
         """The result of a function of the program with its parameters bound."""
         raise NotImplementedError
 
+    def call_value(self, function: HostFunction | Derivative, arguments: Arguments) -> object:
+        """What a function of the program gives, or a derivative of one."""
+        if isinstance(function, Derivative):
+            return self._differentiated(function, arguments)
+        values = self.bound(function, arguments)
+        return self.run_function(function, values, arguments.call)
+
     def call(self, e: ast.Call, function: object, scope: Scope) -> object:
         arguments = Arguments(
             e,
@@ -78,7 +86,7 @@ class Calls(Expressions):
         )
         match function:
             case BuiltinFunction():
-                return self._builtin(function, arguments, scope)
+                return self.builtin_call(function, arguments, scope)
             case DType():
                 value = bind(arguments, function.name, ("x",), 1)["x"]
                 plain = not (isinstance(value, Unknown) or self.world.is_array(value))
@@ -95,6 +103,8 @@ class Calls(Expressions):
                     raise HostFault(
                         tuple(with_call(d, e.span, text) for d in inner.diagnostics)
                     ) from None
+            case Derivative():
+                return self.call_value(function, arguments)
             case Kernel():
                 return self._launch(function, arguments)
             case Method():
@@ -106,6 +116,16 @@ class Calls(Expressions):
                     "T0818", f"{arithmetic.kind_of(function)} cannot be called", e.function.span
                 )
 
+    def _differentiated(self, function: Derivative, arguments: Arguments) -> object:
+        """A call of ``grad(f)``: the arguments of ``f``, and ``cotangent=``."""
+        call = arguments.call
+        cotangent = arguments.keywords.get("cotangent")
+        rest = ast.Call(call.span, call.function, call.arguments, tuple(
+            k for k in call.keywords if k.name != "cotangent"))  # fmt: skip
+        given = Arguments(rest, arguments.values, arguments.keywords)
+        values = self.bound(function.innermost, given)
+        return self.modules.library.differentiated(self, function, values, call, cotangent)
+
     def file(self, name: str, path: str) -> str:
         """A data file of a program: relative names stand beside the program's file."""
         if path.startswith("<"):
@@ -114,7 +134,8 @@ class Calls(Expressions):
 
     # --- names of the language ---------------------------------------------------------
 
-    def _builtin(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
+    def builtin_call(self, function: BuiltinFunction, arguments: Arguments, scope: Scope) -> object:
+        """What a function of the language gives."""
         implementation = BUILTINS.get(function.name)
         if implementation is None:
             raise self._missing(function.name, arguments.call, top=scope.parent is None)

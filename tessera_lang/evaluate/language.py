@@ -13,7 +13,16 @@ PYTHON_BUILTINS = (
     "sum", "any", "all", "sorted", "list", "tuple", "reversed", "enumerate", "zip", "round",
     "divmod", "pow",
 )  # fmt: skip
-PLAIN_BUILTINS = ("print", "range", "int", "float", "str", *PYTHON_BUILTINS)
+PLAIN_BUILTINS = (
+    "print",
+    "range",
+    "int",
+    "float",
+    "str",
+    "grad",
+    "value_and_grad",
+    *PYTHON_BUILTINS,
+)
 LANE_NAMES = (
     "tile_linear_id", "tile_id", "group_linear_id", "group_id", "group_tile_count",
     "group_count", "grid_tile_linear_id", "grid_tile_count", "lane_id", "warp_id", "tbarrier",
@@ -23,7 +32,7 @@ LANE_NAMES = (
         "add", "sub", "min", "max", "and", "or", "xor", "exchange", "cas", "load", "store",
     )),
 )  # fmt: skip
-LATER = {"autotune": "tuning", "grad": "differentiation"}
+LATER = {"autotune": "tuning"}
 """Names of the language that this version lacks, with what they belong to."""
 
 MATH_NUMBERS = {

@@ -7,7 +7,7 @@ constants. Must not know how a file is found or read (the driver's session does)
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from tessera_lang.diagnostics import Edit, Fix
 from tessera_lang.diagnostics.nearest import nearest
@@ -20,7 +20,14 @@ from tessera_lang.evaluate.constant import (
 )
 from tessera_lang.evaluate.fault import fault
 from tessera_lang.evaluate.language import MATH_NUMBERS, NAMESPACES, builtin, member
-from tessera_lang.evaluate.value import FileModule, HostFunction, Kernel, Namespace, Scope
+from tessera_lang.evaluate.value import (
+    Derivative,
+    FileModule,
+    HostFunction,
+    Kernel,
+    Namespace,
+    Scope,
+)
 from tessera_lang.locks import COMPILER
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
@@ -40,6 +47,14 @@ class Library(Protocol):
 
     def set_text(self, path: str, text: str) -> None:
         """Give a file a text that is on no disk."""
+        ...
+
+    def differentiated(
+        self, host: Any, derivative: Derivative, values: dict[str, object], call: ast.Call,
+        cotangent: object,
+    ) -> object:  # fmt: skip
+        """What ``grad(f)`` gives, called by an evaluator with the parameters of ``f``.
+        ``cotangent``: of what ``f`` gives; None where that is a number. Raises HostFault."""
         ...
 
 
@@ -82,7 +97,7 @@ class Modules:
     """Scopes of the files of one program, each made once, for several threads."""
 
     def __init__(self, library: Library) -> None:
-        self._library = library
+        self.library = library
         self._scopes: dict[str, Scope] = {}
         # Files that import each other see one another's scopes before these are complete; other
         # threads do not.
@@ -92,7 +107,7 @@ class Modules:
     def add_text(self, path: str, text: str) -> None:
         """A file of the program that nobody wrote, to be launched from."""
         with COMPILER:
-            self._library.set_text(path, text)
+            self.library.set_text(path, text)
 
     def scope(self, path: str) -> Scope:
         """The scope of an imported file: definitions, imports, constants."""
@@ -112,7 +127,7 @@ class Modules:
         if path in self._unfinished:
             return self._unfinished[path]
         scope = self._unfinished[path] = Scope(path)
-        module = self._library.module(path)
+        module = self.library.module(path)
         self.define(module, scope)
         counts = assignment_counts(module.body)
         for statement in module.body:
@@ -165,13 +180,13 @@ class Modules:
     def _member_of_import(
         self, statement: ast.FromImport, item: ast.ImportedName, scope: Scope
     ) -> object:
-        path = self._library.imported(scope.path, statement.module)
+        path = self.library.imported(scope.path, statement.module)
         if path is not None:
             values = self.scope(path).values
             if item.name in values:
                 return values[item.name]
         inner = f"{statement.module}.{item.name}"
-        if self._library.imported(scope.path, inner) is not None:
+        if self.library.imported(scope.path, inner) is not None:
             return FileModule(inner, self.imported(inner, scope.path, item.span))
         if path is None:
             raise _missing(statement.module, statement.module_span)
@@ -179,7 +194,7 @@ class Modules:
 
     def imported(self, name: str, path: str, span: Span) -> Scope:
         """The scope of the module ``name`` as the file ``path`` imports it."""
-        found = self._library.imported(path, name)
+        found = self.library.imported(path, name)
         if found is None:
             raise _missing(name, span)
         return self.scope(found)
@@ -187,7 +202,7 @@ class Modules:
     def find(self, name: str, path: str) -> FileModule | None:
         """The module ``name``, where there is one."""
         with COMPILER:
-            found = self._library.imported(path, name)
+            found = self.library.imported(path, name)
         return None if found is None else FileModule(name, self.scope(found))
 
 

@@ -102,6 +102,36 @@ class Unknown:
     kind: Literal["int", "float", "bool", "str", "any"] = "any"
 
 
+class Deferred:
+    """A number that a world computes later: it is a number wherever one may stand, and is not
+    known. Worlds that have such numbers make their own of it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derivative:
+    """``grad(f)`` and ``value_and_grad(f)``. ``wrt``: the parameters, () for the first alone;
+    ``single``: the gradient is given alone, not in a tuple."""
+
+    description: ClassVar[str] = "a function"
+    function: HostFunction | Derivative
+    wrt: tuple[str, ...]
+    single: bool
+    with_value: bool
+
+    @property
+    def name(self) -> str:
+        """As a program would write it."""
+        return f"{'value_and_grad' if self.with_value else 'grad'}({self.function.name})"
+
+    @property
+    def innermost(self) -> HostFunction:
+        """The function of the program."""
+        inner = self.function
+        return inner.innermost if isinstance(inner, Derivative) else inner
+
+
 def is_unknown(value: object) -> bool:
     """Whether a value, or an item of a tuple or list, is unknown."""
     if isinstance(value, (tuple, list)):

@@ -195,7 +195,7 @@ NUMBERS = ("inf", "nan")
 COMPILE_TIME_TYPES = ("int", "float", "bool", "str", "dtype")
 
 LATER: dict[str, str] = {
-    "autotune": "tuning", "grad": "differentiation",
+    "autotune": "tuning",
 }  # fmt: skip
 """Names the language has and this compiler has not yet, with what they belong to."""
 
@@ -207,7 +207,7 @@ OP_BUILT = (
 )  # fmt: skip
 """Members of ``op`` that the host program has today."""
 
-HOST_ONLY = ("int", "float", "str", *PYTHON_BUILTINS)
+HOST_ONLY = ("int", "float", "str", "grad", "value_and_grad", *PYTHON_BUILTINS)
 """What plain functions have when the host program runs them, and kernels have not."""
 
 NAMESPACES_LATER: dict[str, str] = {

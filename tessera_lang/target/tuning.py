@@ -596,3 +596,4 @@ OWN_CELLS = _chosen(
     64, "iterations",
     "of a loop that is unrolled; an array with more cells would not fit into registers",
 )  # fmt: skip
+OPERATORS_OF_A_KERNEL = _chosen(32, "operators", "of a graph that become one tile kernel")

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device",
-    "get_num_threads", "load", "load_built", "set_num_threads", "synchronize", "to_device",
+    "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
+    "to_device", "value_and_grad",
 ]  # fmt: skip
 
 
@@ -96,6 +97,26 @@ def _built_target(provider: Any, target: Target) -> Target:
     """A folder with code for CUDA only copies NumPy arrays rather than refuse them."""
     targets = {k.artifact.options.target for k in provider.kernels}
     return "cuda" if target == "auto" and targets == {"cuda"} else target
+
+
+@ends_at_the_caller
+def grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any:
+    """The gradient of a plain function of a module, as a function with the same parameters.
+
+    ``wrt`` names a parameter, or several: then it gives a tuple. Without it the gradient is that of
+    the first parameter. The function gives a number; of one that gives arrays the call takes
+    ``cotangent=``, the gradient of what it gives. Raises TesseraError."""
+    from tessera_backend.runtime.derivatives import gradient
+
+    return gradient(function, wrt, False)
+
+
+@ends_at_the_caller
+def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any:
+    """What a plain function gives and its gradient, as ``grad`` does. Raises TesseraError."""
+    from tessera_backend.runtime.derivatives import gradient
+
+    return gradient(function, wrt, True)
 
 
 def _check_target(target: str) -> None:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from tessera_backend.runtime.host_tapes import HostTape
     from tessera_backend.runtime.module_interface import FunctionInterface
     from tessera_lang.evaluate.modules import Modules
+    from tessera_lang.evaluate.value import Derivative, HostFunction
+    from tessera_lang.source import Span
 
 _TAPES = 1024
 
@@ -290,6 +292,11 @@ class Function:
         self._native_lock = free_lock()
         self._quick = Quick()
 
+    def copy_to(self, other: Function) -> None:
+        """Have ``other`` be of the same function of the same module, and record calls of its
+        own."""
+        Function.__init__(other, self._interface, self._provider, self._target, self._module)
+
     def __repr__(self) -> str:
         return f"<function {self.__name__}>"
 
@@ -449,7 +456,6 @@ class Function:
             from tessera_lang.evaluate.arguments import Arguments
             from tessera_lang.evaluate.fault import HostFault
             from tessera_lang.evaluate.host import Host, room_for_calls
-            from tessera_lang.evaluate.value import HostFunction
             from tessera_lang.syntax import ast
 
         session = self._provider.session()
@@ -465,11 +471,15 @@ class Function:
             keywords = tuple(ast.Keyword(span, name, span, ast.NoneLit(span)) for name in keyword)
             call = ast.Call(span, ast.Name(span, self.__name__), (), keywords)
             with room_for_calls():
-                values = host.bound(function, Arguments(call, tuple(positional), keyword))
-                return host.run_function(function, values, call)
+                arguments = Arguments(call, tuple(positional), keyword)
+                return host.call_value(self.of_program(function, span), arguments)
         except HostFault as fault:
             with COMPILER:
                 raise session.error(fault.diagnostics) from None
+
+    def of_program(self, function: HostFunction, span: Span) -> HostFunction | Derivative:
+        """What the evaluator calls, of the plain function of the file. Raises HostFault."""
+        return function
 
 
 def _print(text: str) -> None:

@@ -26,10 +26,12 @@ from tessera_lang.ir.graph.operator import (
 )
 from tessera_lang.ir.graph.rules import axis_in, integer, integers
 from tessera_lang.ir.tile.op_definition import AttributeDef
+from tessera_lang.types.dtype import I64
 
 _AXIS, _AXES = AttributeDef("axis", "int"), AttributeDef("axes", "ints")
 _KEEPDIMS = AttributeDef("keepdims", "bool")
 _SHAPE = AttributeDef("shape", "strs")
+_COUNTED = NoGradient("it is a number of elements")
 _PLACES = NoGradient("its result is no number that changes with the operands")
 _F4, _F44, _I4, _B4 = (
     "!graph.tensor<f32, [4]>", "!graph.tensor<f32, [4, 4]>", "!graph.tensor<i32, [4]>",
@@ -147,8 +149,8 @@ REDUCTIONS: tuple[Operator, ...] = (
     _reduction("sum", f"np.sum(a, {_OVER}", _of_sum, rules.sum_dtype, "sum", cast_to=True),
     _reduction("mean", f"np.mean(a, {_OVER}", _of_mean, rules.average_dtype, None),
     _reduction("prod", f"np.prod(a, {_OVER}", _of_prod, rules.floats, "prod"),
-    _reduction("reduce_max", f"np.max(a, {_OVER}", _of_greatest, rules.floats, "max", "exact"),
-    _reduction("reduce_min", f"np.min(a, {_OVER}", _of_greatest, rules.floats, "min", "exact"),
+    _reduction("reduce_max", f"np.max(a, {_OVER}", _of_greatest, rules.numbers, "max", "exact"),
+    _reduction("reduce_min", f"np.min(a, {_OVER}", _of_greatest, rules.numbers, "min", "exact"),
     _reduction("any", f"np.any(a, {_OVER}", _PLACES, rules.bools, "any", "exact"),
     _reduction("all", f"np.all(a, {_OVER}", _PLACES, rules.bools, "all", "exact"),
     _place("argmax"), _place("argmin"),
@@ -408,6 +410,11 @@ def _numbers_of(name: str, types: Types, attributes: Attributes) -> Shape:
     return shape
 
 
+def _no_axes(name: str, types: Types, attributes: Attributes) -> Shape:
+    axis_in(name, integer(attributes, "axis"), types[0])
+    return ()
+
+
 def _constant(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
     return ()
 
@@ -485,6 +492,12 @@ MOVES: tuple[Operator, ...] = (
         rules.given_dtype, (Refused((_F4,), "takes nothing, not 1 operands"),),
         "np.full(shape, value)", "op.full({shape}, {value}, dtype={dtype})", _constant,
         rules.MOVES, rules.made, _MOVES, True,
+    ),
+    Operator(
+        "size", ("a",), (_AXIS,), _no_axes, lambda name, types, attributes: I64,
+        (_NO_ONE_AXIS,), "a.shape[axis]", "{a}.shape[{axis}]", _COUNTED, rules.MOVES,
+        lambda types, attributes, result: Sharding(((None,) * types[0].rank,), (), {}), _MOVES,
+        False,
     ),
     Operator(
         "arange", (), (_SHAPE, _DTYPE), _numbers_of, rules.given_dtype,

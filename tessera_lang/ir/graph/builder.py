@@ -6,10 +6,11 @@ Must not know what operators mean beyond that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from tessera_lang.ir.core import Attribute, Operation, Region, TensorType, Value
+from tessera_lang.ir.core import Attribute, Operation, Region, Value
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, Shape
 from tessera_lang.ir.graph.rules import shape_attribute
 from tessera_lang.source import Span
@@ -39,6 +40,9 @@ class GraphBuilder:
         )
         if same:
             return operands[0]
+        constant = self._constant(name, operands, attributes)
+        if constant is not None:
+            return constant
         key = (name, operands, *_hashed(attributes))
         if key in self._known:
             return self._known[key]
@@ -49,6 +53,17 @@ class GraphBuilder:
         self._known[key] = result
         self._made[result] = made
         return result
+
+    def _constant(
+        self, name: str, operands: tuple[Value, ...], attributes: Mapping[str, Attribute]
+    ) -> Value | None:
+        """Equal elements that are moved are equal elements; None where there are none."""
+        made = self._made.get(operands[0]) if operands else None
+        if made is None or made.name != "graph.full" or name not in _MOVED:
+            return None
+        types = tuple(v.tensor_type for v in operands)
+        t = self._operators[name].type_of(types, attributes)
+        return self.full(t.shape, t.dtype, cast("float", made.attributes["value"]))
 
     def add_operation(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """An operation like another, of other operands."""
@@ -89,7 +104,7 @@ class GraphBuilder:
 
     def mul(self, a: Value, b: Value) -> Value:
         for one, other in ((a, b), (b, a)):
-            if self._is_number(one, 1.0):
+            if self.number_of(one) == 1.0:
                 return other
         return self.op("mul", a, b)
 
@@ -131,6 +146,12 @@ class GraphBuilder:
         """The sum over some axes, or the value itself over none."""
         if not axes:
             return value
+        shape, number = value.tensor_type.shape, self.number_of(value)
+        sizes = [n for i, n in enumerate(shape) if i in axes and isinstance(n, int)]
+        if number is not None and len(sizes) == len(axes) and value.tensor_type.dtype.is_float:
+            left = tuple(1 if i in axes else n for i, n in enumerate(shape)
+                         if keepdims or i not in axes)  # fmt: skip
+            return self.full(left, value.tensor_type.dtype, number * math.prod(sizes))
         return self.op("sum", value, axes=tuple(axes), keepdims=keepdims)
 
     def broadcast(self, value: Value, shape: Shape) -> Value:
@@ -139,23 +160,18 @@ class GraphBuilder:
             value = self.reshape(value, (1,) * len(shape))
         return self.op("broadcast", value, shape=shape_attribute(shape))
 
-    def _is_number(self, value: Value, number: float) -> bool:
+    def number_of(self, value: Value) -> float | None:
+        """The number that all elements are, where that is known."""
         made = self._made.get(value)
-        return made is not None and made.name == "graph.full" and made.attributes["value"] == number
+        if made is None or made.name != "graph.full":
+            return None
+        return cast("float", made.attributes["value"])
+
+
+_MOVED = ("broadcast", "reshape", "transpose", "flip", "slice")
 
 
 def _hashed(attributes: Mapping[str, Attribute]) -> tuple[object, ...]:
     """Attributes as a key; 1, 1.0 and True differ, and so do zeros of two signs."""
     return tuple((k, type(v), repr(v) if isinstance(v, float) else v)
                  for k, v in sorted(attributes.items()))  # fmt: skip
-
-
-def parameter(t: TensorType, name: str) -> Value:
-    """An argument of a graph function."""
-    return Value(t, name)
-
-
-def function_of(program: object) -> Operation:
-    """The only function of a program of Graph IR."""
-    (function,) = cast("tuple[Operation, ...]", getattr(program, "operations", ()))
-    return function

@@ -166,9 +166,13 @@ def _of_quotient(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
     return b.div(ct, y), b.neg(b.div(b.mul(ct, o.result), y))
 
 
-def _of_power(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
+def _of_power(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value | None, ...]:
     x, y = o.operands
     zero = b.zeros(x)
+    number = b.number_of(y)
+    if number:
+        rest = x if number == 2.0 else b.op("pow", x, b.like(x, number - 1.0))
+        return b.mul(ct, b.times(rest, number)), None
     # An exponent of 0 gives a constant, and a base of 0 or less has no logarithm.
     base = b.mul(y, b.op("pow", x, b.plus(y, -1.0)))
     of_base = b.where(b.op("eq", y, zero), zero, base)

@@ -23,9 +23,11 @@ class GradientError(Exception):
         super().__init__(message)
 
 
-def gradient_of(function: Operation, wrt: Sequence[int], *, seeded: bool) -> Operation:
-    """The function that gives the results of ``function``, and behind them the gradient of each
-    parameter of ``wrt`` (its number), of the parameter's type.
+def gradient_of(
+    function: Operation, wrt: Sequence[int], *, seeded: bool, with_results: bool = True
+) -> Operation:
+    """The function that gives the results of ``function`` (unless they are not asked for), and
+    behind them the gradient of each parameter of ``wrt`` (its number), of the parameter's type.
 
     ``seeded``: the gradients of the results are further parameters, of their types; else the only
     result is one float, and its gradient is 1. Raises GradientError.
@@ -46,8 +48,9 @@ def gradient_of(function: Operation, wrt: Sequence[int], *, seeded: bool) -> Ope
     gradients = [found[s] if s in found else builder.zeros(s) for s in sources]
     extra = tuple(seeds) if seeded else ()
     names = (*function.strings("parameters"), *(f"d{i}" for i in range(len(extra))))
+    given = results if with_results else []
     name = f"{function.attributes['sym_name']}_gradient"
-    return builder.function(name, (*body.arguments, *extra), (*results, *gradients), names)
+    return builder.function(name, (*body.arguments, *extra), (*given, *gradients), names)
 
 
 def _replayed(builder: GraphBuilder, body: Region) -> tuple[dict[Value, Value], list[Operation]]:

@@ -85,7 +85,7 @@ def test_prints(output: Output, program: str, expected: str) -> None:
         ("x = op.load('none.npy')", "T0813", 1),
         ("tile_linear_id()", "T0818", 1),
         ("atomic_add(1, 2)", "T0818", 1),
-        ("grad(1)", "T0809", 1),
+        ("grad(1)", "T0761", 1),
         ("op.zeros((tile_linear_idx(),))", "T0101", 1),
         ("x = {[1]: 2}", "T0818", 1),
         ("print(f'{1:zz}')", "T0803", 1),

@@ -117,5 +117,6 @@ _OF_AXES: dict[str, Callable[[Any, tuple[int, ...]], Sample]] = {
     "scatter_add": lambda rng, s: (
         [array(rng, (6,), I64, 0, 4), array(rng, (6, 3))], {"shape": ("4",)}),
     "full": lambda rng, s: ([], {"shape": rules.shape_attribute(s), "dtype": F64, "value": 1.5}),
+    "size": lambda rng, s: ([array(rng, s)], {"axis": len(s) - 1}),
     "arange": lambda rng, s: ([], {"shape": ("7",), "dtype": I64}),
 }  # fmt: skip

@@ -1,0 +1,230 @@
+"""A call of ``grad(f)``: the graph of ``f``, its gradient, and what runs it.
+
+Owns how parameters and results that hold several arrays become those of a graph. Must not know how
+a gradient is made (``opt/graph``), nor how kernels are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from tessera_lang.evaluate.fault import fault, located
+from tessera_lang.evaluate.host import Host
+from tessera_lang.evaluate.symbolic_world import SymbolicArray, SymbolicWorld
+from tessera_lang.evaluate.value import Derivative, Unknown
+from tessera_lang.ir.core import Operation, Program, TensorType, Value
+from tessera_lang.lower.ast_to_graph.tracing import (
+    TracingHost,
+    graph_of,
+    is_value,
+    leaves,
+    rebuilt,
+    traced,
+)
+from tessera_lang.lower.ast_to_graph.world import (
+    GraphArray,
+    GraphNumber,
+    GraphWorld,
+    NotKnown,
+    is_double,
+)
+from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
+from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
+from tessera_lang.syntax import ast
+from tessera_lang.types.dtype import F64
+
+Prepare = Callable[[Program], Program]
+"""Verifies and simplifies a program of Graph IR."""
+_COMPILE_TIME = ("int", "float", "bool", "str", "dtype")
+
+
+class _Parameters:
+    """The leaves of the arguments as parameters of a graph."""
+
+    def __init__(self, host: Host, world: GraphWorld) -> None:
+        self._host = host
+        self._world = world
+        self.named: list[tuple[str, Value]] = []
+        self.given: list[object] = []
+        self.of: dict[str, list[int]] = {}
+
+    def is_leaf(self, value: object) -> bool:
+        """Whether an argument, or a part of one, is a value of the graph."""
+        if isinstance(value, Unknown):
+            return value.kind == "float"
+        return isinstance(value, float) or self._host.world.is_array(value)
+
+    def add(self, name: str, value: object) -> object:
+        """An argument in the graph's world. Raises NotKnown."""
+        places = self.of[name] = list[int]()
+
+        def leaf(part: object) -> object:
+            places.append(len(self.named))
+            made = Value(self._type(part), name if not places[1:] else f"{name}{len(places)}")
+            self.named.append((name, made))
+            self.given.append(part)
+            return GraphNumber(made, is_double(part)) if is_number(part) else GraphArray(made)
+
+        return rebuilt(value, self.is_leaf, leaf)
+
+    def _type(self, part: object) -> TensorType:
+        if is_number(part) and not isinstance(part, GraphNumber):
+            return TensorType(F64, ())
+        if is_value(part):
+            return cast("GraphArray", part).type
+        return self._world.type_of(part)
+
+
+def is_number(value: object) -> bool:
+    """Whether a leaf is a number, not an array."""
+    return isinstance(value, float | Unknown | GraphNumber)
+
+
+def differentiated(
+    host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
+    cotangent: object, prepare: Prepare,
+) -> object:  # fmt: skip
+    """What ``grad(f)`` gives for the parameters of ``f``. Raises HostFault."""
+    world = GraphWorld(host.world)
+    parameters = _Parameters(host, world)
+    try:
+        inside = {n: _inside(parameters, derivative, n, v) for n, v in values.items()}
+        result = traced(TracingHost(world, host), derivative.function, inside, call)
+        result = rebuilt(result, lambda v: _is_result(world, v), lambda v: _lifted(world, v))
+        if isinstance(result, Unknown):
+            return Unknown()
+        with located(call.span):
+            return _gradient(host, derivative, parameters, world, result, values, call, cotangent,
+                             prepare)  # fmt: skip
+    except NotKnown:
+        return Unknown()
+
+
+def _inside(
+    parameters: _Parameters, derivative: Derivative, name: str, value: object
+) -> object:  # fmt: skip
+    """A parameter in the graph's world; what the compiler has to know stays as it is."""
+    declaration = derivative.innermost.declaration
+    own = {p.name: p for p in declaration.parameters}
+    if name not in own:
+        return value
+    annotation = own[name].annotation
+    base = annotation.base if annotation is not None and annotation.shape is None else None
+    if isinstance(base, ast.Name) and base.id in _COMPILE_TIME:
+        return value
+    if isinstance(value, Unknown) and value.kind != "float":
+        raise NotKnown
+    return parameters.add(name, value)
+
+
+def _is_result(world: GraphWorld, value: object) -> bool:
+    return world.is_array(value) or isinstance(value, float)
+
+
+def _lifted(world: GraphWorld, value: object) -> object:
+    if is_value(value):
+        return value
+    made = world.lifted(value)
+    return GraphNumber(made, is_double(value)) if isinstance(value, float) else GraphArray(made)
+
+
+def _gradient(
+    host: Host, derivative: Derivative, parameters: _Parameters, world: GraphWorld,
+    result: object, values: dict[str, object], call: ast.Call, cotangent: object,
+    prepare: Prepare,
+) -> object:  # fmt: skip
+    found = leaves(result, is_value)
+    seeds = _seeds(host, world, derivative, found, call, cotangent)
+    wrt = [i for name in derivative.wrt for i in parameters.of.get(name, ())]
+    _check_wrt(derivative, parameters, call)
+    function = graph_of(world, derivative.innermost.name, parameters.named, result)
+    (function,) = prepare(Program("graph", (function,))).operations
+    program = _differentiated(function, wrt, derivative, seeds is not None, call)
+    numbers = [_number_kind(v) for v in found] if derivative.with_value else []
+    numbers += [_number_kind(parameters.given[i]) for i in wrt]
+    inputs = [*parameters.given, *(outer for outer, _ in world.captured), *(seeds or ())]
+    made = iter(execute(host, prepare(program), inputs, numbers))
+    value = rebuilt(result, is_value, lambda _: next(made)) if derivative.with_value else None
+    gradients = tuple(
+        rebuilt(values[name], parameters.is_leaf, lambda _: next(made)) for name in derivative.wrt
+    )
+    given = gradients[0] if derivative.single else gradients
+    return (value, given) if derivative.with_value else given
+
+
+def _number_kind(value: object) -> NumberKind:
+    """What a result is: an array, or a number, and whether that is computed of f64."""
+    if not is_number(value):
+        return "array"
+    return "double" if is_double(value) else "number"
+
+
+def _check_wrt(derivative: Derivative, parameters: _Parameters, call: ast.Call) -> None:
+    for name in derivative.wrt:
+        if not parameters.of.get(name):
+            raise fault("T0761", f"`{name}` holds no floats, so there is no gradient of it",
+                        call.span)  # fmt: skip
+
+
+def _seeds(
+    host: Host, world: GraphWorld, derivative: Derivative, results: list[object], call: ast.Call,
+    cotangent: object,
+) -> list[object] | None:  # fmt: skip
+    """What stands for the gradients of the results; None where 1 does."""
+    name = derivative.function.name
+    types = [cast("GraphArray", v).type for v in results]
+    if cotangent is None:
+        if len(types) == 1 and not types[0].rank and types[0].dtype.is_float:
+            return None
+        gives = f"{len(types)} values" if len(types) != 1 else f"an array {types[0]}"
+        raise fault("T0761", f"`{name}` gives {gives}, and a gradient is one of a number",
+                    call.span, helps=("give `cotangent=`, the gradient of what it gives",
+                                      "give a number: `op.sum(y)`, `op.mean(y)`"))  # fmt: skip
+    given = leaves(cotangent, lambda v: host.world.is_array(v) or isinstance(v, float | Unknown))
+    if any(isinstance(v, Unknown) for v in given):
+        raise NotKnown
+    mine = [TensorType(F64, ()) if is_number(v) else world.type_of(v) for v in given]
+    if mine != types:
+        raise fault(
+            "T0761", f"`cotangent=` is {_listed(mine)}, and `{name}` gives {_listed(types)}",
+            call.span,
+        )  # fmt: skip
+    return given
+
+
+def _listed(types: list[TensorType]) -> str:
+    return " and ".join(map(str, types)) or "nothing"
+
+
+def _differentiated(
+    function: Operation, wrt: list[int], derivative: Derivative, seeded: bool, call: ast.Call
+) -> Program:
+    try:
+        made = gradient_of(function, wrt, seeded=seeded, with_results=derivative.with_value)
+    except GradientError as error:
+        raise fault("T0761", str(error), error.span or call.span) from None
+    return Program("graph", (made,))
+
+
+def execute(
+    host: Host, program: Program, inputs: list[object], numbers: list[NumberKind]
+) -> list[object]:
+    """The results of a graph in the world of an evaluator: ``numbers`` says which are numbers."""
+    (function,) = program.operations
+    results = function.regions[0].terminator.operands
+    types = [v.tensor_type for v in results]
+    if isinstance(host.world, GraphWorld):
+        found: Iterator[Value] = iter(host.world.inlined(function, inputs))
+        return [
+            GraphArray(v) if n == "array" else GraphNumber(v, n == "double")
+            for n, v in zip(numbers, found, strict=True)
+        ]
+    if isinstance(host.world, SymbolicWorld):
+        return [
+            Unknown("float")
+            if n != "array"
+            else SymbolicArray(t.dtype, cast("tuple[int, ...]", t.shape))
+            for n, t in zip(numbers, types, strict=True)
+        ]
+    return run_kernels(host, function, inputs, numbers)

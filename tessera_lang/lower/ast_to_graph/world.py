@@ -1,0 +1,563 @@
+"""The world of a function that becomes a graph: arrays are its values, and nothing runs.
+
+Owns what arrays do in the host program (dtypes that meet, axes of one element that are stretched,
+numbers of 64 bits), said in operators. Must not know statements, or how a graph is run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal, cast
+
+from tessera_lang.evaluate.arithmetic import kind_of
+from tessera_lang.evaluate.double import Double
+from tessera_lang.evaluate.value import Deferred, is_unknown
+from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
+from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.operator import OperandError, Shape
+from tessera_lang.ir.graph.operators import OPERATORS
+from tessera_lang.record import dataclass
+from tessera_lang.sema.operators import MOST_POWER
+from tessera_lang.target.arange_count import arange_count
+from tessera_lang.target.host_world import (
+    Filling,
+    Index,
+    KernelReference,
+    Reduction,
+    World,
+    WorldFault,
+    common_of,
+    mixing_help,
+)
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, integer_range
+from tessera_lang.types.shape import Dim
+
+_OPERATORS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow",
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "&": "and", "|": "or",
+    "^": "xor", "min": "min", "max": "max", "and": "and", "or": "or",
+}  # fmt: skip
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_REDUCTIONS = {"min": "reduce_min", "max": "reduce_max"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphArray:
+    """An array of the function: a value of its graph."""
+
+    description: ClassVar[str] = "an array"
+    value: Value
+
+    @property
+    def type(self) -> TensorType:
+        return self.value.tensor_type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphNumber(Deferred):
+    """A number of the function, which is not known yet: a value of rank 0, of 64 bits or a bool.
+    ``double``: it is computed of elements of f64, and arrays made of it are f64 (``Double``)."""
+
+    description: ClassVar[str] = "a number that the function computes"
+    value: Value
+    double: bool
+
+    @property
+    def type(self) -> TensorType:
+        return self.value.tensor_type
+
+
+class NotKnown(Exception):
+    """An array that only a run knows."""
+
+
+def not_here(what: str, *helps: str) -> WorldFault:
+    """A fault for what graphs do not have."""
+    return WorldFault(f"{what} is not possible in a graph", code="T0760", helps=helps)
+
+
+_BY_VALUE = "choose for each element: `op.where(condition, a, b)`"
+_OUTSIDE = "do it outside of the function, and pass what comes of it"
+
+
+class GraphWorld:
+    """Answers as a ``World`` does. Arrays of ``outer`` that the function reads are further
+    parameters of the graph: ``captured``."""
+
+    def __init__(self, outer: World | None = None) -> None:
+        self.outer = outer
+        self.builder = GraphBuilder(OPERATORS)
+        self.captured: list[tuple[object, Value]] = []
+
+    # --- values ------------------------------------------------------------------------
+
+    def op(self, name: str, *operands: Value, **attributes: Attribute) -> Value:
+        """An operator, whose refusals are the program's faults."""
+        try:
+            return self.builder.op(name, *operands, **attributes)
+        except OperandError as error:
+            raise WorldFault(str(error), code="T0834") from None
+
+    def lifted(self, array: object) -> Value:
+        """The value of an array, or of a number as one of rank 0. Raises NotKnown."""
+        if isinstance(array, GraphArray | GraphNumber):
+            return array.value
+        if isinstance(array, bool | int | float):
+            dtype = BOOL if isinstance(array, bool) else I64 if isinstance(array, int) else F64
+            return self.builder.full((), dtype, array)
+        for known, value in self.captured:
+            if known is array:
+                return value
+        value = Value(self.type_of(array), f"captured{len(self.captured)}")
+        self.captured.append((array, value))
+        return value
+
+    def type_of(self, array: object) -> TensorType:
+        """The type of an array of the world around. Raises NotKnown."""
+        outer = self._outer()
+        if isinstance(outer, GraphWorld):
+            return outer.lifted(array).tensor_type
+        dtype, shape = outer.dtype(array), outer.shape(array)
+        if not isinstance(dtype, DType) or not isinstance(shape, tuple):
+            raise NotKnown
+        sizes = cast("tuple[object, ...]", shape)
+        if is_unknown(sizes):
+            raise NotKnown
+        return TensorType(dtype, cast("Shape", sizes))
+
+    def inlined(self, function: Operation, inputs: Sequence[object]) -> list[Value]:
+        """The results of a function of Graph IR, built here."""
+        (body,) = function.regions
+        values = {v: self.lifted(g) for v, g in zip(body.arguments, inputs, strict=True)}
+        for o in body.operations[:-1]:
+            values[o.result] = self.builder.add_operation(o, [values[v] for v in o.operands])
+        return [values[v] for v in body.terminator.operands]
+
+    def number(self, value: Value) -> GraphNumber:
+        """A value of rank 0 as a number of the host program."""
+        dtype = value.tensor_type.dtype
+        if dtype != BOOL:
+            value = self.builder.cast(value, F64 if dtype.is_float else I64)
+        return GraphNumber(value, dtype == F64)
+
+    def is_array(self, value: object) -> bool:
+        if isinstance(value, GraphArray | GraphNumber):
+            return True
+        return self.outer is not None and self.outer.is_array(value)
+
+    def is_own(self, value: object) -> bool:
+        """Whether the graph computes a value."""
+        if isinstance(value, tuple | list):
+            return any(map(self.is_own, cast("tuple[object, ...]", value)))
+        return isinstance(value, GraphArray | GraphNumber)
+
+    def base(self) -> World | None:
+        """The world around all graphs, which runs; None where there is none."""
+        outer = self.outer
+        return outer.base() if isinstance(outer, GraphWorld) else outer
+
+    def _outer(self) -> World:
+        if self.outer is None:
+            raise not_here("what a run alone knows", _OUTSIDE)
+        return self.outer
+
+    # --- facts -------------------------------------------------------------------------
+
+    def dtype(self, array: object) -> object:
+        if isinstance(array, GraphArray | GraphNumber):
+            return array.type.dtype
+        return self._outer().dtype(array)
+
+    def shape(self, array: object) -> object:
+        if not isinstance(array, GraphArray | GraphNumber):
+            return self._outer().shape(array)
+        shape = array.type.shape
+        return tuple(n if isinstance(n, int) else self._size(array, i) for i, n in enumerate(shape))
+
+    def _size(self, array: GraphArray | GraphNumber, axis: int) -> GraphNumber:
+        return GraphNumber(self.op("size", array.value, axis=axis), double=False)
+
+    def device(self, array: object) -> object:
+        raise not_here("asking for the device", _OUTSIDE)
+
+    # --- making ------------------------------------------------------------------------
+
+    def fill(
+        self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
+    ) -> object:
+        if kind == "workspace":
+            raise not_here("`op.workspace`", _OUTSIDE)
+        if isinstance(value, GraphNumber):
+            filled = self.builder.cast(value.value, dtype)
+            return GraphArray(self.builder.broadcast(filled, tuple(shape)))
+        number = 1.0 if kind == "ones" else cast("float", value) if kind == "full" else 0.0
+        return GraphArray(self.builder.full(tuple(shape), dtype, self._fitting(number, dtype)))
+
+    def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
+        shape = (arange_count(start, stop, step, dtype),)
+        exact = F64 if dtype.is_float else I64
+        places = self.op("arange", shape=tuple(map(str, shape)), dtype=exact)
+        if step != 1:
+            places = self.builder.mul(places, self.builder.like(places, step))
+        if start:
+            places = self.builder.add(places, self.builder.like(places, start))
+        return GraphArray(self.builder.cast(places, dtype))
+
+    def random(
+        self, shape: tuple[int, ...], dtype: DType, seed: int, low: float, high: float
+    ) -> object:
+        return self._outer().random(shape, dtype, seed, low, high)
+
+    def load(self, path: str, key: str | None, dtype: DType | None) -> object:
+        return self._outer().load(path, key, dtype)
+
+    def save(self, path: str, arrays: dict[str, object]) -> None:
+        raise not_here("`op.save`", _OUTSIDE)
+
+    # --- items -------------------------------------------------------------------------
+
+    def read(self, array: object, items: tuple[Index, ...]) -> object:
+        if any(map(self.is_array, items)):
+            raise not_here("choosing elements by bools", _BY_VALUE)
+        if not self.is_own(array):
+            return self._outer().read(array, items)
+        value = self.lifted(array)
+        axes = [i for i in items if i is not None]
+        rank = value.tensor_type.rank
+        if len(axes) > rank:
+            raise WorldFault(f"{len(axes)} indices for an array of {rank} axes", code="T0807")
+        part = self._part(value, axes)
+        shape: list[Dim] = []
+        axis = 0
+        for item in items:
+            if item is None:
+                shape.append(1)
+                continue
+            if isinstance(item, slice):
+                shape.append(part.tensor_type.shape[axis])
+            axis += 1
+        found = self.builder.reshape(part, (*shape, *part.tensor_type.shape[axis:]))
+        whole = len(axes) == rank and all(isinstance(i, int) for i in items)
+        return self.number(found) if whole else GraphArray(found)
+
+    def _part(self, value: Value, axes: Sequence[object]) -> Value:
+        """The elements that indices and slices choose, with every axis."""
+        shape = value.tensor_type.shape
+        starts, stops, steps = [0] * len(shape), [*shape], [1] * len(shape)
+        turned: list[int] = []
+        for axis, item in enumerate(axes):
+            n = shape[axis]
+            part = cast("slice[object, object, object]", item) if isinstance(item, slice) else None
+            if part is not None and (part.start, part.stop, part.step) in _ALL:
+                continue
+            if not isinstance(n, int):
+                raise not_here("a part of an axis whose size is a name")
+            if isinstance(item, slice):
+                first, stop, step = cast("slice[int, int, int]", item).indices(n)
+                count = len(range(first, stop, step))
+                if step < 0:
+                    turned.append(axis)
+                    first, step = first + (count - 1) * step, -step
+                starts[axis], steps[axis] = (first, step) if count else (0, 1)
+                stops[axis] = starts[axis] + (count - 1) * step + 1 if count else 0
+            else:
+                starts[axis] = _place(item, n, axis)
+                stops[axis] = starts[axis] + 1
+        if starts != [0] * len(shape) or stops != [*shape] or steps != [1] * len(shape):
+            if not all(isinstance(n, int) for n in stops):
+                raise not_here("a part of an array that has an axis whose size is a name")
+            value = self.op("slice", value, starts=tuple(starts), stops=cast("tuple[int, ...]",
+                            tuple(stops)), steps=tuple(steps))  # fmt: skip
+        return self.op("flip", value, axes=tuple(turned)) if turned else value
+
+    def write(self, array: object, items: tuple[Index, ...], value: object) -> None:
+        raise not_here(
+            "a store into an array", _BY_VALUE, "put parts together: `op.concat((a, b), axis=0)`"
+        )
+
+    def named(self, array: object) -> object:
+        return array if self.is_own(array) else self._outer().named(array)
+
+    def value_of(self, array: object) -> object:
+        return None if self.is_own(array) else self._outer().value_of(array)
+
+    def release(self, array: object) -> None:
+        if not self.is_own(array):
+            self._outer().release(array)
+
+    def viewed(self, array: object, of: object) -> object:
+        return array
+
+    def shares(self, a: object, b: object) -> bool:
+        if self.is_own(a) or self.is_own(b):
+            return a is b
+        return self._outer().shares(a, b)
+
+    # --- arithmetic --------------------------------------------------------------------
+
+    def unary(self, operator: str, a: object) -> object:
+        value, like = self.lifted(a), self.like(a)
+        dtype = value.tensor_type.dtype
+        if operator == "+" and dtype != BOOL:
+            return like(value)
+        if operator in ("not", "~") and dtype == BOOL:
+            return like(self.op("not", value))
+        if operator == "not":
+            return like(self.op("eq", value, self.builder.zeros(value)))
+        if dtype == BOOL or (operator == "~" and dtype.is_float):
+            raise WorldFault(f"`{operator}` does not take an array of {dtype}")
+        return like(self.op({"-": "neg", "abs": "abs", "~": "not"}[operator], value))
+
+    def like(self, *operands: object) -> Callable[[Value], GraphArray | GraphNumber]:
+        """What is made of operands: a number of numbers, else an array."""
+        if not all(isinstance(o, GraphNumber | bool | int | float) for o in operands):
+            return GraphArray
+        double = any(map(is_double, operands))
+        return lambda value: GraphNumber(value, double and value.tensor_type.dtype == F64)
+
+    def binary(self, operator: str, a: object, b: object) -> object:
+        if operator not in _OPERATORS:
+            raise not_here(f"`{operator}` of arrays")
+        for other in (a, b):
+            if not (self.is_array(other) or isinstance(other, bool | int | float)):
+                raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
+                                 code="T0818")  # fmt: skip
+        like = self.like(a, b)
+        numbers = like is not GraphArray
+        if operator == "**" and isinstance(b, int | float) and not isinstance(b, bool):
+            power = self._power(self.lifted(a), b)
+            if power is not None:
+                return like(power)
+        x, y, dtype = self._operands(operator, a, b)
+        name = _OPERATORS[operator]
+        if operator == "/" and not dtype.is_float:
+            if not numbers and dtype == BOOL:
+                raise WorldFault("`/` does not take arrays of bool")
+            x, y = self.builder.cast(x, F64), self.builder.cast(y, F64)
+        if dtype == BOOL and name in ("min", "max"):
+            name = "and" if name == "min" else "or"
+        x, y = self.stretched(x, y)
+        return like(self.op(name, x, y))
+
+    def _power(self, value: Value, exponent: float) -> Value | None:
+        """A power of integers, and a square or a root of floats, as others make them; None for the
+        other powers of floats."""
+        dtype = value.tensor_type.dtype
+        if dtype.is_float:
+            if exponent == 0.5:
+                return self.op("sqrt", value)
+            return self.builder.op("mul", value, value) if exponent == 2 else None
+        if isinstance(exponent, float):
+            return None
+        if not 0 <= exponent <= MOST_POWER:
+            raise WorldFault(f"`**` of integers takes an exponent from 0 to {MOST_POWER}",
+                             code="T0209")  # fmt: skip
+        found = self.builder.like(value, 1)
+        for _ in range(exponent):
+            found = self.builder.mul(found, value)
+        return found
+
+    def _operands(self, operator: str, a: object, b: object) -> tuple[Value, Value, DType]:
+        """Two operands, of the dtype in which they meet."""
+        number_a, number_b = (isinstance(v, GraphNumber | bool | int | float) for v in (a, b))
+        x, y = self.lifted(a), self.lifted(b)
+        left, right = x.tensor_type.dtype, y.tensor_type.dtype
+        if number_a == number_b:
+            common = _number_dtype(left, right) if number_a else common_of(operator, left, right)
+            if operator in _COMPARISONS and left.is_integer and right.is_integer:
+                common = common or I64
+            if common is None:
+                raise WorldFault(f"arrays of {left} and {right} do not mix without a cast",
+                                 code="T0818", helps=mixing_help(left, right))  # fmt: skip
+            return self.builder.cast(x, common), self.builder.cast(y, common), common
+        array, number, given = (y, x, a) if number_a else (x, y, b)
+        dtype = array.tensor_type.dtype
+        if dtype == BOOL and operator in ("+", "-", "*", "/"):
+            dtype = I32 if not number.tensor_type.dtype.is_float and operator != "/" else F32
+        made = self._meeting(number, given, dtype)
+        wide = self.builder.cast(array, dtype)
+        return (made, wide, dtype) if number_a else (wide, made, dtype)
+
+    def _meeting(self, number: Value, given: object, dtype: DType) -> Value:
+        """A number of the dtype of the array that it meets."""
+        if not isinstance(given, GraphNumber):
+            return self.builder.full((), dtype, self._fitting(cast("float", given), dtype))
+        own = number.tensor_type.dtype
+        if own.is_float and not dtype.is_float:
+            raise WorldFault(f"a float and an array of {dtype} do not mix", code="T0818",
+                             helps=("convert the array first: `.to(f32)`",))  # fmt: skip
+        return self.builder.cast(number, dtype)
+
+    def _fitting(self, number: float, dtype: DType) -> float:
+        """A number that a dtype has. Raises WorldFault."""
+        fits = True
+        if dtype.is_integer:
+            low, high = integer_range(dtype)
+            fits = not isinstance(number, float) or float(number).is_integer()
+            fits = fits and low <= number <= high
+        if not fits:
+            raise WorldFault(f"{number!r} and an array of {dtype} do not mix", code="T0818")
+        return number
+
+    def meet(self, a: object, b: object) -> tuple[Value, ...]:
+        """Two operands of one dtype and shape."""
+        x, y, _ = self._operands("", a, b)
+        return self.stretched(x, y)
+
+    def stretched(self, *values: Value) -> tuple[Value, ...]:
+        """Values of one shape: axes of one element are stretched, and numbers to all axes."""
+        shapes = [v.tensor_type.shape for v in values if v.tensor_type.rank]
+        if not shapes:
+            return values
+        if any(len(s) != len(shapes[0]) for s in shapes):
+            shown = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
+            raise WorldFault(f"arrays of shapes {shown} do not fit together", code="T0834",
+                             helps=("add an axis where one is missing: v[:, None]",))  # fmt: skip
+        shape = tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes, strict=True))
+        try:
+            return tuple(self.builder.broadcast(v, shape) for v in values)
+        except OperandError:
+            shown = " and ".join(f"({', '.join(map(str, s))})" for s in shapes)
+            raise WorldFault(f"arrays of shapes {shown} do not fit together",
+                             code="T0834") from None  # fmt: skip
+
+    def convert(self, array: object, dtype: DType) -> object:
+        found = self.builder.cast(self.lifted(array), dtype)
+        if not isinstance(array, GraphNumber):
+            return GraphArray(found)
+        made = self.number(found)
+        return GraphNumber(made.value, made.double and array.double)
+
+    # --- axes --------------------------------------------------------------------------
+
+    def axis(self, name: str, axis: int, rank: int) -> int:
+        """An axis that may be counted from the end."""
+        if not -rank <= axis < rank:
+            raise WorldFault(f"`{name}`: there is no axis {axis} in an array of {rank} axes",
+                             code="T0807")  # fmt: skip
+        return axis % rank
+
+    def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
+        if not self.is_own(array):
+            return self._outer().reduce(kind, array, axis)
+        return self.reduced(kind, array, None if axis is None else (axis,), False)
+
+    def reduced(
+        self, kind: str, array: object, axes: tuple[int, ...] | None, keepdims: bool
+    ) -> object:
+        """A reduction; a number where no axis is left. Sums of all elements of narrow floats are
+        not rounded to them."""
+        value = self.lifted(array)
+        rank, dtype = value.tensor_type.rank, value.tensor_type.dtype
+        if not rank:
+            value, rank = self.builder.reshape(value, (1,)), 1
+        over = tuple(range(rank)) if axes is None else axes
+        over = tuple(sorted(self.axis(f"op.{kind}", a, rank) for a in over))
+        to_number = len(over) == rank and not keepdims
+        if kind in ("any", "all") and dtype != BOOL:
+            value = self.op("ne", value, self.builder.zeros(value))
+        if kind == "prod" and not dtype.is_float:
+            raise not_here(f"`op.prod` of {dtype}")
+        if to_number and dtype.is_float and dtype.bits < 32 and kind in ("sum", "mean", "prod"):
+            value = self.builder.cast(value, F32)
+        if kind in ("argmin", "argmax"):
+            found = self._placed(kind, value, over, rank)
+        else:
+            name = _REDUCTIONS.get(kind, kind)
+            found = self.op(name, value, axes=over, keepdims=keepdims)
+        return self.number(found) if to_number else GraphArray(found)
+
+    def _placed(self, kind: str, value: Value, over: tuple[int, ...], rank: int) -> Value:
+        if len(over) == rank:
+            sizes = value.tensor_type.shape
+            if not all(isinstance(n, int) for n in sizes):
+                raise not_here(f"`op.{kind}` of axes whose sizes are names")
+            value, over = self.builder.reshape(value, (math.prod(cast("tuple[int, ...]", sizes)),
+                                                       )), (0,)  # fmt: skip
+        (axis,) = over
+        return self.op(kind, value, axis=axis)
+
+    def view(
+        self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
+        shape: tuple[int, ...] = (),
+    ) -> object:  # fmt: skip
+        if not self.is_own(array):
+            return self._outer().view(kind, array, shape)
+        value = self.lifted(array)
+        rank = value.tensor_type.rank
+        if kind == "contiguous":
+            return array
+        if kind == "reshape":
+            return GraphArray(self.op("reshape", value, shape=self._sizes(value, shape)))
+        if rank < 2 or (kind == "T" and rank != 2):
+            needs = "rank 2" if kind == "T" else "rank 2 or more"
+            raise WorldFault(f"`.{kind}` takes an array of {needs}, not {value.tensor_type}",
+                             code="T0833")  # fmt: skip
+        return GraphArray(self.builder.swapped(value))
+
+    def _sizes(self, value: Value, shape: tuple[int, ...]) -> tuple[str, ...]:
+        """A shape as an attribute, with the size that is to be inferred."""
+        have = value.tensor_type.shape
+        if -1 in shape:
+            known = -math.prod(shape)
+            if not all(isinstance(n, int) for n in have):
+                raise not_here("a reshape that infers a size, of an array whose sizes are names")
+            total = math.prod(cast("tuple[int, ...]", have))
+            if shape.count(-1) > 1 or not known or total % known:
+                raise WorldFault(f"{total} elements do not make an array of shape {shape}",
+                                 code="T0834")  # fmt: skip
+            shape = tuple(total // known if n == -1 else n for n in shape)
+        return tuple(map(str, shape))
+
+    # --- what a graph does not do --------------------------------------------------------
+
+    def truth(self, array: object) -> bool:
+        if not self.is_own(array):
+            return self._outer().truth(array)
+        raise not_here("a decision by what the function computes", _BY_VALUE)
+
+    def text(self, array: object, format: str = "") -> str:
+        if not self.is_own(array):
+            return self._outer().text(array, format)
+        raise not_here("showing what the function computes", "return it, and show it outside")
+
+    def launch(
+        self, kernel: KernelReference, arguments: tuple[object, ...],
+        constants: Mapping[str, object], groups: tuple[int, ...] | None,
+    ) -> object:  # fmt: skip
+        if any(map(self.is_own, arguments)):
+            raise not_here(f"a call of {kernel.description}",
+                           "write what it computes with `op.*`")  # fmt: skip
+        return self._outer().launch(kernel, arguments, constants, groups)
+
+    def print(self, text: str) -> None:
+        self._outer().print(text)
+
+    def finish(self) -> None:
+        return None
+
+
+def is_double(number: object) -> bool:
+    """Whether arrays that are made of a number are f64."""
+    return isinstance(number, Double) or (isinstance(number, GraphNumber) and number.double)
+
+
+_ALL = ((None, None, None), (0, None, None), (None, None, 1), (0, None, 1))
+
+
+def _place(item: object, n: int, axis: int) -> int:
+    if isinstance(item, bool) or not isinstance(item, int):
+        raise WorldFault(f"an index is an integer that is known, not {kind_of(item)}",
+                         code="T0807")  # fmt: skip
+    if not -n <= item < n:
+        inside = f"0 to {n - 1} are inside" if n else "it has no element"
+        raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
+    return item % n
+
+
+def _number_dtype(left: DType, right: DType) -> DType:
+    """The dtype of an operation of two numbers of the host program."""
+    if F64 in (left, right):
+        return F64
+    return BOOL if left == right == BOOL else I64

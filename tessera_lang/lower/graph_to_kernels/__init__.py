@@ -1,0 +1,1 @@
+"""Graph IR as tile kernels, which take the passes of those written by hand."""

@@ -1,0 +1,63 @@
+"""Runs a graph in the world of an evaluator: its kernels, one after the other.
+
+Owns the order, and that no result shares memory with an argument. Must not know which operators a
+kernel has.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tessera_lang.evaluate.builtin_protocol import Host
+from tessera_lang.evaluate.double import Double
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, kernels_of
+from tessera_lang.target.host_world import KernelReference, WorldFault
+
+NumberKind = Literal["array", "number", "double"]
+"""What a result is in the host program: an array, a number, or one with all bits of an f64."""
+_COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
+
+
+def run_kernels(
+    host: Host, function: Operation, inputs: list[object], numbers: list[NumberKind]
+) -> list[object]:
+    """The results of a function of Graph IR whose sizes are numbers. ``inputs``: arrays of the
+    host's world, and floats; ``numbers``: which results are numbers."""
+    (body,) = function.regions
+    values: dict[Value, object] = dict(zip(body.arguments, inputs, strict=True))
+    scalars = {v for v, given in values.items() if isinstance(given, float)}
+    for kernel in kernels_of(function, scalars):
+        values[kernel.result] = _launched(host, kernel, [
+            values[v] if isinstance(v, Value) else v for v in kernel.arguments])  # fmt: skip
+    taken = set(body.arguments)
+    results: list[object] = []
+    for value, kind in zip(body.terminator.operands, numbers, strict=True):
+        found = values[value]
+        if kind != "array":
+            found = _number(host, found, kind == "double")
+        elif value in taken:
+            found = _launched(host, GraphKernel(_COPY, (value,), value), [found])
+        taken.add(value)
+        results.append(found)
+    return results
+
+
+def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:
+    host.modules.add_text(kernel.path, kernel.source)
+    return host.world.launch(KernelReference(kernel.path, NAME), tuple(arguments), {}, None)
+
+
+def _number(host: Host, found: object, double: bool) -> object:
+    """The number in an array of rank 0; the array where the world cannot wait for it."""
+    if not host.world.is_array(found):
+        return found
+    try:
+        number = host.world.read(found, ())
+    except WorldFault as fault:
+        if fault.code != "T0809":
+            raise
+        return found
+    if isinstance(number, float):
+        return Double(number) if double else float(number)
+    return number
