@@ -221,7 +221,8 @@ class TypedFunction:
     slices that must be in their array as a whole, which the run looks after. ``wrapping``: slices
     that start below 0 only where an integer has wrapped: they are outside then. ``stops``: slices
     whose stop is at least 0, which the run looks after; ``from_end``: bounds of slices that are
-    certainly below 0 and count from the end. ``worth``: of names
+    certainly below 0 and count from the end. ``narrowed``: counts that are returned as a narrower
+    integer, which the run looks after. ``worth``: of names
     in extents that only the run knows, the variable that is it. ``conditions``: of a called
     function the ``where`` clauses that its signature leaves open. ``nonempty``: reductions that
     look for a place where there may be none, with how many elements there are; True: whenever the
@@ -254,6 +255,7 @@ class TypedFunction:
     wrapping: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
     stops: dict[ast.SliceExpr, None] = field(default_factory=dict[ast.SliceExpr, None])
     from_end: dict[ast.Expr, None] = field(default_factory=dict[ast.Expr, None])
+    narrowed: dict[ast.Expr, None] = field(default_factory=dict[ast.Expr, None])
     worth: dict[str, Local] = field(default_factory=dict[str, Local])
     rounded: dict[ast.Call, TypedFunction] = field(
         default_factory=lambda: dict[ast.Call, "TypedFunction"]()

@@ -21,12 +21,13 @@ from tessera_lang.lower.ast_to_tile import operators
 from tessera_lang.lower.ast_to_tile.context import Bound, Unsupported, flatten, rebuild, zero
 from tessera_lang.lower.ast_to_tile.control import closed
 from tessera_lang.lower.ast_to_tile.expressions import lower_expression
+from tessera_lang.lower.ast_to_tile.statements import counted
 from tessera_lang.record import dataclass
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import WHOLE_AXIS
-from tessera_lang.types.dtype import BOOL, INDEX, DType
+from tessera_lang.types.dtype import BOOL, INDEX, U64, DType
 from tessera_lang.types.type import Scalar, Tile, Type
 
 Block = Callable[[State, tuple[ast.Stmt, ...]], None]
@@ -321,6 +322,9 @@ def _tile_range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
 def _range(s: State, node: ast.For, call: ast.Call, block: Block) -> None:
     (variable,) = _variables(s, node.target)
     given = list(call.arguments)
+    for a in given:
+        if s.typed.types.get(a) == Scalar(U64):
+            counted(s.low, a)
     lower = number(s, given[0]) if len(given) > 1 else s.b.number(0)
     upper = number(s, given[1] if len(given) > 1 else given[0])
     step = number(s, given[2]) if len(given) > 2 else s.b.number(1)
@@ -521,9 +525,20 @@ def _counted(
         assert isinstance(at, Value)
         s.low.frame.variables[variable] = b.cast(at, dtype)
         # The next place is known at once, so that ``continue`` may carry it.
-        s.low.frame.variables[counter] = b.binary("add", at, step)
+        following = b.binary("add", at, step)
+        if _may_wrap(s, call, known):  # then it is on the other side
+            wraps = b.binary("xor", b.cmp("lt", following, at), b.cmp("lt", step, b.number(0)))
+            following = b.select(wraps, upper, following)
+        s.low.frame.variables[counter] = following
 
     _while(s, node, (counter, *locals_), test, step_on, block)
+
+
+def _may_wrap(s: State, call: ast.Call, step: int | None) -> bool:
+    """Whether a step behind the last place of a range may leave 64 bits."""
+    wide = [t for a in call.arguments if isinstance(t := s.typed.types.get(a), Scalar)
+            and t.dtype.bits == 64 and a not in s.typed.constants]  # fmt: skip
+    return bool(wide) and (step is None or abs(step) >= 1 << 32)
 
 
 def _while(

@@ -20,7 +20,7 @@ from tessera_lang.record import dataclass, field, replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.target.array_facts import WHOLE_AXIS
-from tessera_lang.types.dtype import INDEX, DType
+from tessera_lang.types.dtype import INDEX, U64, DType, integer_range
 from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Type
 
 MOST_ELEMENTS = WHOLE_AXIS
@@ -73,6 +73,8 @@ def number(s: State, e: ast.Expr) -> Value:
     value = lower_expression(s.low, e)
     if not isinstance(value, Value) or not isinstance(value.type, DType):
         raise Unsupported(e.span, "this value as an index")
+    if value.type == U64:  # beyond every array stays beyond
+        value = s.b.binary("min", value, s.b.constant(integer_range(INDEX)[1], U64))
     return s.b.cast(value, INDEX)
 
 

@@ -12,7 +12,7 @@ from tessera_lang.lower.ast_to_tile import access, calls, control, number_tables
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
 from tessera_lang.sema.side_tables import Builtin, Constant, Local
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType
+from tessera_lang.types.dtype import DType, integer_range
 from tessera_lang.types.type import Scalar, TupleType
 
 
@@ -29,10 +29,20 @@ def lower_expression(lowering: Lowering, node: ast.Expr) -> Bound:
                 return _literal(lowering, known, t.dtype)
         value = _expression(lowering, node)
         if isinstance(wanted, Scalar) and isinstance(value, Value):
+            if node in lowering.frame.typed.narrowed:
+                _look_whether_it_fits(lowering, node, value, wanted.dtype)
             return lowering.builder.cast(value, wanted.dtype)
         return value
     finally:
         lowering.builder.span = outer
+
+
+def _look_whether_it_fits(lowering: Lowering, node: ast.Expr, value: Value, dtype: DType) -> None:
+    b = lowering.builder
+    low, high = (b.index(n) for n in integer_range(dtype))
+    fits = b.binary("and", b.cmp("ge", value, low), b.cmp("le", value, high))
+    shown = f"`{lowering.text(node.span)}` does not fit `{dtype}`"
+    b.assertion(fits, lowering.site("assert", node.span, "", shown=shown))
 
 
 def _known(lowering: Lowering, node: ast.Expr) -> bool | int | float | None:

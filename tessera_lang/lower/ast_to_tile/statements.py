@@ -12,7 +12,7 @@ from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported,
 from tessera_lang.lower.ast_to_tile.implicit_conversions import settled
 from tessera_lang.sema.side_tables import Builtin, Local
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import INDEX, DType
+from tessera_lang.types.dtype import INDEX, U64, DType
 from tessera_lang.types.type import Scalar
 
 
@@ -124,6 +124,19 @@ def _number(lowering: Lowering, node: ast.Expr) -> Value:
     return value
 
 
+def counted(lowering: Lowering, node: ast.Expr) -> Value:
+    """A number of ``range``; a u64 of 2**63 and more, which no counter holds, is a fault."""
+    value, b = _number(lowering, node), lowering.builder
+    typed = lowering.frame.typed
+    if typed.types.get(node) == Scalar(U64) and node not in typed.constants:
+        shown = f"`{lowering.text(node.span)}` is too large for `range`"
+        at = b.cast(value, INDEX)
+        b.assertion(
+            b.cmp("ge", at, b.index(0)), lowering.site("assert", node.span, "", shown=shown)
+        )
+    return value
+
+
 # --- control ------------------------------------------------------------------------------
 
 
@@ -161,7 +174,7 @@ def _range(lowering: Lowering, s: ast.For, dtype: DType) -> tuple[Value, Value, 
     if call.keywords:
         raise Unsupported(s.iterable.span, "keywords of `range`")
     builder = lowering.builder
-    given = [builder.cast(_number(lowering, a), dtype) for a in call.arguments]
+    given = [builder.cast(counted(lowering, a), dtype) for a in call.arguments]
     lower = given[0] if len(given) > 1 else builder.constant(0, dtype)
     upper = given[1] if len(given) > 1 else given[0]
     step = given[2] if len(given) > 2 else builder.constant(1, dtype)

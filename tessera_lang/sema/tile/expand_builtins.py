@@ -17,7 +17,7 @@ from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted
-from tessera_lang.types.dtype import BOOL, F32
+from tessera_lang.types.dtype import BOOL, F32, INDEX
 from tessera_lang.types.type import Scalar, Tensor, Tile
 
 
@@ -49,7 +49,7 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
                     "T0205", f"`{name}` takes bools, not `{type_text(term)}`", argument.span,
                     helps=(f"write `{source_of(argument)} != 0`",),
                 )  # fmt: skip
-    if member == "copysign" and not dtype.is_float:
+    if member in ("copysign", "reciprocal") and not dtype.is_float and dtype != INDEX:
         return c.report("T0207", f"`{name}` takes floats, not `{dtype}`", first.span,
                         helps=(f"convert it: `{source_of(first)}.to(f64)`",))  # fmt: skip
     text, before = text_of(member, given.keys(), dtype), len(c.reports)

@@ -225,8 +225,11 @@ def _result(
     o = value_of_operand(c, Operand(e, term))
     if isinstance(o.term, Scalar):
         dtype = o.term.dtype if wanted is None else wanted[0]
-        if _counts_as(c, e, o.term, dtype):
-            return None  # until the next walk
+        if _is_own_count(c, e, o.term, dtype):
+            if c.final:
+                c.typed.narrowed[e] = None
+            c.coerce(e, dtype)
+            return dtype, ()
         fits = give_tile(c, e, o.term, dtype, False)
         return dtype if fits else o.term.dtype, ()
     assert isinstance(o.term, Tile)
@@ -252,10 +255,10 @@ def _result(
     return None if shape is None else (dtype, shape)
 
 
-def _counts_as(c: TileContext, e: ast.Expr, term: Scalar, dtype: DType) -> bool:
-    """Whether variables that began as literals and met no dtype (``steps = 0``) take the one that
-    is declared for the result. Where a count fits without, they stay counts."""
-    if c.final or term.dtype != INDEX or not dtype.is_integer or dtype.bits < 32:
+def _is_own_count(c: TileContext, e: ast.Expr, term: Scalar, dtype: DType) -> bool:
+    """Whether a result is made of variables that began as literals and met no dtype (``steps =
+    0``), and nothing shows that it fits the declared one: the run looks."""
+    if term.dtype != INDEX or not dtype.is_integer or dtype.bits < 32:
         return False
     if dtype == INDEX or common_dtype(INDEX, dtype) == dtype or c.narrows(e, dtype):
         return False
@@ -265,12 +268,7 @@ def _counts_as(c: TileContext, e: ast.Expr, term: Scalar, dtype: DType) -> bool:
     plain = all(isinstance(x, (ast.Name, ast.Binary, ast.Unary, ast.IntLit)) for x in parts)
     if not plain or not cells or len(cells) < len(names):
         return False
-    if any(x.dtype != INDEX or x.met is not None for x in cells):
-        return False
-    for x in cells:
-        x.dtype, x.met = dtype, e.span
-    c.cells.changed = True
-    return True
+    return all(x.dtype == INDEX and x.met is None for x in cells)
 
 
 def _convert(e: ast.Expr, dtype: DType) -> tuple[str, ...]:

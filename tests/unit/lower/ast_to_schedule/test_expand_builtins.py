@@ -289,7 +289,7 @@ def test_assembled(arch: str) -> None:
         ("op.array([x])", "T0208"),
         ("op.array([1.0, 2.0], dtype=i32)", "T0202"),
         (f"op.array([{', '.join(['1.0'] * 65)}])", "T0608"),
-        ("op.reciprocal(x.to(i32))", "T0202"),
+        ("op.reciprocal(x.to(i32))", "T0207"),
         ("op.square(q)", "T0101"),
     ],
 )
