@@ -483,7 +483,7 @@ class Function:
 
 
 def _print(text: str) -> None:
-    print(text)  # as it is bound now: a caller may have another in its place
+    print(text, end="")  # as it is bound now: a caller may have another in its place
 
 
 def _plain(value: Any) -> Any:

@@ -110,3 +110,12 @@ def test_what_a_call_shows_ends_with_its_line() -> None:
     (found,) = caught.value.diagnostics
     assert found.code == "T0838" and found.span is not None
     assert "\n" not in text[found.span.start : found.span.end]
+
+
+def test_what_a_function_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same in the first call and in later ones, and no line more than the program says."""
+    text = 'def f(x):\n    print("sum", 1, sep="-", end=";")\n    print(op.sum(x))\n'
+    module = tessera.compile(text, target="cpu")
+    for _ in range(3):
+        module.f(np.ones(3, np.float32))
+        assert capsys.readouterr().out == "sum-1;3.0\n"
