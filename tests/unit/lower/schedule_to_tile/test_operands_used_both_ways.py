@@ -52,7 +52,8 @@ def _module(text: str, where: str) -> Module:
         options = replace(options, target="cuda")
     else:
         options = replace(options, target="cpu", arch_as=where)
-    return Module("<source>", SessionProvider("<source>", options, text=text), options.target)
+    target = "cuda" if where == "cuda" else "cpu"
+    return Module("<source>", SessionProvider("<source>", options, text=text), target)
 
 
 @pytest.mark.parametrize("order", ["as it is first", "transposed first"])
