@@ -68,6 +68,7 @@ def emit_kernel(
     cluster = prod(_integers(operation.attributes.get("cluster", ())))
     dialect = NvptxDialect(arch, group, grid_rank, pointers, cluster)
     dialect.short_turns = short_turns
+    dialect.waits = _waits(operation)
     dialect.small = bool(operation.attributes.get("small"))
     emitter = lane_emitter(module, function, dialect, plan.kernel)
     dialect.divisors = Divisors(operation)
@@ -94,6 +95,14 @@ def emit_kernel(
     )
     turns = dialect.has_turns and not short_turns
     return KernelText(module.render(_HEADER, footer), entry, total, turns)
+
+
+def _waits(kernel: Operation) -> bool:
+    """Whether a loop may go on until another lane has done something."""
+    return any(
+        inner.name.startswith("tile.atomic")
+        for loop in kernel.nested("tile.while") for inner in loop.walk()
+    )  # fmt: skip
 
 
 def _launch_bounds(operation: Operation, group: tuple[int, ...]) -> str:

@@ -24,6 +24,7 @@ from tessera_backend.cpu.lane_loops import Scratch
 from tessera_backend.llvm.emitter import LaneEmitter, Place, Rule, scalar_type
 from tessera_backend.llvm.text import FunctionText
 from tessera_backend.llvm.types import float_constant, memory_type
+from tessera_lang.analysis.lanes.shared_access_log import only_writing
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.target.launch_plan import LaunchPlan
 from tessera_lang.types.dtype import BOOL
@@ -183,7 +184,9 @@ class CheckedForm(Form):
 
     def __init__(self, kernel: Operation, plan: LaunchPlan, roots: Roots) -> None:
         self.roots = list(roots.looked.values())
-        self.look = Looking(roots.looked, lanes_of(kernel), hands_over(kernel))
+        self.look = Looking(
+            roots.looked, lanes_of(kernel), hands_over(kernel), only_writing(kernel)
+        )
         self._known = roots.known
         self._block = len(plan.slots)
 

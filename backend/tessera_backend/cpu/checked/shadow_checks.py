@@ -31,12 +31,13 @@ class Times:
 @dataclass(slots=True)
 class Looking:
     """State of the emission. ``lanes``: of a group; ``moves``: whether lanes or groups hand
-    something over, at which the time moves; ``times`` where they are known, ``who`` the
-    lane of the code being written."""
+    something over, at which the time moves; ``only_writing``: atomics of which nobody uses what
+    was there before; ``times`` where they are known, ``who`` the lane of the code being written."""
 
     roots: dict[Value, Root]
     lanes: int
     moves: bool
+    only_writing: frozenset[Operation] = frozenset()
     numbers: dict[Operation, int] = field(default_factory=dict[Operation, int])
     times: Times | None = None
     who: str = ""
@@ -120,7 +121,7 @@ class _Touch:
             open_.append(self._unwritten(old))
         if open_:
             self._cold(open_, lambda: self._decide(kind, against, old, mine, cell))
-        if kind == "write" or (self.root.alone and self.op.name == "tile.atomic_store"):
+        if kind == "write" or (self.root.alone and self._puts()):
             self._put(shadows["write"], mine)
             return
         if kind in shadows:
@@ -171,7 +172,11 @@ class _Touch:
         return f.value(f"icmp ult i64 {gap}, {width}")
 
     def _needs_a_value(self, kind: w.Kind) -> bool:
-        return self.root.fresh and kind != "write" and self.op.name != "tile.atomic_store"
+        return self.root.fresh and kind != "write" and not self._puts()
+
+    def _puts(self) -> bool:
+        """Whether an atomic writes a value, whatever was there."""
+        return self.op.name == "tile.atomic_store" or self.op in self.look.only_writing
 
     def _unwritten(self, old: dict[w.Kind, str]) -> str:
         f = self.e.f
@@ -218,13 +223,18 @@ class _Touch:
                     f"i64 {cell}, i64 {what})"
                 )
 
+            tests: list[str] = []
             if kind == "write" and other != "atomic":
-                self._when(self._changes(), call)
-            elif self.root.local:  # what an earlier group left says nothing
-                own = f.value(f"icmp uge i64 {old[other]}, {self.times.begin}")
-                self._when(own, call)
-            else:
-                call()
+                tests.append(self._changes())
+            if self.root.local:  # what an earlier group left says nothing
+                tests.append(f.value(f"icmp uge i64 {old[other]}, {self.times.begin}"))
+            match tests:
+                case []:
+                    call()
+                case [only]:
+                    self._when(only, call)
+                case _:
+                    self._when(f.value(f"and i1 {', '.join(tests)}"), call)
 
     def _when(self, condition: str, body: Callable[[], None]) -> None:
         f = self.e.f

@@ -93,7 +93,8 @@ class NvptxDialect(Dialect):
     ``role`` is the whole group outside ``tile.roles``. ``warp_number`` is the operand (i32) of
     the warp's number in the group, known to be the same in all of its lanes; "" where the kernel
     has no use for one. ``cluster``: groups of a cluster. ``short_turns``: loops that the emitter
-    unrolls are short, for fewer registers; ``has_turns``: there are such loops.
+    unrolls are short, for fewer registers; ``has_turns``: there are such loops. ``waits``: lanes
+    may wait for each other in loops.
     """
 
     name = "cuda"
@@ -110,7 +111,7 @@ class NvptxDialect(Dialect):
         self._shared = shared
         self.role = Role(0, prod(group))
         self.warp_number = ""
-        self.short_turns = self.has_turns = False
+        self.short_turns = self.has_turns = self.waits = False
         self._constants = 0
 
     @property
@@ -175,16 +176,27 @@ class NvptxDialect(Dialect):
 
     # Synchronization.
     def barrier(self, e: LaneEmitter) -> None:
-        """Of the lanes of the role; those of one warp need no barrier of the group."""
+        """Of the lanes of the role; those of one warp need no barrier of the group.
+
+        ptxas joins the lanes of a warp before a barrier of the group, and moves that up over
+        stores: a lane would wait for others before it gives them back their lock. Over
+        ``bar.warp.sync``, which orders memory, it moves nothing.
+        """
         role = self.role
+        if self.waits:
+            self._meet_warp(e)
         if role.lanes == prod(self.group):
             e.module.declare("void @llvm.nvvm.barrier.cta.sync.aligned.all(i32) #1")
             e.f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
         elif role.warps == 1:
-            e.module.declare("void @llvm.nvvm.bar.warp.sync(i32) #1")
-            e.f.line("call void @llvm.nvvm.bar.warp.sync(i32 -1)")
+            if not self.waits:
+                self._meet_warp(e)
         else:
             self.named_barrier(e, role.barrier, role.lanes, wait=True)
+
+    def _meet_warp(self, e: LaneEmitter) -> None:
+        e.module.declare("void @llvm.nvvm.bar.warp.sync(i32) #1")
+        e.f.line("call void @llvm.nvvm.bar.warp.sync(i32 -1)")
 
     def named_barrier(
         self, e: LaneEmitter, number: int | str, lanes: int, *, wait: bool
