@@ -85,7 +85,10 @@ def _fill(kind: Filling) -> Function:
         no_infinity = not is_unknown(dtype) and not dtype.infinite
         if kind == "full" and no_infinity and value in (math.inf, -math.inf):
             raise fault("T0818", f"{dtype} has no infinity", arguments.span_of("value", 1))
-        return host.world.fill(kind, shape, dtype, value)
+        made = host.world.fill(kind, shape, dtype, value)
+        if "dtype" in bound or kind in ("empty", "workspace") or isinstance(value, Double):
+            return made
+        return host.world.of_numbers(made, value)
 
     return function
 
@@ -123,7 +126,11 @@ def _arange(host: Host, arguments: Arguments, path: str) -> object:
     given_dtype = dtype_of(dtype, arguments.span_of("dtype", 3)) if dtype is not None else None
     floats = F64 if any(isinstance(n, Double) for n in numbers) else F32
     kind = given_dtype or (I64 if whole else floats)
-    return host.world.arange(cast("float", start), cast("float", stop), cast("float", step), kind)
+    bounds = cast("float", start), cast("float", stop), cast("float", step)
+    made = host.world.arange(*bounds, kind)
+    if dtype is not None or kind == F64:
+        return made
+    return host.world.of_numbers(made, None if whole else host.world.arange(*bounds, F64))
 
 
 def _array_of(host: Host, arguments: Arguments, path: str) -> object:
@@ -140,7 +147,9 @@ def _array_of(host: Host, arguments: Arguments, path: str) -> object:
     made = host.world.fill("empty", shape, dtype)
     for place, number in zip(itertools.product(*map(range, shape)), numbers, strict=True):
         host.world.write(made, place, number)
-    return made
+    if given is not None or own == BOOL or any(isinstance(n, Double) for n in numbers):
+        return made
+    return host.world.of_numbers(made, numbers)
 
 
 def _dtype_of_numbers(numbers: Sequence[object]) -> DType | Unknown:

@@ -398,11 +398,12 @@ class Expressions(Operators):
         """Lists of places, or of bools, as arrays of them."""
         if not any(isinstance(i, list) for i in items):
             return items
-        return tuple([
-            self.value(as_array(ast.Name(at.span, "places")), Scope("", {"places": item}))
-            if isinstance(item, list) and item else item
-            for item, at in zip(items, e.items, strict=True)
-        ])  # fmt: skip
+        found = list(items)
+        for i, (item, at) in enumerate(zip(items, e.items, strict=True)):
+            if isinstance(item, list) and item:
+                given = Scope("", {"places": cast("object", item)})
+                found[i] = self.value(as_array(ast.Name(at.span, "places")), given)
+        return tuple(found)
 
     def read(self, array: object, items: tuple[object, ...], span: Span) -> object:
         """``array[items]``."""

@@ -27,7 +27,7 @@ from tessera_lang.syntax import ast
 from tessera_lang.syntax.dump import source_text
 from tessera_lang.syntax.named_slices import is_view
 from tessera_lang.target.host_world import KernelReference, World
-from tessera_lang.types.dtype import F64, DType
+from tessera_lang.types.dtype import BOOL, F32, F64, DType
 
 KERNEL = "call"
 IN_KERNELS_ALONE = (
@@ -44,6 +44,8 @@ _TO_SHAPES = ("op.broadcast_to",)
 """What stretches an array, though it meets no other."""
 _MAKERS = ("op.eye", "op.linspace")
 """What makes an array of numbers."""
+_OF_PLACES = ("op.take", "op.take_along_axis", "op.repeat")
+"""What takes an array of places, which meets no other."""
 _ONE_RESULT = ("return {}",)
 _TWO_RESULTS = ("first, second = {}", "return first, second")
 
@@ -140,8 +142,12 @@ def _by_kernel(name: str) -> Function:
 
 def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     """``name(...)`` of arrays, as tile kernels compute it."""
-    known = name in _OF_KNOWN_NUMBERS
-    text = _Text(host, None if known else _dtype_of_floats(host, arguments))
+    arguments = _met(host, name, arguments)
+    of_numbers = _is_of_numbers(host, name, arguments)
+    floats = None if name in _OF_KNOWN_NUMBERS else _dtype_of_floats(host, arguments)
+    if of_numbers and name == "op.where":
+        floats = F64
+    text = _Text(host, floats)
     call = arguments.call
     try:
         given = [
@@ -155,12 +161,61 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         if member in MODULE_MEMBERS["math"]:
             return _of_number(host, member, arguments)
         raise fault("T0818", f"`{name}` takes an array, not numbers alone", call.span)
+    if of_numbers and name == "op.linspace":
+        given.append("dtype=f64")
     text.say_axes_of_one(name)
     found = _launched(host, f"{name}({', '.join(given)})", text, call.span,
                       name in _PAIRS)  # fmt: skip
+    if of_numbers and host.world.is_array(found):
+        if host.world.dtype(found) != F64:
+            return host.world.of_numbers(found)
+        return host.world.of_numbers(host.world.convert(found, F32), found)
     if is_view(name) and host.world.is_array(found):
         return host.world.viewed(found, next(iter(text.arrays.values())))
     return found
+
+
+def _is_of_numbers(host: Host, name: str, arguments: Arguments) -> bool:
+    """Whether a call makes an array of numbers of the program, which says no dtype."""
+    numbers = arguments.values[1:] if name == "op.where" else arguments.values
+    if name not in (*_MAKERS, "op.where") or "dtype" in arguments.keywords or not numbers:
+        return False
+    numbers = (*numbers, *arguments.keywords.values())
+    return all(isinstance(n, (int, float)) and not isinstance(n, (bool, Double)) for n in numbers)
+
+
+def _met(host: Host, name: str, arguments: Arguments) -> Arguments:
+    """Arrays of numbers in the dtype of the arrays that they meet in a call."""
+    if name in _OF_PLACES:
+        return arguments
+    world, given = host.world, (*arguments.values, *arguments.keywords.values())
+    arrays = [v for v in _flat(given) if world.is_array(v)]
+    if not any(world.is_of_numbers(v) for v in arrays):
+        return arguments
+    dtypes = [world.dtype(v) for v in arrays if not world.is_of_numbers(v)]
+    known = [d for d in dtypes if isinstance(d, DType) and d != BOOL]
+    known.sort(key=lambda d: not d.is_float)
+    if not known:
+        return arguments
+
+    def beside(value: object) -> object:
+        if isinstance(value, (tuple, list)):
+            items = map(beside, cast("tuple[object, ...]", value))
+            return list(items) if isinstance(value, list) else tuple(items)
+        return world.beside(value, known[0]) if world.is_array(value) else value
+
+    return Arguments(
+        arguments.call, tuple(map(beside, arguments.values)),
+        {n: beside(v) for n, v in arguments.keywords.items()},
+    )  # fmt: skip
+
+
+def _flat(values: Sequence[object]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            yield from _flat(cast("Sequence[object]", value))
+        else:
+            yield value
 
 
 def _of_number(host: Host, member: str, arguments: Arguments) -> object:
@@ -188,6 +243,11 @@ def product(
     """``a @ b`` of two arrays; ``operands``: as they are written."""
     text = _Text(host)
     left, right = operands or (None, None)
+    dtypes = [host.world.dtype(x) for x in (a, b)]
+    a, b = (
+        host.world.beside(x, d) if isinstance(d, DType) and not host.world.is_of_numbers(y) else x
+        for x, y, d in ((a, b, dtypes[1]), (b, a, dtypes[0]))
+    )
     return _launched(host, f"{text.of(a, left)} @ {text.of(b, right)}", text, span)
 
 
@@ -238,7 +298,7 @@ def _launched(
     host.modules.add_text(path, source)
     try:
         with located(span):
-            kernel = KernelReference(path, KERNEL)
+            kernel = KernelReference(path, KERNEL, pure=True)
             found = host.world.launch(kernel, tuple(text.arrays.values()), {}, None)
     except HostFault as error:
         raise HostFault(

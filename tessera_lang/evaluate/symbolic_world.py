@@ -41,12 +41,32 @@ class SymbolicArray:
     description: ClassVar[str] = "an array"
     dtype: DType | None
     shape: tuple[Size, ...] | None
+    of_numbers: bool = False
 
     def __str__(self) -> str:
         dtype = self.dtype or "?"
         if self.shape is None:
             return f"{dtype}[...]"
         return f"{dtype}[{_shape_text(self.shape)[1:-1]}]"
+
+
+def _has_point(value: object) -> bool:
+    return isinstance(value, float) or (isinstance(value, Unknown) and value.kind != "int")
+
+
+def _beside(array: SymbolicArray, dtype: DType) -> DType | None:
+    """The dtype of an array beside one of another dtype."""
+    if not array.of_numbers or array.dtype in (None, BOOL) or dtype == BOOL:
+        return array.dtype
+    return dtype
+
+
+def _met(x: SymbolicArray, y: SymbolicArray) -> tuple[DType, DType]:
+    """The dtypes in which two arrays meet, of which one may be of numbers."""
+    assert x.dtype is not None and y.dtype is not None
+    if x.of_numbers == y.of_numbers:
+        return x.dtype, y.dtype
+    return _beside(x, y.dtype) or x.dtype, _beside(y, x.dtype) or y.dtype
 
 
 def _whole(value: object) -> bool:
@@ -99,6 +119,17 @@ class SymbolicWorld:
     def fill(self, kind: Filling, shape: object, dtype: object, value: object = None) -> object:
         return SymbolicArray(known_dtype(dtype), _sizes(shape))
 
+    def of_numbers(self, array: object, numbers: object = None) -> object:
+        made = cast("SymbolicArray", array)
+        return SymbolicArray(made.dtype, made.shape, True)
+
+    def beside(self, array: object, dtype: DType) -> object:
+        own = cast("SymbolicArray", array)
+        return SymbolicArray(_beside(own, dtype), own.shape)
+
+    def is_of_numbers(self, array: object) -> bool:
+        return isinstance(array, SymbolicArray) and array.of_numbers
+
     def arange(self, start: float, stop: float, step: float, dtype: object) -> object:
         if not isinstance(dtype, DType):  # damaged, as it was written
             return SymbolicArray(None, (Unknown("int"),))
@@ -127,7 +158,7 @@ class SymbolicWorld:
             return scalar_of(source.dtype) if whole else Unknown()
         sizes = self._indexed(source, items)
         if sizes:
-            return SymbolicArray(source.dtype, sizes)
+            return SymbolicArray(source.dtype, sizes, source.of_numbers)
         full = len([i for i in items if i is not None]) == len(source.shape)
         return scalar_of(source.dtype) if full else SymbolicArray(source.dtype, ())
 
@@ -203,8 +234,9 @@ class SymbolicWorld:
         if len(arrays) == 2:
             x, y = arrays
             if x.dtype is not None and y.dtype is not None:
+                left, right = _met(x, y)
                 quotient = operator == "/" and _whole(x) and _whole(y)
-                dtype = F64 if quotient else common_of(operator, x.dtype, y.dtype)
+                dtype = F64 if quotient else common_of(operator, left, right)
                 if dtype is None:
                     raise WorldFault(
                         f"`{operator}` of {x.dtype} and {y.dtype} could lose bits", code="T0818",
@@ -215,7 +247,10 @@ class SymbolicWorld:
             shape = None
             if x.shape is not None and y.shape is not None:
                 shape = _agree(x.shape, y.shape, "the left", "the right")
-        return SymbolicArray(BOOL if operator in _COMPARISONS else dtype, shape)
+        weak = all(x.of_numbers for x in arrays)
+        if weak and dtype is not None and dtype.is_integer:
+            dtype = None if any(_has_point(x) for x in (a, b)) else dtype
+        return SymbolicArray(BOOL if operator in _COMPARISONS else dtype, shape, weak)
 
     def reduce(self, kind: Reduction, array: object, axis: object) -> object:
         source = cast("SymbolicArray", array)
@@ -242,12 +277,13 @@ class SymbolicWorld:
         if kind == "contiguous" or (source.shape is None and kind != "reshape"):
             return source
         if kind == "reshape":
-            return SymbolicArray(source.dtype, _reshaped(source, _sizes(shape)))
+            sizes = _reshaped(source, _sizes(shape))
+            return SymbolicArray(source.dtype, sizes, source.of_numbers)
         sizes = source.shape or ()
         if len(sizes) < 2 or (kind == "T" and len(sizes) != 2):
             needs = "rank 2" if kind == "T" else "rank 2 or more"
             raise WorldFault(f"`.{kind}` takes an array of {needs}, not {source}", code="T0833")
-        return SymbolicArray(source.dtype, (*sizes[:-2], sizes[-1], sizes[-2]))
+        return SymbolicArray(source.dtype, (*sizes[:-2], sizes[-1], sizes[-2]), source.of_numbers)
 
     def truth(self, array: object) -> bool:
         raise WorldFault("an array of unknown content is neither true nor false")

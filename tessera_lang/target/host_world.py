@@ -23,10 +23,11 @@ Index = int | slice | None
 
 @dataclass(frozen=True, slots=True)
 class KernelReference:
-    """A kernel by the file that declares it and its name."""
+    """A kernel by the file that declares it and its name; ``pure``: it writes no argument."""
 
     path: str
     name: str
+    pure: bool = False
 
     @property
     def description(self) -> str:
@@ -87,6 +88,21 @@ class World(Protocol):
         self, kind: Filling, shape: tuple[int, ...], dtype: DType, value: object = None
     ) -> object:
         """``op.zeros ones empty full workspace``; ``value`` for ``full`` only."""
+        ...
+
+    def of_numbers(self, array: object, numbers: object = None) -> object:
+        """``array``, which was made of numbers without a dtype: as long as nothing is stored into
+        it, it takes the dtype of an array that it meets, as a number does. ``numbers``: they, in
+        order, one for all elements, or an array of them in 64 bits; None if ``array`` has them
+        exactly."""
+        ...
+
+    def beside(self, array: object, dtype: DType) -> object:
+        """``array``, in the dtype if it was made of numbers that this holds."""
+        ...
+
+    def is_of_numbers(self, array: object) -> bool:
+        """Whether it was made so, and nothing has been stored into it."""
         ...
 
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object: ...

@@ -32,6 +32,7 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.module_interface import KernelInterface
+from tessera_backend.runtime.number_arrays import NumberArrays
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -69,6 +70,7 @@ class HostWorld:
         self._adopted: list[tuple[ArrayView, Array]] = []
         self._workspaces = Workspaces()
         self._slices = weakref.WeakValueDictionary[int, Array]()
+        self._numbers_of = NumberArrays()
         self._values: dict[int, tuple[weakref.ref[Array], object]] = {}
         reason = backend(target).available()
         if reason:
@@ -153,6 +155,21 @@ class HostWorld:
                              helps=d.helps) from fault  # fmt: skip
         return np.frombuffer(bits.to_bytes(8, "little")[: dtype.bytes], TO_NUMPY[dtype.name])[0]
 
+    def of_numbers(self, array: object, numbers: object = None) -> object:
+        made = cast("Array", array)
+        self._numbers_of.add(made, _numbers(made, numbers))
+        return array
+
+    def beside(self, array: object, dtype: DType) -> object:
+        value = cast("Array", array)
+        if not self._numbers_of.has(value):
+            return array
+        found = self._numbers_of.beside(self._array(value), dtype)
+        return array if found is value else self._kept(found)
+
+    def is_of_numbers(self, array: object) -> bool:
+        return self._numbers_of.has(array)
+
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
         count = arange_count(start, stop, step, dtype)
         array = self._empty((count,), dtype)
@@ -203,13 +220,17 @@ class HostWorld:
         found: object = value[items]
         if is_array(found):
             self._slices[id(found)] = found
+            self._numbers_of.part(found, value, lambda wide: wide[items])
             return found
-        return scalars.of_array(found)
+        wide = self._numbers_of.of(value)
+        return scalars.of_array(found) if wide is None else scalars.plain(wide[items])
 
     def named(self, array: object) -> object:
         if self._slices.get(id(array)) is not array:
             return array
-        return self.viewed(self._kept(self._array(array)), array)
+        made = self._kept(self._array(array))
+        self._numbers_of.part(made, cast("Array", array), lambda wide: wide)
+        return self.viewed(made, array)
 
     def viewed(self, array: object, of: object) -> object:
         made = cast("Array", array)
@@ -234,6 +255,7 @@ class HostWorld:
         if not target.flags.writeable:
             raise WorldFault("the array may not be written", code="T0818",
                              helps=("write into a copy: `y = x.copy()`",))  # fmt: skip
+        self._numbers_of.change(target)
         chosen = [self._array(i) for i in items if is_array(i)]
         if chosen and all(host_array_arithmetic.dtype_of(i) == BOOL for i in chosen):
             self._write_where(target, tuple(map(self._chosen_by, items)), value)
@@ -273,17 +295,27 @@ class HostWorld:
 
     def _stored(self, value: Array, target: Array) -> Array:
         """An array that is stored into one of the same dtype."""
-        dtype, source = (host_array_arithmetic.dtype_of(x) for x in (target, value))
+        dtype = host_array_arithmetic.dtype_of(target)
+        value = self._numbers_of.beside(value, dtype)
+        source = host_array_arithmetic.dtype_of(value)
         if source != dtype:
             raise WorldFault(f"an array of {source} does not go into one of {dtype} without "
                              f"a cast", helps=(f"write x.to({dtype})",))  # fmt: skip
         return self._array(value)
 
     def unary(self, operator: str, a: object) -> object:
-        return self._kept(host_array_arithmetic.unary(operator, self._array(a)))
+        made = self._kept(host_array_arithmetic.unary(operator, self._array(a)))
+        self._numbers_of.part(made, self._array(a), lambda wide: host_array_arithmetic.unary(
+            operator, wide))  # fmt: skip
+        return made
 
     def binary(self, operator: str, a: object, b: object) -> object:
         left, right = (self._array(x) if is_array(x) else x for x in (a, b))
+        computed = self._numbers_of.computed(operator, left, right)
+        if computed is not None:
+            found, numbers = computed
+            return self.of_numbers(self._kept(found), numbers)
+        left, right = self._numbers_of.met(left, right) or (left, right)
         return self._kept(host_array_arithmetic.binary(operator, left, right))
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
@@ -292,6 +324,8 @@ class HostWorld:
 
     def convert(self, array: object, dtype: DType) -> object:
         value = self._array(array)
+        wide = self._numbers_of.of(value)
+        value = value if wide is None else wide
         return self._kept(
             host_array_arithmetic.convert(np.atleast_1d(value), dtype).reshape(value.shape)
         )
@@ -300,7 +334,9 @@ class HostWorld:
         self, kind: Literal["T", "mT", "reshape", "contiguous"], array: object,
         shape: tuple[int, ...] = (),
     ) -> object:  # fmt: skip
-        found = self._viewed(kind, cast("Array", array), shape)
+        value = cast("Array", array)
+        found = self._viewed(kind, value, shape)
+        self._numbers_of.part(found, value, lambda wide: self._viewed(kind, wide, shape))
         if self._slices.get(id(array)) is array and self.value_of(found) is None:
             self._slices[id(found)] = found
         return found
@@ -363,6 +399,7 @@ class HostWorld:
         given = [self._given(a) for a in arguments]
         named = {k: v.name if isinstance(v, DType) else v for k, v in constants.items()}
         results: list[Array] = []
+        self._changes(kernel, arguments)
         if interface.level == "lane":
             launcher(*given, **named)
         else:
@@ -379,6 +416,13 @@ class HostWorld:
         else:
             self._check_workspaces(kernel)
         return results[0] if len(results) == 1 else tuple(results) or None
+
+    def _changes(self, kernel: KernelReference, arguments: tuple[object, ...]) -> None:
+        """A launch may write into arguments."""
+        _, interface = self._kernel(kernel)
+        for p, value in zip(interface.parameters, arguments, strict=False):
+            if is_array(value) and not kernel.pure and (p.mut or p.kind == "any"):
+                self._numbers_of.change(value)
 
     def _check_workspaces(self, kernel: KernelReference) -> None:
         if not self._workspaces.hold_zeros():
@@ -486,6 +530,19 @@ class HostWorld:
 
 def _same_elements(a: ArrayView, b: ArrayView) -> bool:
     return (a.pointer, a.shape, a.strides, a.dtype) == (b.pointer, b.shape, b.strides, b.dtype)
+
+
+def _numbers(array: Array, numbers: object) -> Callable[[], Array] | None:
+    """What gives the numbers of an array in 64 bits; None where it has them exactly."""
+    if numbers is None or callable(numbers):
+        return cast("Callable[[], Array] | None", numbers)
+    kind = np.int64 if array.dtype.kind in "iu" else np.float64
+    if is_array(numbers):
+        return lambda: numbers
+    wide, shape = np.asarray(numbers, kind), array.shape
+    if isinstance(numbers, list):
+        return lambda: wide.reshape(shape)
+    return lambda: np.broadcast_to(wide, shape)
 
 
 def _formatted(value: Any, spec: str) -> str:

@@ -234,6 +234,12 @@ class RecordingWorld(HostWorld):
 
         return self._made(array, make)
 
+    def beside(self, array: object, dtype: DType) -> object:
+        found = super().beside(array, dtype)
+        if found is not array:
+            self.elements = True
+        return found
+
     def view(self, kind: Any, array: object, shape: tuple[int, ...] = ()) -> object:
         base, at = super(), self._at(array).number
         found = base.view(kind, array, shape)
@@ -251,6 +257,8 @@ class RecordingWorld(HostWorld):
         return self._made(plain(operator, a), lambda arrays: plain(operator, arrays[at]))
 
     def binary(self, operator: str, a: object, b: object) -> object:
+        if self.is_of_numbers(a) or self.is_of_numbers(b):
+            self.elements = True
         plain, x, y = super().binary, self._argument(a), self._argument(b)
         return self._made(
             plain(operator, a, b),
@@ -265,6 +273,7 @@ class RecordingWorld(HostWorld):
         constants: Mapping[str, object], groups: tuple[int, ...] | None,
     ) -> object:  # fmt: skip
         launcher, _ = self._kernel(kernel)
+        self._changes(kernel, arguments)
         if groups is not None:
             launcher = launcher[groups]
         given: list[Any] = [a.name if isinstance(a, DType) else a for a in arguments]

@@ -39,6 +39,15 @@ class NumpyWorld:
         start = {"zeros": 0, "empty": 0, "ones": 1}.get(kind, value)
         return np.full(shape, start, _NUMPY[dtype.name])
 
+    def of_numbers(self, array: Any, numbers: object = None) -> Any:
+        return array
+
+    def beside(self, array: Any, dtype: DType) -> Any:
+        return array
+
+    def is_of_numbers(self, array: Any) -> bool:
+        return False
+
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> Any:
         return np.arange(start, stop, step).astype(_NUMPY[dtype.name])
 

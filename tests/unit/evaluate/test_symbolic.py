@@ -53,7 +53,7 @@ X = "x = op.zeros((8,))\ny = op.zeros((8,))\n"
         (X + "x[8]", [("T0807", 3)]),
         (X + "x[0, 0]", [("T0807", 3)]),
         (X + "z = x + op.zeros((9,))", [("T0834", 3)]),
-        (X + "z = x + op.zeros((8,), dtype=i32)", [("T0818", 3)]),
+        (X + "z = op.random((8,)) + op.zeros((8,), dtype=i32)", [("T0818", 3)]),
         (X + "z = op.reshape(x, (3, -1))", [("T0834", 3)]),
         (X + "a = x[9]\nb = a + 1\nc = y[9]", [("T0807", 3), ("T0807", 5)]),
         ("x = op.load('d.npy')\nscale[1](x, op.zeros((4,)))", []),

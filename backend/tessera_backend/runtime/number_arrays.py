@@ -1,0 +1,136 @@
+"""Arrays of the host program that were made of numbers without a dtype.
+
+Owns that such an array takes the dtype of an array that it meets, as a number does, as long as
+nothing is stored into it; alone it has the dtype that it was made with. Must not know where arrays
+live, nor the evaluator.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from tessera_backend.runtime import host_array_arithmetic as arithmetic
+from tessera_backend.runtime.dtypes import TO_NUMPY, Array, is_array
+from tessera_lang.record import dataclass
+from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, integer_range
+
+Numbers = Callable[[], Array]
+"""The numbers of an array in 64 bits, as integers or as floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """``numbers`` is None where the array has them exactly."""
+
+    array: weakref.ref[Array]
+    numbers: Numbers | None
+
+
+class NumberArrays:
+    """Which arrays of a program are made of numbers."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, _Record] = {}
+        self._changed: dict[int, weakref.ref[Array]] = {}
+
+    def add(self, array: Array, numbers: Numbers | None = None) -> None:
+        """``array`` is new, and nobody else has it."""
+        self._changed.pop(id(_root(array)), None)
+        self._put(array, numbers)
+
+    def _put(self, array: Array, numbers: Numbers | None) -> None:
+        records, key = self._records, id(array)
+        here = weakref.ref(array, lambda _: records.pop(key, None))
+        records[key] = _Record(here, numbers)
+
+    def has(self, array: object) -> bool:
+        record = self._records.get(id(array))
+        if record is None or record.array() is not array:
+            return False
+        root = _root(cast("Array", array))
+        changed = self._changed.get(id(root))
+        return changed is None or changed() is not root
+
+    def of(self, array: Array) -> Array | None:
+        """The numbers in 64 bits; None of another array."""
+        if not self.has(array):
+            return None
+        numbers = self._records[id(array)].numbers
+        if numbers is not None:
+            return numbers()
+        return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+    def part(self, found: Array, array: Array, see: Callable[[Array], Array]) -> None:
+        """``found`` has elements of ``array``: those that ``see`` gives of its numbers."""
+        if found is not array and self.has(array):
+            numbers = self._records[id(array)].numbers
+            self._put(found, None if numbers is None else lambda: see(numbers()))
+
+    def change(self, array: Array) -> None:
+        """Something is stored into an array, and into all that share its memory."""
+        root, changed = _root(array), self._changed
+        if self._records and id(root) not in changed:
+            key = id(root)
+            changed[key] = weakref.ref(root, lambda _: changed.pop(key, None))
+
+    def beside(self, array: Array, dtype: DType) -> Array:
+        """An array of numbers in the dtype of one that it meets, if that has them; any other array
+        itself."""
+        own = arithmetic.dtype_of(array)
+        if own in (dtype, BOOL) or dtype == BOOL or not self.has(array):
+            return array
+        wide = self.of(array)
+        assert wide is not None
+        if dtype.is_float:
+            return arithmetic.convert(np.atleast_1d(wide), dtype).reshape(wide.shape)
+        low, high = integer_range(dtype)
+        whole = wide.dtype.kind == "i" or bool(np.all(wide == np.trunc(wide)))
+        if not (own.is_integer or self._records[id(array)].numbers is None) or not whole:
+            return array
+        fits = wide.size == 0 or (low <= wide.min() and wide.max() <= high)
+        return wide.astype(TO_NUMPY[dtype.name]) if fits else array
+
+    def met(self, a: object, b: object) -> tuple[object, object] | None:
+        """Two operands, of which an array of numbers has the dtype of the other array; None where
+        neither is one, or both are numbers."""
+        x = a if is_array(a) else None
+        y = b if is_array(b) else None
+        if x is None or y is None or self.has(x) == self.has(y):
+            return None
+        if self.has(x):
+            return self.beside(x, arithmetic.dtype_of(y)), y
+        return x, self.beside(y, arithmetic.dtype_of(x))
+
+    def computed(self, operator: str, a: object, b: object) -> tuple[Array, Numbers] | None:
+        """``a operator b`` of arrays of numbers and of numbers, and its own numbers; None where an
+        operand is another array."""
+        given = [x for x in (a, b) if is_array(x)]
+        if not all(self.has(x) for x in given):
+            return None
+        wide = [self.of(x) if is_array(x) else x for x in (a, b)]
+        if any(_has_points(x) for x in wide):
+            wide = [x.astype(np.float64) if is_array(x) else x for x in wide]
+        found = arithmetic.binary(operator, *wide)
+        if found.dtype == np.bool_:
+            return found, lambda: found
+        dtypes = [arithmetic.dtype_of(x) for x in given]
+        double = any(d in (F64, I64) for d in dtypes if d.is_float or found.dtype.kind == "i")
+        if operator == "/" and not any(_has_points(x) for x in wide):
+            double = True
+        one = (F64 if double else F32) if found.dtype.kind == "f" else (I64 if double else I32)
+        return arithmetic.convert(found, one), lambda: found
+
+
+def _has_points(value: object) -> bool:
+    return value.dtype.kind == "f" if is_array(value) else isinstance(value, float)
+
+
+def _root(array: Array) -> Array:
+    base: object = array
+    while isinstance(base, np.ndarray) and isinstance(base.base, np.ndarray):
+        base = cast("object", base.base)
+    return cast("Array", base)

@@ -1,0 +1,147 @@
+"""Arrays that the host program makes of numbers take the dtype of what they meet, as numbers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+from tessera_lang.driver.session import Session
+from tests.cases.test_host_edges import TARGETS
+
+MADE: dict[str, Any] = {
+    "op.array([0.1, 0.2, 0.3, 0.4])": [0.1, 0.2, 0.3, 0.4], "op.array([1, 2, 3, 4])": [1, 2, 3, 4],
+    "op.linspace(0.0, 1.0, 4)": np.linspace(0, 1, 4), "op.zeros((4,))": np.zeros(4),
+    "op.ones((4,))": np.ones(4), "op.full((4,), 0.3)": np.full(4, 0.3), "op.full((4,), 3)": [3] * 4,
+    "op.arange(4)": range(4), "op.arange(0.0, 0.4, 0.1)": np.arange(4) * 0.1,
+    "op.where(c, 1, -1)": [1, -1, 1, 1], "op.where(c, 0.1, 0.7)": [0.1, 0.7, 0.1, 0.1],
+    "0.5 * op.arange(4)": np.arange(4) * 0.5,
+    "-op.array([0.1, 0.2, 0.3, 0.4])": [-0.1, -0.2, -0.3, -0.4],
+    "op.array([0.1, 0.2, 0.3, 0.4]) * 3.0 + 0.1": np.array([0.1, 0.2, 0.3, 0.4]) * 3.0 + 0.1,
+    "op.eye(4)[1]": [0, 1, 0, 0], "op.array([9, 0.1, 0.2, 0.3, 0.4])[1:]": [0.1, 0.2, 0.3, 0.4],
+    "op.reshape(op.array([[0.1, 0.2], [0.3, 0.4]]), (4,))": [0.1, 0.2, 0.3, 0.4],
+    "op.array([[0.1, 0.3], [0.2, 0.4]]).T[0]": [0.1, 0.2],
+}  # fmt: skip
+USES = [
+    "w * x", "x - w", "op.maximum(x, w)", "op.stack((x, w))", "op.where(x > 0, x, w)",
+    "x[:, None] * w[None, :]", "x @ w", "w.to(f64) * x.to(f64)", "x * w[1]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("target", TARGETS)
+def test_they_take_the_dtype_of_what_they_meet(made: str, target: Any) -> None:
+    lines = "".join(f"    r{i} = {use}\n" for i, use in enumerate(USES))
+    results = ", ".join(f"r{i}" for i in range(len(USES)))
+    text = f"def f(x, c):\n    w = {made}\n{lines}    return {results}\n"
+    m: Any = tessera.compile(text, target=target)
+    wide = np.array(MADE[made], np.float64)
+    c = np.array([True, False, True, True])
+    for dtype, rtol in ((np.float64, 1e-15), (np.float32, 2e-7), (np.float16, 2e-3)):
+        x = np.array([1.5, -2.0, 0.25, 3.0], dtype)[: len(wide)]
+        for use, found in zip(USES, m.f(x, c), strict=True):
+            want = eval(use.replace("to(f64)", "astype(float)"), {"op": np, "w": wide, "x": x})
+            kind = np.float64 if "f64" in use else dtype
+            assert np.asarray(found).dtype == kind or use == "x @ w", use
+            np.testing.assert_allclose(np.asarray(found, np.float64), want, rtol, rtol)
+
+
+ALONE = {
+    "op.array([0.5, 1.0])": np.float32, "op.array([1, 2])": np.int32,
+    "op.zeros((2,))": np.float32,
+    "op.arange(3)": np.int64, "op.linspace(0.0, 1.0, 3)": np.float32,
+    "0.5 * op.arange(3)": np.float32,
+    "op.where(c, 1, -1)": np.int32, "op.where(c, 0.5, -1)": np.float32,
+    "op.array([1, 2]) / 2": np.float64,
+    "op.arange(3) + 1": np.int64, "op.array([1, 2]) * 0.5": np.float32,
+    "op.ones((2,)) + 1": np.float32,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("made", ALONE)
+def test_alone_they_have_the_dtype_of_the_page(made: str) -> None:
+    m: Any = tessera.compile(f"def f(c):\n    return {made}\n", target="cpu")
+    assert np.asarray(m.f(np.array([True, False]))).dtype == ALONE[made]
+
+
+STORED = [
+    "w[0] = 5.0", "w[:] = 5.0", "w[w < 9.0] = 5.0", "w += 5.0", "fill(w)", "w[0:2][0] = 5.0",
+    "op.reshape(w, (4,))[0] = 5.0", "w[[0, 1]] = 5.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("store", STORED)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_stored_is_what_is_met(store: str, target: Any) -> None:
+    text = f"""
+@op.kernel
+def fill(w: mut f32[n]):
+    w[:] = 5.0
+
+def f(x):
+    w = op.zeros((4,))
+    before = w + 0.0
+    {store}
+    return w, w * x, before * x
+"""
+    m: Any = tessera.compile(text, target=target)
+    w, product, before = m.f(np.ones(4, np.float32))
+    assert w[0] == 5.0
+    np.testing.assert_array_equal(product, w)
+    np.testing.assert_array_equal(before, np.zeros(4))
+
+
+@pytest.mark.parametrize("store", STORED)
+def test_stored_into_they_are_arrays_of_their_dtype(store: str) -> None:
+    text = f"""
+@op.kernel
+def fill(w: mut f32[n]):
+    w[:] = 5.0
+
+def f(x):
+    w = op.zeros((4,))
+    {store}
+    return w * x
+"""
+    m: Any = tessera.compile(text, target="cpu")
+    if store == "w += 5.0":  # a new array of numbers
+        np.testing.assert_array_equal(m.f(np.ones(4)), np.full(4, 5.0))
+        return
+    with pytest.raises(tessera.TesseraError, match="f32 and f64"):
+        m.f(np.ones(4))
+
+
+WRONG = {
+    "op.array([0.5, 1.5]) + i": "f32 and i32",
+    "op.array([0.5, 1.5], dtype=f32) * x": "f32 and f64",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", WRONG)
+def test_what_a_dtype_does_not_hold_is_refused(expression: str) -> None:
+    m: Any = tessera.compile(f"def f(x, i):\n    return {expression}\n", target="cpu")
+    with pytest.raises(tessera.TesseraError, match=WRONG[expression]):
+        m.f(np.ones(2), np.ones(2, np.int32))
+
+
+def test_calls_from_python_that_are_done_again_meet_the_same() -> None:
+    m: Any = tessera.compile(
+        "def f(x):\n    return op.arange(4) * x + op.zeros((4,))\n", target="cpu"
+    )
+    for _ in range(4):
+        found = m.f(np.full(4, 0.5, np.float32))
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, np.arange(4) * 0.5)
+
+
+def test_check_takes_them() -> None:
+    text = "".join(
+        f"y{i} = x * {made}\n"
+        for i, made in enumerate(MADE)
+        if "c," not in made and "T[0]" not in made
+    )
+    source = f"x = op.random((4,), dtype=f64)\n{text}z = y0 + op.array([1.0], dtype=f32)\n"
+    found = Session(overlay={"main.tessera": source}).check("main.tessera")
+    assert [d.code for d in found] == ["T0818"]
