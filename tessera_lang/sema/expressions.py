@@ -30,6 +30,7 @@ from tessera_lang.sema.side_tables import (
     Local,
 )
 from tessera_lang.syntax import ast
+from tessera_lang.syntax.dump import source_text
 from tessera_lang.types.dtype import BOOL, F32, INDEX, DType
 from tessera_lang.types.type import (
     ERROR,
@@ -291,6 +292,8 @@ def _tuple_item(c: Context, e: ast.Subscript, base: TupleType) -> Term:
         return Weak("float" if any(isinstance(v, float) for v in numbers) else "int")
     of_shape = isinstance(e.value, ast.Attribute) or not isinstance(numbers, tuple)
     table = f"for a table give the kernel an array: `table: const f32[{len(base.items)}]`"
+    if one and isinstance(e.value, ast.Name) and is_table(numbers):
+        table = f"write `op.array({e.value.id})[{source_text(e.items[0])}]`"
     return c.report(
         "T0302", "an item of a shape or tuple is chosen by a literal", e.span,
         helps=("write `x.shape[0]`, `x.shape[-1]`, or in a tile kernel `h, w = x.shape[:2]`",)

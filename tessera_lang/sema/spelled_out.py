@@ -13,8 +13,10 @@ from collections.abc import Callable, Collection
 from itertools import count, pairwise
 from typing import Any, TypeGuard, cast
 
+from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import field_names, replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
+from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
 from tessera_lang.syntax.substitute import as_array
@@ -41,7 +43,7 @@ _DTYPES = {
 MOST_ROUNDS = 64
 """A loop over so many numbers that are written out is written out itself."""
 _OTHERWISE = re.compile(
-    rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\bmeshgrid\b"
+    rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b"
     rf"|\bop\.(?:{'|'.join(_DTYPES)})\b"
 )
 """What a text has that something is spelled out in."""
@@ -54,10 +56,11 @@ def spelled_out(parsed: ParsedModule, known: Spelled) -> tuple[ParsedModule, Spe
     """The tree of a file in the language's own words, and what each of its statements became:
     ``known``, of the last time, keeps a statement the same node as before."""
     found: Spelled = {}
-    top = _bound_at_top(parsed.module.body)
+    top, tables = _bound_at_top(parsed.module.body), tables_of(parsed.module.body)
     for chunk in parsed.chunks:
         for s in chunk.body if _OTHERWISE.search(chunk.text) else ():
-            found[s] = known[s] if s in known else _statement(s, top)
+            again = s in known and not any(name in chunk.text for name in tables)
+            found[s] = known[s] if again else _statement(s, top, tables)
     if all(new == (old,) for old, new in found.items()):
         return parsed, found
     body = tuple(x for s in parsed.module.body for x in found.get(s, (s,)))
@@ -69,12 +72,15 @@ def _bound_at_top(body: tuple[ast.Stmt, ...]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _statement(s: ast.Stmt, top: _Names) -> tuple[ast.Stmt, ...]:
+def _statement(s: ast.Stmt, top: _Names, tables: Tables) -> tuple[ast.Stmt, ...]:
     if not isinstance(s, ast.FunctionDef):
         spread = _body((s,), False, set(top))
         return cast("tuple[ast.Stmt, ...]", _mapped(spread, _calls(top)))
     own = {p.name for p in (*s.brackets, *s.parameters)} | set(assigned_names(s))
-    body = _body(s.body, bool(s.decorators), own)
+    lane = kernel_level(s) == "lane"  # where tables are read from memory
+    seen = {name: t for name, t in tables.items() if name not in own and not lane}
+    body = cast("tuple[ast.Stmt, ...]", _mapped(s.body, lambda node: written(node, seen)))
+    body = _body(body if seen else s.body, bool(s.decorators), own)
     body = cast("tuple[ast.Stmt, ...]", _mapped(body, _calls(own)))
     return (s if body is s.body else replace(s, body=body),)
 
