@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tessera_lang.driver.static_launch_checks import Checked
     from tessera_lang.evaluate.host import Host
     from tessera_lang.evaluate.value import Derivative
+    from tessera_lang.lower.ast_to_graph.derivative import Graphs
 
 T = TypeVar("T")
 
@@ -105,6 +106,7 @@ class Instances(Scopes):
         super().__init__(search_paths, overlay)
         self.options: TargetOptions | None = None
         self.runner = PassRunner()
+        self._graphs: Graphs | None = None
         self._environment = Environment(self.scope)
         self._instances: dict[str, dict[tuple[object, ...], tuple[Key, Instance]]] = {}
         self._asked: dict[str, dict[tuple[object, ...], tuple[Key, tuple[Axes, Axes]]]] = {}
@@ -114,9 +116,12 @@ class Instances(Scopes):
         cotangent: object,
     ) -> object:  # fmt: skip
         """What ``grad(f)`` gives; see ``evaluate.modules.Library``."""
-        from tessera_lang.driver.graphs import differentiated
+        from tessera_lang.driver.graphs import graphs_of
+        from tessera_lang.lower.ast_to_graph.derivative import differentiated
 
-        return differentiated(self.runner, host, derivative, values, call, cotangent)
+        if self._graphs is None:
+            self._graphs = graphs_of(self.runner)
+        return differentiated(host, derivative, values, call, cotangent, self._graphs)
 
     @property
     def target(self) -> str:

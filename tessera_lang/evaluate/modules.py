@@ -237,8 +237,41 @@ def _bind_constant(name: str, value: ast.Expr, scope: Scope, counts: dict[str, i
 
     if counts[name] > 1:
         return
+    derivative = _derivative(value, scope)
+    if derivative is not None:
+        scope.values[name] = derivative
+        return
     with suppress(NotConstant):  # others get their value when the file itself is run
         scope.values[name] = evaluate_constant(value, lookup, lambda e: _constant_of(e, scope))
+
+
+def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
+    """``grad(f, wrt="x")`` of a definition, which is one too; None for all else."""
+    if not (isinstance(e, ast.Call) and isinstance(e.function, ast.Name) and e.arguments):
+        return None
+    word = e.function.id
+    if word not in ("grad", "value_and_grad") or word in scope.values:
+        return None
+    first, *rest = e.arguments
+    of: object = _derivative(first, scope)
+    if isinstance(first, ast.Name):
+        of = scope.values.get(first.id)
+    elif isinstance(first, ast.Lambda):
+        of = HostFunction(first, scope)
+    given = [*rest, *(k.value for k in e.keywords if k.name == "wrt")]
+    if not isinstance(of, HostFunction | Derivative) or len(given) > 1:
+        return None
+    if len(rest) + len(e.keywords) != len(given):
+        return None
+    wrt = given[0] if given else None
+    items = wrt.items if isinstance(wrt, ast.TupleExpr | ast.ListExpr) else (wrt,) if wrt else ()
+    names = tuple(i.value for i in items if isinstance(i, ast.StringLit))
+    inner = of.innermost if isinstance(of, Derivative) else of
+    known = tuple(p.name for p in inner.declaration.parameters)
+    if len(names) != len(items) or not set(names) <= set(known) or not known:
+        return None  # what is wrong is said where the file itself is run
+    single = not isinstance(wrt, ast.TupleExpr | ast.ListExpr)
+    return Derivative(of, names or known[:1], single, word == "value_and_grad")
 
 
 def _constant_of(e: ast.Attribute, scope: Scope) -> object:

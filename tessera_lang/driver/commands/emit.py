@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tessera_lang.ir.core import Program
     from tessera_lang.target.backend import TargetOptions
 
-STAGES = ("ast", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
+STAGES = ("ast", "graph", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
 _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 
 
@@ -43,12 +43,15 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
     epilog=examples(
         "tesserac emit sum_reduce.tessera --stage=tile",
         "tesserac emit sum_reduce.tessera --stage=ptx --arch=sm_90",
+        "tesserac emit loss.tessera --stage=graph --signature 'x: f32[n, k], w: f32[k]'",
         "tesserac emit sum.tessera --stage=schedule --arch=sm_90 --signature 'x: bf16[4096]'",
     ),
 )
 @click.argument("file")
 @click.option("--stage", type=click.Choice(STAGES), required=True, help="What to print.")
-@click.option("--kernel", "names", multiple=True, metavar="NAME", help="Only this kernel.")
+@click.option(
+    "--kernel", "names", multiple=True, metavar="NAME", help="Only this kernel, or function."
+)
 @click.option("--target", default="", envvar="TESSERA_TARGET", metavar="[auto|cpu|cuda]",
               help="The target; ptx and sass are cuda, asm is cpu. The schedule stage shows the "
               "decisions for a target or an architecture that is named.")  # fmt: skip
@@ -71,6 +74,8 @@ def command(
     path = source_path(session, file)
     if stage == "ast":
         text, code = _tree(session, path, color)
+    elif stage == "graph":
+        text, code = _graphs(session, path, names, signatures, color)
     else:
         session.options = _options(stage, target, arch, bounds)
         # With kernels named, the signatures are theirs alone.
@@ -98,6 +103,33 @@ def _tree(session: Session, path: str, color: str) -> tuple[str, int]:
     parsed = session.parsed(path)
     code = show(session, parsed.diagnostics, color=color)
     return dump(parsed.module).rstrip("\n") + "\n", code
+
+
+def _graphs(
+    session: Session, path: str, names: tuple[str, ...], signatures: tuple[str, ...], color: str
+) -> tuple[str, int]:
+    """The graphs of plain functions. What keeps one from having a graph is shown as an error."""
+    from tessera_lang.diagnostics import Diagnostic, TesseraError
+    from tessera_lang.driver.function_graphs import graph_program, plain_functions
+    from tessera_lang.ir.printer import print_program
+
+    code = show(session, session.check(path), color=color)
+    if code:
+        return "", code
+    known = {f.name: f for f in plain_functions(session, path)}
+    missing = [n for n in names if n not in known]
+    if missing or not known:
+        what = f"plain function `{missing[0]}`" if missing else "plain function"
+        raise session.error((Diagnostic("T0819", f"{path} has no {what}"),))
+    texts: list[str] = []
+    found: list[Diagnostic] = []
+    for name in names or tuple(known):
+        for signature in signatures or ("",):
+            try:
+                texts.append(print_program(graph_program(session, path, known[name], signature)))
+            except TesseraError as error:
+                found += error.diagnostics
+    return "\n".join(texts), show(session, found, color=color)
 
 
 def _stage(

@@ -43,7 +43,7 @@ class GraphBuilder:
         constant = self._constant(name, operands, attributes)
         if constant is not None:
             return constant
-        key = (name, operands, *_hashed(attributes))
+        key = (name, operands, *hashed(attributes))
         if key in self._known:
             return self._known[key]
         types = tuple(v.tensor_type for v in operands)
@@ -171,7 +171,7 @@ class GraphBuilder:
 _MOVED = ("broadcast", "reshape", "transpose", "flip", "slice")
 
 
-def _hashed(attributes: Mapping[str, Attribute]) -> tuple[object, ...]:
+def hashed(attributes: Mapping[str, Attribute]) -> tuple[object, ...]:
     """Attributes as a key; 1, 1.0 and True differ, and so do zeros of two signs."""
     return tuple((k, type(v), repr(v) if isinstance(v, float) else v)
                  for k, v in sorted(attributes.items()))  # fmt: skip

@@ -6,7 +6,7 @@ a gradient is made (``opt/graph``), nor how kernels are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from tessera_lang.evaluate.fault import fault, located
@@ -14,6 +14,7 @@ from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.symbolic_world import SymbolicArray, SymbolicWorld
 from tessera_lang.evaluate.value import Derivative, Unknown
 from tessera_lang.ir.core import Operation, Program, TensorType, Value
+from tessera_lang.ir.graph.builder import hashed
 from tessera_lang.lower.ast_to_graph.tracing import (
     TracingHost,
     graph_of,
@@ -29,13 +30,33 @@ from tessera_lang.lower.ast_to_graph.world import (
     NotKnown,
     is_double,
 )
+from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, kernels_of
 from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
 from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
+from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import F64
 
-Prepare = Callable[[Program], Program]
-"""Verifies and simplifies a program of Graph IR."""
+
+@dataclass(slots=True, eq=False)
+class Differentiated:
+    """The gradient of a graph, and its kernels where they have been asked for."""
+
+    function: Operation
+    kernels: tuple[GraphKernel, ...] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Graphs:
+    """What is made of graphs. ``prepare`` verifies and simplifies a program of Graph IR. A call
+    records its function anew, as the function may read what has changed since; what follows from
+    an equal graph is ``known``."""
+
+    prepare: Callable[[Program], Program]
+    known: dict[object, Differentiated] = field(default_factory=dict[object, Differentiated])
+
+
+MOST_GRAPHS = 1024  # that are kept
 _COMPILE_TIME = ("int", "float", "bool", "str", "dtype")
 
 
@@ -83,7 +104,7 @@ def is_number(value: object) -> bool:
 
 def differentiated(
     host: Host, derivative: Derivative, values: dict[str, object], call: ast.Call,
-    cotangent: object, prepare: Prepare,
+    cotangent: object, graphs: Graphs,
 ) -> object:  # fmt: skip
     """What ``grad(f)`` gives for the parameters of ``f``. Raises HostFault."""
     world = GraphWorld(host.world)
@@ -96,7 +117,7 @@ def differentiated(
             return Unknown()
         with located(call.span):
             return _gradient(host, derivative, parameters, world, result, values, call, cotangent,
-                             prepare)  # fmt: skip
+                             graphs)  # fmt: skip
     except NotKnown:
         return Unknown()
 
@@ -132,19 +153,18 @@ def _lifted(world: GraphWorld, value: object) -> object:
 def _gradient(
     host: Host, derivative: Derivative, parameters: _Parameters, world: GraphWorld,
     result: object, values: dict[str, object], call: ast.Call, cotangent: object,
-    prepare: Prepare,
+    graphs: Graphs,
 ) -> object:  # fmt: skip
     found = leaves(result, is_value)
     seeds = _seeds(host, world, derivative, found, call, cotangent)
     wrt = [i for name in derivative.wrt for i in parameters.of.get(name, ())]
     _check_wrt(derivative, parameters, call)
     function = graph_of(world, derivative.innermost.name, parameters.named, result)
-    (function,) = prepare(Program("graph", (function,))).operations
-    program = _differentiated(function, wrt, derivative, seeds is not None, call)
-    numbers = [_number_kind(v) for v in found] if derivative.with_value else []
-    numbers += [_number_kind(parameters.given[i]) for i in wrt]
+    shown = [*(found if derivative.with_value else ()), *(parameters.given[i] for i in wrt)]
+    numbers: list[NumberKind] = [_number_kind(v) for v in shown]
     inputs = [*parameters.given, *(outer for outer, _ in world.captured), *(seeds or ())]
-    made = iter(execute(host, prepare(program), inputs, numbers))
+    of = function, tuple(wrt), derivative.with_value, seeds is not None
+    made = iter(execute(host, _differentiated(graphs, *of, inputs, call), inputs, numbers))
     value = rebuilt(result, is_value, lambda _: next(made)) if derivative.with_value else None
     gradients = tuple(
         rebuilt(values[name], parameters.is_leaf, lambda _: next(made)) for name in derivative.wrt
@@ -198,20 +218,44 @@ def _listed(types: list[TensorType]) -> str:
 
 
 def _differentiated(
-    function: Operation, wrt: list[int], derivative: Derivative, seeded: bool, call: ast.Call
-) -> Program:
+    graphs: Graphs, function: Operation, wrt: tuple[int, ...], with_results: bool, seeded: bool,
+    inputs: Sequence[object], call: ast.Call,
+) -> Differentiated:  # fmt: skip
+    """The gradient of a graph by the parameters of these numbers. Raises HostFault."""
+    floats = tuple(isinstance(v, float) for v in inputs)
+    key = graph_key(function), wrt, with_results, seeded, floats
+    if key in graphs.known:
+        return graphs.known[key]
+    (function,) = graphs.prepare(Program("graph", (function,))).operations
     try:
-        made = gradient_of(function, wrt, seeded=seeded, with_results=derivative.with_value)
+        made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
     except GradientError as error:
         raise fault("T0761", str(error), error.span or call.span) from None
-    return Program("graph", (made,))
+    (function,) = graphs.prepare(Program("graph", (made,))).operations
+    if len(graphs.known) >= MOST_GRAPHS:
+        graphs.known.clear()
+    found = graphs.known[key] = Differentiated(function)
+    return found
+
+
+def graph_key(function: Operation) -> object:
+    """Equal for functions whose parameters have the same types and that do the same."""
+    (body,) = function.regions
+    numbers = {v: i for i, v in enumerate(body.arguments)}
+    for o in body.operations[:-1]:
+        numbers[o.result] = len(numbers)
+    return (
+        tuple(v.type for v in body.arguments),
+        tuple((o.name, *(numbers[v] for v in o.operands), *hashed(o.attributes))
+              for o in body.operations),
+    )  # fmt: skip
 
 
 def execute(
-    host: Host, program: Program, inputs: list[object], numbers: list[NumberKind]
+    host: Host, made: Differentiated, inputs: Sequence[object], numbers: Sequence[NumberKind]
 ) -> list[object]:
     """The results of a graph in the world of an evaluator: ``numbers`` says which are numbers."""
-    (function,) = program.operations
+    function = made.function
     results = function.regions[0].terminator.operands
     types = [v.tensor_type for v in results]
     if isinstance(host.world, GraphWorld):
@@ -227,4 +271,7 @@ def execute(
             else SymbolicArray(t.dtype, cast("tuple[int, ...]", t.shape))
             for n, t in zip(numbers, types, strict=True)
         ]
-    return run_kernels(host, function, inputs, numbers)
+    if made.kernels is None:
+        parameters = zip(function.regions[0].arguments, inputs, strict=True)
+        made.kernels = kernels_of(function, {v for v, g in parameters if isinstance(g, float)})
+    return run_kernels(host, function, inputs, numbers, made.kernels)

@@ -280,11 +280,13 @@ class GraphWorld:
         return array if self.is_own(array) else self._outer().named(array)
 
     def value_of(self, array: object) -> object:
-        return None if self.is_own(array) else self._outer().value_of(array)
+        if self.outer is None or self.is_own(array):
+            return None
+        return self.outer.value_of(array)
 
     def release(self, array: object) -> None:
-        if not self.is_own(array):
-            self._outer().release(array)
+        if self.outer is not None and not self.is_own(array):
+            self.outer.release(array)
 
     def viewed(self, array: object, of: object) -> object:
         return array

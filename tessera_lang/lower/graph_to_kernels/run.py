@@ -6,12 +6,13 @@ kernel has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from tessera_lang.evaluate.builtin_protocol import Host
 from tessera_lang.evaluate.double import Double
 from tessera_lang.ir.core import Operation, Value
-from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel, kernels_of
+from tessera_lang.lower.graph_to_kernels.clusters import NAME, GraphKernel
 from tessera_lang.target.host_world import KernelReference, WorldFault
 
 NumberKind = Literal["array", "number", "double"]
@@ -20,14 +21,14 @@ _COPY = f"@op.kernel\ndef {NAME}(x):\n    return op.copy(x)\n"
 
 
 def run_kernels(
-    host: Host, function: Operation, inputs: list[object], numbers: list[NumberKind]
-) -> list[object]:
-    """The results of a function of Graph IR whose sizes are numbers. ``inputs``: arrays of the
-    host's world, and floats; ``numbers``: which results are numbers."""
+    host: Host, function: Operation, inputs: Sequence[object], numbers: Sequence[NumberKind],
+    kernels: Sequence[GraphKernel],
+) -> list[object]:  # fmt: skip
+    """The results of a function of Graph IR whose sizes are numbers, by its ``kernels``.
+    ``inputs``: arrays of the host's world, and floats; ``numbers``: which results are numbers."""
     (body,) = function.regions
     values: dict[Value, object] = dict(zip(body.arguments, inputs, strict=True))
-    scalars = {v for v, given in values.items() if isinstance(given, float)}
-    for kernel in kernels_of(function, scalars):
+    for kernel in kernels:
         values[kernel.result] = _launched(host, kernel, [
             values[v] if isinstance(v, Value) else v for v in kernel.arguments])  # fmt: skip
     taken = set(body.arguments)

@@ -11,7 +11,8 @@ from tessera_backend.runtime.host_environment import HostWorld
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.host import Host
 from tessera_lang.ir.core import Operation
-from tessera_lang.lower.graph_to_kernels.run import run_kernels
+from tessera_lang.lower.graph_to_kernels.clusters import kernels_of
+from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
 
 _FILE = "graph.tessera"
 
@@ -26,4 +27,5 @@ def run(function: Operation, inputs: Sequence[Any], by: Host | None = None) -> l
     """The results of a function of Graph IR."""
     count = len(function.regions[0].terminator.operands)
     given: list[Any] = list(map(np.ascontiguousarray, inputs))
-    return run_kernels(by or host(), function, given, ["array"] * count)
+    kinds: list[NumberKind] = ["array" for _ in range(count)]
+    return run_kernels(by or host(), function, given, kinds, kernels_of(function, ()))

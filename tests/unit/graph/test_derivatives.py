@@ -10,6 +10,7 @@ import pytest
 import tessera_lang as tessera
 from tessera_lang.diagnostics.diagnostic import TesseraError
 
+numpy: Any = np
 LOSSES = {
     "products": "op.mean(op.tanh(x @ y.T) ** 2) + x[0] @ y[1]",
     "einsum": 'op.sum(op.einsum("ij,kj->ik", x, y) ** 2)',
@@ -65,6 +66,15 @@ def descend(x, y, steps: int = 5):
         loss, g = value_and_grad(lambda w: op.mean((op.tanh(x @ w) - y) ** 2))(w)
         w = w - 0.5 * g
     return w
+
+
+step = value_and_grad(cube, wrt=("x", "scale"))
+twice = grad(grad(cube), "scale")
+
+
+def by_definition(x, scale: f64):
+    value, (dx, slope) = step(x, scale)
+    return op.sum(dx) + value + slope
 
 
 def several(x, y):
@@ -162,11 +172,16 @@ def test_parameters_that_hold_several_arrays(module: Any) -> None:
     dw, db = module.of_layers(x, y)
 
     def loss(w: Any, b: Any) -> Any:
-        h: Any = np.tanh(np.tanh(x @ w + x[0]) @ y + b)
-        return float(np.mean(h * h))
+        return (numpy.tanh(numpy.tanh(x @ w + x[0]) @ y + b) ** 2).mean()
 
     np.testing.assert_allclose(dw, differences(loss, [x, y[1]], 0), rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(db, differences(loss, [x, y[1]], 1), rtol=1e-5, atol=1e-8)
+
+
+def test_a_gradient_of_a_definition_is_a_definition(module: Any) -> None:
+    x, _ = arrays()
+    wanted = (1.5 * x**2).sum() + 1.5 * (x**3).sum()
+    np.testing.assert_allclose(module.by_definition(x, 0.5), wanted, rtol=1e-12)
 
 
 def test_a_descent(module: Any) -> None:

@@ -59,6 +59,7 @@ def constants(path: Path) -> list[tuple[str, list[int | float], str]]:
 
 SMALL = 8
 STRUCTURE = {
+    "lower/ast_to_graph/derivative.py:MOST_GRAPHS": "that are kept, as recorded calls are",
     "lower/ast_to_schedule/sort_calls.py:_HALF": "bits of a place beside a key in an i64",
     "opt/schedule/canonical/transpose_products.py:_MANY": "rows of which nothing is known",
     "opt/schedule/cost/lane_sized_iterations.py:_MOST_LOOKED_AT": "parts of a number that are read",
