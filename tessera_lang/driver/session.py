@@ -158,19 +158,24 @@ class Session(Instances):
     def sizes_that_build_needs(
         self, path: str, signatures: tuple[str, ...]
     ) -> tuple[Diagnostic, ...]:
-        """A warning for each tile kernel that `build` refuses with these signatures, as nothing
-        says the sizes that it is compiled for."""
+        """Warnings for each tile kernel that `build` refuses with these signatures, as nothing
+        says the sizes that it is compiled for, or that it has no form without."""
         scope, found = self.scope(path), list[Diagnostic]()
         for function in kernels_of(self.parsed(path).module):
             own = signature_of_annotations(function, scope)
             names = {p.name for p in (*function.brackets, *function.parameters)}
             if own is None or any(read_signature(s).keys() <= names for s in signatures):
                 continue
-            if self.completed(path, function, own) is None:
-                said = self.instance(path, function.name, own)[2]
-                note = "so it is where nothing says the sizes; calls compile it for theirs"
-                found += [replace(d, severity="warning", notes=(*d.notes, note))
-                          for d in said if d.code == "T0650"]  # fmt: skip
+            completed = self.completed(path, function, own)
+            if completed is None:
+                said = [d for d in self.instance(path, function.name, own)[2] if d.code == "T0650"]
+            elif kernel_level(function) == "tile":
+                said = self._with_refusals(path, function.name, completed)[2]
+            else:
+                continue
+            note = "so it is where nothing says the sizes; calls compile it for theirs"
+            found += [replace(d, severity="warning", notes=(*d.notes, note))
+                      for d in said if d.severity == "error"]  # fmt: skip
         return tuple(found)
 
     @contextmanager

@@ -21,6 +21,7 @@ from tessera_lang.sema.side_tables import (
     TensorArgument,
 )  # fmt: skip
 from tessera_lang.sema.signature import (
+    ParameterSpec,
     compile_time_kind,
     constant_in,
     dtype_lookup,
@@ -141,7 +142,43 @@ def complete_signature(
         is_tensor = spec.kind == "tensor"
         made = TensorArgument(spec.dtype, len(spec.dims)) if is_tensor else None
         arguments.append(made or ScalarArgument(spec.dtype))
-    return tuple(arguments)
+    shapes = [spec_of(p, lookup) for _, p in parameters_of(function)]
+    dims = [s.dims if isinstance(s, ParameterSpec) else () for s in shapes]
+    return _with_sizes_of_names(tuple(arguments), dims)
+
+
+def _with_sizes_of_names(signature: Signature, dims: Sequence[Sequence[ast.Expr]]) -> Signature:
+    """A size that one array gives is that of every axis of its name; of `2*n` half of it is."""
+    known: dict[str, int] = {}
+    for a, shape in zip(signature, dims, strict=True):
+        for n, dim in zip(a.sizes if isinstance(a, TensorArgument) else (), shape, strict=False):
+            if n is not None and (part := _multiple(dim)) is not None and n % part[1] == 0:
+                known.setdefault(part[0], n // part[1])
+
+    def with_sizes(a: Argument, shape: Sequence[ast.Expr]) -> Argument:
+        if not isinstance(a, TensorArgument) or len(shape) != a.rank:
+            return a
+        given, found = a.sizes or (None,) * a.rank, map(_multiple, shape)
+        sizes = tuple(
+            known[part[0]] * part[1] if n is None and part is not None and part[0] in known else n
+            for n, part in zip(given, found, strict=True)
+        )
+        return a if sizes == given else replace(a, sizes=sizes)
+
+    return tuple(with_sizes(a, shape) for a, shape in zip(signature, dims, strict=True))
+
+
+def _multiple(e: ast.Expr) -> tuple[str, int] | None:
+    """The name of a size, and how many times it is taken."""
+    match e:
+        case ast.Name():
+            return e.id, 1
+        case ast.Binary(operator="*", left=ast.IntLit(value=n), right=ast.Name(id=name)) if n > 0:
+            return name, n
+        case ast.Binary(operator="*", left=ast.Name(id=name), right=ast.IntLit(value=n)) if n > 0:
+            return name, n
+        case _:
+            return None
 
 
 def _are_small(arrays: Sequence[TensorArgument], target: str) -> bool:

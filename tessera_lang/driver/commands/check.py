@@ -72,7 +72,9 @@ def command(
 
             machine = machine_for(session, target or ("" if arch else "cuda"), arch)
             if target or arch:
-                found.extend(session.sizes_that_build_needs(path, signatures))
+                told = {(d.code, d.span) for d in found}
+                needed = session.sizes_that_build_needs(path, signatures)
+                found.extend(d for d in needed if (d.code, d.span) not in told)
             said = remarks_of(session, path, machine)
             found.extend(d for d in said if remarks or d.severity == "warning")
     if not any(d.severity == "error" for d in found):

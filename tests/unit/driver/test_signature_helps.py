@@ -116,3 +116,53 @@ def test_a_file_of_host_functions(tesserac: Tesserac, folder: Folder, stage: str
     (command,) = re.findall(r"`tesserac (emit [^`]*)`", done.stderr)
     assert tesserac(*command.split()).returncode == 0
     assert "T0819" in tesserac("build", "h.tessera", "-o", "o", "--target=cpu").stderr
+
+
+ELSEWHERE = {
+    "y: mut f32[d]": "x: f32[n, d], y: f32[64]",
+    "y: mut f32[2 * d]": "x: f32[n, d], y: f32[64]",
+    "y: mut f32[d * 2]": "y: f32[64]",
+}
+
+
+@pytest.mark.parametrize("y", ELSEWHERE)
+def test_a_size_is_that_of_every_axis_of_its_name(
+    tesserac: Tesserac, folder: Folder, y: str
+) -> None:
+    """`check` and `build` agree about what a signature says."""
+    text = SIZED["square"].replace("image: f16[size, size], y: mut f32[size]", f"x: f32[n, d], {y}")
+    text = text.replace("size", "d").replace("tile_range(d", "tile_range(n").replace("image", "x")
+    folder({"k.tessera": text.replace("y[:] =", "y[0:d] =")})
+    given = ("k.tessera", "--target=cpu", f"--signature={ELSEWHERE[y]}")
+    for command in (("check",), ("build", "-o", "o")):
+        done = tesserac(*command, *given)
+        assert done.returncode == 0, done.stderr
+        assert "T0650" not in done.stderr
+    short = given[-1].replace("64", "s")
+    for command, code in (("check", 1), ("build", 1)):
+        done = tesserac(command, *given[:2], short, *(("-o", "o") if command == "build" else ()))
+        assert (done.returncode, "T0650" in done.stderr) == (code, True), done.stderr
+
+
+def test_what_build_has_no_form_for_is_warned_of(tesserac: Tesserac, folder: Folder) -> None:
+    folder(
+        {
+            "k.tessera": """
+@op.kernel
+def k(x: f32[n, d], y: mut f32[n, d]):
+    for i in op.tile_range(n, step=1):
+        r = x[i, :]
+        for t in range(3):
+            r = r * 0.5 + op.roll(r, 1, axis=0)
+        y[i, :] = r
+"""
+        }
+    )
+    checked = tesserac("check", "k.tessera", "--target=cpu")
+    assert checked.returncode == 0
+    assert "warning[T0700]" in checked.stderr
+    assert "calls compile it for theirs" in checked.stderr
+    assert "error[T0700]" in tesserac("build", "k.tessera", "-o", "o", "--target=cpu").stderr
+    sized = "--signature=x: f32[n, 64], y: f32[n, 64]"
+    assert tesserac("build", "k.tessera", "-o", "o", "--target=cpu", sized).returncode == 0
+    assert tesserac("check", "k.tessera").stderr == ""
