@@ -97,9 +97,10 @@ def through_shared(dot: Dot, operand: Operand, facts: Facts) -> bool:
     )
 
 
-SHARED, REGISTERS, WRITTEN = "shared", "registers", "written"
+SHARED, REGISTERS, WRITTEN, HELD = "shared", "registers", "written", "held"
 """Where the asynchronous unit reads an operand: from the buffer that it was brought to, from
-registers, or from a buffer that the lanes which compute it write it to."""
+registers, from a buffer that the lanes which compute it write it to, or from registers that lanes
+have filled in front of the product's loop."""
 
 
 def operand_places(dot: Dot, facts: Facts) -> tuple[str, str]:
