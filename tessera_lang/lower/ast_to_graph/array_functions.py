@@ -13,13 +13,8 @@ from typing import cast
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Value
 from tessera_lang.ir.graph.elementwise import FUNCTIONS
-from tessera_lang.lower.ast_to_graph.world import (
-    GraphArray,
-    GraphNumber,
-    GraphWorld,
-    is_double,
-    not_here,
-)
+from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
+from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.target.host_world import WorldFault
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, dtype_named
 from tessera_lang.types.shape import Dim
@@ -102,6 +97,15 @@ def _where(w: GraphWorld, given: Given) -> object:
         raise WorldFault("`op.where` takes an array, not numbers alone", code="T0818")
     if not w.is_array(a) and not w.is_array(b):
         dtype = F32 if isinstance(a, float) or isinstance(b, float) else I32
+        if is_double(a) or is_double(b):
+            dtype = F64
+        elif not (isinstance(a, bool | GraphNumber) or isinstance(b, bool | GraphNumber)):
+            exact = F64 if dtype == F32 else I64
+            found, numbers = (
+                cast("GraphArray", _where(w, {**given, "a": w.fill("full", (), d, a)})).value
+                for d in (dtype, exact)
+            )
+            return GraphArray(found, numbers)
         a = w.fill("full", (), dtype, a)
     x, y = w.meet(a, b)
     chosen = w.lifted(condition)
@@ -115,7 +119,7 @@ def _where(w: GraphWorld, given: Given) -> object:
 
 def product(w: GraphWorld, a: object, b: object) -> object:
     """``a @ b``, by NumPy's rules of axes."""
-    x, y = _array(w, a), _array(w, b)
+    x, y = (_array(w, v) for v in w.met(a, b))
     left, right = x.tensor_type.dtype, y.tensor_type.dtype
     if left != right:
         narrow = sorted((left, right), key=lambda d: d.bits)[0]
@@ -320,7 +324,7 @@ def _parts(w: GraphWorld, given: Given) -> list[Value]:
     arrays = given["arrays"]
     if not isinstance(arrays, tuple | list) or not arrays:
         raise WorldFault("a tuple of arrays is expected here", code="T0818")
-    return [_array(w, a) for a in cast("tuple[object, ...]", arrays)]
+    return [_array(w, a) for a in w.met(*cast("tuple[object, ...]", arrays))]
 
 
 def _concat(w: GraphWorld, given: Given) -> object:
@@ -477,7 +481,8 @@ def _eye(w: GraphWorld, given: Given) -> object:
     m = _integer(given.get("m", n), "a size")
     rows, columns = _grid(w, (n, m))
     on = w.op("eq", columns, w.builder.plus(rows, _integer(given.get("k", 0), "a diagonal")))
-    return GraphArray(w.builder.cast(on, _dtype(given.get("dtype"), F32)))
+    made = GraphArray(w.builder.cast(on, _dtype(given.get("dtype"), F32)))
+    return made if "dtype" in given else w.of_numbers(made)
 
 
 def _made_of(w: GraphWorld, given: Given) -> object:

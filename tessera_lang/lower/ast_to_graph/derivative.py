@@ -23,13 +23,8 @@ from tessera_lang.lower.ast_to_graph.tracing import (
     rebuilt,
     traced,
 )
-from tessera_lang.lower.ast_to_graph.world import (
-    GraphArray,
-    GraphNumber,
-    GraphWorld,
-    NotKnown,
-    is_double,
-)
+from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown, is_double
+from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, kernels_of
 from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
 from tessera_lang.opt.graph.differentiate import GradientError, gradient_of

@@ -21,7 +21,8 @@ from tessera_lang.lower.ast_to_graph.tracing import (
     rebuilt,
     traced,
 )
-from tessera_lang.lower.ast_to_graph.world import GraphArray, GraphNumber, GraphWorld, NotKnown
+from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown
+from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import BOOL, F64, I64, DType, dtype_named
 from tessera_lang.types.shape import Dim, DimOperator, Sym, dim_op

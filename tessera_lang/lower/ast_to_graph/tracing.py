@@ -25,13 +25,8 @@ from tessera_lang.evaluate.value import (
 )
 from tessera_lang.ir.core import Operation, Value
 from tessera_lang.lower.ast_to_graph.array_functions import FUNCTIONS_OF_ARRAYS, chosen, product
-from tessera_lang.lower.ast_to_graph.world import (
-    GraphArray,
-    GraphNumber,
-    GraphWorld,
-    is_double,
-    not_here,
-)
+from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
+from tessera_lang.lower.ast_to_graph.world import GraphWorld
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.syntax.substitute import substituted

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, cast
+from typing import Literal, cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
-from tessera_lang.evaluate.double import Double
-from tessera_lang.evaluate.value import Deferred, is_unknown
+from tessera_lang.evaluate.value import is_unknown
 from tessera_lang.ir.core import Attribute, Operation, TensorType, Value
 from tessera_lang.ir.graph.builder import GraphBuilder
 from tessera_lang.ir.graph.operator import OperandError, Shape
 from tessera_lang.ir.graph.operators import OPERATORS
-from tessera_lang.record import dataclass
+from tessera_lang.lower.ast_to_graph.values import (
+    GraphArray,
+    GraphNumber,
+    NotKnown,
+    is_double,
+    is_number,
+    not_here,
+    number_dtype,
+    strong,
+)
 from tessera_lang.sema.operators import MOST_POWER
 from tessera_lang.target.arange_count import arange_count
 from tessera_lang.target.host_world import (
@@ -40,41 +48,6 @@ _OPERATORS = {
 }  # fmt: skip
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _REDUCTIONS = {"min": "reduce_min", "max": "reduce_max"}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GraphArray:
-    """An array of the function: a value of its graph."""
-
-    description: ClassVar[str] = "an array"
-    value: Value
-
-    @property
-    def type(self) -> TensorType:
-        return self.value.tensor_type
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GraphNumber(Deferred):
-    """A number of the function, which is not known yet: a value of rank 0, of 64 bits or a bool.
-    ``double``: it is computed of elements of f64, and arrays made of it are f64 (``Double``)."""
-
-    description: ClassVar[str] = "a number that the function computes"
-    value: Value
-    double: bool
-
-    @property
-    def type(self) -> TensorType:
-        return self.value.tensor_type
-
-
-class NotKnown(Exception):
-    """An array that only a run knows."""
-
-
-def not_here(what: str, *helps: str) -> WorldFault:
-    """A fault for what graphs do not have."""
-    return WorldFault(f"{what} is not possible in a graph", code="T0760", helps=helps)
 
 
 _BY_VALUE = "choose for each element: `op.where(condition, a, b)`"
@@ -194,6 +167,41 @@ class GraphWorld:
         number = 1.0 if kind == "ones" else cast("float", value) if kind == "full" else 0.0
         return GraphArray(self.builder.full(tuple(shape), dtype, self._fitting(number, dtype)))
 
+    def of_numbers(self, array: object, numbers: object = None) -> object:
+        if not isinstance(array, GraphArray):
+            return self._outer().of_numbers(array, numbers)
+        exact = array.value
+        if isinstance(numbers, GraphArray):
+            exact = numbers.value
+        elif isinstance(numbers, int | float):
+            dtype = F64 if isinstance(numbers, float) else I64
+            exact = self.builder.full(array.type.shape, dtype, numbers)
+        return GraphArray(array.value, exact)
+
+    def beside(self, array: object, dtype: DType) -> object:
+        if not isinstance(array, GraphArray):
+            return self._outer().beside(array, dtype) if self.is_of_numbers(array) else array
+        if array.numbers is None or BOOL in (dtype, array.type.dtype):
+            return array
+        return GraphArray(self.builder.cast(array.numbers, dtype))
+
+    def is_of_numbers(self, array: object) -> bool:
+        if isinstance(array, GraphArray):
+            return array.numbers is not None
+        return (
+            self.outer is not None
+            and not self.is_own(array)
+            and (self.outer.is_array(array) and self.outer.is_of_numbers(array))
+        )
+
+    def met(self, *arrays: object) -> tuple[object, ...]:
+        """Arrays that meet: those of numbers in the dtype of the others."""
+        own = [v for v in arrays if not self.is_of_numbers(v)]
+        dtypes = [self.dtype(v) for v in own if self.is_array(v) and not is_number(v)]
+        known = sorted((d for d in dtypes if isinstance(d, DType) and d != BOOL),
+                       key=lambda d: not d.is_float)  # fmt: skip
+        return tuple(self.beside(v, known[0]) for v in arrays) if known else arrays
+
     def arange(self, start: float, stop: float, step: float, dtype: DType) -> object:
         shape = (arange_count(start, stop, step, dtype),)
         exact = F64 if dtype.is_float else I64
@@ -238,8 +246,12 @@ class GraphWorld:
                 shape.append(part.tensor_type.shape[axis])
             axis += 1
         found = self.builder.reshape(part, (*shape, *part.tensor_type.shape[axis:]))
-        whole = len(axes) == rank and all(isinstance(i, int) for i in items)
-        return self.number(found) if whole else GraphArray(found)
+        if len(axes) == rank and all(isinstance(i, int) for i in items):
+            return self.number(found)
+        exact = array.numbers if isinstance(array, GraphArray) else None
+        if exact is None:
+            return GraphArray(found)
+        return GraphArray(found, cast("GraphArray", self.read(GraphArray(exact), items)).value)
 
     def _part(self, value: Value, axes: Sequence[object]) -> Value:
         """The elements that indices and slices choose, with every axis."""
@@ -325,8 +337,16 @@ class GraphWorld:
             if not (self.is_array(other) or isinstance(other, bool | int | float)):
                 raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
                                  code="T0818")  # fmt: skip
+        a, b = self.met(a, b)
         like = self.like(a, b)
         numbers = like is not GraphArray
+        weak = [self._exact(v) for v in (a, b)]
+        if all(v is not None for v in weak) and operator not in _COMPARISONS and not numbers:
+            made, exact = (
+                cast("GraphArray", self.binary(operator, x, y)).value
+                for x, y in ((strong(a), strong(b)), (weak[0], weak[1]))
+            )
+            return GraphArray(made, exact)
         if operator == "**" and isinstance(b, int | float) and not isinstance(b, bool):
             power = self._power(self.lifted(a), b)
             if power is not None:
@@ -341,6 +361,15 @@ class GraphWorld:
             name = "and" if name == "min" else "or"
         x, y = self.stretched(x, y)
         return like(self.op(name, x, y))
+
+    def _exact(self, value: object) -> object:
+        """What is made of numbers, in 64 bits: floats, where one has a point; None of another."""
+        if isinstance(value, int | float):
+            return value
+        exact = value.numbers if isinstance(value, GraphArray) else None
+        if exact is None:
+            return None
+        return GraphArray(self.builder.cast(exact, F64))
 
     def _power(self, value: Value, exponent: float) -> Value | None:
         """A power of integers, and a square or a root of floats, as others make them; None for the
@@ -366,7 +395,7 @@ class GraphWorld:
         x, y = self.lifted(a), self.lifted(b)
         left, right = x.tensor_type.dtype, y.tensor_type.dtype
         if number_a == number_b:
-            common = _number_dtype(left, right) if number_a else common_of(operator, left, right)
+            common = number_dtype(left, right) if number_a else common_of(operator, left, right)
             if operator in _COMPARISONS and left.is_integer and right.is_integer:
                 common = common or I64
             if common is None:
@@ -404,7 +433,7 @@ class GraphWorld:
 
     def meet(self, a: object, b: object) -> tuple[Value, ...]:
         """Two operands of one dtype and shape."""
-        x, y, _ = self._operands("", a, b)
+        x, y, _ = self._operands("", *self.met(a, b))
         return self.stretched(x, y)
 
     def stretched(self, *values: Value) -> tuple[Value, ...]:
@@ -490,6 +519,12 @@ class GraphWorld:
         rank = value.tensor_type.rank
         if kind == "contiguous":
             return array
+        if isinstance(array, GraphArray) and array.numbers is not None:
+            made, exact = (
+                cast("GraphArray", self.view(kind, GraphArray(v), shape)).value
+                for v in (array.value, array.numbers)
+            )
+            return GraphArray(made, exact)
         if kind == "reshape":
             return GraphArray(self.op("reshape", value, shape=self._sizes(value, shape)))
         if rank < 2 or (kind == "T" and rank != 2):
@@ -540,11 +575,6 @@ class GraphWorld:
         return None
 
 
-def is_double(number: object) -> bool:
-    """Whether arrays that are made of a number are f64."""
-    return isinstance(number, Double) or (isinstance(number, GraphNumber) and number.double)
-
-
 _ALL = ((None, None, None), (0, None, None), (None, None, 1), (0, None, 1))
 
 
@@ -556,10 +586,3 @@ def _place(item: object, n: int, axis: int) -> int:
         inside = f"0 to {n - 1} are inside" if n else "it has no element"
         raise WorldFault(f"index {item} along axis {axis}: {inside}", code="T0807")
     return item % n
-
-
-def _number_dtype(left: DType, right: DType) -> DType:
-    """The dtype of an operation of two numbers of the host program."""
-    if F64 in (left, right):
-        return F64
-    return BOOL if left == right == BOOL else I64

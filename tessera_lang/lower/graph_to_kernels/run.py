@@ -46,7 +46,9 @@ def run_kernels(
 
 def _launched(host: Host, kernel: GraphKernel, arguments: list[object]) -> object:
     host.modules.add_text(kernel.path, kernel.source)
-    return host.world.launch(KernelReference(kernel.path, NAME), tuple(arguments), {}, None)
+    return host.world.launch(
+        KernelReference(kernel.path, NAME, pure=True), tuple(arguments), {}, None
+    )
 
 
 def _number(host: Host, found: object, double: bool) -> object:

@@ -33,6 +33,9 @@ LOSSES = {
     "constants": "op.sum(op.eye(3).to(f64) * x + op.arange(3, dtype=f64)[None, :] * y)",
     "capture": "op.sum(CONSTANT * x) + op.sum(op.tanh(y)) * CONSTANT",
     "made": "op.sum(op.array([op.sum(x), op.max(y)], dtype=f64) * op.full((2,), x[0, 0], f64))",
+    "weak": "op.sum(x * op.arange(3)[None, :] * 0.1 + op.ones((3, 3)) / 3 * y)"
+    " + op.sum(op.where(x > y, 1, -1) * y * op.eye(3))",
+    "joined": "op.sum(op.concat((y, op.full((3, 3), 0.1))) @ x * 0.3)",
     "outer": "op.sum((x[0][:, None] - y[1][None]) ** 2) + op.sum(x - op.mean(y, axis=0)[None])",
 }
 OTHERS = """
