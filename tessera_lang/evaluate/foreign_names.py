@@ -173,16 +173,18 @@ _FORMS_OF_TILES: dict[str, str] = {
     "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1,"
     " keepdims=True)`, then `d @ d.T / n`",
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
-    "hstack": "write `op.concat((a, b), axis=1)`",
-    "vstack": "write `op.concat((a, b), axis=0)`",
-    "column_stack": "write `op.stack((a, b), axis=1)`",
+    "hstack": "write `op.concat((a, b), axis=1)`, of vectors `op.concat((a, b), axis=0)`",
+    "vstack": "write `op.concat((a, b), axis=0)`, of vectors `op.stack((a, b), axis=0)`",
+    "column_stack": "write `op.stack((a, b), axis=1)`, of matrices `op.concat((a, b), axis=1)`",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
-    "meshgrid": "axes of one element stretch: write `a[:, None]` and `b[None, :]`",
+    "meshgrid": "take both results at once, `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and"
+    " `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
     "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
-    "kron": 'write `op.einsum("ij,kl->ikjl", a, b)`',
+    "kron": 'write `op.reshape(op.einsum("ij,kl->ikjl", a, b), (m * p, n * q))`, of sizes (m, n)'
+    " and (p, q)",
     "nonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "argwhere": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "isin": "write `op.any(x[:, None] == v[None, :], axis=1)`",
@@ -210,7 +212,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "fmod": "write `x % y`, which has the sign of `y`",
     "divmod": "write `a // b` and `a % b`",
     "modf": "write `op.trunc(x)` and `x - op.trunc(x)`",
-    "heaviside": "write `op.where(x > 0.0, 1.0, 0.0)`",
+    "heaviside": "write `op.where(op.isnan(x), x, op.where(x > 0.0, 1.0, op.where(x == 0.0, h,"
+    " 0.0)))`, where `h` is what it is at 0",
     "sinc": "write `op.where(x == 0.0, 1.0, op.sin(op.pi * x) / (op.pi * x))`",
     "nansum": "write `op.sum(op.where(op.isnan(x), 0.0, x))`",
     "nanmean": "write `op.sum(op.where(op.isnan(x), 0.0, x)) / op.sum(~op.isnan(x))`",
@@ -248,7 +251,8 @@ _FORMS_OF_TILES: dict[str, str] = {
     "linalg": "`solve`, `inv`, `det` and decompositions are not there; write `op.norm(x)`,"
     " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
-    "nan_to_num": "write `op.where(x == x, x, 0.0)`",
+    "nan_to_num": "write `op.where(x == x, op.clip(x, -3.4028235e38, 3.4028235e38), 0.0)`, of f64"
+    " with `1.7976931348623157e308`",
 }
 TILE_FORMS = {**NUMPY_FORMS, **_FORMS_OF_TILES}
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""

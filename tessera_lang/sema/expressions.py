@@ -292,7 +292,7 @@ def _tuple_item(c: Context, e: ast.Subscript, base: TupleType) -> Term:
         return Weak("float" if any(isinstance(v, float) for v in numbers) else "int")
     of_shape = isinstance(e.value, ast.Attribute) or not isinstance(numbers, tuple)
     table = f"for a table give the kernel an array: `table: const f32[{len(base.items)}]`"
-    if one and isinstance(e.value, ast.Name) and is_table(numbers):
+    if one and isinstance(e.value, ast.Name) and is_table(cast("object", numbers)):
         table = f"write `op.array({e.value.id})[{source_text(e.items[0])}]`"
     return c.report(
         "T0302", "an item of a shape or tuple is chosen by a literal", e.span,

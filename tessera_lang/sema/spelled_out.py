@@ -42,8 +42,9 @@ _DTYPES = {
 """Dtypes by NumPy's names, as members of `op`."""
 MOST_ROUNDS = 64
 """A loop over so many numbers that are written out is written out itself."""
+_MOST_AXES = 15
 _OTHERWISE = re.compile(
-    rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b"
+    rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
     rf"|\bop\.(?:{'|'.join(_DTYPES)})\b"
 )
 """What a text has that something is spelled out in."""
@@ -99,6 +100,8 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
             return ast.Name(node.span, _DTYPES[node.name]) if of_op else node
         if not isinstance(node, ast.Call) or "op" in names:
             return node
+        if (taken := _taken(node, names)) is not None:
+            return taken
         f, given = node.function, node.arguments
         if not isinstance(f, ast.Attribute) or f.name not in METHODS:
             return node
@@ -112,6 +115,33 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
         return ast.Unary(node.span, "+", call) if f.name in _COPIES else call
 
     return of
+
+
+def _taken(e: ast.Call, names: _Names) -> ast.Expr | None:
+    """``op.take(x, [0, -1], axis=1)``: places that are written out, as ``x[:, [0, -1]]``."""
+    f, given = e.function, list(e.arguments)
+    if not isinstance(f, ast.Attribute) or f.name != "take":
+        return None
+    if not (isinstance(f.value, ast.Name) and f.value.id == "op"):
+        if not _is_value(f.value, names):
+            return None
+        given.insert(0, f.value)
+    if len(given) < 2:
+        return None
+    x, places, *rest = given
+    if not isinstance(places, (ast.ListExpr, ast.TupleExpr)) or not places.items:
+        return None
+    listed = ast.ListExpr(places.span, places.items)
+    axes = [*rest, *(k.value for k in e.keywords if k.name == "axis")]
+    axis = axes[0] if axes else None
+    if isinstance(axis, ast.IntLit) and axis.value <= _MOST_AXES:
+        whole = tuple(ast.SliceExpr(e.span, None, None, None) for _ in range(axis.value))
+        return _with_places(ast.Subscript(e.span, x, (*whole, listed)))
+    if not all(isinstance(i, ast.IntLit) for i in listed.items):
+        return None  # what is below 0 counts from the end of an axis that is not known here
+    op = _word(e.span, "op")
+    function = ast.Attribute(f.name_span, op, "take", f.name_span)
+    return replace(e, function=function, arguments=(x, as_array(listed), *rest))
 
 
 def _is_value(e: ast.Expr, names: _Names) -> bool:

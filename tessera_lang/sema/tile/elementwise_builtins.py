@@ -18,6 +18,7 @@ from tessera_lang.sema.literals import is_silent, settle
 from tessera_lang.sema.operators import Operand, literal_as_float, meet, silent, size_as_float
 from tessera_lang.sema.side_tables import Builtin, FunctionSymbol, TypedFunction
 from tessera_lang.sema.tile.context import TileContext
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import (
     Mixed,
     convert_operand,
@@ -39,6 +40,8 @@ from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, Weak
 
 NATIVE = ("op.sqrt", "op.floor", "op.ceil", "op.round", "op.trunc", *FAST_MATH)
 """Functions of floats that are operations."""
+_OF_WHOLE = ("op.floor", "op.ceil", "op.round", "op.trunc")
+"""What leaves integers as they are."""
 ROUNDED = ("gelu", "sigmoid", "_silu")
 """Functions whose form in ``std.fast`` serves where the result is rounded to at most 16 bits at
 once: its error, with that rounding, is at most 0.51 units of the last place of the result."""
@@ -54,6 +57,8 @@ def elementwise(c: TileContext, e: ast.Call, name: str, x: ast.Expr) -> Term:
     if is_silent(term):
         return term
     plain = value_of_operand(c, Operand(x, term))
+    if name in _OF_WHOLE and isinstance(plain.term, (Scalar, Tile)) and plain.term.dtype.is_integer:
+        return expand(c, e, "+x", {"x": x})
     o = Operand(x, counted_as_float(c, plain))
     if isinstance(o.term, Tile) and is_waiting(o.term):
         make_float(c, o.term)
@@ -142,8 +147,20 @@ def extreme(c: TileContext, e: ast.Call, name: str, operands: list[Operand]) -> 
             "T0105", f"`{name}` takes 2 or more values, not 1", e.span,
             helps=(f"for the {name} along an axis write `op.{name}(...)`",),
         )  # fmt: skip
+    if len(operands) == 2 and all(_is_bool(o) for o in operands):
+        return _extreme_of_bools(c, e, name, operands[0].e, operands[1].e)
     found = mix(c, e.span, operands, f"`{name}`")
     return result_of(c, found) if isinstance(found, Mixed) else found
+
+
+def _is_bool(o: Operand) -> bool:
+    return isinstance(o.term, (Scalar, Tile, Tensor)) and o.term.dtype == BOOL
+
+
+def _extreme_of_bools(
+    c: TileContext, e: ast.Call, name: str, a: ast.Expr, b: ast.Expr
+) -> Term:  # fmt: skip
+    return expand(c, e, "a | b" if "max" in name else "a & b", {"a": a, "b": b})
 
 
 def rounded_up(c: TileContext, e: ast.Call) -> Term:
@@ -229,7 +246,10 @@ def clamp(c: TileContext, e: ast.Call, bound: Bound) -> Term:
 
 def pair(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.maximum(a, b)`` and ``op.minimum``."""
-    found = mix(c, e.span, values(c, [bound["a"], bound["b"]]), "this")
+    operands, name = values(c, [bound["a"], bound["b"]]), source_of(e.function)
+    if all(_is_bool(o) for o in operands):
+        return _extreme_of_bools(c, e, name, bound["a"], bound["b"])
+    found = mix(c, e.span, operands, f"`{name}`")
     return result_of(c, found) if isinstance(found, Mixed) else found
 
 

@@ -181,7 +181,11 @@ def mix(
     if waiting:
         return _mix_waiting(c, span, operands, axes, floats=operator == "/")
     wide = any(isinstance(o.term, Tile) and o.term.wide for o in operands)
+    before = len(c.reports)
     met = _meet(c, span, operands, operator, wide)
+    if what != "this operator":
+        for i, d in enumerate(c.reports[before:], before):
+            c.reports[i] = replace(d, message=d.message.replace("`+` takes", f"{what} takes"))
     if not isinstance(met, Scalar):
         return met
     result = Mixed(met.dtype, wide and is_narrow(met.dtype), axes)

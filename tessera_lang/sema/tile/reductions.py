@@ -18,6 +18,7 @@ from tessera_lang.sema.slice_reductions import result_dtype
 from tessera_lang.sema.tile.array_creation import shape_items, window_axes
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.elementwise_builtins import attach_instance, widened
+from tessera_lang.sema.tile.expand_builtins import expand
 from tessera_lang.sema.tile.operators import (
     give_tile,
     is_narrow,
@@ -29,7 +30,7 @@ from tessera_lang.sema.tile.shapes import is_walked
 from tessera_lang.sema.tile.size_normal_form import normal
 from tessera_lang.sema.tile.subscripts import read
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import F32, F64, INDEX, DType, mean_dtype
+from tessera_lang.types.dtype import BOOL, F32, F64, INDEX, DType, mean_dtype
 from tessera_lang.types.shape import Dim, DimOp
 from tessera_lang.types.type import ERROR, Scalar, Tensor, Tile, TileAxis
 
@@ -123,6 +124,9 @@ def reduction(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     tile = _operand(c, bound["x"], name)
     if not isinstance(tile, Tile):
         return tile
+    if name in ("op.any", "op.all") and tile.dtype != BOOL and not is_waiting(tile):
+        rest = "".join(f", {n}={n}" for n in bound if n != "x")
+        return expand(c, e, f"{name}(x != 0{rest})", bound)
     rank = len(tile.axes)
     given = _axis_given(bound)
     along = tuple(range(rank)) if given is None else axes_argument(c, given, rank, name)

@@ -49,10 +49,10 @@ def broadcast(
         a, b = (Side(s.e, (*[TileAxis(1, 1)] * (rank - len(s.axes)), *s.axes)) for s in (a, b))
     axes: list[TileAxis] = []
     for i, (x, y) in enumerate(zip(a.axes, b.axes, strict=True)):
-        if _stretches(c, x, y):
+        if _stretches(c, x, y) or _is_one_at_launch(c, x, y, span):
             axes.append(y)
             _goes_along(y, c.kernel.stretched)
-        elif _stretches(c, y, x):
+        elif _stretches(c, y, x) or _is_one_at_launch(c, y, x, span):
             axes.append(x)
             _goes_along(x, c.kernel.stretched)
         else:
@@ -83,6 +83,22 @@ def _stretches(c: TileContext, one: TileAxis, other: TileAxis) -> bool:
         return False
     now = _now(c, other.extent)
     return other.capacity != 1 or not (now is None or c.is_open(now))
+
+
+def _is_one_at_launch(c: TileContext, one: TileAxis, other: TileAxis, span: Span) -> bool:
+    """Whether a slice with room for one element, as `x[:, 0:1]`, meets a longer axis: the launch
+    looks that the element is there."""
+    if one.capacity != 1 or other.capacity == 1 or one.extent is None or other.extent is None:
+        return False
+    extent, longer = _now(c, one.extent), _now(c, other.extent)
+    if extent is None or longer is None or isinstance(extent, int) or c.is_open(longer):
+        return False
+    if not _is_size(c, extent) or all(part.known != 1 for part in _choices(extent) or ()):
+        return False
+    if extent == longer or c.kernel.facts.equals(extent, longer):
+        return False
+    promise(c, extent, 1, span)
+    return True
 
 
 def _ranks(c: TileContext, span: Span, a: Side, b: Side, what: str) -> None:
