@@ -2,9 +2,11 @@
 
 from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
 from tessera_lang.analysis.races.array_races import check_arrays, unproved_arrays
+from tessera_lang.analysis.races.hand_over_races import Runs
 from tessera_lang.analysis.races.lane_bounds import check_lane_bounds
 from tessera_lang.analysis.races.lane_owned_arrays import owned
 from tessera_lang.analysis.races.shared_check import SharedMemoryCheck, check_shared
+from tessera_lang.analysis.races.unproved import unproved
 from tessera_lang.analysis.ranges.certain_faults import check_bounds
 from tessera_lang.analysis.ranges.integer_ranges import BoundsVerdict, Ranges, ranges
 from tessera_lang.analysis.uniformity.barriers import check_barriers
@@ -14,6 +16,7 @@ __all__ = [
     "BoundsVerdict",
     "Level",
     "Ranges",
+    "Runs",
     "SharedMemoryCheck",
     "Uniformity",
     "alike_conditions",
@@ -25,5 +28,6 @@ __all__ = [
     "owned",
     "ranges",
     "uniformity",
+    "unproved",
     "unproved_arrays",
 ]

@@ -132,8 +132,7 @@ def _lints(program: Program) -> tuple[Diagnostic, ...]:
 
 def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[Diagnostic]:
     from tessera_lang.analysis.guards.kept_guards import explain_guards
-    from tessera_lang.analysis.races.array_races import unproved_arrays
-    from tessera_lang.analysis.races.shared_check import check_shared
+    from tessera_lang.analysis.races.unproved import unproved
     from tessera_lang.analysis.resources.occupancy import report_occupancy
     from tessera_lang.driver.pass_runner import run_passes
     from tessera_lang.driver.pipeline import TILE
@@ -141,8 +140,7 @@ def _answers(program: Program, plan: LaunchPlan, questions: Questions) -> list[D
     (kernel,) = program.operations
     found: list[Diagnostic] = []
     if questions.strict:
-        found.extend(check_shared(kernel, plan).unproved)
-        found.extend(unproved_arrays(kernel, plan))
+        found.extend(unproved(kernel, plan))
     if questions.lints:
         found.extend(_lints(program))
     if questions.occupancy or questions.guards:

@@ -3,7 +3,7 @@
 Here nothing is proved beforehand: every element of shared memory has its shadow, and what the
 checker refuses is compiled all the same. The table in ``docs/checker.md`` is written by:
 
-    python -m tests.fuzz.checked --kernels 200 --seed 1
+    python -m tests.fuzz.checked --kernels 300 --seed 1
 """
 
 from __future__ import annotations

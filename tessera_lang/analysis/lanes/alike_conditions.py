@@ -8,7 +8,7 @@ iteration of a loop are compared, as in uniformity. Must not know what is done w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import cast
 
@@ -51,23 +51,30 @@ def alike_conditions(kernel: Operation, uniform: Uniformity, known: Ranges) -> A
 def arguments_of(kernel: Operation, rules: LaneRules) -> dict[Value, Form]:
     """The kernel's arguments, as multiples of what their premises say that they are."""
     region, space = kernel.regions[0], rules.space
-    divisors, equal = _divisors(region)
+    divisors, equal, bounds = _premises(region)
     found: dict[Value, Form] = {}
     for argument in region.arguments:
         form = rules.unknown(argument, argument)
         factor = divisors.get(argument, 1)
         if argument in equal:
             form = Linear((), equal[argument])
-        elif factor > 1 and isinstance(form, Linear):
-            low, high = space.range(form)
-            form = space.symbol((argument, factor), (-(-low // factor), high // factor))
-            form = form.scaled(factor)
+        elif isinstance(form, Linear) and (factor > 1 or argument in bounds):
+            (low, high), (least, most) = space.range(form), bounds.get(argument, _ANY)
+            low, high = max(low, least), min(high, most)
+            low, high = -(-low // factor), high // factor
+            form = space.symbol((argument, factor), (low, max(low, high))).scaled(factor)
         found[argument] = form
     return found
 
 
-def _divisors(region: Region) -> tuple[dict[Value, int], dict[Value, int]]:
-    """``tile.assume`` of ``argument % number == 0``, and of ``argument == number``."""
+_ANY: Interval = (-(1 << 70), 1 << 70)
+_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _premises(
+    region: Region,
+) -> tuple[dict[Value, int], dict[Value, int], dict[Value, Interval]]:
+    """``tile.assume`` of ``argument % number == 0``, of ``argument == number``, and bounds."""
     made = {o.result: o for o in region.operations if len(o.results) == 1}
 
     def number(value: Value) -> int | None:
@@ -77,9 +84,13 @@ def _divisors(region: Region) -> tuple[dict[Value, int], dict[Value, int]]:
 
     found: dict[Value, int] = {}
     equal: dict[Value, int] = {}
+    bounds: dict[Value, Interval] = {}
     arguments = set(region.arguments)
     for o in region.operations:
-        if o.name != "tile.assume" or o.attributes["predicate"] != "eq":
+        if o.name != "tile.assume":
+            continue
+        if o.attributes["predicate"] != "eq":
+            _bound(o, arguments, number, bounds)
             continue
         for a, b in (o.operands, o.operands[::-1]):
             rest, held = made.get(a), number(b)
@@ -92,7 +103,28 @@ def _divisors(region: Region) -> tuple[dict[Value, int], dict[Value, int]]:
                 argument = rest.operands[0]
                 before = found.get(argument, 1)
                 found[argument] = before * divisor // gcd(before, divisor)
-    return found, equal
+    return found, equal, bounds
+
+
+def _bound(
+    assume: Operation, arguments: set[Value], number: Callable[[Value], int | None],
+    bounds: dict[Value, Interval],
+) -> None:  # fmt: skip
+    (a, b), predicate = assume.operands, cast("str", assume.attributes["predicate"])
+    if predicate not in _SWAPPED:
+        return
+    if b in arguments:
+        a, b, predicate = b, a, _SWAPPED[predicate]
+    held = number(b)
+    if a not in arguments or held is None:
+        return
+    low, high = bounds.get(a, _ANY)
+    match predicate:
+        case "lt" | "le":
+            high = min(high, held - (predicate == "lt"))
+        case _:
+            low = max(low, held + (predicate == "gt"))
+    bounds[a] = (low, high)
 
 
 @dataclass(slots=True)
@@ -209,6 +241,8 @@ class _Walk:
         """A carried number keeps its difference between lanes, if each iteration does."""
         guessed = {a: s for a, s in zip(arguments, starts, strict=True) if self._guess(a, s)}
         single = not any(o.name == "tile.continue" for r in operation.regions for o in r.walk())
+        begun = {a: self.rules.form(s) for a, s in guessed.items()}
+        steps: dict[Value, int] = {}
         while True:
             kept = dict(self.found.decided)
             for argument in arguments:
@@ -222,12 +256,15 @@ class _Walk:
                 return
             back = dict(zip(arguments, end.operands, strict=True))
             wrong = [a for a in guessed if not self._keeps(a, back[a])]
-            if not wrong:
+            before = dict(steps)
+            steps = {a: self._step(a, back[a], begun[a]) for a in guessed if a not in wrong}
+            if not wrong and (before or max(steps.values()) < 2):
                 return
             for argument in wrong:
                 del guessed[argument]
             for a, s in guessed.items():
                 self._guess(a, s)
+                self._in_steps(a, begun[a], steps[a])
             self.found.decided.clear()
             self.found.decided.update(kept)
 
@@ -263,6 +300,23 @@ class _Walk:
         self.rules.forms[argument] = self.space.vector(first) + self.space.symbol(None, common)
         self.loose.pop(argument, None)
         return True
+
+    def _step(self, argument: Value, back: Value, start: Form) -> int:
+        """What divides all that iterations add to a number."""
+        mine, theirs = self.rules.form(argument), self.rules.form(back)
+        if not (isinstance(mine, Linear) and isinstance(theirs, Linear)):
+            return 1
+        added = theirs - mine
+        return gcd(added.constant, *(k for _, k in added.terms)) or 1
+
+    def _in_steps(self, argument: Value, start: Form, step: int) -> None:
+        """Give a carried number the value that it begins with and a number of steps."""
+        form = self.rules.form(argument)
+        if step < 2 or not (isinstance(form, Linear) and isinstance(start, Linear)):
+            return
+        (low, high), (least, most) = self.space.range(form), self.space.range(start)
+        turns = self.space.symbol(None, (-((most - low) // step), (high - least) // step))
+        self.rules.forms[argument] = start + turns.scaled(step)
 
     def _keeps(self, argument: Value, back: Value) -> bool:
         mine, theirs = self._sum(argument), self._sum(back)
@@ -341,6 +395,8 @@ class _Walk:
         if not (isinstance(lower, Linear) and isinstance(upper, Linear)):
             return False
         distance, factor = upper - lower, self._factor(step)
+        if not factor and isinstance(step, Linear):
+            distance, factor = lower - upper, self._factor(step.scaled(-1))
         if self.space.uniform(distance) and isinstance(step, Linear) and self.space.uniform(step):
             return True
         terms, values = self.space.split(distance)

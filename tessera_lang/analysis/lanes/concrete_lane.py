@@ -24,9 +24,10 @@ from tessera_lang.record import dataclass, field
 from tessera_lang.types.dtype import DType
 
 _STEPS = 20_000  # operations of one lane
-_ALL_STEPS = 300_000  # operations of all lanes that are traced for a kernel
+_ALL_STEPS = 150_000  # operations of all lanes that are traced for a kernel
 _FAR = 1 << 62
-_COMPARED: dict[str, Callable[[int, int], bool]] = {
+_EXACT, _EXACT_IN_16 = 1 << 24, 1 << 8  # whole numbers that floats of 32 and of 16 bits have
+COMPARED: dict[str, Callable[[int, int], bool]] = {
     "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
 }  # fmt: skip
@@ -99,8 +100,8 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Numbers of one launch: of the kernel's arguments, groups along each axis, and which of them
-    the lanes are in."""
+    """Numbers of one launch: of the kernel's arguments, groups along each axis (none: not known),
+    and which of them the lanes are in."""
 
     arguments: Mapping[Value, int]
     groups: tuple[int, ...]
@@ -232,9 +233,9 @@ class Trace:
         known = cast("list[int]", numbers)
         if name == "cmp":
             predicate = cast("str", operation.attributes["predicate"])
-            return _COMPARED[predicate](known[0], known[1])
+            return COMPARED[predicate](known[0], known[1])
         if dtype.is_float:
-            return None
+            return whole_float(operation, known[0]) if name == "cast" else None
         if name == "cast":
             return known[0] != 0 if dtype.kind == "bool" else wrap(known[0], dtype)
         if dtype.kind == "bool":
@@ -256,8 +257,10 @@ class Trace:
             return 0
         return self.launch.group // prod(groups[axis + 1 :]) % groups[axis]
 
-    def _count(self, axis: int) -> int:
+    def _count(self, axis: int) -> _Number:
         groups = self.launch.groups
+        if not groups:
+            return None
         return prod(groups) if axis < 0 else groups[axis] if axis < len(groups) else 1
 
     def skip(self, operation: Operation) -> None:
@@ -275,6 +278,7 @@ class Trace:
             return held if isinstance(held, int) else None
 
         for inner in operation.walk():
+            self.steps -= 1
             if self.watch is not None:
                 self.watch.passed_over(inner)
             if is_sync(inner):
@@ -283,6 +287,15 @@ class Trace:
             if inner.name in BUFFER_AT and KINDS[inner.name] != "read":
                 self.omitted.add(inner.operands[BUFFER_AT[inner.name]])
         self.put(operation.results, [None] * len(operation.results))
+
+
+def whole_float(cast_: Operation, number: object) -> str | None:
+    """An integer as a float that has it exactly, written as a literal is."""
+    bits = cast("DType", cast_.result.type).bits
+    most = _EXACT if bits >= 32 else _EXACT_IN_16 if bits == 16 else 0
+    if not isinstance(number, int) or not cast("DType", cast_.result.type).is_float:
+        return None
+    return repr(float(number)) if abs(number) <= most else None
 
 
 _Left = tuple[str, list[object]] | None

@@ -17,7 +17,7 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.ir.definitions import ATOMICS, effect_of
 from tessera_lang.record import dataclass, field
 
-_MOST = 200_000  # pairs of lanes that are looked at; more may be ordered
+_MOST = 60_000  # pairs of lanes that are looked at; more may be ordered
 _SCOPES = ("tile", "group", "device", "mesh")
 Who: TypeAlias = tuple[int, int]
 """A group and a lane in it."""
@@ -67,6 +67,16 @@ def hands_over(kernel: Operation) -> bool:
     """Whether something in a kernel may order its lanes, or groups, besides barriers."""
     return any(
         is_sync(o) and o.attributes["scope"] != "tile" and o.attributes.get("order") != "relaxed"
+        for o in kernel.walk()
+    )
+
+
+def decides(kernel: Operation) -> bool:
+    """Whether a fence, or an atomic that is more than a relaxed update for its own sake, may order
+    the lanes of a kernel or say what they do."""
+    used = {v for o in kernel.walk() for v in o.operands}
+    return any(
+        is_sync(o) and (o.attributes.get("order") != "relaxed" or any(v in used for v in o.results))
         for o in kernel.walk()
     )
 
@@ -139,7 +149,6 @@ class Orders:
         if self._ways is None:
             return True
         reached: dict[Who, int] = {first: done}
-        self._left -= 1
         waiting = [first]
         while waiting:
             who = waiting.pop()
@@ -147,10 +156,10 @@ class Orders:
             for given, sync in way.gives if way is not None else ():
                 if given < reached[who]:
                     continue
-                self._left -= len(self._ways)
-                if self._left < 0:
-                    return True
                 for other, theirs in self._ways.items():
+                    self._left -= 1 + len(theirs.takes)
+                    if self._left < 0:
+                        return True
                     if other == who:
                         continue
                     for taken, by in theirs.takes:

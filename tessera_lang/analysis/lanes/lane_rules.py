@@ -320,11 +320,33 @@ def _unary(rules: LaneRules, operation: Operation) -> Form:
 def _compare(rules: LaneRules, operation: Operation) -> Form:
     a, b = (rules.form(o) for o in operation.operands)
     dtype = cast("DType", operation.operands[0].type)
-    if not (isinstance(a, Linear) and isinstance(b, Linear) and dtype.is_integer):
+    if dtype.is_float:
+        a, b = (_whole(rules, o) for o in operation.operands)
+    if not (isinstance(a, Linear) and isinstance(b, Linear)):
         return None
     sign, test, truth = _COMPARED[cast("str", operation.attributes["predicate"])]
     found = rules.space.where((a - b).scaled(sign), test)
     return found if truth else Mask(rules.space.everyone, rules.space.everyone).without(found)
+
+
+_EXACT_IN_F32 = 1 << 24
+
+
+def _whole(rules: LaneRules, value: Value) -> Form:
+    """A float that is surely a whole number: a literal, or an integer that its dtype has."""
+    made = rules.uniformity.definitions.get(value)
+    dtype = cast("DType", value.type)
+    if made is None or dtype.bits < 32:
+        return None
+    if made.name == "tile.constant":
+        held = made.attributes["value"]
+        whole = isinstance(held, float) and held.is_integer() and abs(held) <= _EXACT_IN_F32
+        return Linear((), int(cast("float", held))) if whole else None
+    form = rules.form(made.operands[0]) if made.name == "tile.cast" else None
+    if not isinstance(form, Linear) or not cast("DType", made.operands[0].type).is_integer:
+        return None
+    low, high = rules.space.range(form)
+    return form if -_EXACT_IN_F32 <= low <= high <= _EXACT_IN_F32 else None
 
 
 def _select(rules: LaneRules, operation: Operation) -> Form:
@@ -351,9 +373,16 @@ def _cast(rules: LaneRules, operation: Operation) -> Form:
 
 def _load(rules: LaneRules, operation: Operation) -> Form:
     """What is read is not known; from an array nobody writes it may be one number for all."""
-    if isinstance(operation.operands[0].type, ViewType):
-        return rules.unknown(operation.result)
-    return None
+    view, *indices = operation.operands
+    if not isinstance(view.type, ViewType):
+        return None
+    form = rules.unknown(operation.result)
+    if form is None and view not in rules.uniformity.written:
+        forms = [rules.form(i) for i in indices]
+        kind = cast("DType", operation.result.type)
+        if kind.is_integer and all(f is not None and rules.space.uniform(f) for f in forms):
+            return rules.space.symbol(None, rules.ranges.interval(operation.result))
+    return form
 
 
 _PURE = frozenset(

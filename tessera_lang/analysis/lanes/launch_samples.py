@@ -14,22 +14,30 @@ from tessera_lang.ir.core import Operation, Value
 from tessera_lang.target.launch_plan import Condition, LaunchPlan
 from tessera_lang.types.shape import Sym, evaluate_dim
 
+_ROWS = 5  # groups along an axis of the grid that is a size
 _GROUPS = 2  # along an axis for which the call says how many
 
 
 def sample_launches(kernel: Operation, plan: LaunchPlan) -> Iterator[Launch]:
-    """A few launches, largest arrays first, that are surely allowed."""
+    """A few launches, largest arrays first, that are surely allowed; second one of few groups,
+    where sizes say how many there are."""
     lanes = prod(plan.group)
     seen: set[str] = set()
-    for size in (4 * lanes, 4096, lanes, 1, 0):
-        launch = _launch(kernel, plan, size)
+    for size, rows in ((4 * lanes, 0), (2 * lanes, _ROWS), (4096, 0), (lanes, 0), (1, 0), (0, 0)):
+        launch = _launch(kernel, plan, size, rows)
         if launch is not None and launch.text not in seen:
             seen.add(launch.text)
             yield launch
 
 
-def _launch(kernel: Operation, plan: LaunchPlan, size: int) -> Launch | None:
+def _launch(kernel: Operation, plan: LaunchPlan, size: int, rows: int = 0) -> Launch | None:
+    """``rows``: the sizes that are an axis of the grid, 0 where these are as all others."""
     sizes = {s.symbol: size for s in plan.slots if s.kind == "symbol"}
+    if rows:
+        of_grid = {g.name: rows for g in plan.grid or () if isinstance(g, Sym)}
+        if not of_grid:
+            return None
+        sizes.update({name: n for name, n in of_grid.items() if name in sizes})
     _solve(plan.conditions, sizes)
     try:
         allowed = all(c.holds(sizes) for c in plan.conditions)

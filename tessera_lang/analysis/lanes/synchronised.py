@@ -107,7 +107,7 @@ class Synchronised:
 
     def _lock(self, atomics: list[Operation]) -> None:
         """Every way to take it and every way to give it back are known."""
-        shape, held = self._shape, list[_Span]()
+        shape, held, ends = self._shape, list[_Span](), set[Operation]()
         free = {shape.value_put(o) for o in atomics if o.name == "tile.atomic_store"}
         if len(free) != 1 or None in free:
             return
@@ -122,10 +122,14 @@ class Synchronised:
             span = self._held(taking, value, back)
             if span is None:
                 return
-            held.append(span)
-        self._locks.append(tuple(held))
+            held.append(span[0])
+            ends.add(span[1])
+        if ends == back:  # nobody gives back what it has not taken
+            self._locks.append(tuple(held))
 
-    def _held(self, taking: Operation, free: int, back: set[Operation]) -> _Span | None:
+    def _held(
+        self, taking: Operation, free: int, back: set[Operation]
+    ) -> tuple[_Span, Operation] | None:
         """What is done with the lock that ``taking`` takes: all up to where it is given back."""
         shape = self._shape
         if shape.value_put(taking) in (free, None):
@@ -145,7 +149,7 @@ class Synchronised:
         end = shape.given(given)
         if mine is None or end is None or any(self._is_in(o, mine) for o in back):
             return None
-        return _Span(mine.region, mine.first, shape.places[end][2])
+        return _Span(mine.region, mine.first, shape.places[end][2]), given
 
     def _values(self, atomics: list[Operation]) -> None:
         """Flags and counts: what a cell holds says what has been done."""

@@ -21,9 +21,9 @@ from tessera_lang.record import dataclass, field, replace
 from tessera_lang.target.launch_plan import LaunchPlan
 
 _STEPS = 20_000  # operations of the lanes at the ends that are followed for a kernel
-_MORE_STEPS = 24_000  # of all other lanes
+_MORE_STEPS = 12_000  # of all other lanes
 _MOST_EVENTS = 2000  # of one lane
-_MOST_GROUPS = 8  # of which lanes are followed
+_MOST_AGAIN = 24  # lanes that are followed once more, for what they store
 _ALIKE = 2  # lanes that are kept of those of a group that do the same to an element
 
 
@@ -140,6 +140,27 @@ class Followed:
     syncs: dict[Who, list[Sync]] = field(default_factory=dict[Who, list[Sync]])
     _seen: dict[object, int] = field(default_factory=dict[object, int])
 
+    def unknown_writers(self, most: int) -> list[Who]:
+        """Lanes that store what is not known where others store too."""
+        found: dict[Who, None] = {}
+        for there in self.places.values():
+            by = {e.who: e for e in there if e.writes}
+            if len(by) > 1:
+                found.update((e.who, None) for e in list(by.values())[:2] if e.value is None)
+            if len(found) >= most:
+                break
+        return list(found)
+
+    def fill(self, who: Who, events: Sequence[Access]) -> None:
+        """What a lane stores, now that it is known what that is made of."""
+        known = {(e.pointer, e.cell, e.operation, e.interval): e for e in events}
+        for place in {(e.pointer, e.cell) for e in events}:
+            there = self.places.get(place, [])
+            there[:] = [
+                known.get((e.pointer, e.cell, e.operation, e.interval), e) if e.who == who else e
+                for e in there
+            ]
+
     def add(self, events: Sequence[Access]) -> None:
         for e in events:
             key = (e.pointer, e.cell, e.operation, e.group, e.interval, e.value)
@@ -172,15 +193,22 @@ def follow(
     ends = _ends(plan, launch, several)
     for group, lane in ends[:2] + ends[-1:] if few else ends:
         longest = max(longest, one(group, lane, effort, values))
-    rest = [who for who in _others(plan, launch, several) if who not in found.syncs]
-    if few or not rest:
+    if few:
         return found
-    most = _MORE_STEPS // longest
-    found.whole &= len(rest) <= most
     effort = Effort(_MORE_STEPS)
-    for group, lane in _chosen(rest, most):
-        if effort.left > longest:
-            one(group, lane, effort)
+    for group, lane in _others(plan, launch, several):
+        if (group, lane) in found.syncs:
+            continue
+        if effort.left <= longest:
+            found.whole = False
+            break
+        one(group, lane, effort)
+    effort = Effort(_STEPS)
+    for group, lane in found.unknown_writers(_MOST_AGAIN):
+        there = replace(launch, group=group)
+        watch = _Watch(views, pointers, values, there, lane)
+        trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        found.fill((group, lane), watch.events)
     return found
 
 
@@ -195,18 +223,13 @@ def _ends(plan: LaunchPlan, launch: Launch, several: bool) -> list[Who]:
 
 
 def _others(plan: LaunchPlan, launch: Launch, several: bool) -> Iterator[Who]:
-    """All lanes of the first group, then of others."""
+    """All lanes of the first group, the first lane of all groups, then all of one after another."""
     lanes, groups = prod(plan.group), prod(launch.groups)
-    numbers = [*range(min(groups, _MOST_GROUPS - 1)), groups - 1] if several else [0]
-    for group in dict.fromkeys(numbers):
-        yield from ((group, lane) for lane in range(lanes))
-
-
-def _chosen(rest: Sequence[Who], most: int) -> Sequence[Who]:
-    """As many as may be, spread over all."""
-    if len(rest) <= most or most <= 0:
-        return rest[: max(most, 0)]
-    return [rest[i * len(rest) // most] for i in range(most)]
+    yield from ((0, lane) for lane in range(lanes))
+    if several:
+        yield from ((group, 0) for group in range(1, groups))
+        for group in dict.fromkeys((1, groups - 1, *range(2, groups - 1))):
+            yield from ((group, lane) for lane in range(1, lanes))
 
 
 @dataclass(slots=True)

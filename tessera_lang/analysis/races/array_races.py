@@ -16,8 +16,10 @@ from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
 from tessera_lang.analysis.races.array_events import Access, ArrayOrders, Followed, follow
+from tessera_lang.analysis.races.hand_over_races import Runs, report
 from tessera_lang.analysis.races.injective_indices import own_places
 from tessera_lang.analysis.races.lane_owned_arrays import owned
+from tessera_lang.analysis.races.simulated_launch import Meeting
 from tessera_lang.analysis.races.stored_values import Values
 from tessera_lang.analysis.races.updates import atomic_of, is_limit
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
@@ -49,24 +51,27 @@ class ArrayCheck:
 
 def check_arrays(
     kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
-    own: Set[Value] = frozenset(),
+    own: Set[Value] = frozenset(), runs: Runs | None = None,
 ) -> tuple[Diagnostic, ...]:  # fmt: skip
     """What lanes surely do to each other in arrays, one for each array. ``own``: arrays of which
     every element belongs to one lane."""
-    return tuple(_checked(kernel, plan, uniform, own).faults.values())
+    runs = runs or Runs(kernel, plan, uniform)
+    return tuple(_checked(kernel, plan, uniform, own, runs).faults.values())
 
 
 def unproved_arrays(
-    kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None
-) -> list[Diagnostic]:
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None,
+    runs: Runs | None = None,
+) -> list[Diagnostic]:  # fmt: skip
     """One warning for each array of which it is open whether lanes meet there."""
     own, _ = owned(kernel, several=_several_groups(kernel, plan) is not None)
-    found = _checked(kernel, plan, uniform or uniformity(kernel), own)
+    uniform = uniform or uniformity(kernel)
+    found = _checked(kernel, plan, uniform, own, runs or Runs(kernel, plan, uniform))
     return [_not_proved(p, *why) for p, why in found.unproved.items() if p not in found.faults]
 
 
 def _checked(
-    kernel: Operation, plan: LaunchPlan, uniform: Uniformity, own: Set[Value]
+    kernel: Operation, plan: LaunchPlan, uniform: Uniformity, own: Set[Value], runs: Runs
 ) -> ArrayCheck:
     views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
     pointers = _shared_pointers(kernel, views) - own
@@ -88,12 +93,41 @@ def _checked(
         if o in unseen and pointer not in atomic:
             check.unproved.setdefault(pointer, (_BY_DATA, o))
     seen = frozenset(p for p, o in accesses if o.name in _CHANGES and o not in unseen)
+    _run(check, kernel, plan, uniform, runs, seen | check.unproved.keys())
     if seen:
         _follow(check, kernel, plan, uniform, launches, seen)
     for pointer, o in accesses:
         if pointer in check.doubtful:
             check.unproved.setdefault(pointer, (check.doubtful[pointer], o))
     return check
+
+
+def _run(
+    check: ArrayCheck, kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
+    runs: Runs, pointers: Set[Value],
+) -> None:  # fmt: skip
+    """Look for lanes that meet in spite of atomics."""
+    in_groups = _several_groups(kernel, plan)
+
+    def is_open(m: Meeting) -> bool:
+        if m.second.root not in pointers:
+            return False
+        if m.second.kind == "read" and m.first.kind == "write":
+            if is_limit(kernel, m.first.operation, m.second.operation, uniform.definitions):
+                return False
+        unknown = m.both_write and (m.first.value is None or m.second.value is None)
+        return not unknown
+
+    for shown in runs.shown(is_open):
+        m = shown.meeting
+        severity = "error" if m.first.who[0] == m.second.who[0] else in_groups
+        by_data = m.both_write and not all(
+            isinstance(d.value, int | str) for d in (m.first, m.second)
+        )
+        if severity is not None:
+            if len(shown.begins) > 1 or by_data:
+                severity = "warning"
+            check.faults[m.second.root] = report(shown, "T0414", severity)
 
 
 def _follow(
@@ -103,8 +137,9 @@ def _follow(
     """Look for lanes that meet in launches."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
     in_groups, possible = _several_groups(kernel, plan), hands_over(kernel)
-    for launch in (launches[0], *launches[2:]):
-        few = launch is not launches[0]
+    settled = False
+    for i, launch in enumerate(launches):
+        few = i > 1 or settled
         followed = follow(kernel, plan, launch, seen, values, in_groups is not None, few)
         orders = ArrayOrders(followed, prod(plan.group), possible)
         for pair in _meetings(followed, orders, uniform):
@@ -118,8 +153,11 @@ def _follow(
             if severity and (before is None or severity == "error" != before.severity):
                 check.faults[pointer] = _race(launch, pair, severity, uniform.definitions)
         check.doubtful.update(dict.fromkeys(orders.doubted, _BY_ATOMICS))
-        if not followed.whole and not few:
-            lanes = prod(plan.group) * prod(launch.groups)
+        if few:
+            continue
+        lanes = prod(plan.group) * prod(launch.groups)
+        settled |= followed.whole and (in_groups is None or prod(launch.groups) > 1)
+        if not settled and i in (1, len(launches) - 1):
             text = f"{len(followed.syncs)} of {lanes} lanes were followed, where the work ends"
             check.doubtful.update((p, text) for p in seen if p not in check.doubtful)
 

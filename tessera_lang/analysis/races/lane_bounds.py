@@ -1,33 +1,48 @@
-"""Indices that are outside in some lanes of every launch: no size and no data decides.
+"""Indices that are outside in some lanes: in every launch, or in each that is tried.
 
-Owns T0402 where a lane has to be named. The lanes of a group are followed one by one, with no
-argument known, so that what is found is so in every launch. Must not know ranges beyond which
-accesses are open.
+Owns T0402 where a lane has to be named: no size and no data decides. The lanes are followed one by
+one, with no argument known, so that what is found is so in every launch; all groups where the grid
+is written out, else the first. With `--strict` it is told, too, what is outside in all launches
+that are tried. Must not know ranges beyond which accesses are open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import prod
 
-from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, WayUnknown, trace_lane
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace, trace_lane
 from tessera_lang.analysis.lanes.followed_operations import followed_operations
+from tessera_lang.analysis.lanes.launch_samples import sample_launches
 from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT
 from tessera_lang.analysis.ranges.state import Ranges
 from tessera_lang.diagnostics import Diagnostic
-from tessera_lang.ir.core import Operation
-from tessera_lang.record import dataclass, field
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.target.launch_plan import LaunchPlan
 
 _STEPS = 12_000  # operations of all lanes that are followed for a kernel
+Who = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """An access that a lane of a group surely does outside of an axis."""
+
+    who: Who
+    axis: int
+    index: int
+    size: int
 
 
 @dataclass(slots=True)
 class _Watch:
-    """``found``: the axis and the index, of accesses that a lane surely does outside."""
+    """``views``: where sizes are those of a launch."""
 
     open: frozenset[Operation]
-    found: dict[Operation, tuple[int, int]] = field(
-        default_factory=dict["Operation", "tuple[int, int]"]
-    )
+    who: Who
+    views: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    found: dict[Operation, _Outside] = field(default_factory=dict["Operation", "_Outside"])
 
     def matters(self, operation: Operation) -> bool:
         return operation in self.open
@@ -36,49 +51,108 @@ class _Watch:
         pass
 
     def see(self, trace: Trace, operation: Operation) -> None:
-        if operation.name == "tile.group_count":
-            raise WayUnknown  # a launch decides
         if operation not in self.open or operation in self.found:
             return
         at = BUFFER_AT[operation.name]
-        shape = operation.operands[at].array_type.shape
-        for axis, (index, size) in enumerate(zip(operation.operands[at + 1 :], shape, strict=True)):
+        sizes = self._sizes(trace, operation.operands[at])
+        for axis, (index, size) in enumerate(zip(operation.operands[at + 1 :], sizes, strict=True)):
             number = trace.number(index)
-            if number is not None and (number < 0 or (size is not None and number >= size)):
-                self.found[operation] = (axis, number)
+            if number is not None and size is not None and not 0 <= number < size:
+                self.found[operation] = _Outside(self.who, axis, number, size)
+
+    def _sizes(self, trace: Trace, array: Value) -> Sequence[int | None]:
+        view = self.views.get(array)
+        if view is None:
+            return array.array_type.shape
+        sizes = view.operands[1 : 1 + len(array.array_type.shape)]
+        return [trace.number(v) for v in sizes]
 
 
-def check_lane_bounds(kernel: Operation, known: Ranges) -> tuple[Diagnostic, ...]:
+def check_lane_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     """One error per access that some lane surely does outside of an array of known size."""
     open_ = frozenset(
-        o for o, access in known.accesses.items()
-        if access.verdict == "unknown" and o.name in BUFFER_AT
-        and None not in o.operands[BUFFER_AT[o.name]].array_type.shape
-    )  # fmt: skip
+        o for o in _open(known) if None not in o.operands[BUFFER_AT[o.name]].array_type.shape
+    )
     if not open_:
         return ()
-    lanes, effort = prod(kernel.integers("group")), Effort(_STEPS)
+    literal = [g for g in plan.grid or () if isinstance(g, int)]
+    groups = tuple(literal) if plan.grid and len(literal) == len(plan.grid) else ()
+    found = _followed(kernel, Launch({}, groups, ""), open_, {})
+    several = prod(groups) > 1
+    return tuple(_report(o, found[o], several) for o in known.accesses if o in found)
+
+
+def unproved_bounds(kernel: Operation, known: Ranges, plan: LaunchPlan) -> list[Diagnostic]:
+    """One warning per access that some lane does outside in every launch that is tried."""
+    open_ = frozenset(_open(known))
+    views = {o.result: o for o in kernel.walk() if o.name == "tile.view"}
+    told = {o for d in check_lane_bounds(kernel, known, plan) for o in open_ if o.span == d.span}
+    left, shown = open_ - told, dict[Operation, tuple[Launch, _Outside]]()
+    launches = [
+        x for x in sample_launches(kernel, plan)
+        if min(x.arguments.values(), default=1) > 0 and (x.arguments or plan.grid)
+    ]  # fmt: skip
+    for launch in launches:
+        found = _followed(kernel, launch, left, views) if left else {}
+        left &= found.keys()
+        shown.update({o: (launch, found[o]) for o in left})
+    return [_outside_where_tried(o, *shown[o]) for o in known.accesses if o in left and shown]
+
+
+def _open(known: Ranges) -> Iterator[Operation]:
+    for o, access in known.accesses.items():
+        if access.verdict == "unknown" and o.name in BUFFER_AT:
+            yield o
+
+
+def _followed(
+    kernel: Operation, launch: Launch, open_: frozenset[Operation], views: dict[Value, Operation]
+) -> dict[Operation, _Outside]:
+    effort, found = Effort(_STEPS), dict[Operation, _Outside]()
     kept = followed_operations(kernel, open_.__contains__)
-    ends = (0, lanes - 1, 1, lanes // 2, lanes - 2)
-    found: dict[Operation, Diagnostic] = {}
-    for lane in dict.fromkeys(n for n in (*ends, *range(lanes)) if 0 <= n < lanes):
-        watch = _Watch(open_ - found.keys())
-        trace_lane(kernel, Launch({}, (), ""), lane, effort, watch=watch, kept=kept)
-        for operation, (axis, number) in watch.found.items():
-            found[operation] = _report(operation, lane, axis, number)
+    for group, lane in _in_turn(prod(kernel.integers("group")), prod(launch.groups)):
+        watch = _Watch(open_ - found.keys(), (group, lane), views)
+        there = replace(launch, group=group)
+        trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
+        found.update(watch.found)
         if effort.left <= 0 or len(found) == len(open_):
             break
-    return tuple(found[o] for o in known.accesses if o in found)
+    return found
 
 
-def _report(operation: Operation, lane: int, axis: int, number: int) -> Diagnostic:
+def _in_turn(lanes: int, groups: int) -> Iterator[Who]:
+    """Those at the ends first."""
+    ends = [n for n in dict.fromkeys((0, lanes - 1, 1, lanes // 2, lanes - 2)) if 0 <= n < lanes]
+    order = [*dict.fromkeys((0, groups - 1)), *range(1, groups - 1)]
+    yield from ((g, n) for g in order for n in ends)
+    rest = [n for n in range(lanes) if n not in ends]
+    yield from ((g, n) for g in order for n in rest)
+
+
+def _report(operation: Operation, outside: _Outside, several: bool) -> Diagnostic:
     array = operation.operands[BUFFER_AT[operation.name]]
     shape = array.array_type.shape
-    size, of_axis = shape[axis], f" axis {axis} of" if len(shape) > 1 else ""
+    size, of_axis = outside.size, f" axis {outside.axis} of" if len(shape) > 1 else ""
     name = f"`{array.name}`" if array.name else "the array"
+    lane = f"lane {outside.who[1]}" + (f" of group {outside.who[0]}" if several else "")
     return Diagnostic(
         "T0402",
-        f"in lane {lane} this index is {number}, outside{of_axis} {name} (size {size})",
-        operation.span, f"outside in lane {lane}, whatever the call",
+        f"in {lane} this index is {outside.index}, outside{of_axis} {name} (size {size})",
+        operation.span, f"outside in {lane}, whatever the call",
         helps=(f"let the lane do this only where the index is 0 to {(size or 1) - 1}",),
+    )  # fmt: skip
+
+
+def _outside_where_tried(operation: Operation, launch: Launch, outside: _Outside) -> Diagnostic:
+    array = operation.operands[BUFFER_AT[operation.name]]
+    group, lane = outside.who
+    name = f"`{array.name}`" if array.name else "the array"
+    return Diagnostic(
+        "T0412",
+        f"it is not proved that this index is ever inside of {name} in all lanes",
+        operation.span,
+        f"lane {lane} of group {group} is outside: index {outside.index}, size {outside.size}",
+        "warning",
+        notes=(f"so it is with {launch.text}, and in every launch that was tried",),
+        helps=("let a lane do this only where the index is inside",),
     )  # fmt: skip

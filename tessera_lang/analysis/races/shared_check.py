@@ -24,6 +24,8 @@ from tessera_lang.analysis.lanes.shared_access_log import (
     reads_first,
 )
 from tessera_lang.analysis.lanes.unknown_accesses import untraced
+from tessera_lang.analysis.races.hand_over_races import Runs, report
+from tessera_lang.analysis.races.simulated_launch import Meeting
 from tessera_lang.analysis.ranges.integer_ranges import Ranges, ranges
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity, uniformity
 from tessera_lang.diagnostics import Diagnostic, Label
@@ -52,24 +54,25 @@ class SharedMemoryCheck:
 
 def check_shared(
     kernel: Operation, plan: LaunchPlan, uniform: Uniformity | None = None,
-    known: Ranges | None = None,
+    known: Ranges | None = None, runs: Runs | None = None,
 ) -> SharedMemoryCheck:  # fmt: skip
     """The check of a kernel whose barriers every lane gets to."""
     if not kernel.holds(BUFFERS):
         return SharedMemoryCheck("none", "none")
     if any(_by_tiles(o) for o in kernel.walk()):
         return SharedMemoryCheck("not proved", "not proved")
+    uniform = uniform or uniformity(kernel)
+    runs = runs or Runs(kernel, plan, uniform)
     launches = list(sample_launches(kernel, plan))
     numbers = launches[0].arguments if launches else ()
     try:
         memory = walk_lanes(
-            kernel, uniform or uniformity(kernel), known or ranges(kernel),
-            untraced(kernel, numbers),
+            kernel, uniform, known or ranges(kernel), untraced(kernel, numbers),
         )  # fmt: skip
     except GivesUp as stop:
         return SharedMemoryCheck("not proved", "not proved", [], [_gave_up(kernel, stop)])
     found = SharedMemoryCheck("proved", "proved")
-    _races(found, kernel, launches, memory)
+    _races(found, kernel, launches, memory, uniform, runs)
     _unwritten(found, kernel, launches, memory)
     found.unproved.extend(_same_value(o) for o in memory.same_value)
     return found
@@ -110,23 +113,47 @@ def _by_tiles(operation: Operation) -> bool:
 
 
 def _races(
-    found: SharedMemoryCheck, kernel: Operation, launches: Sequence[Launch], memory: SharedMemory
-) -> None:
+    found: SharedMemoryCheck, kernel: Operation, launches: Sequence[Launch], memory: SharedMemory,
+    uniform: Uniformity, runs: Runs,
+) -> None:  # fmt: skip
     if not memory.suspicions:
         return
     found.races = "not proved"
+    open_ = {_buffer(s.second.operation) for s in memory.suspicions}
+
+    def is_open(meeting: Meeting) -> bool:
+        alike = meeting.second.operation in memory.same_value and meeting.both_write
+        return meeting.second.root in open_ and not alike
+
+    for shown in runs.shown(is_open):
+        if len(shown.begins) <= 1:
+            found.races = "witness"
+            found.errors.append(report(shown, "T0410", "error"))
+    if not found.errors and not any(run.whole for run in runs.done):
+        _shown_by_lanes(found, kernel, launches, memory, uniform)
+    if not found.errors:
+        found.unproved.extend(_not_proved(s) for s in memory.suspicions)
+
+
+def _shown_by_lanes(
+    found: SharedMemoryCheck, kernel: Operation, launches: Sequence[Launch], memory: SharedMemory,
+    uniform: Uniformity,
+) -> None:  # fmt: skip
     lanes = _lanes_to_try(memory)
     effort = Effort()
     shown = [s for s in memory.suspicions if memory.can_show(s.first.operation, s.second.operation)]
     for launch in launches if shown else ():
         traces = {lane: trace_lane(kernel, launch, lane, effort).events for lane in lanes}
-        orders = _Orders(kernel, launch)
-        for together in _by_place(_meetings(traces, orders)):
+        orders = _Orders(kernel, launch, effort)
+        for together in _by_place(_meetings(traces, orders, uniform)):
             found.races = "witness"
             found.errors.append(_race(launch, together))
         if found.errors:
             return
-    found.unproved.extend(_not_proved(s) for s in memory.suspicions)
+
+
+def _buffer(operation: Operation) -> Value:
+    return operation.operands[BUFFER_AT[operation.name]]
 
 
 def _lanes_to_try(memory: SharedMemory) -> list[int]:
@@ -149,18 +176,21 @@ class _Orders:
 
     kernel: Operation
     launch: Launch
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort
     syncs: dict[int, list[Sync]] | None = None
+    followed: int = 1 << 62
     known: dict[int, Orders] = field(default_factory=dict[int, Orders])
 
     def may_order(self, a: Event, b: Event, lanes: tuple[int, int]) -> bool:
         if self.syncs is None:
             every = range(prod(self.kernel.integers("group"))) if hands_over(self.kernel) else ()
-            self.syncs = {
-                i: trace_lane(self.kernel, self.launch, i, self.effort).syncs for i in every
-            }
+            traced = {i: trace_lane(self.kernel, self.launch, i, self.effort) for i in every}
+            self.syncs = {i: t.syncs for i, t in traced.items()}
+            self.followed = min((t.whole for t in traced.values()), default=self.followed)
         if not self.syncs:
             return False
+        if a.interval >= self.followed:
+            return True  # what the lanes come to there is not known
         orders = self.known.get(a.interval)
         if orders is None:
             orders = self.known[a.interval] = Orders({
@@ -174,7 +204,7 @@ class _Orders:
 
 
 def _meetings(
-    traces: dict[int, list[Event]], orders: _Orders
+    traces: dict[int, list[Event]], orders: _Orders, uniform: Uniformity
 ) -> Iterator[tuple[Event, Event, tuple[int, int]]]:
     """One pair of conflicting accesses for each pair of operations, each of another lane."""
     places: dict[tuple[int, Value, int], list[tuple[int, Event]]] = {}
@@ -188,7 +218,7 @@ def _meetings(
         for i, (lane, event) in enumerate(accesses):
             for other, later in accesses[i + 1 :]:
                 pair = frozenset((event.operation, later.operation))
-                if other == lane or pair in reported or not _conflict(event, later):
+                if other == lane or pair in reported or not _conflict(event, later, uniform):
                     continue
                 if not orders.may_order(event, later, (lane, other)):
                     reported.add(pair)
@@ -207,8 +237,10 @@ def _by_place(meetings: Iterable[_Meeting]) -> Iterable[list[_Meeting]]:
     return found.values()
 
 
-def _conflict(a: Event, b: Event) -> bool:
+def _conflict(a: Event, b: Event, uniform: Uniformity) -> bool:
     if a.kind == b.kind == "write":
+        if a.value is None and a.operation is b.operation and a.rounds == b.rounds:
+            return not uniform.is_uniform(a.operation.operands[0])
         return a.value is None or a.value != b.value
     return "write" in (a.kind, b.kind) or {a.kind, b.kind} == {"read", "atomic"}
 

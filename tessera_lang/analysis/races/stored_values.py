@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tessera_lang.analysis.lanes.concrete_lane import Trace
+from tessera_lang.analysis.lanes.concrete_lane import Trace, whole_float
 from tessera_lang.ir.core import BufferType, Operation, Value
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.types.dtype import DType
@@ -55,6 +55,8 @@ class Values:
         if not _is_followed(operation, _MADE):
             raise _NotKnown
         parts = tuple(id(v) if is_view(v) else self._of(v, trace) for v in operation.operands)
+        if operation.name == "tile.cast" and (whole := whole_float(operation, parts[0])):
+            return whole
         shown = tuple(sorted((k, str(v)) for k, v in operation.attributes.items() if k != "site"))
         return operation.name, shown, parts
 

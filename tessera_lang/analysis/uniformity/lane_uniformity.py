@@ -55,6 +55,7 @@ class Uniformity:
     ``reasons``: for a varying value the value it got that from; a source has none.
     ``divergent``: operations at which lanes may be absent, each with the cause.
     ``split_loops``: loops that lanes may leave at different times.
+    ``written``: arrays that the kernel stores to or updates.
     """
 
     levels: dict[Value, Level] = field(default_factory=dict[Value, Level])
@@ -62,6 +63,7 @@ class Uniformity:
     divergent: dict[Operation, Cause] = field(default_factory=dict[Operation, Cause])
     split_loops: dict[Operation, Cause] = field(default_factory=dict[Operation, Cause])
     definitions: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    written: frozenset[Value] = frozenset()
 
     def level(self, value: Value) -> Level:
         return self.levels.get(value, Level.CONSTANT)
@@ -403,6 +405,7 @@ def uniformity(kernel: Operation) -> Uniformity:
     region = kernel.regions[0]
     walk = _Walk(_written(kernel), kernel.integers("group"))
     walk.settled = settled_reads(kernel)
+    walk.result.written = walk.written
     for argument in region.arguments:
         walk.result.levels[argument] = Level.UNIFORM
     while walk.changed:

@@ -22,6 +22,11 @@ _ROWS = (
         "array-race",
         "Two lanes touch one element of an array in any order, and one of them writes.",
     ),
+    Code(
+        "T0415",
+        "wait-for-later-lanes",
+        "A lane waits in a loop for what only later lanes or groups do.",
+    ),
 )
 
 CODES: dict[str, Code] = {row.code: row for row in _ROWS}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_lang.analysis import (
+    Runs,
     alike_conditions,
     check_arrays,
     check_barriers,
@@ -158,13 +159,14 @@ def _checks(kernel: Operation, plan: LaunchPlan) -> tuple[Diagnostic, ...]:
     uniform = uniformity(kernel)
     own, known = owned(kernel)
     barriers = check_barriers(kernel, uniform)
-    bounds = (*check_bounds(kernel, known), *check_lane_bounds(kernel, known))
+    bounds = (*check_bounds(kernel, known), *check_lane_bounds(kernel, known, plan))
     found = (*barriers, *bounds, *check_shared_budget(kernel))
     if barriers:
         parted = alike_conditions(kernel, uniform, known).parted
         return (*check_barriers(kernel, uniform, parted), *found[len(barriers) :])
-    shared = check_shared(kernel, plan, uniform, known).errors
-    arrays = check_arrays(kernel, plan, uniform, own)
+    runs = Runs(kernel, plan, uniform)
+    shared = check_shared(kernel, plan, uniform, known, runs).errors
+    arrays = (*check_arrays(kernel, plan, uniform, own, runs), *runs.waits())
     # A write that is always outside writes nothing: that is said once.
     return (*found, *(d for d in shared if not (bounds and d.code == "T0411")), *arrays)
 

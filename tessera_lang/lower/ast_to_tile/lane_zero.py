@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from tessera_lang.analysis import check_barriers, ranges, uniformity
 from tessera_lang.analysis.lanes.alike_conditions import alike_conditions
 from tessera_lang.analysis.uniformity.lane_uniformity import Uniformity
-from tessera_lang.ir.core import Operation, Program, Region, Value
+from tessera_lang.ir.core import Operation, Program, Region, Value, ViewType
 from tessera_lang.ir.definitions import LANE_IDS, LOOP_EXITS, is_number
 from tessera_lang.ir.rewrite import Replacement, rewrite_operation
 from tessera_lang.ir.tile.ops import WARP_OPS
 from tessera_lang.record import dataclass, field, replace
-from tessera_lang.types.dtype import INDEX
+from tessera_lang.types.dtype import INDEX, DType
 
 _ROUNDS = 6  # each makes at least one loop or condition the same in all lanes
 _MOST = 64  # operations that are copied for one value
@@ -63,14 +63,24 @@ class _LaneZero:
             found = self.missing(value)
         elif operation.name in LANE_IDS:
             found = self._append(Operation("tile.constant", (), (Value(INDEX),), {"value": 0}))
-        elif operation.regions or not is_number(operation) or len(self.made) >= _MOST:
+        elif operation.regions or not self._may_copy(operation) or len(self.made) >= _MOST:
             raise _NotCopied
         else:
-            operands = tuple(self.of(v) for v in operation.operands)
+            operands = tuple(
+                self.of(v) if isinstance(v.type, DType) else v for v in operation.operands
+            )
             copied = Value(value.type, value.name)
             found = self._append(replace(operation, operands=operands, results=(copied,)))
         self.known[value] = found
         return found
+
+    def _may_copy(self, operation: Operation) -> bool:
+        """What only computes, and reads of arrays that nobody writes."""
+        if is_number(operation):
+            return True
+        array = operation.operands[0] if operation.name == "tile.load" else None
+        is_view = array is not None and isinstance(array.type, ViewType)
+        return is_view and array not in self.uniform.written
 
     def _append(self, operation: Operation) -> Value:
         self.made.append(operation)

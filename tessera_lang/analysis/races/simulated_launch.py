@@ -1,0 +1,558 @@
+"""A launch that is run: all lanes of all groups by turns, with the numbers that atomics work on.
+
+Arrays that atomics touch begin with 0, other memory is not known. Every access is compared by
+vector clocks with those before it, so two that no barrier and no atomic orders in this run are
+found in whatever order they came. Where what a lane does depends on what is not known, and that
+would matter, the run ends. Must not know what is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from math import prod
+from random import Random
+from typing import Literal, TypeAlias, cast
+
+from tessera_lang.analysis.lanes.clocks import Clocks, Who
+from tessera_lang.analysis.lanes.concrete_lane import Effort, Launch, Trace
+from tessera_lang.analysis.lanes.decoded_steps import Step, steps_of
+from tessera_lang.analysis.lanes.followed_operations import followed_operations
+from tessera_lang.analysis.lanes.hand_overs import is_sync
+from tessera_lang.analysis.lanes.lane_rules import INTEGERS, wrap
+from tessera_lang.analysis.lanes.shared_access_log import BUFFER_AT, KINDS, Kind
+from tessera_lang.analysis.races.stored_values import Values
+from tessera_lang.ir.core import BufferType, Operation, Region, Value
+from tessera_lang.ir.definitions import ATOMICS, LEAVES, OUTER_EXITS, WRITES
+from tessera_lang.record import dataclass, field, replace
+from tessera_lang.types.dtype import DType
+
+MOST_LANES = 4096
+_IDLE = 3  # rounds in which all lanes wait
+_MOST_FOUND = 64  # pairs of accesses
+Order: TypeAlias = Literal["in turn", "forward", "reverse", "mixed"]
+"""``in turn``: each lane up to the next barrier before the next begins. ``forward``, ``reverse``:
+lanes in this order, each up to a barrier or a wait. ``mixed``: each up to the next atomic."""
+Cell: TypeAlias = tuple[Value, int, int]
+"""A buffer or the pointer of an array, the group (-1: of all), and the number of the element."""
+_Left = tuple[str, list[object]]
+_Turn: TypeAlias = Generator[str, None, _Left]
+
+
+class Unknown(Exception):
+    """The run cannot go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An access. ``value``: what a store puts, None if that is not known; ``time`` by the clock of
+    the lane, ``interval`` by barriers of the group."""
+
+    who: Who
+    operation: Operation
+    root: Value
+    place: tuple[int, ...]
+    value: object
+    time: int
+    interval: int
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.operation.name]
+
+    @property
+    def changes(self) -> bool:
+        return self.operation.name in WRITES
+
+    @property
+    def narrow(self) -> bool:
+        return self.operation.attributes.get("scope") in ("tile", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """An atomic or a fence that a lane has come to."""
+
+    who: Who
+    operation: Operation
+    time: int
+    interval: int
+
+    @property
+    def fence(self) -> bool:
+        return self.operation.name == "tile.fence"
+
+    @property
+    def order(self) -> str:
+        return "acq_rel" if self.fence else str(self.operation.attributes["order"])
+
+    @property
+    def reads(self) -> bool:
+        return bool(self.operation.results)
+
+    @property
+    def writes(self) -> bool:
+        return self.operation.name in WRITES
+
+    @property
+    def narrow(self) -> bool:
+        return self.operation.attributes["scope"] in ("tile", "group")
+
+    @property
+    def name(self) -> str:
+        """As in the source."""
+        kind = self.operation.attributes.get("kind")
+        return f"atomic_{kind}" if kind else self.operation.name.removeprefix("tile.")
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """``first`` came first in the run. ``given``: what lanes of its group did afterwards that could
+    hand it over, ``taken``: what those of the group of ``second`` did before it."""
+
+    first: Done
+    second: Done
+    given: tuple[Synced, ...]
+    taken: tuple[Synced, ...]
+
+    @property
+    def by_scope(self) -> bool:
+        return self.first.kind == self.second.kind == "atomic"
+
+    @property
+    def both_write(self) -> bool:
+        return self.first.kind == self.second.kind == "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A lane, and the loop in which it waits."""
+
+    who: Who
+    loop: Operation
+
+
+@dataclass(slots=True)
+class Run:
+    """``met``: pairs that nothing orders. ``assumed``: elements of arrays whose first value, 0, the
+    way of a lane may hang on. ``late``: the first lane that waits for lanes which come later."""
+
+    kernel: Operation
+    launch: Launch
+    made_of: Values
+    met: list[Meeting] = field(default_factory=list[Meeting])
+    assumed: set[Cell] = field(default_factory=set[Cell])
+    whole: bool = True
+    changes: int = 0  # of memory
+    late: Late | None = None
+    _values: dict[Cell, object] = field(default_factory=dict[Cell, object])
+    _blurred: set[Value] = field(default_factory=set[Value])
+    _seen: dict[Cell, dict[Kind, dict[Who, Done]]] = field(
+        default_factory=dict[Cell, "dict[Kind, dict[Who, Done]]"]
+    )
+    _pairs: set[tuple[Operation, Operation, bool]] = field(
+        default_factory=set[tuple[Operation, Operation, bool]]
+    )
+    left: int = 0
+    _syncs: dict[int, list[Synced]] = field(default_factory=dict[int, "list[Synced]"])
+    clocks: Clocks = field(default_factory=Clocks)
+    steps: Mapping[Region, Sequence[Step]] = field(default_factory=dict[Region, "Sequence[Step]"])
+    _constants: dict[Value, object] = field(default_factory=dict[Value, object])
+    _views: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    _counted: set[Value] = field(default_factory=set[Value])
+    _used: set[Value] = field(default_factory=set[Value])
+    _waits: dict[Operation, bool] = field(default_factory=dict[Operation, bool])
+    _running: dict[Who, _Lane] = field(default_factory=dict[Who, "_Lane"])
+    _at_barrier: dict[int, set[Who]] = field(default_factory=dict[int, "set[Who]"])
+
+    def __post_init__(self) -> None:
+        for o in self.kernel.walk():
+            if o.name == "tile.view":
+                self._views[o.result] = o
+        self._counted = {self._root(o) for o in self.kernel.walk() if o.name in ATOMICS}
+        kept = followed_operations(self.kernel, lambda o: o.name in BUFFER_AT)
+        self._used = {v for operations in kept.values() for o in operations for v in o.operands}
+        self.steps, self._constants = steps_of(kept)
+
+    def _root(self, operation: Operation) -> Value:
+        array = operation.operands[BUFFER_AT[operation.name]]
+        view = self._views.get(array)
+        return array if view is None else view.operands[0]
+
+    # --- turns ------------------------------------------------------------------------------
+
+    def go(self, order: Order, who: Sequence[Who] | None = None) -> None:
+        """Run all lanes, or these; ``whole`` says afterwards whether they came to their end."""
+        group = self.kernel.integers("group")
+        lanes, groups = prod(group), prod(self.launch.groups)
+        if who is None:
+            who = [(g, i) for g in range(groups) for i in range(lanes)]
+        for w in who:
+            self.clocks.begin(w)
+            trace = Trace(replace(self.launch, group=w[0]), group, w[1], Effort())
+            trace.values.update(self._constants)
+            trace.values.update(self.launch.arguments)
+            self._running[w] = _Lane(self, trace, w, self.kernel)
+        try:
+            if order == "in turn":
+                self._in_turn()
+            else:
+                self._by_turns(order)
+        except Unknown:
+            self.whole = False
+        self.whole &= not self._running
+
+    def _in_turn(self) -> None:
+        """Group after group, and lane after lane up to the next barrier, as a target may. Where one
+        waits for what comes later, the others go on by turns."""
+        for g in sorted({w[0] for w in self._running}):
+            while mine := [w for w in self._running if w[0] == g]:
+                for w in mine:
+                    while (state := self._turn(w)) == "turn":
+                        pass
+                    if state == "wait":
+                        self.late = Late(w, self._running[w].at)
+                        self._by_turns("forward")
+                        return
+                self._barrier(g)
+
+    def _by_turns(self, order: Order) -> None:
+        r, idle = Random(1), 0
+        while self._running and idle < _IDLE:
+            moved = False
+            there = list(self._running)
+            if order == "reverse":
+                there.reverse()
+            elif order == "mixed":
+                r.shuffle(there)
+            for w in there:
+                if w in self._at_barrier.get(w[0], ()):
+                    continue
+                state = self._turn(w)
+                while order != "mixed" and state == "turn":
+                    state = self._turn(w)
+                moved |= state != "wait"
+            for g in list(self._at_barrier):
+                moved |= self._barrier(g)
+            idle = 0 if moved else idle + 1
+
+    def _turn(self, who: Who) -> str:
+        state = self._running[who].turn()
+        if state == "barrier":
+            self._at_barrier.setdefault(who[0], set()).add(who)
+        elif state == "end":
+            del self._running[who]
+        return state
+
+    def _barrier(self, group: int) -> bool:
+        """Let a group go on, where all that are left of it have come."""
+        there = self._at_barrier.get(group)
+        if not there or len(there) < sum(1 for w in self._running if w[0] == group):
+            return False
+        self.clocks.barrier(there)
+        del self._at_barrier[group]
+        return True
+
+    def waits(self, loop: Operation) -> bool:
+        """Whether others may have to come before a loop goes on."""
+        found = self._waits.get(loop)
+        if found is None:
+            found = self._waits[loop] = any(is_sync(o) for o in loop.walk())
+        return found
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def leave_out(self, operation: Operation) -> None:
+        """What depends on data does nothing that counts, and what it may write is not known."""
+        for o in operation.walk():
+            if o.name == "tile.barrier" or o.name in LEAVES or (is_sync(o) and self._counts(o)):
+                raise Unknown
+            if o.name in BUFFER_AT and o.name in WRITES:
+                self._blurred.add(self._root(o))
+
+    def _counts(self, sync: Operation) -> bool:
+        """Whether a sync may order something, or decide: not a relaxed update for its own sake."""
+        if sync.name != "tile.fence" and sync.attributes["order"] == "relaxed":
+            return any(v in self._used for v in sync.results)
+        return True
+
+    def access(self, lane: _Lane, operation: Operation) -> None:
+        trace, who = lane.trace, lane.who
+        at = BUFFER_AT[operation.name]
+        array = operation.operands[at]
+        root = self._root(operation)
+        view = self._views.get(array)
+        if view is None:
+            local = cast("BufferType", array.type).space == "local"
+            extents: list[int | None] = list(cast("BufferType", array.type).shape)
+        else:
+            local, extents = False, [trace.number(v) for v in view.operands[1:]]
+        place: list[int] = []
+        for index, extent in zip(operation.operands[at + 1 :], extents, strict=False):
+            number = trace.number(index)
+            if number is None or extent is None:
+                self._not_known(operation, root)
+                for v in operation.results:
+                    trace.values[v] = None
+                return
+            if not 0 <= number < extent:
+                for v in operation.results:
+                    trace.values[v] = 0
+                return
+            place.append(number)
+        number = 0
+        for index, extent in zip(place, extents, strict=False):
+            number = number * cast("int", extent) + index
+        cell = (root, -1 if view is not None else who[0], number)
+        if local:
+            cell = (root, who[1], number)
+        if operation.name in ATOMICS:
+            self._by_atomic(lane, operation, cell)
+        elif operation.name == "tile.load":
+            trace.values[operation.result] = self._value(cell)
+        else:
+            self.changes += 1
+            self._values[cell] = trace.values.get(operation.operands[0])
+        if not local:
+            stored = self._stored(trace, operation)
+            done = Done(
+                who, operation, root, tuple(place), stored, self.clocks.now(who),
+                self.clocks.interval(who),
+            )  # fmt: skip
+            self._compare(cell, done)
+
+    def _stored(self, trace: Trace, operation: Operation) -> object:
+        if operation.name != "tile.store":
+            return None
+        stored = operation.operands[0]
+        value = trace.values.get(stored)
+        return self.made_of.of(stored, trace) if value is None else value
+
+    def _not_known(self, operation: Operation, root: Value) -> None:
+        if is_sync(operation) and self._counts(operation):
+            raise Unknown
+        if operation.name in WRITES:
+            self._blurred.add(root)
+
+    def _value(self, cell: Cell) -> object:
+        root = cell[0]
+        if root in self._blurred:
+            return None
+        if cell not in self._values and cell[1] == -1 and root in self._counted:
+            self.assumed.add(cell)
+            return 0
+        return self._values.get(cell)
+
+    def _by_atomic(self, lane: _Lane, operation: Operation, cell: Cell) -> None:
+        """The value before, the value after, and what is handed over."""
+        trace = lane.trace
+        used = any(v in self._used for v in operation.results)
+        known = self._value(cell) if used or cell in self._values else 0
+        if not used and known == 0 and cell not in self._values and cell[1] != -1:
+            known = None
+        old = known if isinstance(known, int) else None
+        new = self._after(trace, operation, old)
+        for v in operation.results:
+            trace.values[v] = old
+        if operation.name in WRITES:
+            self.changes += new is None or new != old
+            self._values[cell] = new
+        self._note(lane.who, operation)
+        self.clocks.atomic(lane.who, operation, cell, operation.name in WRITES)
+
+    def _after(self, trace: Trace, operation: Operation, old: int | None) -> object:
+        match operation.name:
+            case "tile.atomic_store":
+                return trace.values.get(operation.operands[0])
+            case "tile.atomic_cas":
+                expected, new = trace.numbers(operation.operands[:2])
+                if old is None or not isinstance(expected, int):
+                    return None
+                return new if old == expected else old
+            case "tile.atomic":
+                given = trace.number(operation.operands[0])
+                kind = cast("str", operation.attributes["kind"])
+                if kind == "exchange":
+                    return given
+                dtype = operation.operands[0].type
+                if old is None or given is None or kind not in INTEGERS:
+                    return None
+                if not isinstance(dtype, DType) or not dtype.is_integer:
+                    return None
+                return wrap(INTEGERS[kind](old, given, dtype.bits), dtype)
+            case _:
+                return old
+
+    def fence(self, lane: _Lane, operation: Operation) -> None:
+        self._note(lane.who, operation)
+        self.clocks.fence(lane.who, operation)
+
+    def _note(self, who: Who, operation: Operation) -> None:
+        clocks, known = self.clocks, self._syncs.setdefault(who[0], [])
+        known.append(Synced(who, operation, clocks.now(who), clocks.interval(who)))
+
+    # --- who meets --------------------------------------------------------------------------
+
+    def _compare(self, cell: Cell, done: Done) -> None:
+        seen = self._seen.get(cell)
+        if seen is None:
+            seen = self._seen[cell] = {"read": {}, "write": {}, "atomic": {}}
+        for earlier in _conflicting(done, seen):
+            if not self.clocks.ordered(earlier.who, earlier.time, done.who):
+                self._meet(earlier, done)
+        if done.kind == "write":
+            seen["read"].clear()  # each is before this, or was told to meet it
+            seen["write"].clear()
+        seen[done.kind][done.who] = done
+
+    def _meet(self, first: Done, second: Done) -> None:
+        inside = first.who[0] == second.who[0]
+        key = (first.operation, second.operation, inside)
+        if key in self._pairs or len(self.met) >= _MOST_FOUND:
+            return
+        self._pairs.add(key)
+        given = tuple(
+            s for s in self._syncs.get(first.who[0], ())
+            if (s.time >= first.time and s.interval >= first.interval) or s.who != first.who
+        )  # fmt: skip
+        taken = tuple(s for s in self._syncs.get(second.who[0], ()))
+        self.met.append(Meeting(first, second, given, taken))
+
+
+def _conflicting(done: Done, seen: Mapping[Kind, Mapping[Who, Done]]) -> Iterator[Done]:
+    """Accesses of other lanes to the same element, of which one changes it."""
+    if done.kind == "atomic":
+        for d in seen["atomic"].values():
+            if d.who[0] != done.who[0] and (d.narrow or done.narrow):
+                yield d
+    for kind in _CONFLICTING[done.kind]:
+        for d in seen[kind].values():
+            if d.who != done.who and (d.changes or done.changes) and not _are_alike(d, done):
+                yield d
+
+
+_CONFLICTING: Mapping[Kind, tuple[Kind, ...]] = {
+    "read": ("write", "atomic"), "write": ("read", "write", "atomic"), "atomic": ("read", "write"),
+}  # fmt: skip
+
+
+def _are_alike(a: Done, b: Done) -> bool:
+    """Two stores of one value: nobody sees which comes first."""
+    return a.kind == b.kind == "write" and a.value is not None and a.value == b.value
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One lane of a run, which goes on turn by turn. ``at``: the loop in which it last waited."""
+
+    run: Run
+    trace: Trace
+    who: Who
+    at: Operation
+    _going: _Turn | None = None
+
+    def turn(self) -> str:
+        """Up to where others may have to come first: ``barrier``, ``wait``, or the ``end``."""
+        if self._going is None:
+            self._going = self._region(self.run.kernel.regions[0])
+        return next(self._going, "end")
+
+    def _region(self, region: Region) -> _Turn:
+        run, trace = self.run, self.trace
+        steps = run.steps[region]
+        run.left -= len(steps)
+        if run.left < 0:
+            raise Unknown
+        for kind, o, compute in steps:
+            if compute is not None:
+                compute(trace)
+            elif kind == "access":
+                run.access(self, o)
+                if o.name in ATOMICS:
+                    yield "turn"
+            elif kind == "exit":
+                return o.name, trace.numbers(o.operands)
+            elif kind == "barrier":
+                yield "barrier"
+            elif kind == "fence":
+                run.fence(self, o)
+            else:
+                left = yield from self._control(o)
+                if left is not None:
+                    return left
+        raise Unknown
+
+    def _control(self, o: Operation) -> Generator[str, None, _Left | None]:
+        match o.name:
+            case "tile.if":
+                return (yield from self._if(o))
+            case "tile.scope":
+                name, values = yield from self._region(o.regions[0])
+                if name != "tile.leave":
+                    return name, values
+                self.trace.put(o.results, values)
+            case "tile.for":
+                return (yield from self._for(o))
+            case "tile.while":
+                return (yield from self._while(o))
+            case _:
+                raise Unknown
+        return None
+
+    def _not_known(self, o: Operation) -> None:
+        self.run.leave_out(o)
+        self.trace.put(o.results, [None] * len(o.results))
+
+    def _if(self, o: Operation) -> Generator[str, None, _Left | None]:
+        condition = self.trace.number(o.operands[0])
+        if condition is None:
+            self._not_known(o)
+            return None
+        name, values = yield from self._region(o.regions[0 if condition else 1])
+        if name != "tile.yield":
+            return name, values
+        self.trace.put(o.results, values)
+        return None
+
+    def _for(self, o: Operation) -> Generator[str, None, _Left | None]:
+        trace = self.trace
+        lower, upper, step = (trace.number(v) for v in o.operands[:3])
+        if lower is None or upper is None or not step:
+            self._not_known(o)
+            return None
+        carried = trace.numbers(o.operands[3:])
+        region = o.regions[0]
+        for i in range(lower, upper, step):
+            trace.put(region.arguments, [i, *carried])
+            name, carried = yield from self._region(region)
+            if name in OUTER_EXITS:
+                return name, carried
+            if name == "tile.break":
+                break
+        trace.put(o.results, carried)
+        return None
+
+    def _while(self, o: Operation) -> Generator[str, None, _Left | None]:
+        trace = self.trace
+        head, body = o.regions
+        carried = trace.numbers(o.operands)
+        waits = self.run.waits(o)
+        while True:
+            before = (self.run.changes, carried)
+            trace.put(head.arguments, carried)
+            _, (condition, *carried) = yield from self._region(head)
+            if condition is None:
+                self._not_known(o)
+                return None
+            if not condition:
+                break
+            trace.put(body.arguments, carried)
+            name, carried = yield from self._region(body)
+            if name in OUTER_EXITS:
+                return name, carried
+            if name == "tile.break":
+                break
+            if waits:
+                self.at = o
+                yield "wait" if (self.run.changes, carried) == before else "turn"
+        trace.put(o.results, carried)
+        return None
