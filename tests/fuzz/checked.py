@@ -126,7 +126,7 @@ def measure(kernels: int, seed: int) -> Outcome:
             if made is None:
                 continue
             faults = found(made)
-            if not out.rows[name].add(faulty=is_faulty(made), faults=faults):
+            if not out.rows[name].add(faulty=is_faulty(made, (ROUNDS,)), faults=faults):
                 out.wrong.append(f"{name}: {faults}\n{made.text()}")
     return out
 
