@@ -47,8 +47,10 @@ def _kind(o: Operation) -> str:
         return "exit"
     if o.name in BUFFER_AT:
         return "access"
-    if o.name in ("tile.barrier", "tile.fence"):
-        return o.name.removeprefix("tile.")
+    if o.name == "tile.barrier":
+        return "barrier"
+    if o.name == "tile.fence":
+        return "fence"
     return "control" if o.regions else ""
 
 

@@ -204,7 +204,28 @@ def _missing(meeting: Meeting) -> _Missing:
             "let it wait, with an acquire, for an atomic that the other does behind its access with"
             " a release, or put a `tbarrier()` between the two",
         )
-    own = [s for s in meeting.given if s.who == first.who]
+    releasing = _giving(meeting, wide)
+    if isinstance(releasing, _Missing):
+        return releasing
+    acquiring = _taking(meeting)
+    if isinstance(acquiring, _Missing):
+        return acquiring
+    narrow = next((s for s in (*releasing, *acquiring) if wide and s.narrow), None)
+    if narrow is not None:
+        return _Missing(
+            f"`{narrow.name}` orders the lanes of one group only", 'write `scope="device"`',
+            narrow.operation, "this is of one group only",
+        )  # fmt: skip
+    return _Missing(
+        "what they hand over and take over does not order these two",
+        "let the one wait, with an acquire, for the very value that the other stores with a"
+        " release behind its access",
+    )
+
+
+def _giving(meeting: Meeting, wide: bool) -> _Missing | list[Synced]:
+    """What hands the first access over, or what is missing for that."""
+    first = meeting.first
     behind = [s for s in meeting.given if s.interval > first.interval or s.who == first.who]
     writing = [s for s in behind if s.writes]
     if not writing:
@@ -217,41 +238,34 @@ def _missing(meeting: Meeting) -> _Missing:
         elif wide:
             hint = "let the lane that writes hand over: an atomic with a release behind the access"
         return _Missing(f"lane {first.who[1]} hands nothing over behind it", hint)
-    releasing = [s for s in writing if _releases(s, own if s.who == first.who else behind)]
-    if not releasing:
-        name = writing[-1].name
-        order = "acq_rel" if writing[-1].reads else "release"
-        return _Missing(
-            f"`{name}` is relaxed and hands nothing over", f'write `order="{order}"`',
-            writing[-1].operation, "this releases nothing",
-        )  # fmt: skip
-    before = [
-        s for s in meeting.taken if s.interval < second.interval or s.who == second.who
-    ]  # fmt: skip
+    releasing = [s for s in writing if _releases(s, behind)]
+    if releasing:
+        return releasing
+    order = "acq_rel" if writing[-1].reads else "release"
+    return _Missing(
+        f"`{writing[-1].name}` is relaxed and hands nothing over", f'write `order="{order}"`',
+        writing[-1].operation, "this releases nothing",
+    )  # fmt: skip
+
+
+def _taking(meeting: Meeting) -> _Missing | list[Synced]:
+    """What takes over before the second access, or what is missing for that."""
+    second = meeting.second
+    before = [s for s in meeting.taken if s.interval < second.interval or s.who == second.who]
     reading = [s for s in before if s.reads]
     if not reading:
         return _Missing(
             f"lane {second.who[1]} waits for nothing before",
-            "let it wait for the atomic of the other lane with `order=\"acquire\"`, or put a"
+            'let it wait for the atomic of the other lane with `order="acquire"`, or put a'
             " `tbarrier()` between the two where every lane of the group gets to it",
-        )  # fmt: skip
+        )
     acquiring = [s for s in reading if _acquires(s, before)]
-    if not acquiring:
-        order = "acq_rel" if reading[-1].writes else "acquire"
-        return _Missing(
-            f"`{reading[-1].name}` is relaxed and takes nothing over", f'write `order="{order}"`',
-            reading[-1].operation, "this acquires nothing",
-        )  # fmt: skip
-    narrow = next((s for s in (*releasing, *acquiring) if wide and s.narrow), None)
-    if narrow is not None:
-        return _Missing(
-            f"`{narrow.name}` orders the lanes of one group only", 'write `scope="device"`',
-            narrow.operation, "this is of one group only",
-        )  # fmt: skip
+    if acquiring:
+        return acquiring
+    order = "acq_rel" if reading[-1].writes else "acquire"
     return _Missing(
-        "what they hand over and take over does not order these two",
-        "let the one wait, with an acquire, for the very value that the other stores with a"
-        " release behind its access",
+        f"`{reading[-1].name}` is relaxed and takes nothing over", f'write `order="{order}"`',
+        reading[-1].operation, "this acquires nothing",
     )  # fmt: skip
 
 
