@@ -10,22 +10,22 @@ Owns this side of the protocol. Must not know the grid, or how results leave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tessera_lang.analysis.resources.register_layouts import canonical, transposed, wgmma_a, wgmma_c
-from tessera_lang.ir.core import Operation, TileType, Value
+from tessera_lang.ir.core import Attribute, Operation, TileType, Value
 from tessera_lang.ir.definitions import ENDS
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
+from tessera_lang.lower.schedule_to_tile.hopper.computed_beside import last_made, refills
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_zero
 from tessera_lang.lower.schedule_to_tile.hopper.operand_reads import (
     first_operands,
     instruction,
     places,
-    refills,
 )
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import Iterations, RingUse
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
@@ -128,23 +128,28 @@ class Consumer(Body):
                 self._complete(i + 1)
                 return
 
-    def _complete(self, count: int, beside: Sequence[Value] = ()) -> None:
+    def _complete(self, count: int, beside: Sequence[Value] = (), computed: bool = False) -> None:
         """Wait until the first ``count`` products that are on their way are done. ``beside``:
-        what is to be computed before, as the products run."""
+        what is to be computed before, as the products run; ``computed``: and surely is."""
         done, rest = self._state.issued[:count], self._state.issued[count:]
         self._arrive_in_order()
         if not done:
             return
-        self._wait([*(p.result for p in done), *beside], len(rest))
+        last = set(last_made(beside, self.pipeline.schedule)) if computed else set[Value]()
+        self._wait([*(p.result for p in done), *beside], len(rest), last)
         self._state.issued = rest
         self._release_free()
 
-    def _wait(self, values: Sequence[Value], pending: int) -> None:
+    def _wait(
+        self, values: Sequence[Value], pending: int, computed: Collection[Value] = ()
+    ) -> None:  # fmt: skip
         held = [self.values[v] for v in values]
+        attributes: dict[str, Attribute] = {"pending": pending}
+        if computed:
+            attributes["computed"] = tuple(i for i, v in enumerate(values) if v in computed)
         made = self.builder.emit(
-            "tile.mma.wait", held, [v.type for v in held], {"pending": pending},
-            (), [v.name for v in held],
-        )  # fmt: skip
+            "tile.mma.wait", held, [v.type for v in held], attributes, (), [v.name for v in held]
+        )
         for value, result in zip(values, made.results, strict=True):
             self.bind(value, result)
 
@@ -165,9 +170,11 @@ class Consumer(Body):
         elif operation.name in ENDS:
             self._end(operation)
         else:
-            end = self._refills.get(id(operation))
-            if end is not None:
-                self._complete(len(self._state.issued), self._beside(operation, end))
+            filling = self._refills.get(id(operation))
+            if filling is not None:
+                before = filling.roundings if filling.reads else [operation]
+                beside = self._beside(*before, filling.end)
+                self._complete(len(self._state.issued), beside, filling.reads)
             super().operation(operation)
         for reading in self._state.reading.values():
             if reading.last is operation:
