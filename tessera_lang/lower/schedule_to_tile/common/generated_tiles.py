@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tessera_lang.analysis.resources.register_layouts import canonical
 from tessera_lang.ir.core import Attribute, TileType, Value
-from tessera_lang.ir.definitions import ELEMENT_WISE, GENERATES, is_pure
+from tessera_lang.ir.definitions import ELEMENT_WISE, is_pure
 from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
@@ -47,8 +47,9 @@ class Generating:
         operation = self.facts.operation(value)
         if operation is None:
             return False
-        kind = operation.name in GENERATES | {_EXPAND, _BROADCAST}
-        if not kind and not (operation.name in ELEMENT_WISE and is_pure(operation)):
+        name = operation.name
+        computes = name in ELEMENT_WISE and is_pure(operation)
+        if not (name in _NAMES or name == _BROADCAST or computes):
             return False
         return all(self._is_generated(v) for v in operation.operands)
 
