@@ -37,9 +37,12 @@ def test_a_slice_of_one_element_stretches(source: str, target: Any) -> None:
 
 
 def test_a_slice_without_its_element_is_refused() -> None:
-    with pytest.raises(tessera.TesseraError) as caught:
-        results_of("x - x[:, 0:1]", {"x": np.ones((3, 0), np.float32)}, "cpu")
-    assert [d.code for d in caught.value.diagnostics] == ["T0838"]
+    wrong = (("x - x[:, 0:1]", 3, 0), ("x - x[1:2, :]", 1, 3), ("x[:, 0:1] + v[None, :]", 3, 0))
+    for source, *shape in wrong:
+        names = {"x": np.ones(shape, np.float32), "v": np.ones(4, np.float32)}
+        with pytest.raises(tessera.TesseraError) as caught:
+            results_of(source, names, "cpu")
+        assert [d.code for d in caught.value.diagnostics] == ["T0838"]
 
 
 OTHERS = {
@@ -91,3 +94,13 @@ def test_bools_are_named_by_what_takes_numbers() -> None:
         with pytest.raises(tessera.TesseraError) as caught:
             module_for("cpu", text).f(np.ones(3, bool), np.ones(3, bool))
         assert caught.value.diagnostics[0].message == f"`{name}` takes numbers, not `bool`"
+
+
+@pytest.mark.parametrize(("place", "k"), [("x[7, :]", 0), ("x[k, :]", 9), ("x[:, k - 1]", 0)])
+def test_a_row_outside_says_no_index_that_nobody_wrote(place: str, k: int) -> None:
+    text = f"@op.kernel\ndef f(x: f32[m, n], k: i32):\n    return {place} + k.to(f32)\n"
+    with pytest.raises(tessera.TesseraError) as caught:
+        module_for("cpu", text).f(np.ones((3, 4), np.float32), k)
+    (found,) = caught.value.diagnostics
+    assert found.code == "T0845" and f"`{place}`" in found.message
+    assert "a place in the brackets is outside of its axis" in found.notes

@@ -86,7 +86,7 @@ def _select(e: LaneEmitter, op: Operation) -> None:
 
 def _assert(e: LaneEmitter, op: Operation) -> None:
     fails = e.f.value(f"xor i1 {e.operand(op.operands[0])}, true")
-    fault_reports.report_if(e, fails, op, axis="0", index="0", bound="0")
+    fault_reports.report_if(e, fails, op, axis="0", index="0", bound="-1")  # no element is named
 
 
 def _assume(e: LaneEmitter, op: Operation) -> None:

@@ -151,6 +151,15 @@ DONE = {
 """What became of it, by the kind of its site."""
 
 
+def _outside(axis: int, index: int, bound: int) -> str:
+    """``bound`` below 0: a condition on the places of a slice was false, and names none."""
+    if bound < 0:
+        return "a place in the brackets is outside of its axis"
+    if bound == 0:
+        return f"index {index} along axis {axis}, which has no element"
+    return f"index {index} along axis {axis}, where 0 to {bound - 1} are inside"
+
+
 def fault_diagnostic(plan: LaunchPlan, words: Sequence[int]) -> Diagnostic:
     """The diagnostic of one record."""
     state, axis, index, bound, group, lane = words[:6]
@@ -161,12 +170,7 @@ def fault_diagnostic(plan: LaunchPlan, words: Sequence[int]) -> Diagnostic:
     site: FaultSite = plan.sites[number]
     notes = [where]
     if site.kind in ("read", "write", "atomic"):
-        notes.insert(
-            0,
-            f"index {index} along axis {axis}, where 0 to {bound - 1} are inside"
-            if bound > 0
-            else f"index {index} along axis {axis}, which has no element",
-        )
+        notes.insert(0, _outside(axis, index, bound))
     return diagnostic(
         "T0845", f"`{plan.kernel}` " + DONE[site.kind].format(what=site.what),
         (site.file, site.line, site.column), notes=tuple(notes),

@@ -33,7 +33,7 @@ def _lane_linear(s: Strand, o: Operation) -> Sequence[Any]:
 
 def _assert(s: Strand, o: Operation) -> Sequence[Any]:
     if not s.values[o.operands[0]]:
-        s.group.report(o)
+        s.group.report(o, bound=-1)
     return ()
 
 
