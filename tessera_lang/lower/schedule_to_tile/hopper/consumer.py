@@ -10,33 +10,30 @@ Owns this side of the protocol. Must not know the grid, or how results leave.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tessera_lang.analysis.resources.register_layouts import canonical, transposed, wgmma_a, wgmma_c
-from tessera_lang.ir.core import Attribute, Operation, TileType, Value
+from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
 from tessera_lang.ir.definitions import ENDS
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
-from tessera_lang.lower.schedule_to_tile.hopper.computed_beside import last_made, refills
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_zero
-from tessera_lang.lower.schedule_to_tile.hopper.operand_reads import (
-    first_operands,
-    instruction,
-    places,
-)
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import Iterations, RingUse
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
+from tessera_lang.opt.schedule.loops.pipeline_partition import is_rounding
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, Dot, Operand
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Dot, Operand
+from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.unit_legality import (
-    HELD,
     REGISTERS,
+    SHARED,
     WRITTEN,
     computed_layout,
+    said_places,
 )
 from tessera_lang.opt.schedule.query.written_operands import written_buffers
 from tessera_lang.record import dataclass, field, replace
@@ -95,10 +92,11 @@ class Consumer(Body):
             for place in buffer.places
         }
         self._late = {n for t in pipeline.threaded.iterations for n in t.chain.late}
-        self._read = first_operands(pipeline.schedule, REGISTERS)
-        self._held = first_operands(pipeline.schedule, HELD)
-        self._firsts: dict[Value, Value] = {}
-        self._refills = refills(pipeline.schedule)
+        self._read = {
+            d.a.load.operation.result for d in pipeline.schedule.dots
+            if d.a.load is not None and _places(d)[0] == REGISTERS
+        }  # fmt: skip
+        self._refills = _refills(pipeline.schedule)
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
         self._ends = {id(u.end): u for u in pipeline.threaded.uses}
         self._loops = {id(t.loop): t for t in pipeline.threaded.iterations}
@@ -128,28 +126,23 @@ class Consumer(Body):
                 self._complete(i + 1)
                 return
 
-    def _complete(self, count: int, beside: Sequence[Value] = (), computed: bool = False) -> None:
+    def _complete(self, count: int, beside: Sequence[Value] = ()) -> None:
         """Wait until the first ``count`` products that are on their way are done. ``beside``:
-        what is to be computed before, as the products run; ``computed``: and surely is."""
+        what is to be computed before, as the products run."""
         done, rest = self._state.issued[:count], self._state.issued[count:]
         self._arrive_in_order()
         if not done:
             return
-        last = set(last_made(beside, self.pipeline.schedule)) if computed else set[Value]()
-        self._wait([*(p.result for p in done), *beside], len(rest), last)
+        self._wait([*(p.result for p in done), *beside], len(rest))
         self._state.issued = rest
         self._release_free()
 
-    def _wait(
-        self, values: Sequence[Value], pending: int, computed: Collection[Value] = ()
-    ) -> None:  # fmt: skip
+    def _wait(self, values: Sequence[Value], pending: int) -> None:
         held = [self.values[v] for v in values]
-        attributes: dict[str, Attribute] = {"pending": pending}
-        if computed:
-            attributes["computed"] = tuple(i for i, v in enumerate(values) if v in computed)
         made = self.builder.emit(
-            "tile.mma.wait", held, [v.type for v in held], attributes, (), [v.name for v in held]
-        )
+            "tile.mma.wait", held, [v.type for v in held], {"pending": pending},
+            (), [v.name for v in held],
+        )  # fmt: skip
         for value, result in zip(values, made.results, strict=True):
             self.bind(value, result)
 
@@ -170,11 +163,9 @@ class Consumer(Body):
         elif operation.name in ENDS:
             self._end(operation)
         else:
-            filling = self._refills.get(id(operation))
-            if filling is not None:
-                before = filling.roundings if filling.reads else [operation]
-                beside = self._beside(*before, filling.end)
-                self._complete(len(self._state.issued), beside, filling.reads)
+            end = self._refills.get(id(operation))
+            if end is not None:
+                self._complete(len(self._state.issued), self._beside(operation, end))
             super().operation(operation)
         for reading in self._state.reading.values():
             if reading.last is operation:
@@ -232,7 +223,7 @@ class Consumer(Body):
         if load.result is use.first:
             self._leave(use.number)
             self._state.reading[use.number] = _Reading(use, self._last_reader(use))
-            if self._held.isdisjoint(use.results) and self._beside_computed(use):
+            if self._beside_computed(use):
                 self._state.coming[use.number] = use
             else:
                 self._wait_for(use)
@@ -244,13 +235,8 @@ class Consumer(Body):
             made = b.emit("tile.read_tile", (buffer, *at), (t,), None, (), (load.result.name,))
             self.bind(load.result, made.result)
             self._state.reading[use.number].by_lanes = True
-        if load.result in self._read or load.result in self._held:
+        if load.result in self._read:
             self._state.reading[use.number].by_lanes = True
-        if load.result in self._held:
-            at = [self.scalar(use.slot), b.index(0), b.index(0)]
-            self._firsts[load.result] = self._read_left(
-                load.result.tile_type, False, ring.buffers[load.result], at
-            )
 
     def _wait_for(self, use: RingUse) -> None:
         b, ring = self.builder, self.pipeline.rings[use.number]
@@ -269,7 +255,7 @@ class Consumer(Body):
                 names.update(operation.results)
                 continue
             dot = self._dots.get(id(operation))
-            return dot is not None and WRITTEN in places(dot)
+            return dot is not None and WRITTEN in _places(dot)
         return False
 
     def _leave(self, number: int) -> None:
@@ -284,8 +270,6 @@ class Consumer(Body):
         """The last operation of the ring's region that reads a buffer of it."""
         names = set(use.results)
         last = next(o for o in use.region if o.results and o.results[0] is use.last)
-        if self._held.issuperset(use.results):
-            return last
         for operation in use.region:
             inner = [o for o in operation.walk() if any(v in names for v in o.operands)]
             if not inner:
@@ -343,7 +327,7 @@ class Consumer(Body):
         self._wait_for_order()
         made = b.emit(
             "tile.mma.async", (start, left, buffer, flag, *left_at, *right_at), (result,),
-            instruction(dot, left), (), (operation.result.name or "acc",),
+            _instruction(dot, left), (), (operation.result.name or "acc",),
         )  # fmt: skip
         b.emit("tile.mma.commit")
         self.bind(operation.result, made.result)
@@ -417,7 +401,7 @@ class Consumer(Body):
             places = [*at[0], *_moved(b, at[1], -2 if dot.b.swapped else -1, number * width)]
             operand = (nothing, *operands, b.constant(False, BOOL), *places)
             self._wait_for_order()
-            made = b.emit("tile.mma.async", operand, (part,), instruction(dot, operands[0]), (),
+            made = b.emit("tile.mma.async", operand, (part,), _instruction(dot, operands[0]), (),
                           ("part",))  # fmt: skip
             b.emit("tile.mma.commit")
             issued.append(made.result)
@@ -433,26 +417,23 @@ class Consumer(Body):
     def _left(
         self, dot: Dot, value: Value, result: TileType, rings: list[int]
     ) -> tuple[Value, list[Value]]:
-        if places(dot)[0] == HELD:
-            return self._firsts[dot.a.value], []
         if dot.a.load is not None:
             buffer, at = self._buffer(dot.a.load.operation, rings)
-            if places(dot)[0] == REGISTERS:
-                return self._read_left(dot.a.value.tile_type, dot.a.swapped, buffer, at), []
+            if _places(dot)[0] == REGISTERS:
+                return self._read_left(dot, buffer, at), []
             return buffer, at
-        if places(dot)[0] == WRITTEN:
+        if _places(dot)[0] == WRITTEN:
             return self._written(dot, dot.a)
         t = value.tile_type
         groups = self.engine.warps // 4
         shape = (result.sizes[0], t.sizes[1])
         return self.demand(value, wgmma_a(shape, groups, t.dtype)), []
 
-    def _read_left(
-        self, t: TileType, swapped: bool, buffer: Value, at: Sequence[Value]
-    ) -> Value:  # fmt: skip
-        """A first operand in registers, from a buffer in which it may lie in another order."""
+    def _read_left(self, dot: Dot, buffer: Value, at: Sequence[Value]) -> Value:
+        """A first operand in registers, from a buffer in which it lies in another order."""
+        t = dot.a.value.tile_type
         t = replace(t, layout=wgmma_a(t.sizes, self.engine.warps // 4, t.dtype))
-        if not swapped:
+        if not dot.a.swapped:
             return self.builder.emit("tile.read_tile", (buffer, *at), (t,)).result
         assert t.layout is not None
         layout = canonical(transposed(t.layout, (1, 0)))
@@ -576,6 +557,35 @@ class Consumer(Body):
 
     def _use(self, number: int) -> RingUse:
         return next(u for u in self.pipeline.threaded.uses if u.number == number)
+
+
+def _places(dot: Dot) -> tuple[str, str]:
+    """Where each operand is read; of products by lanes from the buffers."""
+    return said_places(dot) if dot.operation.attributes.get("unit") == "wgmma" else (SHARED, SHARED)
+
+
+def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
+    """The attributes of a product: which of its operands lie the other way round."""
+    turned = isinstance(left.type, BufferType) and dot.a.load is not None and dot.a.swapped
+    precision = dot.operation.attributes["precision"]
+    return {"transpose_a": turned, "transpose_b": dot.b.swapped, "precision": precision}
+
+
+def _refills(facts: ScheduleFacts) -> dict[int, Operation]:
+    """Operations that fill, for the next iteration, the registers a product of this one reads: the
+    last that round a carried first operand; each with the end of its region."""
+    out: dict[int, Operation] = {}
+    for dot in facts.dots:
+        loop = dot.inside[-1] if dot.inside else None
+        if loop is None or loop.name != FOR or dot.a.value not in loop.regions[0].arguments:
+            continue
+        arguments, end = loop.regions[0].arguments, loop.regions[0].terminator
+        place = arguments.index(dot.a.value) - (len(arguments) - len(end.operands))
+        at = facts.definitions.get(end.operands[place])
+        while at is not None and is_rounding(at):
+            out[id(at)] = end
+            at = facts.definitions.get(at.operands[0])
+    return out
 
 
 def _moved(b: Builder, at: Sequence[Value], axis: int, by: int) -> list[Value]:

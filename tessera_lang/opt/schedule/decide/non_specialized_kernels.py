@@ -30,7 +30,6 @@ from tessera_lang.opt.schedule.query.decision_context import (
     with_kernel,
     without,
 )
-from tessera_lang.opt.schedule.query.held_operands import held_firsts
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, facts_of, is_grid, kernel_of
 from tessera_lang.opt.schedule.query.lane_copy_widths import piece_bytes
 from tessera_lang.opt.schedule.query.operand_loads import LOAD, operand_of, products_of
@@ -91,11 +90,8 @@ def _lane_copies(kernel: Operation, context: Context) -> Operation:
         dot: grid for dot in products_of(kernel)
         if (grid := _warp_grid(dot, str(dot.attributes["unit"]), consumers, frozenset()))
     }  # fmt: skip
-    held = frozenset[Operation]() if context.relief else held_firsts(schedule, context.machine)
     for dot in (d for d in schedule.dots if d.operation.attributes["unit"] == "wgmma"):
-        first, second = units.operand_places(dot, schedule)
-        first = units.HELD if dot.operation in held else first
-        decisions[dot.operation] = {"operands": (first, second)}
+        decisions[dot.operation] = {"operands": units.operand_places(dot, schedule)}
         if is_promoted(dot.operation, schedule):
             m, n, _ = (int(s) for s in dot.shape)
             decisions[dot.operation]["parts"] = units.promoted_parts(m, n)

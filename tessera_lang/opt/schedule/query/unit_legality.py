@@ -97,10 +97,9 @@ def through_shared(dot: Dot, operand: Operand, facts: Facts) -> bool:
     )
 
 
-SHARED, REGISTERS, WRITTEN, HELD = "shared", "registers", "written", "held"
+SHARED, REGISTERS, WRITTEN = "shared", "registers", "written"
 """Where the asynchronous unit reads an operand: from the buffer that it was brought to, from
-registers, from a buffer that the lanes which compute it write it to, or from registers that lanes
-have filled in front of the product's loop."""
+registers, or from a buffer that the lanes which compute it write it to."""
 
 
 def operand_places(dot: Dot, facts: Facts) -> tuple[str, str]:

@@ -77,20 +77,3 @@ def test_factors_are_computed_of_aligned_copies() -> None:
     assert all(
         o.attributes["copy"] == "tma" and int(str(o.attributes["stages"])) > 1 for o in loads
     )
-
-
-PRODUCT = "@op.kernel\ndef kernel(a: bf16[m, k], b: bf16[n, k]):\n    return (a @ b.T).to(bf16)\n"
-
-
-@pytest.mark.parametrize(("m", "n", "k", "copied"), [
-    (512, 384, 142, False), (256, 256, 130, False), (4098, 4096, 4098, True),
-    (512, 384, 143, True), (1280, 8768, 2150, True),
-])  # fmt: skip
-def test_an_array_is_copied_where_lanes_would_take_longer(
-    m: int, n: int, k: int, copied: bool
-) -> None:
-    """Lines that begin at multiples of 4 bytes lanes can copy; of few a copy is the longer way."""
-    found = made(PRODUCT, f"a: bf16[{m}, {k}], b: bf16[{n}, {k}]").schedule
-    loads = [o for o in found.walk() if o.attributes.get("stage") == "shared"]
-    assert loads and all(bool(o.attributes.get("repack")) == copied for o in loads)
-    assert all(o.attributes["copy"] == ("tma" if copied else "async") for o in loads)
