@@ -131,8 +131,8 @@ def f(
     out[i] = near[i] + second[i * 2] + far[i * 50] + any[i]
 
 @kernel tile[(64,)] grid[(1,)]
-def outside(near: const f32[50], out: mut f32[64]):
-    out[tile_linear_id()] = near[tile_linear_id()]
+def outside(near: const f32[50], out: mut f32[64], first: i32):
+    out[tile_linear_id()] = near[tile_linear_id() + first]
 
 @op.kernel
 def tiles(near: const f32[64], out: mut f32[64]):
@@ -148,13 +148,13 @@ def tiles(near: const f32[64], out: mut f32[64]):
     out[:] = -1
     found = ""
     try:
-        m.outside(arrays[0][:50], out)
+        m.outside(arrays[0][:50], out, 0)
         tessera.synchronize()
     except tessera.TesseraError as fault:
         found = str(fault)
     assert "index" in found and "0 to 49 are inside" in found
     with pytest.raises(tessera.TesseraError, match="has size 49"):
-        m.outside(arrays[0][:49], out)
+        m.outside(arrays[0][:49], out, 0)
 
 
 def test_a_recorded_function_sees_its_constants(target: str) -> None:

@@ -150,6 +150,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "not built": ("T0849", lambda m, p: tessera.load_built(p)),
     "built by another": ("T0849", built(lambda manifest: None)),
     "damaged": ("T0849", built(lambda manifest: manifest.update(schema="x"))),
+    "a gradient of no function": ("T0761", lambda m, p: tessera.grad(3)),
     # members
     "no member": ("T0819", lambda m, p: m.nothing),
     # calls of kernels
