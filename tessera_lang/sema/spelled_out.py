@@ -522,6 +522,8 @@ def _with(node: Any, values: dict[str, ast.Expr]) -> Any:
         return tuple(_with(x, values) for x in cast("tuple[Any, ...]", node))
     if isinstance(node, Span):
         return node
+    if isinstance(node, ast.ErrorStmt):  # its names are what was seen, not values
+        return ast.ErrorStmt(node.span, _copy(node.names))
     chain: list[ast.Binary] = []
     while isinstance(node, ast.Binary):
         chain.append(node)

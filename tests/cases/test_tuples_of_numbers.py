@@ -76,3 +76,14 @@ def test_the_help_for_another_place_works() -> None:
     assert found.code == "T0302" and found.helps == ("write `op.array(W)[k]`",)
     mended = module_for("cpu", text.replace("W[k]", "op.array(W)[k]"))
     np.testing.assert_allclose(mended.f(np.ones(3, np.float32), 1), -0.5)
+
+
+def test_a_damaged_line_in_a_loop_that_is_written_out() -> None:
+    """It stands for names that were seen, which no value takes the place of."""
+    host = "@test\ndef t():\n    for n in (3, 4):\n        for k ` (0, n): assert k < n\n"
+    body = "    y = x * 1.0\n    for w in (1.0, 2.0):\n        y = y ` w\n    return y\n"
+    tile = f"@op.kernel\ndef f(x: f32[n]):\n{body}"
+    for text in (host, tile, host + tile):
+        session = Session(overlay={"k.tessera": text})
+        codes = {d.code for d in session.check("k.tessera", ())}
+        assert codes == {"T0010"}, codes
