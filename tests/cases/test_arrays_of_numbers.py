@@ -17,6 +17,8 @@ MADE: dict[str, Any] = {
     "op.ones((4,))": np.ones(4), "op.full((4,), 0.3)": np.full(4, 0.3), "op.full((4,), 3)": [3] * 4,
     "op.arange(4)": range(4), "op.arange(0.0, 0.4, 0.1)": np.arange(4) * 0.1,
     "op.where(c, 1, -1)": [1, -1, 1, 1], "op.where(c, 0.1, 0.7)": [0.1, 0.7, 0.1, 0.1],
+    "0.1 * c": [0.1, 0, 0.1, 0.1], "2 * c - 1": [1, -1, 1, 1],
+    "0.3 - c / 2": [-0.2, 0.3, -0.2, -0.2],
     "0.5 * op.arange(4)": np.arange(4) * 0.5,
     "-op.array([0.1, 0.2, 0.3, 0.4])": [-0.1, -0.2, -0.3, -0.4],
     "op.array([0.1, 0.2, 0.3, 0.4]) * 3.0 + 0.1": np.array([0.1, 0.2, 0.3, 0.4]) * 3.0 + 0.1,
@@ -137,11 +139,9 @@ def test_calls_from_python_that_are_done_again_meet_the_same() -> None:
 
 
 def test_check_takes_them() -> None:
-    text = "".join(
-        f"y{i} = x * {made}\n"
-        for i, made in enumerate(MADE)
-        if "c," not in made and "T[0]" not in made
+    text = "".join(f"y{i} = x * ({made})\n" for i, made in enumerate(MADE) if "T[0]" not in made)
+    source = (
+        f"x = op.random((4,), dtype=f64)\nc = x > 0.5\n{text}z = y0 + op.array([1.0], dtype=f32)\n"
     )
-    source = f"x = op.random((4,), dtype=f64)\n{text}z = y0 + op.array([1.0], dtype=f32)\n"
     found = Session(overlay={"main.tessera": source}).check("main.tessera")
     assert [d.code for d in found] == ["T0818"]

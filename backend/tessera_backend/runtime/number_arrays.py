@@ -64,6 +64,10 @@ class NumberArrays:
             return numbers()
         return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
 
+    def _wide(self, array: Array) -> Array:
+        numbers = self.of(array)
+        return array.astype(np.int64) if numbers is None or _is_bools(array) else numbers
+
     def part(self, found: Array, array: Array, see: Callable[[Array], Array]) -> None:
         """``found`` has elements of ``array``: those that ``see`` gives of its numbers."""
         if found is not array and self.has(array):
@@ -107,11 +111,12 @@ class NumberArrays:
 
     def computed(self, operator: str, a: object, b: object) -> tuple[Array, Numbers] | None:
         """``a operator b`` of arrays of numbers and of numbers, and its own numbers; None where an
-        operand is another array."""
+        operand is another array. Bools beside numbers are 0 and 1, which are numbers too."""
         given = [x for x in (a, b) if is_array(x)]
-        if not all(self.has(x) for x in given):
+        counted = len(given) == 1 and operator in _ARITHMETIC
+        if not all(self.has(x) or (counted and _is_bools(x)) for x in given):
             return None
-        wide = [self.of(x) if is_array(x) else x for x in (a, b)]
+        wide = [self._wide(x) if is_array(x) else x for x in (a, b)]
         if any(_has_points(x) for x in wide):
             wide = [x.astype(np.float64) if is_array(x) else x for x in wide]
         found = arithmetic.binary(operator, *wide)
@@ -123,6 +128,13 @@ class NumberArrays:
             double = True
         one = (F64 if double else F32) if found.dtype.kind == "f" else (I64 if double else I32)
         return arithmetic.convert(found, one), lambda: found
+
+
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%"))
+
+
+def _is_bools(array: Array) -> bool:
+    return array.dtype == np.bool_
 
 
 def _has_points(value: object) -> bool:

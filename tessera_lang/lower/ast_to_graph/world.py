@@ -338,15 +338,21 @@ class GraphWorld:
                 raise WorldFault(f"`{operator}` does not take an array and {kind_of(other)}",
                                  code="T0818")  # fmt: skip
         a, b = self.met(a, b)
-        like = self.like(a, b)
-        numbers = like is not GraphArray
-        weak = [self._exact(v) for v in (a, b)]
+        numbers = self.like(a, b) is not GraphArray
+        counted = operator in "+-*/%//" and any(isinstance(v, int | float) for v in (a, b))
+        weak = [self._exact(v, counted) for v in (a, b)]
         if all(v is not None for v in weak) and operator not in _COMPARISONS and not numbers:
             made, exact = (
-                cast("GraphArray", self.binary(operator, x, y)).value
+                cast("GraphArray", self._binary(operator, x, y)).value
                 for x, y in ((strong(a), strong(b)), (weak[0], weak[1]))
             )
             return GraphArray(made, exact)
+        return self._binary(operator, a, b)
+
+    def _binary(self, operator: str, a: object, b: object) -> object:
+        """Of dtypes as they are."""
+        like = self.like(a, b)
+        numbers = like is not GraphArray
         if operator == "**" and isinstance(b, int | float) and not isinstance(b, bool):
             power = self._power(self.lifted(a), b)
             if power is not None:
@@ -362,11 +368,14 @@ class GraphWorld:
         x, y = self.stretched(x, y)
         return like(self.op(name, x, y))
 
-    def _exact(self, value: object) -> object:
-        """What is made of numbers, in 64 bits: floats, where one has a point; None of another."""
+    def _exact(self, value: object, counted: bool) -> object:
+        """What is made of numbers, in 64 bits: floats, where one has a point; None of another.
+        ``counted``: bools are 0 and 1, as beside a number."""
         if isinstance(value, int | float):
             return value
         exact = value.numbers if isinstance(value, GraphArray) else None
+        if counted and isinstance(value, GraphArray) and value.type.dtype == BOOL:
+            exact = value.value
         if exact is None:
             return None
         return GraphArray(self.builder.cast(exact, F64))
