@@ -135,7 +135,7 @@ def programs() -> dict[str, str]:
 
 def arguments(text: str, launch: int) -> dict[str, Any]:
     """An array for each parameter: whole numbers from -4 to 8 for what is read, zeros otherwise."""
-    head = re.findall(r"^def \w+\((.*?)\):", text, re.MULTILINE)[-1]
+    head = re.findall(r"^def \w+\(([^)]*)\)", text, re.MULTILINE)[-1]
     random = np.random.default_rng(launch)
     made: dict[str, Any] = {}
     for name, mut, dtype, sizes in re.findall(r"(\w+): (mut )?(\w+)\[([^\]]*)\]", head):

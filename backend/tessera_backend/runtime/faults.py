@@ -66,7 +66,14 @@ class Faults:
             return FaultSlot(block, len(block.plans) - 1)
 
     def take(self) -> list[Diagnostic]:
-        """The faults reported so far; their records are free again."""
+        """The faults reported so far; their records are free again.
+
+        Waits for the device where there is one: a lane claims a record before it writes the other
+        words, and lanes that fault behind a look would claim a freed record once more.
+        """
+        if all(block.flags == block.quiet for block in self._blocks):
+            return []
+        self._settle()
         found: list[Diagnostic] = []
         with self._lock:
             for block in self._blocks:
@@ -76,15 +83,13 @@ class Faults:
                     words = block.words[index * WORDS : (index + 1) * WORDS]
                     if words[0]:
                         found.append(fault_diagnostic(plan, words.tolist()))
-                        # The claim goes last: a lane that sees it free may write at once.
+                        # The claim goes last: a lane of another stream that sees it free may write.
                         for at in range(WORDS - 1, -1, -1):
                             words[at] = 0
         return found
 
     def report(self) -> None:
         """Raise what was reported, once. Does nothing where nothing was."""
-        # A record is claimed before its other words are written: let the kernel end first.
-        self._settle()
         found = self.take()
         if found:
             raise error(*found)
@@ -109,7 +114,7 @@ def cuda_faults(ordinal: int) -> Faults:
 
 
 def report_all() -> None:
-    """Raise the faults of every device; for use behind a synchronization."""
+    """Raise the faults that every device has reported so far."""
     found = [d for ordinal in sorted(_devices) for d in _devices[ordinal].take()]
     if found:
         raise error(*found)
