@@ -225,7 +225,8 @@ def assign_augmented(c: Context, s: ast.AugmentedAssign) -> None:
         if isinstance(base, (Tensor, Buffer)):
             writable(c, s.target, base)
     c.places[s.target] = s
-    result = operate(c, s.operator, s.operator_span, a, b)
+    kept = _keeps_dtype(c, s, target, value)
+    result = target if kept else operate(c, s.operator, s.operator_span, a, b)
     if c.final:
         c.typed.coercions.pop(s.target, None)
     if isinstance(s.target, ast.Name):
@@ -245,6 +246,17 @@ def assign_augmented(c: Context, s: ast.AugmentedAssign) -> None:
             helps=(f"convert it: `{target}({source_of(s.value)})`",),
             fixes=(cast_fix(s.value, target.dtype),),
         )  # fmt: skip
+
+
+def _keeps_dtype(c: Context, s: ast.AugmentedAssign, target: Term, value: Term) -> bool:
+    """Whether a count goes into what holds narrower integers: ``x[i] += k``."""
+    if value != Scalar(INDEX) or not isinstance(target, Scalar) or target.dtype == INDEX:
+        return False
+    whole = target.dtype.is_integer and s.operator in ("+", "-", "*")
+    if not whole or not c.narrows(s.value, target.dtype):
+        return False
+    c.coerce(s.value, target.dtype)
+    return True
 
 
 def settled_tuple(c: Context, e: ast.TupleExpr, wanted: Term | None = None) -> Term:

@@ -13,7 +13,14 @@ from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Open, Term, Unknown
 from tessera_lang.sema.literals import is_silent, misfit, settle, settle_default
-from tessera_lang.sema.operators import Operand, meet, not_numbers, silent, size_as_float
+from tessera_lang.sema.operators import (
+    Operand,
+    literal_as_float,
+    meet,
+    not_numbers,
+    silent,
+    size_as_float,
+)
 from tessera_lang.sema.printing import infer_print
 from tessera_lang.sema.shared import infer_alloc
 from tessera_lang.sema.slice_reductions import infer_reduction
@@ -163,9 +170,11 @@ def _float_math(c: Context, e: ast.Call, name: str, bound: Bound) -> Term:
             )  # fmt: skip
     result = _meet_all(c, e, operands)
     if isinstance(result, Weak):
-        for o in operands:
-            settle(c, o.e, o.term, F32)
-        return Scalar(F32)
+        found = literal_as_float(c, e, operands[0]) if c.shared.counts else Scalar(F32)
+        if isinstance(found, Scalar):
+            for o in operands:
+                settle(c, o.e, o.term, found.dtype)
+        return found
     return result
 
 

@@ -15,7 +15,9 @@ from tessera_lang.sema.context import Binding, Context, Frame, Known, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.inference_types import Term, Unknown
 from tessera_lang.sema.inlined_size import MOST_NESTED, nested_too_deep
-from tessera_lang.sema.literals import give
+from tessera_lang.sema.literals import give, settle
+from tessera_lang.sema.name_values import named_symbol
+from tessera_lang.sema.operators import float_of_cell
 from tessera_lang.sema.side_tables import (
     Builtin,
     Constant,
@@ -29,8 +31,8 @@ from tessera_lang.sema.signature import (
 )
 from tessera_lang.sema.unsupported import recursion
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType
-from tessera_lang.types.type import NONE, ErrorType, Opaque, Scalar, Tensor
+from tessera_lang.types.dtype import INDEX, DType
+from tessera_lang.types.type import NONE, ErrorType, Opaque, Scalar, Tensor, Weak
 
 DTYPE = Opaque("dtype")
 
@@ -40,10 +42,10 @@ def infer_call(c: Context, e: ast.Call) -> Term:
     function = e.function
     brackets: tuple[ast.Expr, ...] = ()
     if isinstance(function, ast.Subscript):
-        symbol = _symbol(c, function.value)
+        symbol = named_symbol(c, function.value)
         if isinstance(symbol, FunctionSymbol):
             function, brackets = function.value, function.items
-    symbol = _symbol(c, function)
+    symbol = named_symbol(c, function)
     if isinstance(symbol, (FunctionSymbol, Builtin)) and c.final:
         c.typed.symbols[function] = symbol
     match symbol:
@@ -58,7 +60,7 @@ def infer_call(c: Context, e: ast.Call) -> Term:
     if isinstance(function, ast.Attribute) and symbol is None:
         if function.name == "to":
             return _to(c, e, function)
-        if isinstance(_symbol(c, function.value), ModuleSymbol):
+        if isinstance(named_symbol(c, function.value), ModuleSymbol):
             return _infer_arguments(c, e)
     return _not_callable(c, e, function, symbol)
 
@@ -79,17 +81,6 @@ def _not_callable(c: Context, e: ast.Call, function: ast.Expr, symbol: Symbol | 
     if isinstance(term, (Unknown, ErrorType)):
         return term
     return c.report("T0216", f"`{text_of(term)}` cannot be called", function.span)
-
-
-def _symbol(c: Context, e: ast.Expr) -> Symbol | None:
-    """What a name or dotted name means, if it names something."""
-    if isinstance(e, ast.Name):
-        return c.name_symbol(e.id)  # type: ignore[return-value]
-    if isinstance(e, ast.Attribute):
-        base = _symbol(c, e.value)
-        if isinstance(base, ModuleSymbol):
-            return c.scope.member(base, e.name)
-    return None
 
 
 def _dtype_call(c: Context, e: ast.Call, dtype: DType) -> Term:
@@ -145,6 +136,8 @@ def call_function(
         return bindings
     if bindings is None:
         return failed(c)
+    if (waiting := _counts_as_floats(c, e, symbol, arguments, bindings)) is not None:
+        return waiting
     c.shared.stack.append(Frame(declaration, e.span))
     key = (declaration, *(_key(b) for b in bindings.values()), *c.call_key(arguments))
     if key not in c.shared.memo:
@@ -152,6 +145,34 @@ def call_function(
         c.shared.memo[key] = c.shared.instantiate(c.shared, scope, declaration, bindings)
     c.shared.stack.pop()
     return result_of_call(c, e, symbol, arguments, bindings, key)
+
+
+def _counts_as_floats(
+    c: Context, e: ast.Call, symbol: FunctionSymbol, arguments: Bound, bindings: dict[str, Binding]
+) -> Term | None:
+    """Counts and literals given to a function of ``std.math`` bind its parameters as floats: those
+    of the other arguments, else those that the result meets, for which the term that is returned
+    waits."""
+    scope = c.scope.scope_named("std.math")
+    if scope is None or symbol.module != scope.path or c.scope.path == scope.path:
+        return None
+    counts = [
+        n for n, a in arguments.items()
+        if bindings.get(n) == Scalar(INDEX) and c.is_size(a) or isinstance(bindings.get(n), Weak)
+    ]  # fmt: skip
+    if not counts or not c.shared.counts:
+        return None
+    floats = [b for b in bindings.values() if isinstance(b, Scalar) and b.dtype.is_float]
+    found = floats[0] if floats else float_of_cell(c, e)
+    if not isinstance(found, Scalar):
+        return found
+    for name in counts:
+        if isinstance(term := bindings[name], Weak):
+            settle(c, arguments[name], term, found.dtype)
+        else:
+            c.coerce(arguments[name], found.dtype)
+        bindings[name] = found
+    return None
 
 
 def _key(binding: Binding) -> object:

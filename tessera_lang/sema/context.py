@@ -73,7 +73,8 @@ Instantiate = Callable[
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What a kernel and the functions it calls share."""
+    """What a kernel and the functions it calls share. ``counts``: whether counts meet floats in
+    functions of numbers; a tile kernel takes those into its body, where it knows what is one."""
 
     scopes: Scopes
     instantiate: Instantiate
@@ -83,6 +84,7 @@ class Shared:
         ]()
     )
     stack: list[Frame] = field(default_factory=list[Frame])
+    counts: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +118,9 @@ class Context:
         default_factory=dict[ast.Expr, ast.AugmentedAssign]
     )  # what augmented assignments change, by which statement
     infer: Callable[[ast.Expr], Term] = lambda _: ERROR
+    is_count: Callable[[ast.Expr], bool] = lambda _: False  # set with ``infer``
+    count_fits: Callable[[ast.Expr, DType], bool] = lambda e, dtype: False  # likewise
+    taken: dict[str, list[ast.Expr | None]] | None = None  # by variables, found once
 
     def functions(self) -> Shared:
         """Where instances of functions of numbers are."""
@@ -180,16 +185,13 @@ class Context:
         return value
 
     def is_size(self, e: ast.Expr) -> bool:
-        """Whether an index is made of sizes of arrays and nothing else; lanes count in indices,
-        and say where one becomes a float."""
-        del e
-        return False
+        """Whether an index is made of counts and nothing else, which floats meet."""
+        return self.shared.counts and self.is_count(e)
 
     def narrows(self, e: ast.Expr, dtype: DType) -> bool:
-        """Whether an index is proved to fit an integer type, if need be by a check at the launch;
-        lanes ask where they store."""
-        del e, dtype
-        return False
+        """Whether an index goes where a number of ``dtype`` is wanted, if need be by a check at
+        the launch or in the run."""
+        return self.shared.counts and self.count_fits(e, dtype)
 
     def try_value(self, e: ast.Expr) -> object | None:
         """The value of a known expression, or None (also where its arithmetic fails)."""

@@ -17,6 +17,7 @@ from tessera_lang.sema.context import Context, text_of
 from tessera_lang.sema.expression_text import source_of
 from tessera_lang.sema.indexing import element, index
 from tessera_lang.sema.inference_types import Open, OpenBuffer, Term, Unknown
+from tessera_lang.sema.lane_counts import is_lane_count, lane_count_fits
 from tessera_lang.sema.literals import is_silent
 from tessera_lang.sema.name_values import (
     DTYPE,
@@ -367,3 +368,4 @@ def _member(c: Context, e: ast.Attribute) -> Term:
 def attach(c: Context) -> None:
     """Give the context its way to infer."""
     c.infer = partial(infer, c)
+    c.is_count, c.count_fits = partial(is_lane_count, c), partial(lane_count_fits, c)

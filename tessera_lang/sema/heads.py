@@ -22,6 +22,7 @@ from tessera_lang.sema.side_tables import Constant
 from tessera_lang.sema.signature import (
     compile_time_kind,
     constant_in,
+    constant_size,
     dtype_lookup,
     fits_kind,
     is_compile_time,
@@ -219,7 +220,8 @@ def _annotations(scope: ModuleScope, function: ast.FunctionDef) -> Iterator[Diag
         dims = [(p, s.dims) for p, s in specs if not isinstance(s, Diagnostic)]
         plain.update(m.name for m in multiples_of(function, dims))
     for e, names in bound:
-        for name in sorted(names - plain)[:1]:
+        unbound = (n for n in names - plain if constant_size(scope, n) is None)
+        for name in sorted(unbound)[:1]:
             yield Diagnostic(
                 "T0312", f"the size `{name}` is never bound", e.span,
                 helps=("give the axis a name of its own, and write what it is made of with that:"

@@ -124,3 +124,14 @@ def module_of(c: Context, e: ast.Expr) -> ModuleSymbol | None:
     else:
         return None
     return symbol if isinstance(symbol, ModuleSymbol) else None
+
+
+def named_symbol(c: Context, e: ast.Expr) -> Symbol | None:
+    """What a name or dotted name means, if it names something."""
+    if isinstance(e, ast.Name):
+        return c.name_symbol(e.id)  # type: ignore[return-value]
+    if isinstance(e, ast.Attribute):
+        base = named_symbol(c, e.value)
+        if isinstance(base, ModuleSymbol):
+            return c.scope.member(base, e.name)
+    return None

@@ -76,11 +76,28 @@ def _conversions(c: Context, a: Operand, b: Operand) -> Advice:
         return (f"say what it is made of: `{name}(..., dtype=f64)`",), (
             Fix(f"make it of {F64}", (Edit(end, f", dtype={F64}"),), "unsafe"),
         )
+    if len(changed) == 1 and wanted == F64 and (given := _given_counts(c, changed[0].e)):
+        number = f"f64({source_of(given[1])})"
+        text = f"give `{given[0]}` a number of f64, in which it computes then: `{number}`"
+        return (text,), (Fix("compute in f64", cast_fix(given[1], F64).edits, "unsafe"),)
     casts = " and ".join(f"`{wanted}({source_of(o.e)})`" for o in changed)
     edits = tuple(edit for o in changed for edit in cast_fix(o.e, wanted).edits)
     return (f"convert explicitly: {casts}",), (
         Fix(f"convert with `{wanted}(...)`", edits, "unsafe"),
     )
+
+
+def _given_counts(c: Context, e: ast.Expr) -> tuple[str, ast.Expr] | None:
+    """Of a call of a function that made f32 of counts: its name, and the first of them. What it
+    gives is rounded already."""
+    if not isinstance(e, ast.Call) or not isinstance(e.function, ast.Name):
+        return None
+    if c.infer(e) != Scalar(F32) or not isinstance(c.name_symbol(e.function.id), FunctionSymbol):
+        return None
+    if any(isinstance(t := c.infer(a), Scalar) and t.dtype.is_float for a in e.arguments):
+        return None
+    counts = [a for a in e.arguments if c.infer(a) == Scalar(INDEX)]
+    return (e.function.id, counts[0]) if counts else None
 
 
 def _literals(operands: list[Operand]) -> ast.Call | None:
@@ -161,19 +178,20 @@ def literal_as_float(c: Context, key: ast.Expr, literal: Operand) -> Scalar | Op
     ``1.0 / n`` is."""
     if isinstance(literal.term, Open):
         return literal.term
-    return _of_cell(c, key)
+    return float_of_cell(c, key)
 
 
 def size_as_float(c: Context, key: ast.Expr, size: ast.Expr) -> Scalar | Open:
     """The float type that a size takes where no other number says which: open until the result
     meets one, f32 if it meets none. ``key``: which result."""
-    found = _of_cell(c, key)
+    found = float_of_cell(c, key)
     if isinstance(found, Scalar):
         c.coerce(size, found.dtype)
     return found
 
 
-def _of_cell(c: Context, key: ast.Expr) -> Scalar | Open:
+def float_of_cell(c: Context, key: ast.Expr) -> Scalar | Open:
+    """The float type that the result ``key`` meets; open until it has met one."""
     cell = c.size_cells.get(key) or c.cells.new("float", wide=True)
     c.size_cells[key] = cell
     dtype = cell.root().dtype
@@ -281,6 +299,9 @@ def _divide(c: Context, span: Span, a: Operand, b: Operand) -> Term:
         o in integers or isinstance(o.term, Weak) and o.term.kind == "int" for o in (a, b)
     )
     if integers and others_weak:
+        counts = all(not isinstance(o.term, Scalar) or c.is_size(o.e) for o in integers)
+        if counts and a.e not in c.places:
+            return quotient_of_counts(c, b.e, [a, b])
         helps, fixes = _quotients(c, span, a, b)
         return c.report(
             "T0204", "`/` on integers", span, "both sides are integers",
@@ -290,6 +311,20 @@ def _divide(c: Context, span: Span, a: Operand, b: Operand) -> Term:
     if isinstance(result, Open) and result.cell.root().kind == "int":
         return Unknown((result.cell,))
     return result
+
+
+def quotient_of_counts(c: Context, key: ast.Expr, operands: list[Operand]) -> Term:
+    """``a / b`` of two counts, of which one may be a literal, is of the float type that it meets.
+    ``key``: which quotient."""
+    found: Scalar | Open | None = None
+    for o in operands:
+        if isinstance(o.term, Scalar):
+            found = size_as_float(c, key, o.e)
+    assert found is not None
+    for o in operands:
+        if isinstance(o.term, (Weak, Open)) and isinstance(found, Scalar):
+            settle(c, o.e, o.term, found.dtype)
+    return found
 
 
 def _quotients(c: Context, span: Span, a: Operand, b: Operand) -> Advice:

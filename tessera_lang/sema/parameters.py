@@ -24,11 +24,13 @@ from tessera_lang.sema.side_tables import (
 from tessera_lang.sema.signature import (
     ParameterSpec,
     compile_time_kind,
+    constant_size,
     dtype_lookup,
     fits_kind,
     is_compile_time,
     multiples_of,
     parameters_of,
+    plain_sizes,
     spec_of,
 )
 from tessera_lang.sema.sizes import BadSize, read_size
@@ -130,6 +132,7 @@ class _Binder:
     def __init__(
         self, scope: ModuleScope, declaration: ast.FunctionDef, result: Parameters, is_kernel: bool
     ) -> None:
+        self._scope = scope
         self._declaration = declaration
         self._result = result
         self._is_kernel = is_kernel
@@ -138,6 +141,7 @@ class _Binder:
         self._sizes: dict[str, Local] = {}
         self._waiting: list[tuple[ast.Parameter, int, ast.Expr, Dim]] = []
         self._run_time = {p.name for p in declaration.parameters}
+        self._plain = plain_sizes(declaration)
 
     def _problem(self, code: str, message: str, at: ast.Expr | ast.Parameter) -> None:
         self._result.problems.append(Diagnostic(code, message, at.span))
@@ -271,7 +275,9 @@ class _Binder:
             return value if isinstance(value, int) and not isinstance(value, bool) else None
         if name.id in self._run_time:
             return None
-        return Sym(name.id)
+        own = name.id in self._plain or name.id in self._sizes
+        value = None if own else constant_size(self._scope, name.id)
+        return Sym(name.id) if value is None else value
 
     def check_dims(self) -> None:
         """Names in arithmetic are bound somewhere; in a called function the sizes agree."""
@@ -323,7 +329,8 @@ class _Binder:
             if free:
                 self._result.problems.append(Diagnostic(
                     "T0312", f"the size `{free[0]}` is never bound", e.span,
-                    helps=("the sizes of a result are made of those of the parameters",),
+                    helps=("the sizes of a result are made of those of the parameters, of numbers"
+                           " and of whole numbers that the file gives a value once",),
                 ))  # fmt: skip
                 return None
             dims.append(dim)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 
 from tessera_lang.diagnostics.diagnostic import Label
+from tessera_lang.sema.bound_names import expressions
 from tessera_lang.sema.context import Context
 from tessera_lang.sema.inference_types import BareBuffer, Open, OpenBuffer, Term, Unknown
 from tessera_lang.sema.literals import is_silent
+from tessera_lang.sema.side_tables import Constant
+from tessera_lang.sema.signature import constant_size
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
 from tessera_lang.types.dtype import DType
@@ -101,12 +104,18 @@ def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.
     if not _is_shape(sizes):
         what = "shared memory" if name == "tshared.alloc" else f"`{name}`"
         message = f"the shape of {what} must be known at compile time"
-        help_text = "use a compile-time parameter: `def k[N: int = 64](...)`"
+        help_text, labels = "use a compile-time parameter: `def k[N: int = 64](...)`", ()
         if sizes is not None:
             message = f"the shape of {what} is one or more positive integers"
             help_text = "a buffer that may be empty is one of one element: `max(N, 1)`"
+        elif (hidden := _hidden_constant(c, shape)) is not None:
+            name_of, value, labels = hidden
+            help_text = (
+                f"make it a compile-time parameter: `def {c.declaration.name}[{name_of}: int ="
+                f" {value}](...)`; or write `{value}` in the shape of the parameter"
+            )
         return c.report(
-            "T0309", message, shape.span, "positive integers, as in `(64, 32)`",
+            "T0309", message, shape.span, "positive integers, as in `(64, 32)`", labels=labels,
             helps=(help_text,),
         )  # fmt: skip
     dims: tuple[int, ...] = sizes  # type: ignore[assignment]
@@ -122,6 +131,25 @@ def infer_alloc(c: Context, e: ast.Call, name: str, shape: ast.Expr, dtype: ast.
             helps=("keep large arrays in parameters",),
         )  # fmt: skip
     return Buffer(element, dims, "local")
+
+
+def _hidden_constant(c: Context, shape: ast.Expr) -> tuple[str, int, tuple[Label, ...]] | None:
+    """A name of a shape that is a size of a parameter, where the file has a constant of that name:
+    the name, the constant's value, and labels that say so."""
+    sizes = {local.name: local for local in c.typed.sizes}
+    for e in expressions(shape):
+        if not isinstance(e, ast.Name) or e.id not in sizes:
+            continue
+        constant, value = c.scope.lookup(e.id), constant_size(c.scope, e.id)
+        if value is None or not isinstance(constant, Constant):
+            continue
+        text = f"`{e.id}` is here this size of the call, not the constant of the file"
+        at = sizes[e.id].span
+        labels = [] if at is None else [Label(at, text)]
+        if constant.span is not None:
+            labels.append(Label(constant.span, "the constant"))
+        return e.id, value, tuple(labels)
+    return None
 
 
 def _is_shape(value: object) -> bool:

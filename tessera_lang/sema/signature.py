@@ -112,6 +112,19 @@ def multiples_of(
     return tuple(found.values())
 
 
+def plain_sizes(function: ast.FunctionDef) -> frozenset[str]:
+    """Names that are an axis of a parameter alone: sizes of the call, whatever the file means."""
+    shapes = (p.annotation.shape or () for p in function.parameters if p.annotation is not None)
+    return frozenset(e.id for dims in shapes for e in dims if isinstance(e, ast.Name))
+
+
+def constant_size(scope: ModuleScope, name: str) -> int | None:
+    """The value of a constant of the file that may be a size."""
+    symbol = scope.lookup(name)
+    value = symbol.value if isinstance(symbol, Constant) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def constant_bytes(p: ast.Parameter, dtype_of: DTypeLookup) -> int:
     """Bytes of a ``const`` array whose sizes are numbers; 0 of any other."""
     spec = spec_of(p, dtype_of)

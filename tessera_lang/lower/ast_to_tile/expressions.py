@@ -12,7 +12,7 @@ from tessera_lang.lower.ast_to_tile import access, calls, control, number_tables
 from tessera_lang.lower.ast_to_tile.context import Bound, Lowering, Unsupported
 from tessera_lang.sema.side_tables import Builtin, Constant, Local
 from tessera_lang.syntax import ast
-from tessera_lang.types.dtype import DType, integer_range
+from tessera_lang.types.dtype import INDEX, DType, integer_range
 from tessera_lang.types.type import Scalar, TupleType
 
 
@@ -163,12 +163,26 @@ def _bool_op(lowering: Lowering, node: ast.BoolOp) -> Value:
 
 def _compare(lowering: Lowering, node: ast.Compare) -> Value:
     """A chain evaluates each operand once, and stops at the first step that fails."""
-    first = _scalar(lowering, node.first)
+    first = _compared(lowering, node.first)
     return _compare_chain(lowering, node, 0, first)
 
 
+def _compared(lowering: Lowering, node: ast.Expr) -> Value:
+    """An operand of comparisons. A count is a float beside floats alone: beside integers, in the
+    other step of a chain, it is compared exactly."""
+    typed = lowering.frame.typed
+    wanted, own = typed.coercions.get(node), typed.types.get(node)
+    if isinstance(wanted, Scalar) and wanted.dtype.is_float and own == Scalar(INDEX):
+        if _known(lowering, node) is None:
+            with lowering.builder.at(node.span):
+                value = _expression(lowering, node)
+            if isinstance(value, Value):
+                return value
+    return _scalar(lowering, node)
+
+
 def _compare_chain(lowering: Lowering, node: ast.Compare, at: int, left: Value) -> Value:
-    right = _scalar(lowering, node.rest[at])
+    right = _compared(lowering, node.rest[at])
     step = operators.compare(lowering, node.operators[at], left, right, node.span)
     if at + 1 == len(node.rest):
         return step

@@ -111,6 +111,10 @@ def compare(lowering: Lowering, operator: str, a: Value, b: Value, span: Span) -
         return lowering.builder.cmp(predicate, a, b)
     if x.is_integer and y.is_integer:
         return _compare_integers(lowering, predicate, a, b)
+    if x.is_integer and y.is_float:  # a count
+        a = lowering.builder.cast(a, y)
+    elif x.is_float and y.is_integer:
+        b = lowering.builder.cast(b, x)
     a, b = _meet(lowering, a, b, span)
     return lowering.builder.cmp(predicate, a, b)
 

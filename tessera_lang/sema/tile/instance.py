@@ -85,7 +85,7 @@ def examine_kernel(
     generic = check_function_structure(scope, declaration)
     parameters = bind_parameters(scope, declaration, bindings, is_kernel=True, is_tile=True)
     facts = Facts()
-    kernel = Kernel(facts, Shared(scopes, lanes), {})
+    kernel = Kernel(facts, Shared(scopes, lanes, counts=False), {})
     shared = TileShared(scopes, _inlined, kernel=kernel)
     shared.stack.append(Frame(declaration, None))
     kernel.lanes.stack.append(Frame(declaration, None))

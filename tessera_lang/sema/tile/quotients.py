@@ -7,9 +7,9 @@ Must not know how operands meet.
 from __future__ import annotations
 
 from tessera_lang.record import replace
-from tessera_lang.sema.inference_types import Open, Term
+from tessera_lang.sema.inference_types import Term
 from tessera_lang.sema.literals import settle
-from tessera_lang.sema.operators import Operand, size_as_float
+from tessera_lang.sema.operators import Operand, quotient_of_counts
 from tessera_lang.sema.tile.context import TileContext
 from tessera_lang.sema.tile.fits_narrow_index import is_count
 from tessera_lang.syntax import ast
@@ -54,12 +54,4 @@ def of_numbers(c: TileContext, e: ast.Binary, operands: list[Operand]) -> Term:
             else:
                 settle(c, o.e, o.term, F64)
         return Scalar(F64)
-    found: Scalar | Open | None = None
-    for o in operands:
-        if isinstance(o.term, Scalar):
-            found = size_as_float(c, e, o.e)
-    assert found is not None
-    for o in operands:
-        if isinstance(o.term, Weak) and isinstance(found, Scalar):
-            settle(c, o.e, o.term, found.dtype)
-    return found
+    return quotient_of_counts(c, e, operands)

@@ -87,10 +87,10 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
         "acc = 0.0\nacc += x[i]\nacc += y[i]",
         ["T0201"],
     ),
-    "index into i32 variable": (U, "a = out[i]\na = i", ["T0203"]),
+    "index into i32 variable": (U, "a = out[i]\na = i + out[i]", ["T0203"]),
     "array renamed": (X, "a = x\na = out", ["T0203"]),
     "slash": (U, "out[i] = out[i] / 2", ["T0204"]),
-    "slash on index": (X, "a = i / 2", ["T0204"]),
+    "slash on data": (U, "a = (i + out[i]) / 2", ["T0204"]),
     "slash assigned": (U, "out[i] /= 2", ["T0204"]),
     "integer condition": (U, "if out[i]:\n    out[i] = 1", ["T0205"]),
     "integer and": (U, "if i < n and x[i]:\n    out[i] = 1", ["T0205"]),
@@ -105,7 +105,7 @@ LANES: dict[str, tuple[str, str, list[str]]] = {
     "bad order": (U, 'atomic_load(out[i], order="release")', ["T0207"]),
     "atomic on a value": (X, "atomic_add(1.0, 2.0)", ["T0207"]),
     "sqrt of integer": (U, "a = math.sqrt(out[i])", ["T0207"]),
-    "index stored": (U, "out[i] = i", ["T0208"]),
+    "index stored": (U, "out[i] = i + out[i]", ["T0208"]),
     "f32 into f16": ("x: f32[n], out: mut f16[n]", "out[i] = x[i]", ["T0208"]),
     "f32 added to f16": ("x: f32[n], out: mut f16[n]", "out[i] += x[i]", ["T0208"]),
     "atomic value": (U, "atomic_add(out[i], x[i])", ["T0208"]),
@@ -247,7 +247,7 @@ FILES: dict[str, tuple[str, list[str]]] = {
     ),
     "argument type": (
         ("def f(a: f32):\n    return a\n"
-        "@kernel tile[8]\ndef k(o: mut f32[n]):\n    o[0] = f(tile_linear_id())\n"),
+        "@kernel tile[8]\ndef k(o: mut f32[n], j: i32):\n    o[0] = f(j)\n"),
         ["T0207"],
     ),
     "compile-time argument": (
