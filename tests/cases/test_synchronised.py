@@ -6,16 +6,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from tessera_backend.nvptx.backend import CudaBackend
 from tessera_backend.nvptx.toolchain.nvidia_tools import find_tool
 from tessera_backend.nvptx.toolchain.ptxas import find_ptxas
 
+from tessera_lang.driver.session import Session
 from tessera_lang.target.backend import TargetOptions
 from tessera_lang.target.python_types import Target
 from tests.fuzz.agreement import nothing_proved, unchecked
 from tests.run.synchronised import NOT_ON_A_CPU, compiled, launched, programs
 from tests.stdlib.arrays import TARGETS
-from tests.unit.lowering import lower_source, optimized
 
 TEXTS = programs()
 LOCKS = [n for n, t in TEXTS.items() if re.search("lock|turn|chain", n) and "tbarrier" in t]
@@ -47,9 +46,11 @@ def test_nothing_is_blamed_in_checked_mode(name: str) -> None:
 def test_lanes_meet_behind_what_they_release(name: str) -> None:
     """ptxas joins the lanes of a warp before a barrier. If that came before the store which gives a
     lock back, the one lane that has it would wait for those that wait for the lock."""
+    session = Session(overlay={"kernel.tessera": TEXTS[name]})
+    signature = session.signature("kernel.tessera", name)
+    options = TargetOptions("cuda", "sm_90a")
     with unchecked():
-        program, (_, plan, _) = optimized(TEXTS[name]), lower_source(TEXTS[name])
-    made = CudaBackend().compile(program, plan, TargetOptions("cuda", "sm_90a"), ("sass",))
+        made = session.compile_kernel("kernel.tessera", name, signature, options, ("sass",))
     code = re.findall(r"\b(WARPSYNC\.ALL|STS|ATOMS|BAR\.SYNC|BRA)\b", made.texts["sass"])
     assert "BAR.SYNC" in code
     meetings = [at for at, word in enumerate(code) if word == "WARPSYNC.ALL"]
