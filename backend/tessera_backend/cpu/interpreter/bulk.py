@@ -17,6 +17,7 @@ from tessera_backend.cpu.interpreter.layouts import along_major, as_lines, as_ma
 from tessera_backend.cpu.interpreter.pending import Agent
 from tessera_backend.cpu.interpreter.role_barriers import slot_of
 from tessera_backend.cpu.interpreter.strand import Group, Rule, Strand
+from tessera_backend.cpu.interpreter.warp_group_order import noted_slot
 from tessera_lang.ir.core import Operation
 from tessera_lang.record import dataclass
 
@@ -120,6 +121,7 @@ def _issue(s: Strand, o: Operation, peer: Group, box: Array, where: Sequence[int
         memory.data[at] = box
         slot.land(box.nbytes)
 
+    s.note("land", o, *noted_slot(slot, box.nbytes))
     s.group.scheduler.late.append(land)
 
 

@@ -20,6 +20,7 @@ from tessera_backend.cpu.interpreter.faults import AsynchronousFault
 from tessera_backend.cpu.interpreter.happens_before import AccessRecord
 from tessera_backend.cpu.interpreter.role_barriers import slot_of
 from tessera_backend.cpu.interpreter.strand import Rule, Strand
+from tessera_backend.cpu.interpreter.warp_group_order import noted_slot
 from tessera_lang.ir.core import Operation
 from tessera_lang.target.arch.isa_constants import WARP
 
@@ -90,6 +91,7 @@ def _memcpy_arrive(s: Strand, o: Operation) -> Sequence[Any]:
         for _ in range(s.warps * WARP):
             slot.arrive(o, {})
 
+    s.note("arrive", o, *noted_slot(slot, s.warps * WARP // s.parts, 0))
     s.group.scheduler.late.append(land)
     return ()
 
@@ -115,7 +117,7 @@ def _wait(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _barrier(s: Strand, o: Operation) -> Sequence[Any]:
-    s.clock.barrier()
+    s.meet(o)
     return ()
 
 

@@ -27,6 +27,7 @@ from tessera_backend.cpu.interpreter.faults import AsynchronousFault
 from tessera_backend.cpu.interpreter.rules import RULES
 from tessera_backend.cpu.interpreter.scheduler import Scheduler
 from tessera_backend.cpu.interpreter.strand import Group, Strand
+from tessera_backend.cpu.interpreter.warp_group_order import Trace, replay
 from tessera_lang.ir.core import Operation, Program, Region, TensorMapType, Value
 from tessera_lang.ir.definitions import SHARED_ALLOCATIONS
 from tessera_lang.target.arch.isa_constants import WARP
@@ -77,10 +78,12 @@ class _Cluster:
         self.lanes = int(np.prod(plan.group))
         self.scheduler = Scheduler(seed)
         self.groups: list[Group] = []
+        ordered = any(o.name == "tile.ordered_barrier" for o in kernel.walk())
+        self.trace = Trace() if ordered else None
         meeting, of_lanes = Meeting(self.lanes * size), _of_lanes(kernel)
         for number in range(first, first + size):
             group = Group(number, groups, self.lanes, self.scheduler, self.groups, RULES, of_lanes)
-            group.meeting = meeting
+            group.meeting, group.trace = meeting, self.trace
             self.groups.append(group)
 
     def run(self, values: Sequence[Any]) -> Reports:
@@ -96,6 +99,8 @@ class _Cluster:
         self.scheduler.run()
         if self.scheduler.late:
             raise AsynchronousFault("a copy lands behind the end of the kernel", self.kernel)
+        if self.trace is not None:
+            replay(self.trace)
         return [report for group in self.groups for report in group.reports]
 
     def _bind(self, group: Group, values: Sequence[Any]) -> None:

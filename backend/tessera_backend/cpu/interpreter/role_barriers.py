@@ -15,6 +15,7 @@ from tessera_backend.cpu.interpreter.faults import AsynchronousFault, Unsupporte
 from tessera_backend.cpu.interpreter.happens_before import AccessRecord, Key, learn
 from tessera_backend.cpu.interpreter.layouts import WARPS
 from tessera_backend.cpu.interpreter.strand import Group, Rule, Strand
+from tessera_backend.cpu.interpreter.warp_group_order import noted_slot
 from tessera_lang.ir.core import Operation
 from tessera_lang.target.arch.isa_constants import WARP
 
@@ -38,11 +39,12 @@ def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
         s.clock.barrier(whole=False)
         return ()
     if lanes == own:
-        s.clock.barrier()
+        s.meet(o)
         return ()
     meeting: Meeting = s.group.named.setdefault(number, Meeting(lanes))
     if meeting.lanes != lanes:
         raise AsynchronousFault(f"barrier {number} is of {meeting.lanes} lanes elsewhere", o)
+    s.note("named", o, number, lanes, bool(o.attributes["wait"]))
     turn = meeting.arrive(o, own, _everything(s))
     if o.attributes["wait"]:
         s.wait(lambda: meeting.turn > turn, o)
@@ -52,12 +54,15 @@ def _named_barrier(s: Strand, o: Operation) -> Sequence[Any]:
 
 
 def _ordered_barrier(s: Strand, o: Operation) -> Sequence[Any]:
-    """Orders nothing: all warp groups of a role are one strand."""
+    """Orders nothing: all warp groups of a role are one strand. ``warp_group_order`` asks whether
+    they get stuck."""
+    s.note("turn", o, str(o.attributes["step"]))
     return ()
 
 
 def meet_cluster(s: Strand, o: Operation) -> None:
     """All lanes of all groups of the cluster."""
+    s.note("cluster", o)
     meeting: Meeting = s.group.meeting
     turn = meeting.arrive(o, s.warps * WARP, _everything(s))
     s.wait(lambda: meeting.turn > turn, o)
@@ -139,6 +144,7 @@ def slot_of(s: Strand, o: Operation, group: Group, at: int = 0) -> Slot:
 
 def _wait(s: Strand, o: Operation) -> Sequence[Any]:
     slot, phase = slot_of(s, o, s.group), s.number(o.operands[2])
+    s.note("wait", o, *noted_slot(slot, phase))
     s.wait(lambda: slot.passed(phase), o)
     s.clock.learn(slot.told, s.leader)
     return ()
@@ -147,6 +153,7 @@ def _wait(s: Strand, o: Operation) -> Sequence[Any]:
 def _expect(s: Strand, o: Operation) -> Sequence[Any]:
     size = o.integer("bytes")
     slot = slot_of(s, o, s.group)
+    s.note("arrive", o, *noted_slot(slot, 1, size))
     slot.expect(size)
     slot.arrive(o, s.clock.told(0 if s.leader is None else s.leader))
     return ()
@@ -155,6 +162,7 @@ def _expect(s: Strand, o: Operation) -> Sequence[Any]:
 def _arrive(s: Strand, o: Operation) -> Sequence[Any]:
     there = s.group.peers if o.attributes["across"] == "cluster" else [s.group]
     for peer in there:
+        s.note("arrive", o, *noted_slot(slot_of(s, o, peer), 1, 0))
         for _ in range(s.parts if s.leader is None else 1):
             slot_of(s, o, peer).arrive(o, s.clock.told(s.leader))
     return ()

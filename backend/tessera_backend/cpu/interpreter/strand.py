@@ -22,8 +22,10 @@ from tessera_backend.cpu.interpreter.happens_before import Clock, Key
 from tessera_backend.cpu.interpreter.layouts import WARPS
 from tessera_backend.cpu.interpreter.pending import Agent, Issued
 from tessera_backend.cpu.interpreter.scheduler import Scheduler
+from tessera_backend.cpu.interpreter.warp_group_order import Event, Noted, Trace
 from tessera_lang.ir.core import Operation, Region, TileType, Value
 from tessera_lang.record import dataclass, field
+from tessera_lang.target.arch.isa_constants import WARP
 
 Rule = Callable[["Strand", Operation], Sequence[Any]]
 Left = tuple[str, Sequence[Any]] | None
@@ -58,6 +60,7 @@ class Group:
     reached: dict[Key, tuple[int, Operation]] = field(
         default_factory=dict[Key, tuple[int, Operation]]
     )  # by strands of other groups: the time of the last operation
+    trace: Trace | None = None  # where warp groups take turns
 
     @property
     def rank(self) -> int:
@@ -73,7 +76,7 @@ class Group:
 class Strand:
     """``warps`` warps of a group that run one region."""
 
-    def __init__(self, group: Group, name: str, warps: int) -> None:
+    def __init__(self, group: Group, name: str, warps: int, forked: bool = False) -> None:
         group.strands += 1
         self.group = group
         self.name = f"{name} of group {group.number}"
@@ -87,6 +90,11 @@ class Strand:
         self.products = Agent(("mma", *key))
         self.stores: dict[int, Agent] = {}
         self.touched = 0
+        self.noted: Noted | None = None
+        if group.trace is not None:
+            lanes = min(warps, WARPS) * WARP
+            self.noted = Noted(self.name, self.parts, lanes, group.number, forked)
+            group.trace.strands[key] = self.noted
         self._structure: dict[str, Callable[[Operation], Left]] = {
             "if": self._if, "scope": self._scope, "for": self._for, "while": self._while,
             "once": self._once, "roles": self._roles,
@@ -119,6 +127,19 @@ class Strand:
 
     def wait(self, ready: Callable[[], bool], operation: Operation) -> None:
         self.group.scheduler.block(ready, operation)
+
+    # --- barriers ---------------------------------------------------------------------------
+
+    def note(self, kind: str, operation: Operation, *what: Any) -> None:
+        """Come to a barrier: who of the strand, and what of it, stands in ``Event``."""
+        if self.noted is not None:
+            part = None if self.leader is None else max(0, self.leader)
+            self.noted.events.append(Event(kind, operation, part, what))
+
+    def meet(self, operation: Operation) -> None:
+        """A barrier of all lanes of the strand."""
+        self.note("role", operation)
+        self.clock.barrier()
 
     # --- structure --------------------------------------------------------------------------
 
@@ -236,15 +257,18 @@ class Strand:
         scheduler = self.group.scheduler
         strands: list[Strand] = []
         for name, count in zip(names, warps, strict=True):
-            made = Strand(self.group, f"role {name}", count)
+            made = Strand(self.group, f"role {name}", count, forked=True)
             made.clock.learn(self.clock.known, None)
             made.clock.known[self.clock.key] = self.clock.whole
             strands.append(made)
+        keys = [s.clock.key for s in strands]
+        self.note("fork", o, *keys)
         started = [
             scheduler.add(s.name, lambda s=s, r=region: s.run(r))
             for s, region in zip(strands, o.regions, strict=True)
         ]
         self.wait(lambda: all(t.done for t in started), o)
+        self.note("join", o, *keys)
         for s in strands:
             self.clock.learn(s.clock.told(None), None)
             self.clock.ended[s.clock.key] = s.clock.time + 1

@@ -41,10 +41,10 @@ def _scratch(s: Strand, o: Operation) -> None:
     for value in o.operands[1:]:
         memory: Memory = s.values[value]
         if not o.attributes.get("fresh"):
-            s.clock.barrier()
+            s.meet(o)
         box = box_of((0,) * len(memory.data.shape), memory.data.shape)
         touch(s, o, memory, "write", box, ("scratch", s.anew()))
-        s.clock.barrier()
+        s.meet(o)
         touch(s, o, memory, "read", box, ("scratch", s.anew()))
 
 

@@ -275,6 +275,10 @@ def _broadcast(body: Lowered, operation: Operation) -> None:
         if stretched in ([], [axis]) and isinstance(axis, int):
             body.bind(operation.result, _expanded(body, source.operands[0], axis, t))
             return
+    assert t.layout is not None
+    if (made := body.generated(operation.result, t.layout)) is not None:
+        body.bind(operation.result, made)
+        return
     if source is not None and source.name == _PREFIX + "expand":
         body.bind(operation.operands[0], _materialised(body, source))
     body.bind(operation.result, _stretched(body, operation.operands[0], stretched, t))

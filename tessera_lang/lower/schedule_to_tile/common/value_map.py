@@ -18,6 +18,7 @@ from tessera_lang.ir.layout import RegisterLayout
 from tessera_lang.ir.tile.builder import Builder
 from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.errors import NotTiled
+from tessera_lang.lower.schedule_to_tile.common.generated_tiles import Generating
 from tessera_lang.lower.schedule_to_tile.common.global_hazard_barriers import Order
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
 from tessera_lang.opt.schedule.query.scalar_facts import (
@@ -64,7 +65,13 @@ class Lowered:
         made = self.values.get(value)
         if made is None:
             raise NotTiled("a tile that was only staged is used as a value")
+        if convert_scratch(made.tile_type, layout):
+            made = self.generated(value, layout) or made
         return self.convert(made, layout)
+
+    def generated(self, value: Value, layout: RegisterLayout) -> Value | None:
+        """The tile in a layout, where lanes can make it of places and numbers alone."""
+        return Generating(self.builder, self.facts, self.layouts, self.values).made(value, layout)
 
     def convert(self, tile: Value, layout: RegisterLayout) -> Value:
         """``tile`` in another layout; itself where it has that one."""
@@ -96,6 +103,8 @@ class Lowered:
             self.builder.barrier()  # between a write of the array and this copy
 
     def write(self, view: Value, operation: Operation) -> None:
+        if operation.attributes.get("apart"):
+            return  # it meets no other access
         if self.order.writes(view, self._place(operation)):
             self.builder.barrier()  # between an access to the array and this write
 
