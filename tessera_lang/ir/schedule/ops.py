@@ -95,6 +95,7 @@ _OPS = [
         attributes=(
             *_DIMS, _optional("leaves", "str", ("tma", "lines", "tile")),
             _optional("columns", "int"),  # of a part that leaves on its own
+            _optional("apart", "bool"),  # in a loop: no two runs touch one element
         ),
         effect="write", traits=("box",),
     ),

@@ -194,6 +194,8 @@ def _mma_wait(operation: Operation) -> None:
     given = tuple(v.type for v in operation.operands)
     _require(tuple(v.type for v in operation.results) == given, "gives what it takes", operation)
     _require(operation.integer("pending", 0) >= 0, "a number of groups may be open", operation)
+    inside = all(0 <= i < len(given) for i in operation.integers("computed"))
+    _require(inside, "some of what it takes is computed before", operation)
 
 
 RULES: dict[str, Rule] = {

@@ -177,8 +177,8 @@ HOPPER = [
         effect="read", traits=_ALL,
     ),
     OpDef("tile.mma.commit", (), "nothing", results=0, effect="sync", traits=_ALL),
-    OpDef("tile.mma.wait", ("values...",), "mma_wait", results=-1, attributes=(_PENDING,),
-          effect="sync", traits=_ALL),
+    OpDef("tile.mma.wait", ("values...",), "mma_wait", results=-1,
+          attributes=(_PENDING, _optional("computed", "ints")), effect="sync", traits=_ALL),
 ]  # fmt: skip
 
 TILE_LEVEL_OPS = (*REGISTER_TILES, *COPIES, *HOPPER)

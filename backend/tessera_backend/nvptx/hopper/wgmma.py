@@ -295,13 +295,14 @@ def _wait(e: LaneEmitter, op: Operation) -> None:
 
 
 def _computed_before(e: LaneEmitter, op: Operation, wait: str) -> None:
-    """What stands before a wait stays there, if it takes part in a small tile that the wait takes
-    (sums of rows): a second wait, in fact never made, depends on these numbers. ptxas moves waits
-    before whatever they do not depend on, and products would run beside nothing."""
+    """What is computed before a wait stays there: a second wait, in fact never made, depends on
+    these numbers, and on small tiles beside them (sums of rows). ptxas moves waits before whatever
+    they do not depend on, and products would run beside nothing."""
     words: list[str] = []
-    for value in op.operands:
+    computed = op.integers("computed")
+    for place, value in enumerate(op.operands):
         registers = e.parts((value,))
-        if isinstance(value.type, TileType) and len(registers) <= _SMALL:
+        if isinstance(value.type, TileType) and (place in computed or len(registers) <= _SMALL):
             if register_type(value.type.dtype) == "float":
                 words += [e.f.value(f"bitcast float {r} to i32") for r in registers]
     if not words:

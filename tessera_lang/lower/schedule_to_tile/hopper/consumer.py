@@ -10,7 +10,7 @@ Owns this side of the protocol. Must not know the grid, or how results leave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tessera_lang.analysis.resources.register_layouts import canonical, transposed, wgmma_a, wgmma_c
 from tessera_lang.ir.core import Attribute, BufferType, Operation, TileType, Value
@@ -20,13 +20,12 @@ from tessera_lang.lower.schedule_to_tile.common.assign_layouts import Layouts
 from tessera_lang.lower.schedule_to_tile.common.body import Body
 from tessera_lang.lower.schedule_to_tile.common.engine import Engine
 from tessera_lang.lower.schedule_to_tile.common.shared_scratch import Scratch
+from tessera_lang.lower.schedule_to_tile.hopper.computed_beside import last_made, refills
 from tessera_lang.lower.schedule_to_tile.hopper.inflight_accumulators import is_zero
 from tessera_lang.lower.schedule_to_tile.hopper.pipeline_state import Iterations, RingUse
 from tessera_lang.lower.schedule_to_tile.hopper.producer_pipeline import Pipeline
-from tessera_lang.opt.schedule.loops.pipeline_partition import is_rounding
 from tessera_lang.opt.schedule.query.accumulator_registers import is_promoted
-from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Dot, Operand
-from tessera_lang.opt.schedule.query.kernel_facts import Facts as ScheduleFacts
+from tessera_lang.opt.schedule.query.kernel_facts import DOT, Dot, Operand
 from tessera_lang.opt.schedule.query.scalar_facts import Facts
 from tessera_lang.opt.schedule.query.unit_legality import (
     REGISTERS,
@@ -96,7 +95,7 @@ class Consumer(Body):
             d.a.load.operation.result for d in pipeline.schedule.dots
             if d.a.load is not None and _places(d)[0] == REGISTERS
         }  # fmt: skip
-        self._refills = _refills(pipeline.schedule)
+        self._refills = refills(pipeline.schedule)
         self._dots = {id(d.operation): d for d in pipeline.schedule.dots}
         self._ends = {id(u.end): u for u in pipeline.threaded.uses}
         self._loops = {id(t.loop): t for t in pipeline.threaded.iterations}
@@ -126,23 +125,28 @@ class Consumer(Body):
                 self._complete(i + 1)
                 return
 
-    def _complete(self, count: int, beside: Sequence[Value] = ()) -> None:
+    def _complete(self, count: int, beside: Sequence[Value] = (), computed: bool = False) -> None:
         """Wait until the first ``count`` products that are on their way are done. ``beside``:
-        what is to be computed before, as the products run."""
+        what is to be computed before, as the products run; ``computed``: and surely is."""
         done, rest = self._state.issued[:count], self._state.issued[count:]
         self._arrive_in_order()
         if not done:
             return
-        self._wait([*(p.result for p in done), *beside], len(rest))
+        last = set(last_made(beside, self.pipeline.schedule)) if computed else set[Value]()
+        self._wait([*(p.result for p in done), *beside], len(rest), last)
         self._state.issued = rest
         self._release_free()
 
-    def _wait(self, values: Sequence[Value], pending: int) -> None:
+    def _wait(
+        self, values: Sequence[Value], pending: int, computed: Collection[Value] = ()
+    ) -> None:  # fmt: skip
         held = [self.values[v] for v in values]
+        attributes: dict[str, Attribute] = {"pending": pending}
+        if computed:
+            attributes["computed"] = tuple(i for i, v in enumerate(values) if v in computed)
         made = self.builder.emit(
-            "tile.mma.wait", held, [v.type for v in held], {"pending": pending},
-            (), [v.name for v in held],
-        )  # fmt: skip
+            "tile.mma.wait", held, [v.type for v in held], attributes, (), [v.name for v in held]
+        )
         for value, result in zip(values, made.results, strict=True):
             self.bind(value, result)
 
@@ -163,9 +167,11 @@ class Consumer(Body):
         elif operation.name in ENDS:
             self._end(operation)
         else:
-            end = self._refills.get(id(operation))
-            if end is not None:
-                self._complete(len(self._state.issued), self._beside(operation, end))
+            filling = self._refills.get(id(operation))
+            if filling is not None:
+                before = filling.roundings if filling.reads else [operation]
+                beside = self._beside(*before, filling.end)
+                self._complete(len(self._state.issued), beside, filling.reads)
             super().operation(operation)
         for reading in self._state.reading.values():
             if reading.last is operation:
@@ -569,23 +575,6 @@ def _instruction(dot: Dot, left: Value) -> dict[str, Attribute]:
     turned = isinstance(left.type, BufferType) and dot.a.load is not None and dot.a.swapped
     precision = dot.operation.attributes["precision"]
     return {"transpose_a": turned, "transpose_b": dot.b.swapped, "precision": precision}
-
-
-def _refills(facts: ScheduleFacts) -> dict[int, Operation]:
-    """Operations that fill, for the next iteration, the registers a product of this one reads: the
-    last that round a carried first operand; each with the end of its region."""
-    out: dict[int, Operation] = {}
-    for dot in facts.dots:
-        loop = dot.inside[-1] if dot.inside else None
-        if loop is None or loop.name != FOR or dot.a.value not in loop.regions[0].arguments:
-            continue
-        arguments, end = loop.regions[0].arguments, loop.regions[0].terminator
-        place = arguments.index(dot.a.value) - (len(arguments) - len(end.operands))
-        at = facts.definitions.get(end.operands[place])
-        while at is not None and is_rounding(at):
-            out[id(at)] = end
-            at = facts.definitions.get(at.operands[0])
-    return out
 
 
 def _moved(b: Builder, at: Sequence[Value], axis: int, by: int) -> list[Value]:

@@ -32,7 +32,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.staging_rings import subtile_columns
-from tessera_lang.opt.schedule.query.store_paths import way_of_store
+from tessera_lang.opt.schedule.query.store_paths import stores_apart, way_of_store
 from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.opt.schedule.query.warp_grids import FMA_COLUMNS, fma_lanes
 from tessera_lang.target.arch.isa_constants import (
@@ -68,9 +68,12 @@ def subtile(program: Program, context: Context) -> Program:
         if not subtile_columns(access.tile):
             continue
         widths.append(subtile_columns(access.tile))
-    if not widths:
-        return program
-    return with_kernel(program, with_decisions(kernel, {"subtile": min(widths)}))
+    apart = stores_apart(facts)
+    if apart:
+        kernel = with_attributes(kernel, apart)
+    if widths:
+        kernel = with_decisions(kernel, {"subtile": min(widths)})
+    return with_kernel(program, kernel) if widths or apart else program
 
 
 def settle_stores(kernel: Operation, context: Context) -> Operation:

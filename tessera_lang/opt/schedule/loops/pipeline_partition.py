@@ -24,9 +24,11 @@ from tessera_lang.ir.definitions import (
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     MASK,
+    STORE,
     Facts,
 )
 from tessera_lang.opt.schedule.query.staging_rings import is_staged
+from tessera_lang.opt.schedule.query.tile_access import access_of
 from tessera_lang.record import dataclass
 
 CHANGES = {"tile.print", *WRITES, *with_effect("sync")}
@@ -69,9 +71,25 @@ def divided(loop: Operation, facts: Facts) -> Divided | str:
     names = {o.name for one in body for o in one.walk()}
     if names & (LEAVES | LOOPS | {"tile.scope"}) or _nested(body):
         return "control flow stands between them"
-    if names & CHANGES:
+    if names & CHANGES - {STORE} or not _is_written_alone(body, facts):
         return "the loop writes to arrays"
-    return _Dividing(loop, facts, levels, deepest).run()
+    made = _Dividing(loop, facts, levels, deepest).run()
+    if not isinstance(made, str) and any(o.name == STORE for o in made.late):
+        return "the last products of an iteration give what it stores"
+    return made
+
+
+def _is_written_alone(body: Sequence[Operation], facts: Facts) -> bool:
+    """Whether the kernel does nothing with arrays that a body stores into but store into them: the
+    stores stay in their order, since early parts do."""
+    stores = [o for o in body if o.name == STORE]
+    if sum(o.name == STORE for one in body for o in one.walk()) > len(stores):
+        return False  # under a condition
+    pointers = {facts.definitions[access_of(o).view].operands[0] for o in stores}
+    views = {v for v, d in facts.definitions.items()
+             if d.name == "tile.view" and d.operands[0] in pointers}  # fmt: skip
+    users = (o for o in facts.kernel.walk() if any(v in views for v in o.operands))
+    return all(o.name == STORE for o in users)
 
 
 def last_products(loop: Operation) -> frozenset[int]:

@@ -19,6 +19,7 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
+from tessera_lang.opt.schedule.loops.loads_ahead import loads_ahead
 from tessera_lang.opt.schedule.loops.loop_sequences import sequences
 from tessera_lang.opt.schedule.loops.own_loads import with_own_loads
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
@@ -38,6 +39,7 @@ from tessera_lang.opt.schedule.query.decision_context import (
 from tessera_lang.opt.schedule.query.kernel_facts import (
     DOT,
     FOR,
+    STORE,
     Estimate,
     Facts,
     facts_of,
@@ -253,26 +255,37 @@ def _loop(
 ) -> tuple[Value, ...]:
     """The loop over the iterations but the first: carried values, what crosses, and the iteration
     before."""
-    loop = parts.loop
+    loop, early = parts.loop, loads_ahead(parts)
+    lower, upper, step = bounds
+    count = len(given)
+    if early.loads:
+        given = (*given, *early.first(b, lower, upper))
     names = [v.name for v in (*parts.carried, *parts.crossing, parts.variable)]
+    names += [x.result.name for x in early.loads]
     arguments = [(n, v.type) for n, v in zip(names, given, strict=True)]
     with b.region((parts.variable.name, INDEX), *arguments) as inner:
         variable, *now = inner.arguments
-        iteration, late = _Iteration(parts, variable, now), _Late(parts, now)
-        ahead, behind = _in_two(parts.early)
-        behind = _lefts_last(behind, parts)
+        iteration, late = _Iteration(parts, variable, now[:count]), _Late(parts, now[:count])
+        iteration.to.update(zip((x.result for x in early.loads), now[count:], strict=True))
+        there = {id(x) for x in early.loads}
+        ahead, behind = _in_two([o for o in parts.early if id(o) not in there])
+        behind, roundings = _lefts_last(behind, parts)
         _add(b, clone_operations(ahead, iteration.to))
         _add(b, clone_operations((*parts.both, *parts.late), late.to))
         _add(b, clone_operations(behind, iteration.to))
+        following: list[Value] = []
+        if early.loads:
+            following = early.read(b, early.following(b, variable, upper, step))
+        _add(b, clone_operations(roundings, iteration.to))
         ends = loop.regions[0].terminator.operands
         next_ = [late.of(end) if is_late else iteration.of(end)
                  for end, is_late in zip(ends, parts.late_carried, strict=True)]  # fmt: skip
-        b.yield_(*next_, *iteration.crossing(), variable)
+        b.yield_(*next_, *iteration.crossing(), variable, *following)
     made = b.append(Operation(
         FOR, (*bounds, *given), tuple(Value(v.type, n) for n, v in zip(names, given, strict=True)),
         loop.attributes, (inner.region,), loop.span,
     ))  # fmt: skip
-    return made.results
+    return made.results[:count]
 
 
 def _in_two(early: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
@@ -295,22 +308,27 @@ def _in_two(early: Sequence[Operation]) -> tuple[list[Operation], list[Operation
     return [o for o in early if id(o) in ahead], [o for o in early if id(o) not in ahead]
 
 
-def _lefts_last(operations: Sequence[Operation], parts: Divided) -> list[Operation]:
-    """The operations with those last that round what late products take from registers: it
-    changes when these are done."""
+def _lefts_last(
+    operations: Sequence[Operation], parts: Divided
+) -> tuple[list[Operation], list[Operation]]:  # fmt: skip
+    """The operations, and those that come last: they round what late products take from registers,
+    which changes when these are done, and store it."""
     lefts = {o.operands[0] for o in parts.late if o.name == DOT}
     read: set[Value] = set()
     first: list[Operation] = []
     last: list[Operation] = []
     for operation in reversed(operations):
         results = operation.results
+        if operation.name == STORE and operation.operands[0] in lefts:
+            last.append(operation)
+            continue
         if is_rounding(operation) and results[0] in lefts and results[0] not in read:
             last.append(operation)
             lefts.add(operation.operands[0])
             continue
         first.append(operation)
         read.update(operation.uses())
-    return [*reversed(first), *reversed(last)]
+    return first[::-1], last[::-1]
 
 
 def _add(b: ScheduleBuilder, operations: Sequence[Operation]) -> None:

@@ -2,8 +2,8 @@
 
 ``(p - t) * (p - t)`` names both arrays twice. Of tiles that holds within one block: one that is
 carried into a loop, or over one, would take registers all that time. A read is the same until its
-array is written. Kernels with products are left as they are: one load may feed two operands, which
-lie in shared memory in two ways. Owns the walk. Must not know a machine.
+array is written. Of kernels with products only conversions are merged: one load may feed two
+operands, which lie in shared memory in two ways. Owns the walk. Must not know a machine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ def merge_equal(program: Program) -> Program:
     """``program`` with one operation in place of several that give the same; itself where there
     are none."""
     (kernel,) = program.operations
-    if kernel.holds(_DOT):
-        return program
-    work = _Merging(arrays_of(kernel))
+    work = _Merging(arrays_of(kernel), kernel.holds(_DOT))
     region = work.region(kernel.regions[0], {})
     if not work.to:
         return program
@@ -35,10 +33,11 @@ def merge_equal(program: Program) -> Program:
 
 @dataclass(slots=True, eq=False)
 class _Merging:
-    """``to``: the value that stands for another; ``writes``: how often an array was written in
-    front of where the walk is."""
+    """``products``: only conversions are merged; ``to``: the value that stands for another;
+    ``writes``: how often an array was written in front of where the walk is."""
 
     arrays: Mapping[Value, Value]
+    products: bool
     to: dict[Value, Value] = field(default_factory=dict[Value, Value])
     writes: dict[Value, int] = field(default_factory=dict[Value, int])
 
@@ -74,6 +73,8 @@ class _Merging:
 
     def _key(self, o: Operation) -> Hashable | None:
         """What an operation gives, in terms of what it is made of; None where it does more."""
+        if self.products and o.name != "tile.cast":
+            return None
         if o.name == FOR and o.results:
             return self._loop(o)
         reads = o.name in ARRAY_READS

@@ -109,3 +109,67 @@ def test_both_parts_read_one_tile(form: str, t: int) -> None:
     if form == "triangle":
         z = np.where(np.arange(300)[:, None] >= np.arange(t)[None, :], z, 0.0)
     np.testing.assert_allclose(out, (z * (a @ c.T)) @ b, atol=1.0, rtol=2e-2)
+
+
+STORING = """
+@op.kernel
+def storing(
+    q: bf16[s, 64], k: bf16[t, 64], v: bf16[t, 64], w: f32[t], o: mut f32[s, 64],
+    kept: mut bf16[s, t]
+):
+    for i in op.tile_range(s, step=128):
+        acc = op.zeros((128, 64), f32)
+        for j in op.tile_range(t, step=64):
+            z = (q[i:i+128, :] @ k[j:j+64, :].T).to(f32) * w[j:j+64][None, :]
+            kept[i:i+128, j:j+64] = z.to(bf16)
+            acc += z.to(bf16) @ v[j:j+64, :]
+        o[i:i+128, :] = acc
+"""
+
+
+@pytest.mark.parametrize("t", [8, 64, 200])
+@pytest.mark.sample(2)
+def test_what_an_iteration_stores_leaves_beside_the_next(t: int) -> None:
+    """The copy engine stores it, and numbers of the next iteration are read behind the work of
+    this one."""
+    rng = np.random.default_rng(t)
+    q, k, v = (rng.uniform(-1, 1, (n, 64)).astype(ml_dtypes.bfloat16) for n in (300, t, t))
+    w = rng.uniform(-1, 1, t).astype(np.float32)
+    out, kept = np.full(q.shape, np.nan, np.float32), np.full((300, t), np.nan, q.dtype)
+    arrays: list[Any] = [q, k, v, w, out, kept]
+    divisors = ((4, 64), (8, 64), (8, 64), (8,), (4, 64), (4, 8))
+    signature = tuple(
+        replace(tensor(x, aligned=True), divisors=d, hints=(16896, 4096)[: x.ndim])
+        for x, d in zip(arrays, divisors, strict=True)
+    )
+    program, plan, _ = lower_source(STORING, *arrays, signature=signature)
+    program, _ = schedule(program)
+    found = for_machine(program, plan, machine_named("cuda", "sm_90a"))
+    said = [d.message for d in found.remarks if d.code == "T0748"]
+    assert any(m.startswith("the products of this loop overlap") for m in said), said
+    stores = [o for o in found.schedule.walk() if o.attributes.get("apart")]
+    assert stores and all(o.attributes["leaves"] == "tma" for o in stores)
+    loops = [o for o in found.schedule.walk() if o.name == "tessera.schedule.for" and o.results]
+    assert any(str(v.type) == "64xf32" or v.name == "w" for o in loops for v in o.results)
+    assert found.lowered is not None
+    lowered = found.lowered[0].operations[0]
+    waits = [o for o in lowered.walk() if o.name == "tile.mma.wait"]
+    assert any(o.attributes.get("computed") for o in waits)
+    machine.launch(*found.lowered, *arrays)
+    a, b, c, d = (x.astype(np.float64) for x in (q, k, v, w))
+    z = a @ b.T * d
+    np.testing.assert_allclose(kept.astype(np.float64), z, atol=1e-2, rtol=1e-2)
+    np.testing.assert_allclose(out, z @ c, atol=0.5, rtol=2e-2)
+
+
+def test_what_loads_see_is_not_stored_beside_them() -> None:
+    """A loop that reads what it stores waits for its products."""
+    text = STORING.replace("* w[j:j+64][None, :]", "+ kept[i:i+128, j:j+64].to(f32)")
+    arrays: list[Any] = [np.zeros((300, 64), ml_dtypes.bfloat16) for _ in range(3)]
+    arrays += [np.zeros(300, np.float32), np.zeros((300, 64), np.float32)]
+    arrays += [np.zeros((300, 300), ml_dtypes.bfloat16)]
+    program, plan, _ = lower_source(text, *arrays)
+    program, _ = schedule(program)
+    found = for_machine(program, plan, machine_named("cuda", "sm_90a"))
+    assert not any(o.attributes.get("apart") for o in found.schedule.walk())
+    assert not any("overlap" in d.message for d in found.remarks)
