@@ -38,6 +38,7 @@ from tessera_backend.runtime.recorded_calls import (
     Tape,
     make_own,
     make_torch,
+    part_of,
 )
 from tessera_backend.runtime.recorded_shortcuts import (
     MISSED,
@@ -88,6 +89,7 @@ class TracedWorld:
         self.pointers: list[int] = []
         self.owners: list[Any] = []
         self.read_only: list[bool] = []
+        self._parts: dict[int, Handle] = {}
         target = device(ordinal)
         self.tape = Tape(zero_function(target), functools.partial(workspace, target))
 
@@ -177,10 +179,27 @@ class TracedWorld:
                                 "pass x.contiguous()")  # fmt: skip
 
     def read(self, array: Any, items: tuple[Index, ...]) -> object:
-        raise _not_here("reading an element")
+        """A part of an array, as a view of it."""
+        slices = [i for i in items if isinstance(i, slice)]
+        if len(slices) < len(items):
+            raise _not_here("reading an element")
+        if len(items) > len(array.shape):
+            raise WorldFault(f"an array with {len(array.shape)} axes has no {len(items)}",
+                             code="T0846")  # fmt: skip
+        found = part_of(array, slices)
+        self._parts[id(found)] = found
+        return found
 
     def named(self, array: object) -> object:
-        return array
+        """A part that gets a name is a value: later writes of its array do not change it."""
+        part = self._parts.get(id(array))
+        if part is not array or part is None:
+            return array
+        if len(part.shape) > _PACKED_RANKS:
+            raise _not_here(f"a name for a part with {len(part.shape)} axes")
+        copy = self.fill("empty", part.shape, part.dtype)
+        self._library("layout", f"pack{len(part.shape)}", part, copy)
+        return copy
 
     def value_of(self, array: object) -> object:
         return None

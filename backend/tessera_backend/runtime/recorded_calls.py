@@ -43,6 +43,18 @@ class Handle:
                          read_only, owner)  # fmt: skip
 
 
+def part_of(array: Handle, slices: Sequence[slice]) -> Handle:
+    """The part of an array that slices of its first axes take, as NumPy reads them."""
+    offset, shape, strides = 0, list(array.shape), list(array.strides)
+    for axis, one in enumerate(slices):
+        start, stop, step = one.indices(array.shape[axis])
+        shape[axis] = len(range(start, stop, step))
+        strides[axis] *= step
+        offset += start * array.strides[axis] if shape[axis] else 0
+    moved = array.offset + offset * array.dtype.bytes
+    return Handle(array.base, moved, array.dtype, tuple(shape), tuple(strides))
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Memory that the function asked for when it had done ``born`` steps; ``workspace``: zeros

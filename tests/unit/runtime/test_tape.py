@@ -12,7 +12,7 @@ from tessera_backend.runtime import recorded_shortcuts
 from tessera_backend.runtime.call_arena import ALIGNMENT, Arena, Need, arena_of
 from tessera_backend.runtime.dlpack import row_major
 from tessera_backend.runtime.function_fast_path import Quick
-from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tape
+from tessera_backend.runtime.recorded_calls import Allocation, Handle, Step, Tape, part_of
 from tessera_backend.runtime.recorded_shortcuts import MISSED, Shortcut, constant_key, shortcut
 
 from tessera_lang.types.dtype import F32, I64, U8, dtype_named
@@ -342,3 +342,17 @@ def test_workspaces_lie_apart_in_the_memory_of_the_stream_and_are_not_filled() -
     assert (memory.at(shared) == 2).all() and (memory.at(shared + padded) == 4).all()
     assert [size for _, size in memory.zeros] == [BYTES]  # of the one that is handed back
     assert (memory.at(pointers[1]) == 0).all()
+
+
+@pytest.mark.parametrize("items", [
+    (slice(1, 3),), (slice(None), slice(-2, None)), (slice(0, 4, 2), slice(5, 1)),
+    (slice(None, None, -1), slice(1, None, 2)), (slice(9, 20),),
+])  # fmt: skip
+def test_parts_of_arrays_are_as_numpy_has_them(items: tuple[slice, ...]) -> None:
+    whole = np.arange(120, dtype=np.int64).reshape(4, 6, 5)
+    part = part_of(Handle(0, 16, I64, whole.shape, row_major(whole.shape)), items)
+    wanted = whole[items]
+    assert part.shape == wanted.shape
+    if wanted.size:
+        assert part.offset == 16 + 8 * int(wanted.flat[0])
+        assert tuple(8 * n for n in part.strides) == wanted.strides
