@@ -21,13 +21,21 @@ OTHER_SPELLINGS = {
     "arctanh": "atanh",
 }  # fmt: skip
 """Functions of one number by NumPy's older names, which `math` and `op` have by C's."""
-RENAMED: dict[str, str] = {
-    **OTHER_SPELLINGS, "arctan2": "atan2", "amax": "max", "amin": "min", "average": "mean",
-    "flatten": "ravel", "absolute": "abs", "permute": "permute_dims",
-    "mod": "remainder", "true_divide": "divide", "mul": "multiply", "sub": "subtract",
-    "div": "divide", "pow": "power", "cat": "concat",
+SAME: dict[str, str] = {
+    **OTHER_SPELLINGS, "arctan2": "atan2", "amax": "max", "amin": "min", "absolute": "abs",
+    "radians": "deg2rad", "degrees": "rad2deg", "mod": "remainder", "true_divide": "divide",
+    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift",
+    "invert": "bitwise_invert", "bitwise_not": "bitwise_invert", "pow": "power", "fix": "trunc",
+    "around": "round", "trapz": "trapezoid", "identity": "eye", "row_stack": "vstack",
+    "in1d": "isin", "ediff1d": "diff",
 }  # fmt: skip
-"""Functions of `op` by names that others have for them: they take the same arguments."""
+"""Functions of `op` by other names that NumPy has for them: they take the same arguments, and
+programs may write them."""
+RENAMED: dict[str, str] = {
+    "average": "mean", "flatten": "ravel", "permute": "permute_dims", "mul": "multiply",
+    "sub": "subtract", "div": "divide", "cat": "concat",
+}  # fmt: skip
+"""Functions of `op` by names that others have for them, which programs are told."""
 KEYWORDS = {"axes": "axis", "dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 """Parameters by names that others have for them."""
 
@@ -37,7 +45,7 @@ def _same(module: str, new: str) -> str:
 
 
 _OF_MATH = ("arctan2", *OTHER_SPELLINGS)
-MATH_FORMS: dict[str, str] = {old: _same("math", RENAMED[old]) for old in _OF_MATH}
+MATH_FORMS: dict[str, str] = {old: _same("math", SAME[old]) for old in _OF_MATH}
 """What to write for what `math` does not have."""
 
 FOREIGN_NAMES: dict[str, str] = {
@@ -198,9 +206,7 @@ _FORMS_OF_TILES: dict[str, str] = {
     "argpartition": "write `op.argsort(x)`, or `values, places = op.topk(x, k)`",
     "lexsort": "write `op.argsort` of the last key, then of what it chose: both keep the order",
     "rot90": "write `op.flip(op.transpose(x), axis=0)`",
-    "identity": "write `op.eye(n)`",
     "diag": "write `op.eye(n) * v[:, None]`; of a matrix `op.diagonal(x)`",
-    "trapz": "write `op.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2.0`",
     "trapezoid": "write `op.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2.0`",
     "gradient": "write `(x[2:] - x[:-2]) / 2.0` for what is inside",
     "interp": "number the intervals, `k = op.sum(x[:, None] >= xp[None, :], axis=1) - 1`, and write"
@@ -226,13 +232,6 @@ _FORMS_OF_TILES: dict[str, str] = {
     "piecewise": "write `op.where(c, a, op.where(d, b, otherwise))`",
     "choose": "write `op.where(k == 0, a, b)`",
     "atleast_2d": "write `x[None, :]`",
-    "newaxis": "write `None`, as in `x[:, None]`",
-    "radians": "write `op.deg2rad(x)`",
-    "degrees": "write `op.rad2deg(x)`",
-    "ediff1d": "write `op.diff(x)`",
-    "left_shift": "write `x << n`",
-    "right_shift": "write `x >> n`",
-    "invert": "write `~x`",
     "lcm": "write it as a loop over `a % b`",
     "gcd": "write it as a loop over `a % b`",
     "vander": "write `x[:, None] ** op.arange(n)[None, :]` of floats",

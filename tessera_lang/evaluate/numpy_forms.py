@@ -27,7 +27,7 @@ NUMPY_FORMS: dict[str, str] = {
     **_each("tril_indices tril_indices_from triu_indices triu_indices_from diag_indices"
             " diag_indices_from mask_indices", _PLACES),
     **_each("hsplit vsplit dsplit array_split", _PARTS),
-    **_each("union1d intersect1d setdiff1d setxor1d in1d unique_all unique_counts unique_inverse"
+    **_each("union1d intersect1d setdiff1d setxor1d unique_all unique_counts unique_inverse"
             " unique_values", _SETS),
     **_each("place put putmask copyto put_along_axis", _STORES),
     **_each("append insert delete resize trim_zeros", _SIZES),
@@ -64,7 +64,6 @@ NUMPY_FORMS: dict[str, str] = {
     "histogram2d": "number the bins of both, and count the pairs:"
     " `op.sum((i[:, None, None] == op.arange(8)[None, :, None])"
     " & (j[:, None, None] == op.arange(8)[None, None, :]), axis=0)`",
-    "row_stack": "write `op.stack((a, b), axis=0)`",
     "vdot": "write `op.sum(a * b)`",
     "matvec": "write `a @ v`",
     "vecmat": "write `v @ a`",

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard, cast
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import field_names, replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
+from tessera_lang.sema.numpy_calls import KEYWORDS_OF_NUMPY, SAME, in_own_words, named_again
 from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
@@ -45,7 +46,8 @@ MOST_ROUNDS = 64
 _MOST_AXES = 15
 _OTHERWISE = re.compile(
     rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
-    rf"|\bop\.(?:{'|'.join(_DTYPES)})\b"
+    rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round)\b|\bmath\.arc"
+    rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*="
 )
 """What a text has that something is spelled out in."""
 _Names = Collection[str]
@@ -98,23 +100,35 @@ def _calls(names: _Names) -> Callable[[Any], Any]:
         if isinstance(node, ast.Attribute) and node.name in _DTYPES:
             of_op = isinstance(node.value, ast.Name) and node.value.id == "op"
             return ast.Name(node.span, _DTYPES[node.name]) if of_op else node
+        if isinstance(node, ast.Attribute):
+            return _attribute(node, names)
         if not isinstance(node, ast.Call) or "op" in names:
             return node
         if (taken := _taken(node, names)) is not None:
             return taken
         f, given = node.function, node.arguments
-        if not isinstance(f, ast.Attribute) or f.name not in METHODS:
-            return node
-        if not _is_value(f.value, names):
-            return node
+        if (
+            not isinstance(f, ast.Attribute)
+            or f.name not in METHODS
+            or not _is_value(f.value, names)
+        ):
+            return in_own_words(node)
         if f.name in _SEVERAL and len(given) > 1:
             given = (ast.TupleExpr(node.span, given),)
         op = _word(f.name_span, "op")
         function = ast.Attribute(f.name_span, op, METHODS[f.name], f.name_span)
-        call = replace(node, function=function, arguments=(f.value, *given))
+        call = in_own_words(replace(node, function=function, arguments=(f.value, *given)))
         return ast.Unary(node.span, "+", call) if f.name in _COPIES else call
 
     return of
+
+
+def _attribute(e: ast.Attribute, names: _Names) -> ast.Expr:
+    if not isinstance(e.value, ast.Name) or e.value.id in names:
+        return e
+    if e.value.id == "op" and e.name == "newaxis":
+        return ast.NoneLit(e.span)
+    return named_again(e)
 
 
 def _taken(e: ast.Call, names: _Names) -> ast.Expr | None:

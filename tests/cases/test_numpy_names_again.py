@@ -42,9 +42,9 @@ HELPS = {
     "op.bincount(p)": "op.arange(bins)", "op.histogram(x)": "op.floor",
     "op.searchsorted(v, v)": "v[None, :] < x[:, None]", "op.unique(p)": "the run alone",
     "op.interp(v, v, v)": "fp[k]", "op.cross(x, x)": "op.stack", "op.diag(v)": "op.eye",
-    "op.identity(3)": "op.eye(n)", "op.nansum(x)": "op.isnan",
+    "op.nansum(x)": "op.isnan",
     "int(v[0])": "i32(x)", "float(p[0, 0])": "f32(x)", "op.trapezoid(v)": "op.sum",
-    "op.newaxis": "None", "op.digitize(v, v)": "bins[None, :]", "op.polyval(v, v)": "c[k]",
+    "op.digitize(v, v)": "bins[None, :]", "op.polyval(v, v)": "c[k]",
     "op.take_along_axis(x * 2.0, p, axis=1)": "store it into an array first",
     "op.cummax(x.to(f8e4m3), axis=1)": "f16",
 }  # fmt: skip

@@ -29,17 +29,11 @@ print(op.sum(k(x)))
 """
 A = np.arange(1, 7, dtype=np.float64).reshape(2, 3)
 CALLS: dict[str, tuple[str, float]] = {
-    "op.amax(x, axis=1)": ("op.max(x, axis=1)", A.max(1).sum()),
-    "op.amin(x, axis=0, keepdims=True)": ("op.min(x, axis=0, keepdims=True)", A.min(0).sum()),
-    "op.amax(x + 0.0, -1)": ("op.max(x + 0.0, -1)", A.max(1).sum()),
     "op.average(x, axis=0)": ("op.mean(x, axis=0)", A.mean(0).sum()),
     "op.meen(x, axis=1)": ("op.mean(x, axis=1)", A.mean(1).sum()),
     "op.flatten(x)": ("op.ravel(x)", A.sum()),
-    "op.absolute(x - 3.0)": ("op.abs(x - 3.0)", np.abs(A - 3).sum()),
-    "op.true_divide(x, x)": ("op.divide(x, x)", 6.0),
     "op.sub(x, x + 1.0)": ("op.subtract(x, x + 1.0)", -6.0),
     "op.permute(x, (1, 0))": ("op.permute_dims(x, (1, 0))", A.sum()),
-    "op.arctan(x - x)": ("op.atan(x - x)", 0.0),
     "op.sum(x, axes=1)": ("op.sum(x, axis=1)", A.sum()),
     "op.max(x, dim=0)": ("op.max(x, axis=0)", A.max(0).sum()),
     "op.median(x, axes=1)": ("op.median(x, axis=1)", 2.0 + 5.0),

@@ -1,0 +1,153 @@
+"""Calls as NumPy has them in the language's own words: other names, and keyword arguments.
+
+Owns the names and keywords that mean what the language says otherwise. Must not know types, nor
+which arguments a function takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_lang.evaluate.foreign_names import OTHER_SPELLINGS, SAME
+from tessera_lang.record import replace
+from tessera_lang.source import Span
+from tessera_lang.syntax import ast
+from tessera_lang.syntax.substitute import substituted
+
+_OF_MATH = frozenset(("arctan2", *OTHER_SPELLINGS))
+_KEYWORDS: dict[str, dict[str, str]] = {
+    "clip": {"a_min": "min", "a_max": "max"}, "full": {"fill_value": "value"},
+    "full_like": {"fill_value": "value"}, "eye": {"N": "n", "M": "m"},
+}  # fmt: skip
+"""Parameters by NumPy's names."""
+_NO_CHANGE: dict[str, tuple[str, ...]] = {
+    "kind": ("stable", "mergesort", "quicksort", "heapsort"), "order": ("C",),
+    "method": ("linear",), "interpolation": ("linear",),
+}  # fmt: skip
+"""Words that ask for what is done anyway: every sort is stable, as each `kind` allows."""
+_CHOOSING = {
+    "kind": ("sort", "argsort"), "order": ("zeros", "ones", "empty", "full", "ravel", "reshape"),
+    "method": ("quantile", "percentile"), "interpolation": ("quantile", "percentile"),
+}  # fmt: skip
+_CONVERTED = ("sum", "prod", "mean", "cumsum", "cumprod", "var", "std")
+_NEUTRAL = {"sum": "op.where(where, x, 0)", "prod": "op.where(where, x, 1)", "any": "x & where",
+            "all": "x | ~where", "max": "op.where(where, x, initial)",
+            "min": "op.where(where, x, initial)"}  # fmt: skip
+_BEGUN = {"sum": "call + initial", "prod": "call * initial", "max": "op.maximum(call, initial)",
+          "min": "op.minimum(call, initial)"}  # fmt: skip
+
+KEYWORDS_OF_NUMPY = frozenset((
+    "dtype", "where", "initial", "endpoint", *(n for new in _KEYWORDS.values() for n in new),
+    *_NO_CHANGE,
+))  # fmt: skip
+"""Words in front of `=` that something is said otherwise for."""
+
+
+def named_again(e: ast.Attribute) -> ast.Attribute:
+    """``op.arctan2`` as ``op.atan2``, and ``math.arctan2`` likewise."""
+    if not isinstance(e.value, ast.Name) or e.name not in SAME:
+        return e
+    module = e.value.id
+    if module == "op" or module == "math" and e.name in _OF_MATH:
+        return replace(e, name=SAME[e.name])
+    return e
+
+
+def in_own_words(e: ast.Call) -> ast.Expr:
+    """A call of ``op`` without keywords that only NumPy has; itself where there are none."""
+    f = e.function
+    if not isinstance(f, ast.Attribute):
+        return e
+    new = named_again(f)
+    if new is not f:
+        e, f = replace(e, function=new), new
+    if not isinstance(f.value, ast.Name) or f.value.id != "op":
+        return e
+    if f.name == "round":
+        return _rounded(e)
+    if not e.keywords:
+        return e
+    e = _renamed(e, f.name)
+    if f.name == "linspace":
+        return _without_end(e)
+    return _reduced(e, f.name)
+
+
+def _renamed(e: ast.Call, name: str) -> ast.Call:
+    new = _KEYWORDS.get(name, {})
+    kept = tuple(
+        replace(k, name=new.get(k.name, k.name)) for k in e.keywords if not _says_nothing(name, k)
+    )
+    return replace(e, keywords=kept)
+
+
+def _says_nothing(name: str, k: ast.Keyword) -> bool:
+    words = _NO_CHANGE.get(k.name, ()) if name in _CHOOSING.get(k.name, ()) else ()
+    return isinstance(k.value, ast.StringLit) and k.value.value in words
+
+
+def _reduced(e: ast.Call, name: str) -> ast.Expr:
+    """``dtype=``, ``where=`` and ``initial=`` of reductions, as operations in front and behind."""
+    given = {k.name: k.value for k in e.keywords}
+    if not e.arguments:
+        return e
+    x, done = e.arguments[0], set[str]()
+    if "dtype" in given and name in _CONVERTED:
+        x = _text("op.astype(x, dtype)", {"x": x, "dtype": given["dtype"]}, e.span)
+        done.add("dtype")
+    if "where" in given and name in _NEUTRAL and ("initial" in given or name not in ("max", "min")):
+        x = _text(_NEUTRAL[name], {"x": x, **given}, e.span)
+        done.add("where")
+    begun = "initial" in given and name in _BEGUN
+    if begun:
+        done.add("initial")
+    if not done:
+        return e
+    kept = tuple(k for k in e.keywords if k.name not in done)
+    call = replace(e, arguments=(x, *e.arguments[1:]), keywords=kept)
+    if not begun:
+        return call
+    return _text(_BEGUN[name], {"call": call, "initial": given["initial"]}, e.span)
+
+
+def _rounded(e: ast.Call) -> ast.Expr:
+    """``op.round(x, 2)``: hundredths, as NumPy computes them."""
+    given = {k.name: k.value for k in e.keywords}
+    digits = e.arguments[1] if len(e.arguments) == 2 else given.get("decimals")
+    if not e.arguments or not isinstance(digits, ast.IntLit) or digits.value > 15:
+        return e
+    function, x = e.function, e.arguments[0]
+    if digits.value == 0:
+        return ast.Call(e.span, function, (x,))
+    power = ast.FloatLit(digits.span, 10.0**digits.value)
+    scaled = ast.Binary(e.span, "*", e.span, x, power)
+    whole = ast.Call(e.span, function, (scaled,))
+    return ast.Binary(e.span, "/", e.span, whole, ast.FloatLit(digits.span, power.value))
+
+
+def _without_end(e: ast.Call) -> ast.Expr:
+    """``op.linspace(a, b, n, endpoint=False)``: all but the last of one more."""
+    given = {k.name: k.value for k in e.keywords}
+    last = given.get("endpoint")
+    if not isinstance(last, ast.BoolLit):
+        return e
+    kept = tuple(k for k in e.keywords if k.name != "endpoint")
+    if last.value:
+        return replace(e, keywords=kept)
+    place = next((i for i, k in enumerate(kept) if k.name == "num"), -1)
+    one = ast.IntLit(e.span, 1)
+    if place >= 0:
+        more = replace(kept[place], value=ast.Binary(e.span, "+", e.span, kept[place].value, one))
+        call = replace(e, keywords=(*kept[:place], more, *kept[place + 1 :]))
+    elif len(e.arguments) > 2:
+        start, stop, count, *rest = e.arguments
+        count = ast.Binary(e.span, "+", e.span, count, one)
+        call = replace(e, arguments=(start, stop, count, *rest), keywords=kept)
+    else:
+        return e
+    end = ast.Unary(e.span, "-", ast.IntLit(e.span, 1))
+    return ast.Subscript(e.span, call, (ast.SliceExpr(e.span, None, end, None),))
+
+
+def _text(text: str, given: Mapping[str, ast.Expr], span: Span) -> ast.Expr:
+    return substituted(text, given, span, lambda _, argument: argument)

@@ -1,0 +1,82 @@
+"""Names and keyword arguments of NumPy, in the host program and in tile kernels, beside NumPy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tessera_lang as tessera
+
+TARGETS = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+R = np.random.default_rng(0)
+GIVEN: dict[str, Any] = {
+    "x": R.normal(size=(4, 6)), "v": R.normal(size=5), "w": R.normal(size=5),
+    "m": R.random((4, 6)) > 0.5, "k": R.integers(0, 4, 5).astype(np.int32),
+    "f": R.normal(size=(4, 6)).astype(np.float32),
+}  # fmt: skip
+FORMS = """
+op.arctan2(v, w)
+op.arcsin(v / 9.0) + op.arccos(v / 9.0) + op.arctan(v) + op.arcsinh(v) + op.arctanh(v / 9.0)
+op.amax(x, axis=1)
+op.amin(x)
+op.absolute(x)
+op.radians(v) + op.degrees(v)
+op.mod(v, w)
+op.true_divide(v, w)
+op.left_shift(k, 2) + op.right_shift(k, 1)
+op.invert(m)
+op.bitwise_not(k)
+op.fix(v)
+op.around(v, 2)
+op.round(v, 2)
+v.round(3)
+op.round(v, decimals=1)
+op.sum(f, dtype=f64)
+f.sum(axis=0, dtype=f64)
+op.mean(f, axis=1, dtype=f64)
+op.cumsum(f, axis=0, dtype=f64)
+f.mean(dtype=f64)
+op.sum(x, where=m)
+op.sum(x, axis=0, where=m)
+op.sum(x, axis=1, initial=3.0)
+op.max(x, axis=1, initial=0.5)
+op.max(x, axis=1, where=m, initial=-1.0)
+op.min(x, initial=0.5)
+op.prod(x, axis=0, where=m)
+op.any(x > 0, axis=1, where=m)
+op.all(x > 0, axis=1, where=m)
+op.sort(x, axis=1, kind="stable")
+op.argsort(x, kind="stable")
+v[op.argsort(v, kind="mergesort")]
+op.clip(v, a_min=-0.5, a_max=0.5)
+op.full((3,), fill_value=2.5) * v[:3]
+op.linspace(0.0, 1.0, 5, endpoint=False) * v
+op.linspace(0.0, 1.0, num=5, endpoint=False) * v
+op.linspace(0.0, 1.0, num=5, endpoint=True) * v
+v[:, op.newaxis] * w[op.newaxis, :]
+op.quantile(v, 0.25, method="linear")
+op.identity(6) * x[:1, :]
+op.ravel(x, order="C")
+"""
+
+
+def _numpy(text: str) -> Any:
+    for name in ("f64", "i64"):
+        text = text.replace(name, f"np.{'float64' if name == 'f64' else 'int64'}")
+    return eval(text.replace("op.", "np."), {"np": np, **GIVEN})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["", "@op.kernel\n"], ids=["host", "kernel"])
+@pytest.mark.parametrize("text", FORMS.strip().split("\n"))
+def test_beside_numpy(text: str, kind: str, target: Any) -> None:
+    names = [n for n in GIVEN if re.search(rf"(?<![\w.]){n}\b(?!=)", text)]
+    source = f"{kind}def f({', '.join(names)}):\n    return {text}\n"
+    got = tessera.compile(source, target=target).f(*(GIVEN[n].copy() for n in names))
+    want, tolerance = np.asarray(_numpy(text)), 1e-5 if "f" in names else 1e-12
+    assert np.shape(got) == want.shape
+    np.testing.assert_allclose(np.asarray(got).astype(float), want.astype(float), tolerance,
+                               tolerance)  # fmt: skip
