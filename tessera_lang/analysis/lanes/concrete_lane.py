@@ -77,6 +77,11 @@ class Traced:
     whole: int
     syncs: list[Sync]
 
+    @property
+    def ends(self) -> bool:
+        """Whether the lane was followed to its end."""
+        return self.whole == _FAR
+
 
 class WayUnknown(Exception):
     """What the lane does from here on is not known, or does not count."""

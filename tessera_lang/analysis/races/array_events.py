@@ -23,7 +23,7 @@ from tessera_lang.target.launch_plan import LaunchPlan
 _STEPS = 20_000  # operations of the lanes at the ends that are followed for a kernel
 _MORE_STEPS = 12_000  # of all other lanes
 _MOST_EVENTS = 2000  # of one lane
-_MOST_AGAIN = 24  # lanes that are followed once more, for what they store
+_MOST_AGAIN = 256  # lanes that are followed once more, for what they store
 _ALIKE = 2  # lanes that are kept of those of a group that do the same to an element
 
 
@@ -76,6 +76,7 @@ class _Watch:
     launch: Launch
     lane: int
     events: list[Access] = field(default_factory=list[Access])
+    unseen: set[Value] = field(default_factory=set[Value])
     known: set[object] = field(default_factory=set[object])
 
     def matters(self, operation: Operation) -> bool:
@@ -83,7 +84,9 @@ class _Watch:
         return waits or self._pointer(operation) is not None
 
     def passed_over(self, operation: Operation) -> None:
-        pass
+        pointer = self._pointer(operation)
+        if pointer is not None:
+            self.unseen.add(pointer)
 
     def see(self, trace: Trace, operation: Operation) -> None:
         pointer = self._pointer(operation)
@@ -94,7 +97,10 @@ class _Watch:
         cell: list[int] = []
         for index, size in zip(operation.operands[at + 1 :], view.operands[1:], strict=False):
             number, extent = trace.number(index), trace.number(size)
-            if number is None or extent is None or not 0 <= number < extent:
+            if number is None or extent is None:
+                self.unseen.add(pointer)
+                return
+            if not 0 <= number < extent:
                 return
             cell.append(number)
         key = (operation, trace.interval, *cell)
@@ -133,10 +139,12 @@ Places = dict[tuple[Value, tuple[int, ...]], list[Access]]
 @dataclass(slots=True)
 class Followed:
     """``places``: accesses by element. ``whole``: whether all lanes of all groups were followed.
-    ``syncs`` are those of each lane, by the way of which order follows."""
+    ``syncs`` are those of each lane, by the way of which order follows. ``unseen``: arrays with
+    accesses that some lane does only if data say so, or at a place that they say."""
 
     places: Places = field(default_factory=Places)
     whole: bool = True
+    unseen: set[Value] = field(default_factory=set[Value])
     syncs: dict[Who, list[Sync]] = field(default_factory=dict[Who, list[Sync]])
     _seen: dict[object, int] = field(default_factory=dict[object, int])
 
@@ -146,7 +154,7 @@ class Followed:
         for there in self.places.values():
             by = {e.who: e for e in there if e.writes}
             if len(by) > 1:
-                found.update((e.who, None) for e in list(by.values())[:2] if e.value is None)
+                found.update((e.who, None) for e in by.values() if e.value is None)
             if len(found) >= most:
                 break
         return list(found)
@@ -185,6 +193,7 @@ def follow(
         before = effort.left
         traced = trace_lane(kernel, there, lane, effort, watch=watch, kept=kept)
         found.add(watch.events)
+        found.unseen |= watch.unseen if traced.ends else pointers
         found.syncs[group, lane] = traced.syncs
         found.whole &= effort.left > 0
         return before - effort.left

@@ -34,6 +34,7 @@ _ACCESSES = ATOMICS | ELEMENT_ACCESSES
 _CHANGES = WRITES & _ACCESSES
 _BY_DATA = "this depends on data, or on a number of the call"
 _BY_ATOMICS = "atomics may order what lanes do here, which is not followed"
+_BY_VALUES = "several lanes store here what is not followed, and may differ"
 _CALL_SAYS = "grid_groups"
 
 
@@ -95,7 +96,7 @@ def _checked(
     seen = frozenset(p for p, o in accesses if o.name in _CHANGES and o not in unseen)
     _run(check, kernel, plan, uniform, runs, seen | check.unproved.keys())
     if seen:
-        _follow(check, kernel, plan, uniform, launches, seen)
+        _follow(check, kernel, plan, uniform, launches, seen, seen - atomic)
     for pointer, o in accesses:
         if pointer in check.doubtful:
             check.unproved.setdefault(pointer, (check.doubtful[pointer], o))
@@ -132,9 +133,9 @@ def _run(
 
 def _follow(
     check: ArrayCheck, kernel: Operation, plan: LaunchPlan, uniform: Uniformity,
-    launches: Sequence[Launch], seen: frozenset[Value],
+    launches: Sequence[Launch], seen: frozenset[Value], plain: Set[Value],
 ) -> None:  # fmt: skip
-    """Look for lanes that meet in launches."""
+    """Look for lanes that meet in launches. ``plain``: arrays of which not all is atomic."""
     values = Values(uniform.definitions, kernel.regions[0].arguments)
     in_groups, possible = _several_groups(kernel, plan), hands_over(kernel)
     settled = False
@@ -152,6 +153,10 @@ def _follow(
             before = check.faults.get(pointer)
             if severity and (before is None or severity == "error" != before.severity):
                 check.faults[pointer] = _race(launch, pair, severity, uniform.definitions)
+        for pointer in _store_unknown(followed, in_groups is not None, orders, uniform):
+            check.doubtful.setdefault(pointer, _BY_VALUES)
+        for pointer in followed.unseen & plain:
+            check.doubtful.setdefault(pointer, _BY_DATA)
         check.doubtful.update(dict.fromkeys(orders.doubted, _BY_ATOMICS))
         if few:
             continue
@@ -279,6 +284,26 @@ def _others(found: Sequence[Access], across: bool, both_write: bool) -> tuple[_O
     return by_store, by_atomic
 
 
+def _store_unknown(
+    followed: Followed, several: bool, orders: ArrayOrders, uniform: Uniformity
+) -> Iterator[Value]:
+    """Arrays in an element of which two lanes put numbers that are not known, and nothing says
+    that these are the same, or which comes last."""
+    for (pointer, _), there in followed.places.items():
+        stores = [e for e in there if e.writes]
+        if all(e.value is not None for e in stores):
+            continue
+        for i, a in enumerate(stores):
+            others = (
+                b for b in stores[i + 1 :]
+                if (several and a.group != b.group)
+                or (a.group == b.group and a.lane != b.lane and a.interval == b.interval)
+            )  # fmt: skip
+            if any(not _are_alike(a, b, uniform) and not orders.may_order(a, b) for b in others):
+                yield pointer
+                break
+
+
 def _collide(a: Access, b: Access, uniform: Uniformity) -> bool:
     if a.kind == b.kind == "atomic":
         return a.group != b.group and (a.narrow or b.narrow)
@@ -309,8 +334,15 @@ def _differ(a: Access, b: Access, uniform: Uniformity) -> bool:
     """Whether two stores are of values that are not the same by construction."""
     if a.value is None or b.value is None or a.value == b.value:
         return False
+    return not _are_alike(a, b, uniform)
+
+
+def _are_alike(a: Access, b: Access, uniform: Uniformity) -> bool:
+    """Whether two stores are surely of one value."""
+    if a.value is not None and a.value == b.value:
+        return True
     same = a.operation is b.operation and a.group == b.group
-    return not (same and uniform.is_uniform(a.operation.operands[0]))
+    return same and uniform.is_uniform(a.operation.operands[0])
 
 
 # --- what is said ---------------------------------------------------------------------------

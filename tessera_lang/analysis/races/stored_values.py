@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from tessera_lang.analysis.lanes.concrete_lane import Trace, whole_float
 from tessera_lang.ir.core import BufferType, Operation, Value
+from tessera_lang.ir.definitions import GROUP_IDS, LANE_IDS
 from tessera_lang.ir.tile.ops import TILE_OPS
 from tessera_lang.types.dtype import DType
 
@@ -71,7 +72,9 @@ class Values:
         free = self._free_of(operation)
         if free is None:
             raise _NotKnown
-        return id(value), tuple(self._of(v, trace) for v in free)
+        lane = trace.lane if operation.holds(LANE_IDS) else -1
+        group = trace.launch.group if operation.holds(GROUP_IDS) else -1
+        return id(value), lane, group, tuple(self._of(v, trace) for v in free)
 
     def _free_of(self, operation: Operation) -> tuple[Value, ...] | None:
         """The values from outside that an operation with regions uses; None where it does more
