@@ -92,6 +92,39 @@ ARRAY_NAMES: dict[str, ArrayName] = {
     "diagonal": ArrayName("x", 1, "The diagonal of a square matrix."),
     "atan2": ArrayName("y x", 2, "The angle of the point (x, y), from -pi to pi."),
     "hypot": ArrayName("a b", 2, "sqrt(a * a + b * b), without overflow on the way."),
+    "fmax": ArrayName("a b", 2, "The greater of two elements; of a NaN and a number the number."),
+    "fmin": ArrayName("a b", 2, "The lesser of two elements; of a NaN and a number the number."),
+    "cbrt": ArrayName("x", 1, "The cube root of each float."),
+    "heaviside": ArrayName("x h", 2, "0 below 0, 1 above it, and a number of its own at 0."),
+    "sinc": ArrayName("x", 1, "sin(pi * x) / (pi * x), and 1 at 0."),
+    "isposinf": ArrayName("x", 1, "Whether each element is the positive infinity."),
+    "isneginf": ArrayName("x", 1, "Whether each element is the negative infinity."),
+    "nan_to_num": ArrayName(
+        "x nan posinf neginf", 1, "Numbers for NaN and for infinities: 0 and the largest ones."
+    ),
+    **{
+        f"nan{n}": ArrayName("x axis keepdims", 1, f"`op.{n}` of the elements that are no NaN.")
+        for n in ("sum", "prod", "mean", "max", "min")
+    },
+    "average": ArrayName("x axis weights", 1, "The mean, with weights of the elements."),
+    "hstack": ArrayName("arrays", 1, "Vectors one behind the other, matrices side by side."),
+    "vstack": ArrayName("arrays", 1, "Vectors as rows, matrices one below the other."),
+    "column_stack": ArrayName("arrays", 1, "Vectors as columns, matrices side by side."),
+    "diag": ArrayName("x", 1, "A matrix with this diagonal, or the diagonal of a matrix."),
+    "inner": ArrayName("a b", 2, "Sums of products along the last axes of both."),
+    "vdot": ArrayName("a b", 2, "The sum of the products of all elements."),
+    "kron": ArrayName("a b", 2, "All products of the elements of two matrices, as blocks."),
+    "cov": ArrayName("x", 1, "The covariances of the rows, divided by one less than their length."),
+    "corrcoef": ArrayName("x", 1, "The correlations of the rows."),
+    "gradient": ArrayName("x spacing", 1, "Central differences of a vector, at its ends one-sid."),
+    "trapezoid": ArrayName("y x dx", 1, "The area below the last axis, by trapezoids."),
+    "cross": ArrayName("a b", 2, "The cross product of vectors of three elements, or of rows."),
+    "isin": ArrayName("x values", 2, "Whether each element is among the elements of a vector."),
+    "searchsorted": ArrayName(
+        "a v", 2, "How many elements of a sorted vector are below each number of another."
+    ),
+    "digitize": ArrayName("x bins", 2, "How many ascending bounds are at most each number."),
+    "interp": ArrayName("x xp fp", 3, "Linear interpolation between points in ascending order."),
     "vecdot": ArrayName("a b axis", 2, "The sum of the products of elements along an axis."),
 }
 """Members of ``op`` that are other words for what the language has."""

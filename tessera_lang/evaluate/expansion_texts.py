@@ -6,7 +6,7 @@ tile kernels and the host program put their arguments into the same text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from tessera_grammar.array_function_names import ARRAY_NAMES
 
@@ -14,6 +14,8 @@ from tessera_lang.types.dtype import BOOL, F32, DType
 
 Form = Callable[[Collection[str], DType], str]
 """The text for the parameters that are given, and the dtype of the first."""
+RankedForm = Callable[[Collection[str], Mapping[str, int]], str]
+"""The text for the parameters that are given, and the axes of each; empty where there is none."""
 
 _LOG_2 = 0.6931471805599453
 
@@ -91,6 +93,125 @@ def _allclose(given: Collection[str], dtype: DType) -> str:
     return f"op.all({_isclose(given, dtype)})"
 
 
+# --- by the number of axes -------------------------------------------------------------------
+
+Ranks = Mapping[str, int]
+"""The axes of the arguments; of a tuple of arrays those of the first."""
+
+
+def _joined(vectors: str, matrices: str) -> RankedForm:
+    return lambda given, ranks: vectors if ranks["arrays"] == 1 else matrices
+
+
+def _diag(given: Collection[str], ranks: Ranks) -> str:
+    if ranks["x"] == 2:
+        return "op.diagonal(x)"
+    place = "op.arange(x.shape[0])"
+    return f"op.where({place}[:, None] == {place}[None, :], x[:, None], 0)"
+
+
+def _inner(given: Collection[str], ranks: Ranks) -> str:
+    return "a @ b" if ranks["b"] == 1 else "a @ b.T" if ranks["b"] == 2 else ""
+
+
+def _kron(given: Collection[str], ranks: Ranks) -> str:
+    if ranks["a"] != 2 or ranks["b"] != 2:
+        return ""
+    return ("op.reshape(a[:, None, :, None] * b[None, :, None, :],"
+            " (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1]))")  # fmt: skip
+
+
+def _of_rows(text: str) -> RankedForm:
+    return lambda given, ranks: text if ranks["x"] == 2 else ""
+
+
+def _average(given: Collection[str], ranks: Ranks) -> str:
+    if "weights" not in given:
+        return _with("op.mean(x", "axis")(given, F32)
+    if ranks["weights"] != ranks["x"]:
+        return ""
+    axis = ", axis=axis" if "axis" in given else ""
+    return f"op.sum(x * weights{axis}) / op.sum(weights{axis})"
+
+
+def _gradient(given: Collection[str], ranks: Ranks) -> str:
+    if ranks["x"] != 1 or ranks.get("spacing", 0) != 0:
+        return ""
+    text = "op.concat((x[1:2] - x[:1], (x[2:] - x[:-2]) / 2.0, x[-1:] - x[-2:-1]))"
+    return f"{text} / spacing" if "spacing" in given else text
+
+
+def _trapezoid(given: Collection[str], ranks: Ranks) -> str:
+    front, steps = ":, " * (ranks["y"] - 1), "None, " * (ranks["y"] - 1)
+    heights = f"y[{front}1:] + y[{front}:-1]"
+    if "x" not in given:
+        dx = " * dx" if "dx" in given else ""
+        return f"op.sum({heights}, axis=-1) / 2.0{dx}"
+    if ranks["x"] != 1:
+        return ""
+    widths = f"(x[1:] - x[:-1]){f'[{steps}:]' if steps else ''}"
+    return f"op.sum(({heights}) * {widths}, axis=-1) / 2.0"
+
+
+def _cross(given: Collection[str], ranks: Ranks) -> str:
+    if ranks["a"] != ranks["b"] or ranks["a"] not in (1, 2):
+        return ""
+    front = ":, " if ranks["a"] == 2 else ""
+    pairs = ((1, 2), (2, 0), (0, 1))
+    parts = ", ".join(
+        f"a[{front}{i}] * b[{front}{j}] - a[{front}{j}] * b[{front}{i}]" for i, j in pairs
+    )
+    return f"op.stack(({parts}), axis=1)" if front else f"op.array([{parts}])"
+
+
+def _among(compared: str, reduced: str, one: str, many: str) -> RankedForm:
+    """Each element of ``one`` beside all elements of the vector ``many``."""
+
+    def form(given: Collection[str], ranks: Ranks) -> str:
+        rank = ranks[one]
+        if ranks[many] != 1:
+            return ""
+        left = f"{one}[{':, ' * rank}None]" if rank else one
+        right = f"{many}[{'None, ' * rank}:]"
+        return f"op.{reduced}({compared.format(left, right)}, axis=-1)"
+
+    return form
+
+
+def _interp(given: Collection[str], ranks: Ranks) -> str:
+    if ranks["xp"] != 1 or ranks["fp"] != 1 or ranks["x"] > 1:
+        return ""
+    below = "op.sum(x[:, None] >= xp[None, :], axis=1)" if ranks["x"] else "op.sum(x >= xp)"
+    k = f"op.clip({below} - 1, 0, xp.shape[0] - 2)"
+    share = f"op.clip((x - xp[{k}]) / (xp[{k} + 1] - xp[{k}]), 0.0, 1.0)"
+    return f"fp[{k}] + (fp[{k} + 1] - fp[{k}]) * {share}"
+
+
+_CENTRED = "(x - op.mean(x, axis=1, keepdims=True))"
+_STANDARD = f"({_CENTRED} / op.std(x, axis=1, keepdims=True))"
+_RANKED: dict[str, RankedForm] = {
+    "hstack": _joined("op.concat(arrays)", "op.concat(arrays, axis=1)"),
+    "vstack": _joined("op.stack(arrays)", "op.concat(arrays, axis=0)"),
+    "column_stack": _joined("op.stack(arrays, axis=1)", "op.concat(arrays, axis=1)"),
+    "diag": _diag, "inner": _inner, "kron": _kron, "average": _average, "gradient": _gradient,
+    "vdot": lambda given, ranks: "a @ b" if ranks["a"] == ranks["b"] == 1 else "op.sum(a * b)",
+    "cov": _of_rows(f"{_CENTRED} @ {_CENTRED}.T / (x.shape[1] - 1)"),
+    "corrcoef": _of_rows(f"{_STANDARD} @ {_STANDARD}.T / x.shape[1]"),
+    "trapezoid": _trapezoid, "cross": _cross, "interp": _interp,
+    "isin": _among("{} == {}", "any", "x", "values"),
+    "searchsorted": _among("{1} < {0}", "sum", "v", "a"),
+    "digitize": _among("{1} <= {0}", "sum", "x", "bins"),
+}  # fmt: skip
+
+
+def _nan_to_num(given: Collection[str], dtype: DType) -> str:
+    nan = "nan" if "nan" in given else "0.0"
+    most, least = (n if n in given else repr(s * dtype.largest) for n, s in (
+        ("posinf", 1), ("neginf", -1)))  # fmt: skip
+    return (f"op.where(x != x, {nan}, op.where(x == op.inf, {most},"
+            f" op.where(x == -op.inf, {least}, x)))")  # fmt: skip
+
+
 _OPERATORS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//",
     "remainder": "%", "power": "**", "equal": "==", "not_equal": "!=", "less": "<",
@@ -110,6 +231,12 @@ _TEXTS: dict[str, str] = {
     "logaddexp": f"op.where(a == b, a + {_LOG_2},"
                  " op.maximum(a, b) + op.softplus(-op.abs(a - b)))",
     "astype": "op.cast(x, dtype)", "permute_dims": "op.transpose(x, axes)",
+    "fmax": "op.where(a != a, b, op.where(b != b, a, op.maximum(a, b)))",
+    "fmin": "op.where(a != a, b, op.where(b != b, a, op.minimum(a, b)))",
+    "cbrt": "op.copysign(op.abs(x) ** 0.3333333333333333, x)",
+    "heaviside": "op.where(x > 0, 1.0, op.where(x < 0, 0.0, op.where(x == 0, h, x)))",
+    "sinc": "op.where(x == 0, 1.0, op.sin(x * 3.141592653589793) / (x * 3.141592653589793))",
+    "isposinf": "x == op.inf", "isneginf": "x == -op.inf",
     "trace": 'op.einsum("ii->", x)', "diagonal": 'op.einsum("ii->i", x)',
     "atan2": "math.atan2(y, x)", "hypot": "math.hypot(a, b)",
     "matrix_transpose": "x.mT", "outer": "a[:, None] * b[None, :]",
@@ -121,13 +248,25 @@ _FORMS: dict[str, Form] = {
     "cumulative_sum": _with("op.cumsum(x", "axis"),
     "cumulative_prod": _with("op.cumprod(x", "axis"),
     "concatenate": _with("op.concat(arrays", "axis"), "vecdot": _vecdot,
+    "nansum": _with("op.sum(op.where(x != x, 0, x)", "axis", "keepdims"),
+    "nanprod": _with("op.prod(op.where(x != x, 1, x)", "axis", "keepdims"),
+    "nanmax": _with("op.max(op.where(x != x, -op.inf, x)", "axis", "keepdims"),
+    "nanmin": _with("op.min(op.where(x != x, op.inf, x)", "axis", "keepdims"),
+    "nanmean": lambda given, dtype: " / ".join(
+        _with(f"op.sum({text}", "axis", "keepdims")(given, dtype)
+        for text in ("op.where(x != x, 0, x)", "x == x")),
+    "nan_to_num": _nan_to_num,
 }  # fmt: skip
 OF_BOOLS = frozenset(("logical_and", "logical_or", "logical_xor", "logical_not"))
 """Those that take bools alone."""
-DERIVED = frozenset(name for name in ARRAY_NAMES if name in _TEXTS or name in _FORMS)
+DERIVED = frozenset(n for n in ARRAY_NAMES if n in _TEXTS or n in _FORMS or n in _RANKED)
 
 
-def text_of(name: str, given: Collection[str], dtype: DType = F32) -> str:
-    """What ``op.name`` stands for."""
+def text_of(
+    name: str, given: Collection[str], dtype: DType = F32, ranks: Ranks | None = None
+) -> str:
+    """What ``op.name`` stands for; empty where it takes no arrays of so many axes."""
+    if name in _RANKED:
+        return _RANKED[name](given, ranks or dict.fromkeys(given, 1))
     form = _FORMS.get(name)
     return _TEXTS[name] if form is None else form(given, dtype)

@@ -32,7 +32,7 @@ SAME: dict[str, str] = {
 """Functions of `op` by other names that NumPy has for them: they take the same arguments, and
 programs may write them."""
 RENAMED: dict[str, str] = {
-    "average": "mean", "flatten": "ravel", "permute": "permute_dims", "mul": "multiply",
+    "flatten": "ravel", "permute": "permute_dims", "mul": "multiply",
     "sub": "subtract", "div": "divide", "cat": "concat",
 }  # fmt: skip
 """Functions of `op` by names that others have for them, which programs are told."""
@@ -170,6 +170,27 @@ IN_LIBRARY: dict[str, str] = {
 """Functions of the library by the names that they, or others like them, go by."""
 
 
+OTHER_AXES: dict[str, str] = {
+    "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
+    "kron": 'write `op.reshape(op.einsum("ij,kl->ikjl", a, b), (m * p, n * q))`, of sizes (m, '
+    "n) and (p, q)",
+    "isin": "write `op.any(x[:, None] == v[None, :], axis=1)`",
+    "searchsorted": "write `op.sum(v[None, :] < x[:, None], axis=1)`",
+    "digitize": "write `op.sum(x[:, None] >= bins[None, :], axis=1)`",
+    "trapezoid": "write `op.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2.0`",
+    "gradient": "write `(x[2:] - x[:-2]) / 2.0` for what is inside",
+    "interp": "number the intervals, `k = op.sum(x[:, None] >= xp[None, :], axis=1) - 1`, and "
+    "write `fp[k] + (x - xp[k]) / (xp[k + 1] - xp[k]) * (fp[k + 1] - fp[k])`",
+    "cross": "write `op.stack((a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * "
+    "b[1] - a[1] * b[0]))`",
+    "cov": "write `d = x - op.mean(x, axis=1, keepdims=True)`, then `d @ d.T / (n - 1)`",
+    "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1, "
+    "keepdims=True)`, then `d @ d.T / n`",
+    "average": "write `op.sum(x * w[:, None], axis=0) / op.sum(w)` of weights along axis 0",
+}
+"""What to write for functions that take vectors or matrices alone, of arrays of other axes."""
+
+
 _FORMS_OF_TILES: dict[str, str] = {
     **{old: _same("op", new) for old, new in RENAMED.items()},
     "random": "write `std.random.uniform_at(place, seed)`, of the places `op.arange(64)`",
@@ -177,27 +198,15 @@ _FORMS_OF_TILES: dict[str, str] = {
     "randn": "write `std.random.normal_at(place, seed)`, of the places `op.arange(64)`",
     "randint": "write `std.random.integers_at(place, seed, 0, 9)`, of the places `op.arange(64)`",
     "unique": "how many there are is known to the run alone: the host program can sort and compare",
-    "cov": "write `d = x - op.mean(x, axis=1, keepdims=True)`, then `d @ d.T / (n - 1)`",
-    "corrcoef": "write `d = (x - op.mean(x, axis=1, keepdims=True)) / op.std(x, axis=1,"
-    " keepdims=True)`, then `d @ d.T / n`",
     "nanmedian": "write `op.median`, with the same arguments: it is NaN where an element is",
-    "hstack": "write `op.concat((a, b), axis=1)`, of vectors `op.concat((a, b), axis=0)`",
-    "vstack": "write `op.concat((a, b), axis=0)`, of vectors `op.stack((a, b), axis=0)`",
-    "column_stack": "write `op.stack((a, b), axis=1)`, of matrices `op.concat((a, b), axis=1)`",
     "split": "write the parts: `x[0:n, :]`, `x[n:, :]`",
     "unstack": "write the parts: `x[0, :]`, `x[1, :]`",
     "meshgrid": "take both results at once, `a, b = op.meshgrid(x, y)`; or write `x[None, :]` and"
     " `y[:, None]`, which stretch",
     "broadcast_arrays": "axes of one element stretch: write `a[:, None] + b[None, :]`",
     "tensordot": 'write `op.einsum("ijk,jkl->il", a, b)`',
-    "inner": 'write `a @ b`, or `op.einsum("ik,jk->ij", a, b)`',
-    "kron": 'write `op.reshape(op.einsum("ij,kl->ikjl", a, b), (m * p, n * q))`, of sizes (m, n)'
-    " and (p, q)",
     "nonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "argwhere": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
-    "isin": "write `op.any(x[:, None] == v[None, :], axis=1)`",
-    "searchsorted": "write `op.sum(v[None, :] < x[:, None], axis=1)`",
-    "digitize": "write `op.sum(x[:, None] >= bins[None, :], axis=1)`",
     "bincount": "write `op.sum(x[:, None] == op.arange(bins)[None, :], axis=0)`; of many bins the"
     " host program calls `std.histogram.bincount`",
     "histogram": "number the bins, `b = op.floor((x - low) / width).to(i32)`, and count them:"
@@ -206,25 +215,10 @@ _FORMS_OF_TILES: dict[str, str] = {
     "argpartition": "write `op.argsort(x)`, or `values, places = op.topk(x, k)`",
     "lexsort": "write `op.argsort` of the last key, then of what it chose: both keep the order",
     "rot90": "write `op.flip(op.transpose(x), axis=0)`",
-    "diag": "write `op.eye(n) * v[:, None]`; of a matrix `op.diagonal(x)`",
-    "trapezoid": "write `op.sum((y[1:] + y[:-1]) * (x[1:] - x[:-1])) / 2.0`",
-    "gradient": "write `(x[2:] - x[:-2]) / 2.0` for what is inside",
-    "interp": "number the intervals, `k = op.sum(x[:, None] >= xp[None, :], axis=1) - 1`, and write"
-    " `fp[k] + (x - xp[k]) / (xp[k + 1] - xp[k]) * (fp[k + 1] - fp[k])`",
     "polyval": "write `y = y * x + c[k]` in a loop over `k`",
-    "cross": "write `op.stack((a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2],"
-    " a[0] * b[1] - a[1] * b[0]))`",
-    "cbrt": "write `op.copysign(op.abs(x) ** (1.0 / 3.0), x)`",
     "fmod": "write `x % y`, which has the sign of `y`",
     "divmod": "write `a // b` and `a % b`",
     "modf": "write `op.trunc(x)` and `x - op.trunc(x)`",
-    "heaviside": "write `op.where(op.isnan(x), x, op.where(x > 0.0, 1.0, op.where(x == 0.0, h,"
-    " 0.0)))`, where `h` is what it is at 0",
-    "sinc": "write `op.where(x == 0.0, 1.0, op.sin(op.pi * x) / (op.pi * x))`",
-    "nansum": "write `op.sum(op.where(op.isnan(x), 0.0, x))`",
-    "nanmean": "write `op.sum(op.where(op.isnan(x), 0.0, x)) / op.sum(~op.isnan(x))`",
-    "nanmax": "write `op.max(op.where(op.isnan(x), -op.inf, x))`",
-    "nanmin": "write `op.min(op.where(op.isnan(x), op.inf, x))`",
     "flatnonzero": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "extract": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
     "compress": "how many there are is known to the run alone: write `op.where(c, x, 0.0)`",
@@ -250,8 +244,6 @@ _FORMS_OF_TILES: dict[str, str] = {
     "linalg": "`solve`, `inv`, `det` and decompositions are not there; write `op.norm(x)`,"
     " `op.outer(a, b)`, `op.trace(x)`, `a @ b`",
     "fft": "there is no transform: write the sum as a product with a matrix, `w @ x`",
-    "nan_to_num": "write `op.where(x == x, op.clip(x, -3.4028235e38, 3.4028235e38), 0.0)`, of f64"
-    " with `1.7976931348623157e308`",
 }
 TILE_FORMS = {**NUMPY_FORMS, **_FORMS_OF_TILES}
 """What to write for a function on arrays in a tile kernel, by NumPy's name or another's."""

@@ -44,7 +44,6 @@ NUMPY_FORMS: dict[str, str] = {
     "polyint": "write `c / op.arange(1, n + 1)`, of coefficients from the lowest on",
     "polymul": "add up the shifted parts, `y[k:k+n] += a[k] * b`, in a loop over `k`",
     "correlate": "write `op.sum(x[k:k+n] * w)` for each shift `k`",
-    "nanprod": "write `op.prod(op.where(op.isnan(x), 1.0, x))`",
     "nancumsum": "write `op.cumsum(op.where(op.isnan(x), 0.0, x))`",
     "nancumprod": "write `op.cumprod(op.where(op.isnan(x), 1.0, x))`",
     "nanargmax": "write `op.argmax(op.where(op.isnan(x), -op.inf, x))`",
@@ -64,7 +63,6 @@ NUMPY_FORMS: dict[str, str] = {
     "histogram2d": "number the bins of both, and count the pairs:"
     " `op.sum((i[:, None, None] == op.arange(8)[None, :, None])"
     " & (j[:, None, None] == op.arange(8)[None, None, :]), axis=0)`",
-    "vdot": "write `op.sum(a * b)`",
     "matvec": "write `a @ v`",
     "vecmat": "write `v @ a`",
     "unravel_index": "write `k // n` and `k % n`, with `n` columns",
@@ -74,8 +72,6 @@ NUMPY_FORMS: dict[str, str] = {
     "size": "write `x.size`",
     "shape": "write `x.shape`",
     "ndim": "write `x.ndim`",
-    "isposinf": "write `x == op.inf`",
-    "isneginf": "write `x == -op.inf`",
     "unwrap": "bring the differences between -pi and pi, `d - 2.0 * op.pi * op.round(d / (2.0 *"
     " op.pi))`, and add them up by `op.cumsum`",
     **_each("unpackbits bitwise_count", "write `(x[:, None] >> op.arange(8)) & 1`, and of that the"

@@ -12,7 +12,7 @@ from tessera_lang.evaluate.foreign_names import OTHER_SPELLINGS, SAME
 from tessera_lang.record import replace
 from tessera_lang.source import Span
 from tessera_lang.syntax import ast
-from tessera_lang.syntax.substitute import substituted
+from tessera_lang.syntax.substitute import as_array, substituted
 
 _OF_MATH = frozenset(("arctan2", *OTHER_SPELLINGS))
 _KEYWORDS: dict[str, dict[str, str]] = {
@@ -29,6 +29,8 @@ _CHOOSING = {
     "kind": ("sort", "argsort"), "order": ("zeros", "ones", "empty", "full", "ravel", "reshape"),
     "method": ("quantile", "percentile"), "interpolation": ("quantile", "percentile"),
 }  # fmt: skip
+OF_VECTORS = ("isin", "searchsorted", "digitize", "interp", "average", "trapezoid", "cross")
+"""Functions of vectors, which may be written as lists."""
 _CONVERTED = ("sum", "prod", "mean", "cumsum", "cumprod", "var", "std")
 _NEUTRAL = {"sum": "op.where(where, x, 0)", "prod": "op.where(where, x, 1)", "any": "x & where",
             "all": "x | ~where", "max": "op.where(where, x, initial)",
@@ -65,12 +67,40 @@ def in_own_words(e: ast.Call) -> ast.Expr:
         return e
     if f.name == "round":
         return _rounded(e)
+    if f.name in OF_VECTORS:
+        e = _with_arrays(e)
     if not e.keywords:
         return e
     e = _renamed(e, f.name)
+    if f.name in ("searchsorted", "digitize"):
+        return _on_a_side(e, f)
     if f.name == "linspace":
         return _without_end(e)
     return _reduced(e, f.name)
+
+
+def _with_arrays(e: ast.Call) -> ast.Call:
+    """Lists that are written where vectors stand: ``op.isin(x, [1, 3])``."""
+    given = tuple(as_array(a) if isinstance(a, ast.ListExpr) else a for a in e.arguments)
+    return e if given == e.arguments else replace(e, arguments=given)
+
+
+def _on_a_side(e: ast.Call, f: ast.Attribute) -> ast.Expr:
+    """``searchsorted(a, v, side="right")`` counts as ``digitize(v, a)`` does, and the other way."""
+    given = {k.name: k.value for k in e.keywords}
+    side, right = given.get("side"), given.get("right")
+    turned = isinstance(right, ast.BoolLit) and right.value
+    if isinstance(side, ast.StringLit) and side.value in ("left", "right"):
+        turned = side.value == "right"
+    elif not isinstance(right, ast.BoolLit):
+        return e
+    kept = tuple(k for k in e.keywords if k.name not in ("side", "right"))
+    if not turned:
+        return replace(e, keywords=kept)
+    if kept or len(e.arguments) != 2:
+        return e
+    other = "digitize" if f.name == "searchsorted" else "searchsorted"
+    return replace(e, function=replace(f, name=other), arguments=e.arguments[::-1], keywords=())
 
 
 def _renamed(e: ast.Call, name: str) -> ast.Call:

@@ -16,7 +16,13 @@ from typing import Any, TypeGuard, cast
 from tessera_lang.evaluate.modules import kernel_level
 from tessera_lang.record import field_names, replace
 from tessera_lang.sema.bound_names import assigned_names, expressions, statements, targets
-from tessera_lang.sema.numpy_calls import KEYWORDS_OF_NUMPY, SAME, in_own_words, named_again
+from tessera_lang.sema.numpy_calls import (
+    KEYWORDS_OF_NUMPY,
+    OF_VECTORS,
+    SAME,
+    in_own_words,
+    named_again,
+)
 from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
 from tessera_lang.syntax import ParsedModule, ast
@@ -46,7 +52,7 @@ MOST_ROUNDS = 64
 _MOST_AXES = 15
 _OTHERWISE = re.compile(
     rf"\.\s*(?:{'|'.join(METHODS)})\s*\(|\bfor\b|\[[^]]*\[|\bdivmod\b|\barray\b|\bmeshgrid\b|\btake\b"
-    rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round)\b|\bmath\.arc"
+    rf"|\bop\.(?:{'|'.join((*_DTYPES, *SAME))}|newaxis|round|{'|'.join(OF_VECTORS)})\b|\bmath\.arc"
     rf"|\b(?:{'|'.join(KEYWORDS_OF_NUMPY)})\s*="
 )
 """What a text has that something is spelled out in."""

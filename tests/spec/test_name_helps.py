@@ -29,7 +29,6 @@ print(op.sum(k(x)))
 """
 A = np.arange(1, 7, dtype=np.float64).reshape(2, 3)
 CALLS: dict[str, tuple[str, float]] = {
-    "op.average(x, axis=0)": ("op.mean(x, axis=0)", A.mean(0).sum()),
     "op.meen(x, axis=1)": ("op.mean(x, axis=1)", A.mean(1).sum()),
     "op.flatten(x)": ("op.ravel(x)", A.sum()),
     "op.sub(x, x + 1.0)": ("op.subtract(x, x + 1.0)", -6.0),

@@ -124,7 +124,12 @@ class TracingHost(Host):
         given = {n: v for n, v in bound.items() if v is not None}
         first = next(iter(given.values()))
         dtype = self.world.dtype(first) if self.world.is_array(first) else F32
-        return self._text(text_of(name, given, cast("DType", dtype)), given, arguments.call.span)
+        ranks = {n: _rank(v) for n, v in given.items()}
+        text = text_of(name, given, cast("DType", dtype), ranks)
+        if not text:
+            with located(arguments.call.span):
+                raise not_here(f"`op.{name}` of so many axes")
+        return self._text(text, given, arguments.call.span)
 
     def _text(self, text: str, given: Mapping[str, object], span: Span) -> object:
         e = substituted(text, {}, span, lambda _, argument: argument)
@@ -141,6 +146,13 @@ class TracingHost(Host):
             raise fault("T0804", f"`op.einsum`: {error}", span) from None
         text = sums.expression(operands, result, sums.Rules())
         return self._text(text, dict(zip(sums.NAMES, arrays, strict=False)), span)
+
+
+def _rank(value: object) -> int:
+    if isinstance(value, tuple | list):
+        items = cast("tuple[object, ...]", value)
+        return _rank(items[0]) if items else 1
+    return value.value.tensor_type.rank if isinstance(value, GraphArray) else 0
 
 
 _OF_THE_WORLD = (

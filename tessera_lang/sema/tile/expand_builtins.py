@@ -8,6 +8,7 @@ typed and computed once. Must not know what the names stand for
 from __future__ import annotations
 
 from tessera_lang.evaluate.expansion_texts import DERIVED, OF_BOOLS, text_of
+from tessera_lang.evaluate.foreign_names import OTHER_AXES
 from tessera_lang.record import replace
 from tessera_lang.sema.argument_binding import Bound
 from tessera_lang.sema.context import text_of as type_text
@@ -52,12 +53,33 @@ def derived(c: TileContext, e: ast.Call, name: str, bound: Bound) -> Term:
     if member in ("copysign", "reciprocal") and not dtype.is_float and dtype != INDEX:
         return c.report("T0207", f"`{name}` takes floats, not `{dtype}`", first.span,
                         helps=(f"convert it: `{source_of(first)}.to(f64)`",))  # fmt: skip
-    text, before = text_of(member, given.keys(), dtype), len(c.reports)
+    ranks = {n: _rank(c, a) for n, a in given.items()}
+    if not all(ranks[n] is not None for n in ranks):
+        return c.nothing()
+    text = text_of(member, given.keys(), dtype, {n: r for n, r in ranks.items() if r is not None})
+    if not text:
+        form = OTHER_AXES.get(member)
+        return c.report("T0604", f"`{name}` takes no arrays of so many axes", e.span,
+                        helps=(form,) if form else ())  # fmt: skip
+    before = len(c.reports)
     term = expand(c, e, text, given)
     inner = text.partition("(")[0]
     for i, d in enumerate(c.reports[before:], before):  # the program has not written the inner name
         c.reports[i] = replace(d, message=d.message.replace(f"`{inner}`", f"`{name}`"))
     return term
+
+
+def _rank(c: TileContext, e: ast.Expr) -> int | None:
+    """The axes of an argument, or of the first of several; None: not known yet."""
+    if isinstance(e, (ast.TupleExpr, ast.ListExpr)):
+        return _rank(c, e.items[0]) if e.items else 1
+    match c.infer(e):
+        case Tile(axes=axes):
+            return len(axes)
+        case Tensor(shape=shape):
+            return len(shape)
+        case term:
+            return None if is_silent(term) else 0
 
 
 def expand(c: TileContext, e: ast.Expr, text: str, given: Bound) -> Term:
