@@ -35,6 +35,9 @@ _STAGING = (
     _optional("copy", "str", ("tma", "async", "plain")),  # what moves it
     _optional("swizzle", "int"),  # bytes of its lines in shared memory
     _optional("ring", "int"),  # loads of one ring, where copies of them stand in several regions
+    # (ring, place): what that load of that ring has brought, a second time, where it lies; the
+    # place is freed behind this
+    _optional("reread", "ints"),
 )
 _REPACK = (
     _optional("repack", "bool"),  # from a copy of the array with aligned lines

@@ -229,7 +229,9 @@ class Consumer(Body):
         if load.result is use.first:
             self._leave(use.number)
             self._state.reading[use.number] = _Reading(use, self._last_reader(use))
-            if self._beside_computed(use):
+            if ring.borrowed:  # the tile is there: it was waited for where it was read first
+                self._state.reading[use.number].by_lanes = self._read_by_lanes(use.number)
+            elif self._beside_computed(use):
                 self._state.coming[use.number] = use
             else:
                 self._wait_for(use)
@@ -243,6 +245,13 @@ class Consumer(Body):
             self._state.reading[use.number].by_lanes = True
         if load.result in self._read:
             self._state.reading[use.number].by_lanes = True
+
+    def _read_by_lanes(self, borrowed: int) -> bool:
+        """Whether lanes have read the tiles of a ring where they were read first."""
+        lent = self.pipeline.lent_to(borrowed)
+        loads = [x.operation for u in self.pipeline.threaded.uses if u.number in lent
+                 for x in u.ring.loads]  # fmt: skip
+        return any(self.engine.in_registers(o) or o.result in self._read for o in loads)
 
     def _wait_for(self, use: RingUse) -> None:
         b, ring = self.builder, self.pipeline.rings[use.number]
@@ -291,7 +300,13 @@ class Consumer(Body):
         for number, reading in self._state.reading.items():
             if number in self._late or not reading.over or reading.released:
                 continue
-            if any(number in p.rings for p in self._state.issued):
+            lent = self.pipeline.lent_to(number)
+            if any(n in p.rings for p in self._state.issued for n in (number, *lent)):
+                continue
+            if any(n in self._state.reading and not self._state.reading[n].over for n in lent):
+                continue
+            if self.pipeline.rings[number].lent:  # who reads it a second time frees it
+                reading.released = True
                 continue
             if reading.by_lanes:
                 self._meet()

@@ -34,7 +34,8 @@ class Buffered:
     """A ring in shared memory: barriers, and by the result of a load its buffer and boxes; what
     lanes bring has no boxes. ``copied``: what of it they copy without registers, in pieces of so
     many bytes. ``bytes``: what the copy engine brings to a slot. ``shared``: some of it is
-    brought for the whole cluster."""
+    brought for the whole cluster. ``borrowed``: barriers and buffers are those of another ring,
+    whose tiles are read a second time; ``lent``: of this one, and its places are freed there."""
 
     full: Value
     empty: Value
@@ -43,6 +44,8 @@ class Buffered:
     copied: Mapping[Value, int]
     bytes: int
     shared: bool
+    lent: bool = False
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +57,13 @@ class Pipeline:
     rings: Sequence[Buffered]
     rank: Value | None
     cluster: int
+
+    def lent_to(self, borrowed: int) -> list[int]:
+        """The ring whose tiles a ring reads a second time; none of others."""
+        this = self.rings[borrowed]
+        if not this.borrowed:
+            return []
+        return [i for i, r in enumerate(self.rings) if r.lent and r.full is this.full]
 
     def use_of(self, operation: Operation) -> RingUse | None:
         """The ring that a load belongs to."""
@@ -107,7 +117,7 @@ class Producer(Body):
                 self._drain(number, self.scalar(slot), self.scalar(phase))
         if use is None:
             super().operation(operation)
-        elif operation.results[0] is use.last:
+        elif operation.results[0] is use.last and not self.pipeline.rings[use.number].borrowed:
             self._fill(use)
 
     def _fill(self, use: RingUse) -> None:

@@ -23,8 +23,9 @@ class RingPlaces:
     def __init__(self, rings: Sequence[Ring], facts: Facts) -> None:
         turns = turns_of(rings, facts) if in_turn(facts) else {}
         sizes = {
-            i: sum(staged_bytes(x, r.stages, facts) for x in r.loads) for i, r in enumerate(rings)
-        }
+            i: sum(staged_bytes(x, r.stages, facts) for x in r.loads)
+            for i, r in enumerate(rings) if r.reread is None
+        }  # fmt: skip
         _, self.at = places(sizes, turns)
         self.begins: dict[Operation, dict[int, tuple[int, ...]]] = {}
         for number, others in overlaid(sizes, turns, self.at).items():

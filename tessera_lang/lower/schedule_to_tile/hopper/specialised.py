@@ -235,7 +235,7 @@ class _Lowering:
         persistent = bool(kernel.attributes.get("persistent"))
         walk = walk_of(b, grid, top.scalar, self.cluster, rows, persistent, heaviest)
         uses = {u.number: u for u in reversed(self.threaded.uses)}
-        rings = [self._ring(uses[number]) for number in sorted(uses)]
+        rings = self._rings([uses[number] for number in sorted(uses)])
         self.engine.leaving = epilogue.stores_in_parts(
             self.schedule, self.maps, self.scratch, self.layouts
         )
@@ -280,6 +280,17 @@ class _Lowering:
         return role.region
 
     # --- rings --------------------------------------------------------------------------------
+
+    def _rings(self, uses: Sequence[RingUse]) -> list[Buffered]:
+        """The rings by number; those that read tiles of another a second time have its buffers."""
+        made = {u.number: self._ring(u) for u in uses if u.ring.reread is None}
+        said = {u.ring.said: u for u in uses}
+        for use in uses:
+            if use.ring.reread is not None:
+                other = said[use.ring.reread]
+                lent = made[other.number] = replace(made[other.number], lent=True)
+                made[use.number] = _borrowed(use, other, lent)
+        return [made[u.number] for u in uses]
 
     def _ring(self, use: RingUse) -> Buffered:
         buffers: dict[Value, Value] = {}
@@ -408,6 +419,16 @@ class _Lowering:
             scratch=dim_op("*", self.plan.scratch, self.scratch.of_a_part),
             persistent=bool(self.threaded.kernel.attributes.get("persistent")),
         )  # fmt: skip
+
+
+def _borrowed(use: RingUse, other: RingUse, lent: Buffered) -> Buffered:
+    """A ring with the barriers and buffers of another."""
+    firsts = other.ring.results
+    buffers = {
+        x.operation.result: lent.buffers[firsts[x.operation.integers("reread")[1]]]
+        for x in use.ring.everywhere
+    }
+    return replace(lent, buffers=buffers, boxes={}, copied={}, bytes=0, lent=False, borrowed=True)
 
 
 def _of_tiles(operations: Sequence[Operation]) -> list[Operation]:

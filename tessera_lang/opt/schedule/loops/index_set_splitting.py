@@ -37,7 +37,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     kernel_of,
 )
 from tessera_lang.opt.schedule.query.monotone_conditions import Form, Turn, turns_of
-from tessera_lang.opt.schedule.query.staging_rings import holds_staged, rings_of
+from tessera_lang.opt.schedule.query.staging_rings import holds_staged, ring_marks
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import PEELED_REGISTERS, SPLIT_TRIPS
 from tessera_lang.types.dtype import BOOL, INDEX
@@ -72,8 +72,7 @@ def split(program: Program, context: Context) -> Program:
                          "whole tiles stand apart, without it", loop.span)  # fmt: skip
     if not found:
         return program
-    rings = rings_of(facts)
-    marks = {x.operation: {"ring": i} for i, r in enumerate(rings) for x in r.everywhere}
+    marks = ring_marks(facts)
 
     def step(operation: Operation) -> Replacement | None:
         turns = found.get(id(operation.results)) if operation.name == FOR else None

@@ -27,7 +27,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.staging_rings import rings_of
+from tessera_lang.opt.schedule.query.staging_rings import ring_marks
 from tessera_lang.record import replace
 from tessera_lang.target.tuning import PEELED_REGISTERS
 
@@ -49,7 +49,7 @@ def peel(program: Program, context: Context) -> Program:
                          "tiles are full, and nothing is masked", loop.span)  # fmt: skip
     if not found:
         return program
-    marks = {x.operation: {"ring": i} for i, r in enumerate(rings_of(facts)) for x in r.everywhere}
+    marks = ring_marks(facts)
 
     def step(operation: Operation) -> Replacement | None:
         clips = found.get(id(operation.results)) if operation.name == FOR else None

@@ -19,11 +19,10 @@ from tessera_lang.ir.core import Operation, Program, TileType, Value
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.ir.schedule.builder import ScheduleBuilder
 from tessera_lang.opt.schedule.cost.split_k_cost import parts_of
+from tessera_lang.opt.schedule.loops.late_reads import with_late_reads
 from tessera_lang.opt.schedule.loops.loads_ahead import loads_ahead
 from tessera_lang.opt.schedule.loops.loop_sequences import sequences
-from tessera_lang.opt.schedule.loops.own_loads import with_own_loads
 from tessera_lang.opt.schedule.loops.pipeline_partition import (
-    BOTH_READ,
     Divided,
     divided,
     is_rounding,
@@ -46,7 +45,7 @@ from tessera_lang.opt.schedule.query.kernel_facts import (
     is_grid,
     kernel_of,
 )
-from tessera_lang.opt.schedule.query.staging_rings import rings_of
+from tessera_lang.opt.schedule.query.staging_rings import ring_marks
 from tessera_lang.opt.schedule.query.unit_legality import through_shared
 from tessera_lang.record import replace
 from tessera_lang.target.arch.isa_constants import LANE_REGISTERS
@@ -60,28 +59,11 @@ def overlap(program: Program, context: Context) -> Program:
     if "roles" not in kernel.attributes or parts_of(kernel) > 1:
         return program  # groups that share a contraction take its loop apart themselves
     facts = facts_of(kernel)
-    kernel, facts = _with_own_loads(kernel, facts, context)
-    found: list[Divided] = []
-    alone: set[int] = set()
-    for loop, _ in facts.loops:
-        if loop.name != FOR or is_grid(loop) or len(loop.strings("axes")) != 1:
-            continue
-        trips = Estimate(facts, {}).trips(loop)
-        made = divided(loop, facts)
-        reason = made if isinstance(made, str) else _reason(made, facts)
-        if context.relief and not reason:
-            reason = "with two iterations alive at once lanes had too few registers"
-        # A second prologue and end would be longer than what a few iterations do.
-        few = trips is not None and trips < 2
-        if not few and not (loop.attributes.get("remainder") and not reason):
-            alone.add(id(loop.results))
-            if reason:
-                context.note("T0748", f"the products of this loop wait for each other: {reason}",
-                             loop.span)  # fmt: skip
-        if not isinstance(made, str) and not reason:
-            found.append(made)
-    chains = [_from_first(c, alone) for c in sequences(found, facts)]
-    chains = [c for c in chains if c]
+    kernel, facts = _with_late_reads(kernel, facts, context)
+    chains, waiting = _chains(facts, context)
+    for loop, reason in waiting:
+        context.note("T0748", f"the products of this loop wait for each other: {reason}",
+                     loop.span)  # fmt: skip
     for first, *others in chains:
         context.note("T0748", "the products of this loop overlap: the last of an iteration "
                      "runs beside the work of the next iteration", first.loop.span)  # fmt: skip
@@ -109,20 +91,54 @@ def _from_first(chain: tuple[Divided, ...], alone: set[int]) -> tuple[Divided, .
     return tuple(dropwhile(lambda p: id(p.loop.results) not in alone, chain))
 
 
-def _with_own_loads(
+def _chains(
+    facts: Facts, context: Context
+) -> tuple[list[tuple[Divided, ...]], list[tuple[Operation, str]]]:
+    """The loops that overlap, those together that are one pipeline; and those whose products wait
+    for each other, with the reason."""
+    found: list[Divided] = []
+    alone: set[int] = set()
+    waiting: list[tuple[Operation, str]] = []
+    for loop in _loops(facts):
+        trips = Estimate(facts, {}).trips(loop)
+        made = divided(loop, facts)
+        reason = made if isinstance(made, str) else _reason(made, facts)
+        if context.relief and not reason:
+            reason = "with two iterations alive at once lanes had too few registers"
+        # A second prologue and end would be longer than what a few iterations do.
+        few = trips is not None and trips < 2
+        if not few and not (loop.attributes.get("remainder") and not reason):
+            alone.add(id(loop.results))
+            if reason:
+                waiting.append((loop, reason))
+        if not isinstance(made, str) and not reason:
+            found.append(made)
+    chains = [_from_first(c, alone) for c in sequences(found, facts)]
+    return [c for c in chains if c], waiting
+
+
+def _loops(facts: Facts) -> list[Operation]:
+    """The loops with one axis inside the grid."""
+    return [
+        o for o, _ in facts.loops
+        if o.name == FOR and not is_grid(o) and len(o.strings("axes")) == 1
+    ]  # fmt: skip
+
+
+def _with_late_reads(
     kernel: Operation, facts: Facts, context: Context
 ) -> tuple[Operation, Facts]:  # fmt: skip
-    """The kernel whose late products have loads of their own, where that lets loops overlap."""
-    other = None if context.relief else with_own_loads(kernel, facts)
+    """The kernel whose late products read tiles by loads of their own, where that lets one of its
+    loops overlap."""
+    other = None if context.relief else with_late_reads(kernel, facts)
     if other is None:
         return kernel, facts
     changed = facts_of(other)
-    for loop, _ in changed.loops:
-        if loop.name == FOR and not is_grid(loop) and len(loop.strings("axes")) == 1:
-            made = divided(loop, changed)
-            if made == BOTH_READ or (not isinstance(made, str) and _reason(made, changed)):
-                return kernel, facts
-    return other, changed
+    chains, _ = _chains(changed, context)
+    bodies = [p.loop.regions[0].operations for chain in chains for p in chain]
+    if any("reread" in o.attributes for body in bodies for o in body):
+        return other, changed
+    return kernel, facts
 
 
 def _reason(parts: Divided, facts: Facts) -> str:
@@ -159,7 +175,7 @@ def _held(parts: Divided, facts: Facts, groups: int) -> int:
 def _rewritten(kernel: Operation, facts: Facts, chains: Sequence[tuple[Divided, ...]]) -> Operation:
     """The kernel with these sequences of loops rewritten. Loads of one ring stay together
     wherever their copies stand."""
-    marks = {x.operation: {"ring": i} for i, r in enumerate(rings_of(facts)) for x in r.everywhere}
+    marks = ring_marks(facts)
     chain_of = {id(p.loop.results): chain for chain in chains for p in chain}
     met: dict[int, Operation] = {}
 

@@ -38,7 +38,11 @@ def turns_of(rings: Sequence[Ring], facts: Facts) -> dict[int, Turn]:
     """The turns of rings by their numbers; those that are in use all the time have none."""
     if facts.grid is None:
         return {}
-    numbers = {x.operation: i for i, r in enumerate(rings) for x in r.everywhere}
+    said = {r.said: i for i, r in enumerate(rings)}
+    numbers = {
+        x.operation: i if r.reread is None else said[r.reread]
+        for i, r in enumerate(rings) for x in r.everywhere
+    }  # fmt: skip
     always = {i for i, r in enumerate(rings) if r.loop is None}
     region = facts.grid.regions[0]
     while (inner := _only(region, numbers, always)) is not None:
@@ -114,7 +118,8 @@ def in_turn(facts: Facts) -> bool:
 
 def ring_bytes(ring: Ring, stages: int) -> int:
     """About the bytes of a ring's buffers, each at a multiple of what a swizzle asks for."""
-    return sum(-(-tile_bytes(x.tile) * stages // STEP) * STEP for x in ring.loads)
+    loads = ring.loads if ring.reread is None else ()
+    return sum(-(-tile_bytes(x.tile) * stages // STEP) * STEP for x in loads)
 
 
 def saved_bytes(facts: Facts) -> int:

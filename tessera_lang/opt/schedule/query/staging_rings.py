@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_lang.ir.core import Operation, Region, TileType, Value
+from tessera_lang.ir.core import Attribute, Operation, Region, TileType, Value
 from tessera_lang.opt.schedule.query.copy_rules import (
     array_name,
 )
@@ -59,7 +59,19 @@ class Ring:
     @property
     def bytes(self) -> int:
         """Bytes of one stage."""
-        return sum(tile_bytes(x.tile) for x in self.loads)
+        return 0 if self.reread is not None else sum(tile_bytes(x.tile) for x in self.loads)
+
+    @property
+    def said(self) -> int | None:
+        """The number that its loads say."""
+        found = self.loads[0].operation.attributes.get("ring")
+        return found if isinstance(found, int) else None
+
+    @property
+    def reread(self) -> int | None:
+        """What the ring says whose places this one reads a second time, and frees."""
+        found = self.loads[0].operation.integers("reread")
+        return found[0] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,20 @@ def rings_of(facts: Facts) -> tuple[Ring, ...]:
             keys.setdefault(key, {}).setdefault(around, []).append(load)
     return tuple(_ring([tuple(loads) for loads in places.values()], facts)
                  for places in keys.values())  # fmt: skip
+
+
+def ring_marks(facts: Facts) -> dict[Operation, dict[str, Attribute]]:
+    """For each staged load what says its ring, wherever copies of it are going to stand."""
+    rings = rings_of(facts)
+    numbers = {r.said: i for i, r in enumerate(rings)}
+    out: dict[Operation, dict[str, Attribute]] = {}
+    for number, ring in enumerate(rings):
+        for load in ring.everywhere:
+            marks = out[load.operation] = {"ring": number}
+            if ring.reread is not None:
+                _, place = load.operation.integers("reread")
+                marks["reread"] = (numbers[ring.reread], place)
+    return out
 
 
 def _regions(facts: Facts) -> dict[int, int]:
@@ -181,7 +207,7 @@ def shared_use(facts: Facts) -> list[SharedUse]:
             f"`{array_name(facts, load.view)}`: {ring.stages} x {_sizes(load.tile)}",
             tile_bytes(load.tile), ring.stages, load.operation.span,
         )
-        for ring in rings_of(facts) for load in ring.loads
+        for ring in rings_of(facts) if ring.reread is None for load in ring.loads
     ]  # fmt: skip
     uses += _computed(facts)
     seen: set[TileType] = set()
@@ -197,7 +223,7 @@ def shared_use(facts: Facts) -> list[SharedUse]:
             SharedUse(f"stores to `{name}`: {STORE_BUFFERS} x {rows} x {width} {tile.dtype}",
                       rows * width * tile.dtype.bytes, STORE_BUFFERS, store.span)
         )  # fmt: skip
-    slots = sum(r.stages for r in rings_of(facts))
+    slots = sum(r.stages for r in rings_of(facts) if r.reread is None)
     if slots:
         uses.append(SharedUse("barriers", SLOT_BARRIERS, slots, None))
     return uses

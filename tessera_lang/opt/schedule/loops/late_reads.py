@@ -1,8 +1,8 @@
-"""Tiles that both parts of a software pipeline read: each part brings its own, in half of the ring.
+"""Tiles that both parts of a software pipeline read: the late part reads them where they lie.
 
 The late part of an iteration runs beside the early part of the next, whose tile is another one. A
-load of its own for the late part lets each be freed when its part is done; the places of the ring
-are divided between both. Owns the rewriting; whether the parts fit beside each other is
+load of its own says that the late part reads what the early part brought an iteration before; then
+the place in the ring is freed there. Owns the rewriting; whether the parts fit beside each other is
 ``software_pipeline``'s. Must not know a machine.
 """
 
@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.core import Attribute, Operation, Value
 from tessera_lang.ir.definitions import IN_PLACE, PERMUTES
 from tessera_lang.ir.rewrite import Replacement, clone_operations, rewrite_operation
 from tessera_lang.opt.schedule.loops.pipeline_partition import BOTH_READ, divided, last_products
 from tessera_lang.opt.schedule.query.kernel_facts import DOT, FOR, Facts, is_grid
-from tessera_lang.opt.schedule.query.staging_rings import Ring, rings_of, tile_bytes
+from tessera_lang.opt.schedule.query.staging_rings import rings_of
 from tessera_lang.record import replace
 
-_FEWEST = 2  # places of a ring in which one is read while the next is filled
+_FEWEST = 3  # places of a ring of which two are read while the next is filled
 
 
-def with_own_loads(kernel: Operation, facts: Facts) -> Operation | None:
-    """The kernel in whose loops the last products of an iteration read loads of their own; None
-    where none need them, or their rings have too few places."""
+def with_late_reads(kernel: Operation, facts: Facts) -> Operation | None:
+    """The kernel in whose loops the last products of an iteration read tiles that earlier ones read
+    by loads of their own; None where none need them, or their rings have too few places."""
     found: dict[int, tuple[int, ...]] = {}  # the loads of a loop that both parts read
     for loop, _ in facts.loops:
         if loop.name == FOR and not is_grid(loop) and len(loop.strings("axes")) == 1:
@@ -31,34 +31,26 @@ def with_own_loads(kernel: Operation, facts: Facts) -> Operation | None:
                 found[id(loop.results)] = _read_by_both(loop)
     shared = {i for loads in found.values() for i in loads}
     rings = rings_of(facts)
-    places: dict[int, dict[str, int]] = {}  # for each load: its stages and its ring
+    marks: dict[int, tuple[int, int]] = {}  # the ring of each load, and its place there
     for number, ring in enumerate(rings):
-        here = [x for x in ring.everywhere if id(x.operation) in shared]
-        if not here:
+        if not any(id(x.operation) in shared for x in ring.everywhere):
             continue
-        stages = _stages(ring, shared)
-        if stages < _FEWEST or any(id(x.loop.results) not in found if x.loop else True
-                                   for x in ring.everywhere):  # fmt: skip
+        loops = (x.loop for x in ring.everywhere)
+        if ring.stages < _FEWEST or any(o is None or id(o.results) not in found for o in loops):
             return None
-        for x in ring.everywhere:
-            places[id(x.operation)] = {"stages": stages, "ring": number}
-    if not shared or shared - set(places):
+        for loads in (ring.loads, *ring.others):
+            marks.update({id(x.operation): (number, i) for i, x in enumerate(loads)})
+    if not shared or shared - set(marks):
         return None
 
     def step(operation: Operation) -> Replacement | None:
         loads = found.get(id(operation.results)) if operation.name == FOR else None
         if loads is None:
             return None
-        made = _Loop(operation, frozenset(loads), places, len(rings)).made()
+        made = _Loop(operation, frozenset(loads), marks, len(rings)).made()
         return Replacement((made,), made.results)
 
     return rewrite_operation(kernel, step)
-
-
-def _stages(ring: Ring, shared: set[int]) -> int:
-    """How many places both rings have in the room of one."""
-    more = sum(tile_bytes(x.tile) for x in ring.loads if id(x.operation) in shared)
-    return ring.stages * ring.bytes // (ring.bytes + more)
 
 
 def _read_by_both(loop: Operation) -> tuple[int, ...]:
@@ -92,10 +84,10 @@ class _Loop:
     """A loop whose last products get loads of their own; ``rings``: how many there are before."""
 
     def __init__(
-        self, loop: Operation, loads: frozenset[int], places: Mapping[int, Mapping[str, int]],
+        self, loop: Operation, loads: frozenset[int], marks: Mapping[int, tuple[int, int]],
         rings: int,
     ) -> None:  # fmt: skip
-        self.loop, self.loads, self.places, self.rings = loop, loads, places, rings
+        self.loop, self.loads, self.marks, self.rings = loop, loads, marks, rings
         self.body = loop.regions[0].operations
         self.defined = {v: o for o in self.body for v in o.results}
         self.own: dict[Value, Value] = {}
@@ -105,13 +97,14 @@ class _Loop:
         for o in self.body:
             if id(o) in late:
                 for value in o.operands:
-                    out += self._brought(value)
+                    out += self._read_again(value)
                 o = replace(o, operands=tuple(self.own.get(v, v) for v in o.operands))
-            out.append(self._placed(o))
+            mark = self.marks.get(id(o))
+            out.append(o if mark is None else _with(o, ring=mark[0]))
         region = replace(self.loop.regions[0], operations=tuple(out))
         return replace(self.loop, regions=(region,))
 
-    def _brought(self, value: Value) -> Sequence[Operation]:
+    def _read_again(self, value: Value) -> Sequence[Operation]:
         """The operations that make a late product's own tile of a shared one, where it has none."""
         chain = _chain(value, self.defined)
         if not chain or id(chain[0]) not in self.loads or value in self.own:
@@ -121,12 +114,9 @@ class _Loop:
 
     def _again(self, o: Operation) -> Operation:
         (made,) = clone_operations((o,), self.own)
-        placed = self.places.get(id(o))
-        if placed is None:
-            return made
-        more = {"stages": placed["stages"], "ring": self.rings + placed["ring"]}
-        return replace(made, attributes={**made.attributes, **more})
+        mark = self.marks.get(id(o))
+        return made if mark is None else _with(made, ring=self.rings + mark[0], reread=mark)
 
-    def _placed(self, o: Operation) -> Operation:
-        placed = self.places.get(id(o))
-        return o if placed is None else replace(o, attributes={**o.attributes, **placed})
+
+def _with(o: Operation, **more: Attribute) -> Operation:
+    return replace(o, attributes={**o.attributes, **more})
