@@ -55,14 +55,16 @@ if TYPE_CHECKING:
 
     def get_num_threads() -> int: ...
 
+    def fused(function: Any) -> Any: ...
+
     def grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any: ...
 
     def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any: ...
 
 
 _RUNTIME_NAMES = frozenset({
-    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "get_num_threads", "grad", "load",
-    "load_built", "set_num_threads", "synchronize", "to_device", "value_and_grad",
+    "NoSuchKernel", "TesseraWarning", "compile", "from_device", "fused", "get_num_threads", "grad",
+    "load", "load_built", "set_num_threads", "synchronize", "to_device", "value_and_grad",
 })  # fmt: skip
 _TYPES = frozenset({
     "Array", "DType", "DeviceArray", "Groups", "Integer", "Real", "Stream", "Target",
@@ -71,7 +73,7 @@ _TYPES = frozenset({
 __all__ = [
     "Array", "DType", "DeviceArray", "Groups", "Integer", "NoSuchKernel", "Real", "Stream",
     "Target", "TesseraError", "TesseraWarning", "__version__", "compile", "from_device",
-    "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
+    "fused", "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
     "to_device", "value_and_grad",
 ]  # fmt: skip
 

@@ -181,6 +181,7 @@ _FUNCTIONS = {
     "exp": "The exponential function.",
     "len": "The number of items of a list or tuple, or the size of the first axis.",
     "print": "Prints its arguments.",
+    "fused": "A function over whole arrays as one graph, whose kernels are fused.",
     "grad": "The gradient of a function, as a function.",
     "value_and_grad": "What a function gives and its gradient, as a function.",
     "autotune": "Finds the best configuration of an autotunable function.",

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tessera_lang.diagnostics import Diagnostic
 from tessera_lang.driver.graphs import prepared
 from tessera_lang.evaluate.fault import HostFault, fault
 from tessera_lang.evaluate.host import Host
 from tessera_lang.evaluate.modules import decorator_name
 from tessera_lang.evaluate.value import HostFunction
 from tessera_lang.ir.core import Program
+from tessera_lang.ir.printer import print_program
 from tessera_lang.lower.ast_to_graph.function_graph import function_graph
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
+from tessera_lang.lower.graph_to_kernels.report import plan_text
+from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.source import SourceFile
 from tessera_lang.syntax import ast, parse_module
 
@@ -43,6 +48,30 @@ def graph_program(
     except HostFault as error:
         raise session.error(error.diagnostics) from None
     return prepared(session.runner, program)
+
+
+def graph_text(
+    session: Session, path: str, function: ast.FunctionDef, signature: str, stage: str
+) -> str:
+    """The graph of a plain function as text, or at stage ``fused`` the kernels that it becomes,
+    for sizes that are numbers. Raises TesseraError."""
+    program = graph_program(session, path, function, signature)
+    if stage == "graph":
+        return print_program(program)
+    (made,) = program.operations
+    values = (v for o in program.walk() for v in (*o.operands, *o.results))
+    names = {str(n) for v in values for n in v.tensor_type.shape if not isinstance(n, int)}
+    if names:
+        message = (
+            f"`{function.name}` is fused for sizes that are numbers, and here there is"
+            f" {', '.join(sorted(names))}"
+        )
+        raise session.error((Diagnostic(
+            "T0815", message, function.name_span,
+            helps=("say them in the signature: `--signature 'x: f32[4096, 64]'`",),
+        ),))  # fmt: skip
+    (made,) = prepared(session.runner, Program("graph", (decompose(made),))).operations
+    return plan_text(made, plan_of(made, ()))
 
 
 def _annotations(signature: str, function: ast.FunctionDef) -> dict[str, ast.TypeExpr]:

@@ -1,4 +1,4 @@
-"""``grad`` and ``value_and_grad``: functions of functions.
+"""``grad``, ``value_and_grad`` and ``fused``: functions of functions.
 
 Owns how they are asked for. Must not know how a gradient is made (``Library.differentiated``).
 """
@@ -60,6 +60,23 @@ def named(given: object, span: Span) -> tuple[tuple[str, ...], bool]:
     return tuple(cast("tuple[str, ...]", names)), False
 
 
+def _fused(host: Host, arguments: Arguments, path: str) -> object:
+    bound = bind(arguments, "fused", ("f",), 1)
+    of = bound["f"]
+    if isinstance(of, Unknown):
+        return Unknown()
+    return fused_of(of, arguments.span_of("f", 0))
+
+
+def fused_of(of: object, span: Span) -> Derivative:
+    """A plain function as one graph. Raises HostFault."""
+    if not isinstance(of, HostFunction | Derivative):
+        message = f"`fused` takes a plain function, not {kind_of(of)}"
+        raise fault("T0761", message, span, helps=("write a plain function of what it computes",))
+    return Derivative(of, (), single=True, with_value=True)
+
+
 DERIVATIVES: dict[str, Function] = {
     "grad": _derivative("grad", False), "value_and_grad": _derivative("value_and_grad", True),
+    "fused": _fused,
 }  # fmt: skip

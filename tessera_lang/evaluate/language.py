@@ -19,6 +19,7 @@ PLAIN_BUILTINS = (
     "int",
     "float",
     "str",
+    "fused",
     "grad",
     "value_and_grad",
     *PYTHON_BUILTINS,

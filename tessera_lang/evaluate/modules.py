@@ -250,7 +250,7 @@ def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
     if not (isinstance(e, ast.Call) and isinstance(e.function, ast.Name) and e.arguments):
         return None
     word = e.function.id
-    if word not in ("grad", "value_and_grad") or word in scope.values:
+    if word not in ("grad", "value_and_grad", "fused") or word in scope.values:
         return None
     first, *rest = e.arguments
     of: object = _derivative(first, scope)
@@ -258,6 +258,10 @@ def _derivative(e: ast.Expr, scope: Scope) -> Derivative | None:
         of = scope.values.get(first.id)
     elif isinstance(first, ast.Lambda):
         of = HostFunction(first, scope)
+    if word == "fused":
+        if rest or e.keywords or not isinstance(of, HostFunction | Derivative):
+            return None
+        return Derivative(of, (), single=True, with_value=True)
     given = [*rest, *(k.value for k in e.keywords if k.name == "wrt")]
     if not isinstance(of, HostFunction | Derivative) or len(given) > 1:
         return None

@@ -111,8 +111,8 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivative:
-    """``grad(f)`` and ``value_and_grad(f)``. ``wrt``: the parameters, () for the first alone;
-    ``single``: the gradient is given alone, not in a tuple."""
+    """``grad(f)``, ``value_and_grad(f)``, and ``fused(f)``, which gives the value alone: ``wrt`` is
+    () there, else the parameters. ``single``: the gradient is given alone, not in a tuple."""
 
     description: ClassVar[str] = "a function"
     function: HostFunction | Derivative
@@ -123,7 +123,8 @@ class Derivative:
     @property
     def name(self) -> str:
         """As a program would write it."""
-        return f"{'value_and_grad' if self.with_value else 'grad'}({self.function.name})"
+        word = "grad" if not self.with_value else "value_and_grad" if self.wrt else "fused"
+        return f"{word}({self.function.name})"
 
     @property
     def innermost(self) -> HostFunction:

@@ -72,18 +72,13 @@ ADDED_OUTSIDE = _measured(
     0.95, "share of a rate", _F8,
     "of a unit whose sums are added outside it, one part after the other",
 )  # fmt: skip
-BETWEEN_TILES = _measured(
-    1000.0, "cycles", _MODEL,
-    "between two tiles of a persistent group",
-)  # fmt: skip
+BETWEEN_TILES = _measured(1000.0, "cycles", _MODEL, "between two tiles of a persistent group")
 BARRIERS = _measured(60.0, "cycles", _MODEL, "of an iteration: its barriers", "H100")
 ASYNCHRONOUS_BARRIERS = _measured(
-    20.0, "cycles", _MODEL,
-    "the same of asynchronous products", "H100",
+    20.0, "cycles", _MODEL, "the same of asynchronous products", "H100",
 )  # fmt: skip
 PRODUCT_EDGE = _measured(
-    4.0, "cycles", _MODEL,
-    "of an asynchronous product of 64 rows besides its work", "H100",
+    4.0, "cycles", _MODEL, "of an asynchronous product of 64 rows besides its work", "H100",
 )  # fmt: skip
 SHARED_MIXED = _measured(
     0.85, "share of the time", _MODEL,
@@ -586,9 +581,7 @@ FMA_LINES = _chosen(8, "rows", "whose multiply-adds stand together")
 FMA_HELD = _chosen(
     216, "registers of a lane", "for accumulator and operands; what is left holds addresses",
 )  # fmt: skip
-PINNED = _chosen(
-    16, "values", "of multiply-adds that one empty piece of assembly takes",
-)  # fmt: skip
+PINNED = _chosen(16, "values", "of multiply-adds that one empty piece of assembly takes")
 TESTED_LAST = _chosen(
     4, "registers of a lane", "from which on it pays to test only the last of them",
 )  # fmt: skip
@@ -597,3 +590,10 @@ OWN_CELLS = _chosen(
     "of a loop that is unrolled; an array with more cells would not fit into registers",
 )  # fmt: skip
 OPERATORS_OF_A_KERNEL = _chosen(32, "operators", "of a graph that become one tile kernel")
+LONGEST_ROW = _chosen(65536, "elements", "of a row that a kernel of a graph holds")
+ROWS_OF_A_TILE = _chosen(1024, "elements", "of a tile of several rows of a graph")
+HELD_BY_A_LOOP = _chosen(40960, "elements", "that the lanes of a fused loop hold, of 32 bits")
+LONGEST_LINE_OF_A_TILE = _chosen(256, "elements", "of a line that a fused loop takes at once")
+OPERATIONS_OF_A_BYTE = _chosen(
+    {2: 200.0, 4: 14.0, 8: 12.0}, "operations", "of a product while memory gives a byte", "H200",
+)  # fmt: skip

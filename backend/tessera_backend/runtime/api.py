@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Module", "NoSuchKernel", "TesseraError", "TesseraWarning", "compile", "from_device",
-    "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
+    "fused", "get_num_threads", "grad", "load", "load_built", "set_num_threads", "synchronize",
     "to_device", "value_and_grad",
 ]  # fmt: skip
 
@@ -117,6 +117,15 @@ def value_and_grad(function: Any, wrt: str | Sequence[str] | None = None) -> Any
     from tessera_backend.runtime.derivatives import gradient
 
     return gradient(function, wrt, True)
+
+
+@ends_at_the_caller
+def fused(function: Any) -> Any:
+    """A plain function of a module as one graph, with the same parameters: products, reductions and
+    element-wise work are fused where that saves time. Raises TesseraError."""
+    from tessera_backend.runtime.derivatives import fused as as_graph
+
+    return as_graph(function)
 
 
 def _check_target(target: str) -> None:

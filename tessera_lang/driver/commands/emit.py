@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tessera_lang.ir.core import Program
     from tessera_lang.target.backend import TargetOptions
 
-STAGES = ("ast", "graph", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
+STAGES = ("ast", "graph", "fused", "typed", "schedule", "tile", "llvm", "ptx", "sass", "asm")
 _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
 
 
@@ -44,6 +44,7 @@ _ONLY_ON = {"ptx": "cuda", "sass": "cuda", "asm": "cpu"}
         "tesserac emit sum_reduce.tessera --stage=tile",
         "tesserac emit sum_reduce.tessera --stage=ptx --arch=sm_90",
         "tesserac emit loss.tessera --stage=graph --signature 'x: f32[n, k], w: f32[k]'",
+        "tesserac emit loss.tessera --stage=fused --signature 'x: f32[8, 4], w: f32[4]'",
         "tesserac emit sum.tessera --stage=schedule --arch=sm_90 --signature 'x: bf16[4096]'",
     ),
 )
@@ -74,8 +75,8 @@ def command(
     path = source_path(session, file)
     if stage == "ast":
         text, code = _tree(session, path, color)
-    elif stage == "graph":
-        text, code = _graphs(session, path, names, signatures, color)
+    elif stage in ("graph", "fused"):
+        text, code = _graphs(session, path, stage, names, signatures, color)
     else:
         session.options = _options(stage, target, arch, bounds)
         # With kernels named, the signatures are theirs alone.
@@ -106,12 +107,13 @@ def _tree(session: Session, path: str, color: str) -> tuple[str, int]:
 
 
 def _graphs(
-    session: Session, path: str, names: tuple[str, ...], signatures: tuple[str, ...], color: str
-) -> tuple[str, int]:
-    """The graphs of plain functions. What keeps one from having a graph is shown as an error."""
+    session: Session, path: str, stage: str, names: tuple[str, ...],
+    signatures: tuple[str, ...], color: str,
+) -> tuple[str, int]:  # fmt: skip
+    """The graphs of plain functions, or the kernels that they become. What keeps a function from
+    having a graph is shown as an error."""
     from tessera_lang.diagnostics import Diagnostic, TesseraError
-    from tessera_lang.driver.function_graphs import graph_program, plain_functions
-    from tessera_lang.ir.printer import print_program
+    from tessera_lang.driver.function_graphs import graph_text, plain_functions
 
     code = show(session, session.check(path), color=color)
     if code:
@@ -126,7 +128,7 @@ def _graphs(
     for name in names or tuple(known):
         for signature in signatures or ("",):
             try:
-                texts.append(print_program(graph_program(session, path, known[name], signature)))
+                texts.append(graph_text(session, path, known[name], signature, stage))
             except TesseraError as error:
                 found += error.diagnostics
     return "\n".join(texts), show(session, found, color=color)

@@ -40,6 +40,10 @@ class GraphBuilder:
         )
         if same:
             return operands[0]
+        if name == "transpose":
+            moved = self._turned(operands[0], cast("tuple[int, ...]", attributes["axes"]))
+            if moved is not None:
+                return moved
         constant = self._constant(name, operands, attributes)
         if constant is not None:
             return constant
@@ -53,6 +57,16 @@ class GraphBuilder:
         self._known[key] = result
         self._made[result] = made
         return result
+
+    def _turned(self, value: Value, axes: tuple[int, ...]) -> Value | None:
+        """A transpose that leaves the axes as they are, or of a transpose; None for others."""
+        if axes == tuple(range(value.tensor_type.rank)):
+            return value
+        made = self._made.get(value)
+        if made is None or made.name != "graph.transpose":
+            return None
+        before = made.integers("axes")
+        return self.op("transpose", made.operands[0], axes=tuple(before[a] for a in axes))
 
     def _constant(
         self, name: str, operands: tuple[Value, ...], attributes: Mapping[str, Attribute]
@@ -68,6 +82,10 @@ class GraphBuilder:
     def add_operation(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """An operation like another, of other operands."""
         return self.op(operation.name.removeprefix(PREFIX), *operands, **operation.attributes)
+
+    def known(self, name: str, *operands: Value, **attributes: Attribute) -> Value | None:
+        """The result of an operation that is built already."""
+        return self._known.get((name, operands, *hashed(attributes)))
 
     def origin(self, value: Value) -> Operation | None:
         """The operation that made a value here; None for a parameter."""

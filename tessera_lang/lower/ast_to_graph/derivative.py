@@ -25,8 +25,10 @@ from tessera_lang.lower.ast_to_graph.tracing import (
 )
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, NotKnown, is_double
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
-from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel, kernels_of
+from tessera_lang.lower.graph_to_kernels.clusters import GraphKernel
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
 from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
+from tessera_lang.opt.graph.decompose import decompose
 from tessera_lang.opt.graph.differentiate import GradientError, gradient_of
 from tessera_lang.record import dataclass, field
 from tessera_lang.syntax import ast
@@ -164,6 +166,8 @@ def _gradient(
     gradients = tuple(
         rebuilt(values[name], parameters.is_leaf, lambda _: next(made)) for name in derivative.wrt
     )
+    if not derivative.wrt:
+        return value
     given = gradients[0] if derivative.single else gradients
     return (value, given) if derivative.with_value else given
 
@@ -189,6 +193,8 @@ def _seeds(
     """What stands for the gradients of the results; None where 1 does."""
     name = derivative.function.name
     types = [cast("GraphArray", v).type for v in results]
+    if not derivative.wrt and cotangent is None:
+        return None
     if cotangent is None:
         if len(types) == 1 and not types[0].rank and types[0].dtype.is_float:
             return None
@@ -222,11 +228,13 @@ def _differentiated(
     if key in graphs.known:
         return graphs.known[key]
     (function,) = graphs.prepare(Program("graph", (function,))).operations
+    made = function
     try:
-        made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
+        if wrt:
+            made = gradient_of(function, wrt, seeded=seeded, with_results=with_results)
     except GradientError as error:
         raise fault("T0761", str(error), error.span or call.span) from None
-    (function,) = graphs.prepare(Program("graph", (made,))).operations
+    (function,) = graphs.prepare(Program("graph", (decompose(made),))).operations
     if len(graphs.known) >= MOST_GRAPHS:
         graphs.known.clear()
     found = graphs.known[key] = Differentiated(function)
@@ -268,5 +276,6 @@ def execute(
         ]
     if made.kernels is None:
         parameters = zip(function.regions[0].arguments, inputs, strict=True)
-        made.kernels = kernels_of(function, {v for v, g in parameters if isinstance(g, float)})
+        numbers_given = {v for v, g in parameters if isinstance(g, float)}
+        made.kernels = plan_of(function, numbers_given).kernels
     return run_kernels(host, function, inputs, numbers, made.kernels)

@@ -1,6 +1,6 @@
 """Which operators of a graph become one tile kernel, and its text.
 
-A kernel computes one value: an operator, with the operators of each element that it alone uses
+Here a kernel computes one value: an operator, with the operators of each element that it alone uses
 written where they are used. Nothing is rounded otherwise for that. Owns the choice and the text.
 Must not know how a kernel is compiled or launched.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import cast
 
-from tessera_lang.ir.core import Operation, TensorType, Value
+from tessera_lang.ir.core import Operation, Region, TensorType, Value
 from tessera_lang.ir.graph.operator import Operator
 from tessera_lang.ir.graph.operators import operator_of
 from tessera_lang.record import dataclass
@@ -26,11 +26,12 @@ _OF_ELEMENTS = ("sum", "mean", "prod", "reduce_max", "reduce_min", "any", "all")
 
 @dataclass(frozen=True, slots=True)
 class GraphKernel:
-    """A tile kernel of its own. ``arguments``: values of the graph, or numbers."""
+    """A tile kernel of its own. ``arguments``: values of the graph, or numbers; ``results``: what
+    it returns, in order."""
 
     source: str
     arguments: tuple[Value | float, ...]
-    result: Value
+    results: tuple[Value, ...]
 
     @property
     def path(self) -> str:
@@ -41,23 +42,16 @@ class GraphKernel:
 Shape = tuple[int, ...]
 
 
-def kernels_of(function: Operation, numbers: Collection[Value]) -> tuple[GraphKernel, ...]:
-    """The kernels of a function, in an order in which they run. ``numbers``: parameters that are
-    numbers, not arrays."""
-    (body,) = function.regions
-    made = {o.result: o for o in body.operations[:-1]}
-    uses = Counter(v for o in body.operations for v in o.operands)
-    wanted = [v for v in body.terminator.operands if v in made]
-    found: dict[Value, GraphKernel] = {}
-    pending = list(wanted)
-    while pending:
-        value = pending.pop()
-        if value in found:
-            continue
-        kernel = found[value] = _Writer(made, uses, numbers).kernel(value)
-        pending.extend(v for v in kernel.arguments if isinstance(v, Value) and v in made)
-    order = {o.result: i for i, o in enumerate(body.operations[:-1])}
-    return tuple(sorted(found.values(), key=lambda k: order[k.result]))
+def uses_of(body: Region) -> Counter[Value]:
+    """How often each value is used."""
+    return Counter(v for o in body.operations for v in o.operands)
+
+
+def single_kernel(
+    made: dict[Value, Operation], uses: Counter[Value], numbers: Collection[Value], value: Value
+) -> GraphKernel:
+    """The kernel of one value. ``numbers``: parameters that are numbers, not arrays."""
+    return _Writer(made, uses, numbers).kernel(value)
 
 
 class _Writer:
@@ -82,7 +76,7 @@ class _Writer:
             text = self._spread(text, shape, value.tensor_type)
         parameters = ", ".join(self._parameters)
         source = f"@op.kernel\ndef {NAME}({parameters}):\n    return {text}\n"
-        return GraphKernel(source, tuple(self._arguments), value)
+        return GraphKernel(source, tuple(self._arguments), (value,))
 
     def _spread(self, text: str, shape: Shape, t: TensorType) -> str:
         """Of the shape that it stands for: axes of one element are stretched."""
@@ -109,10 +103,33 @@ class _Writer:
         takes = row.elementwise or _adds_axes(user) or row.name in ("broadcast", *_OF_ELEMENTS)
         if not takes:
             return False
-        if name in ("graph.full", "graph.broadcast") or _adds_axes(operation):
+        if name in ("graph.full", "graph.broadcast", "graph.arange") or _adds_axes(operation):
             return True
-        alone = self._uses[operation.result] == 1 and operator_of(operation).elementwise
-        return alone and self._count < OPERATORS_OF_A_KERNEL
+        once = self._uses[operation.result] == 1
+        if user.name == "graph.cast" and once and not operation.result.tensor_type.rank:
+            return operator_of(operation).name in _OF_ELEMENTS
+        fits = operator_of(operation).elementwise and self._count < OPERATORS_OF_A_KERNEL
+        return fits and (once or self._is_cheap(operation))
+
+    def _is_cheap(self, operation: Operation) -> bool:
+        """Whether computing a value again takes no more time than reading it: a step or two for
+        each element of one array, beside which all others are small."""
+        shape = _sizes(operation.result.tensor_type)
+        operands = tuple(_sizes(v.tensor_type) for v in operation.operands)
+        work = operator_of(operation).work(operands, shape)
+        large = {v for v in operation.operands if self._is_large(v, math.prod(shape))}
+        return len(large) <= 1 and work <= 2.0 * math.prod(shape)
+
+    def _is_large(self, value: Value, size: int) -> bool:
+        """Whether a value is an array of so many elements, and not a smaller one stretched."""
+        operation = self._made.get(value)
+        while operation is not None and operation.name == "graph.broadcast" or (
+            operation is not None and _adds_axes(operation)
+        ):  # fmt: skip
+            value = operation.operands[0]
+            operation = self._made.get(value)
+        constant = operation is not None and operation.name == "graph.full"
+        return not constant and math.prod(_sizes(value.tensor_type)) >= size
 
     def _operation(self, operation: Operation) -> tuple[str, Shape]:
         self._count += 1

@@ -7,7 +7,7 @@ kernel has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 from tessera_lang.evaluate.builtin_protocol import Host
 from tessera_lang.evaluate.double import Double
@@ -29,8 +29,11 @@ def run_kernels(
     (body,) = function.regions
     values: dict[Value, object] = dict(zip(body.arguments, inputs, strict=True))
     for kernel in kernels:
-        values[kernel.result] = _launched(host, kernel, [
-            values[v] if isinstance(v, Value) else v for v in kernel.arguments])  # fmt: skip
+        given = [values[v] if isinstance(v, Value) else v for v in kernel.arguments]
+        made = _launched(host, kernel, given)
+        if len(kernel.results) == 1:
+            made = (made,)
+        values.update(zip(kernel.results, cast("tuple[object, ...]", made), strict=True))
     taken = set(body.arguments)
     results: list[object] = []
     for value, kind in zip(body.terminator.operands, numbers, strict=True):
@@ -38,7 +41,7 @@ def run_kernels(
         if kind != "array":
             found = _number(host, found, kind == "double")
         elif value in taken:
-            found = _launched(host, GraphKernel(_COPY, (value,), value), [found])
+            found = _launched(host, GraphKernel(_COPY, (value,), (value,)), [found])
         taken.add(value)
         results.append(found)
     return results

@@ -8,12 +8,13 @@ from tessera_lang.record import replace
 
 def remove_dead_code(program: Program) -> Program:
     """Without the operations that no result needs; the program itself where all are needed."""
-    functions = tuple(map(_function, program.operations))
+    functions = tuple(map(without_unused, program.operations))
     same = all(a is b for a, b in zip(functions, program.operations, strict=True))
     return program if same else replace(program, operations=functions)
 
 
-def _function(function: Operation) -> Operation:
+def without_unused(function: Operation) -> Operation:
+    """A function without the operations that no result needs."""
     (body,) = function.regions
     needed = set[Value](body.terminator.operands)
     kept: list[Operation] = []

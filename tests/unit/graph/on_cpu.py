@@ -11,7 +11,7 @@ from tessera_backend.runtime.host_environment import HostWorld
 from tessera_lang.driver.session import Session
 from tessera_lang.evaluate.host import Host
 from tessera_lang.ir.core import Operation
-from tessera_lang.lower.graph_to_kernels.clusters import kernels_of
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
 from tessera_lang.lower.graph_to_kernels.run import NumberKind, run_kernels
 
 _FILE = "graph.tessera"
@@ -28,4 +28,4 @@ def run(function: Operation, inputs: Sequence[Any], by: Host | None = None) -> l
     count = len(function.regions[0].terminator.operands)
     given: list[Any] = list(map(np.ascontiguousarray, inputs))
     kinds: list[NumberKind] = ["array" for _ in range(count)]
-    return run_kernels(by or host(), function, given, kinds, kernels_of(function, ()))
+    return run_kernels(by or host(), function, given, kinds, plan_of(function, ()).kernels)

@@ -1,0 +1,550 @@
+"""Which values of a graph are computed by one loop over cascaded reductions, and which kernels a
+graph becomes.
+
+Owns the choice, by bytes and operations, and what is said of it. Must not know the text of kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.graph_to_kernels.clusters import (
+    NAME,
+    GraphKernel,
+    single_kernel,
+    uses_of,
+)
+from tessera_lang.lower.graph_to_kernels.streams import StreamKernel
+from tessera_lang.lower.graph_to_kernels.terms import CutError, NotFused, Terms, is_of_rows
+from tessera_lang.lower.graph_to_kernels.windows import (
+    COLUMNS,
+    ONE,
+    ROWS,
+    STREAM,
+    Window,
+    Windows,
+    is_elementwise,
+    moved,
+    sizes_of,
+    whole,
+)
+from tessera_lang.opt.graph.decompose import keeps_elements
+from tessera_lang.record import dataclass, field
+from tessera_lang.target.tuning import (
+    HELD_BY_A_LOOP,
+    LONGEST_LINE_OF_A_TILE,
+    LONGEST_ROW,
+    OPERATIONS_OF_A_BYTE,
+    ROWS_OF_A_TILE,
+)
+
+_REDUCTIONS = ("graph.sum", "graph.reduce_max", "graph.reduce_min", "graph.matmul")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A value that could have been computed by a loop of its own, and why it is not."""
+
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The kernels of a graph, in an order in which they run."""
+
+    kernels: tuple[GraphKernel, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def plan_of(function: Operation, numbers: Collection[Value]) -> Plan:
+    """``numbers``: parameters that are numbers, not arrays."""
+    return _Planner(function, numbers).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop that is written, and for each of its values where it is and of which part."""
+
+    kernel: StreamKernel
+    parts: dict[Value, tuple[str, Windows]]
+
+
+@dataclass(slots=True, eq=False)
+class _Planner:
+    function: Operation
+    numbers: Collection[Value]
+    made: dict[Value, Operation] = field(default_factory=dict[Value, Operation])
+    order: dict[Value, int] = field(default_factory=dict[Value, int])
+    large: set[Value] = field(default_factory=set[Value])
+    needed: set[Value] = field(default_factory=set[Value])
+    there: set[Value] = field(default_factory=set[Value])
+    of_products: set[Value] = field(default_factory=set[Value])
+    of_rows: set[Value] = field(default_factory=set[Value])
+    of_length: dict[tuple[Value, ...], int] = field(
+        default_factory=lambda: dict["tuple[Value, ...]", int]()
+    )
+    products: set[Value] = field(default_factory=set[Value])
+    refusals: list[Refusal] = field(default_factory=list[Refusal])
+
+    def plan(self) -> Plan:
+        (body,) = self.function.regions
+        operations = body.operations[:-1]
+        self.made.update({o.result: o for o in operations})
+        self.order.update({o.result: n for n, o in enumerate(operations)})
+        for o in operations:
+            if o.name == "graph.matmul" or (
+                o.result.tensor_type.rank and keeps_elements(o)
+                and any(v in self.large for v in o.operands)
+            ):  # fmt: skip
+                self.large.add(o.result)
+        self._find_row_results()
+        uses = uses_of(body)
+        self.needed.update(v for v in body.terminator.operands if v in self.made)
+        found: list[GraphKernel] = []
+        while self.needed - self.there:
+            value = max(self.needed - self.there, key=lambda v: self.order[v])
+            kernel = (
+                self._stream(value) or self._of_rows(value)
+                or single_kernel(self.made, uses, self.numbers, value)
+            )  # fmt: skip
+            found.append(kernel)
+            self.there.update(kernel.results)
+            self.needed.update(
+                v for v in kernel.arguments if isinstance(v, Value) and v in self.made
+            )
+        return Plan(_in_order(self._with_merged_rows(found)), tuple(self.refusals))
+
+    # --- one loop ------------------------------------------------------------------------
+
+    def _stream(self, value: Value) -> GraphKernel | None:
+        """The kernel of a value that needs reductions of products; None where it needs none, or
+        is better computed otherwise."""
+        first = self._first_reduction(value)
+        if first is None:
+            return None
+        try:
+            loop = self._written({value: first})
+            if not loop.kernel.products:
+                return None
+            self._check_cost(loop.kernel)
+        except NotFused as refused:
+            self.refusals.append(Refusal(first.result, str(refused)))
+            return None
+        loop = self._joined(value, first, loop)
+        self.products.update(loop.kernel.products)
+        return self._assembled(loop)
+
+    def _joined(self, value: Value, first: Operation, loop: _Loop) -> _Loop:
+        """The loop, with other values that are needed and computed by a loop over the same parts
+        of the same products."""
+        firsts = {value: first}
+        below = self._ancestors(loop.kernel.arguments)
+        waiting = self.needed - self.there - {value} - below
+        for other in sorted(waiting, key=lambda v: -self.order[v]):
+            own = self._first_reduction(other)
+            if own is None or value in self._ancestors([other]):
+                continue
+            try:
+                alone = self._written({other: own})
+                both = self._written({**firsts, other: own})
+            except NotFused:
+                continue
+            ours = loop.kernel.products
+            shared = any(
+                ours.get(v, {}).keys() & w.keys() for v, w in alone.kernel.products.items()
+            )
+            reads = self._ancestors(both.kernel.arguments)
+            if shared and not reads.intersection(both.parts):
+                firsts[other], loop = own, both
+        return loop
+
+    def _first_reduction(self, value: Value) -> Operation | None:
+        """The nearest reduction of what products compute, below element-wise operators."""
+        queue, seen = [value], {value}
+        while queue:
+            operation = self.made.get(queue.pop(0))
+            if operation is None:
+                continue
+            if operation.name in _REDUCTIONS and operation.operands[0] in self.large:
+                return operation
+            if not (is_elementwise(operation) or _is_move(operation)):
+                continue
+            for v in operation.operands:
+                if v not in seen and v not in self.needed:
+                    seen.add(v)
+                    queue.append(v)
+        return None
+
+    def _written(self, firsts: dict[Value, Operation]) -> _Loop:
+        """The loop of values, of which each has a first reduction; tiles as long along the stream
+        as lanes hold. Raises NotFused."""
+        rows, most, room = _tile(next(iter(firsts.values())))
+        found = self._of_size(firsts, rows, most)
+        kernel = found.kernel
+        columns = sum(sizes_of(v)[-1] for v, o in firsts.items() if o.name == "graph.matmul")
+        tiles = max(1, sum(map(len, kernel.products.values())))
+        steps = most
+        while steps > 16 and (columns + tiles * steps) * rows > room:
+            steps //= 2
+        return found if steps == most else self._of_size(firsts, rows, steps)
+
+    def _of_size(self, firsts: dict[Value, Operation], rows: int, steps: int) -> _Loop:
+        windows = {v: self._windows(v, o, rows) for v, o in firsts.items()}
+        cuts = set[Value]()
+        leaves = self._leaves(firsts)
+        narrow = all(o.operands[0].tensor_type.dtype.bits == 16 for o in firsts.values())
+        for _ in range(len(self.made) + 1):
+            kernel = StreamKernel(self._terms(leaves | cuts), rows, steps, narrow)
+            try:
+                parts = {v: kernel.wide(kernel.part(v, w, "after")) for v, w in windows.items()}
+            except CutError as cut:
+                if cut.value in firsts or cut.value in cuts:
+                    raise NotFused("its reductions are no cascade along one axis") from None
+                cuts.add(cut.value)
+                continue
+            for v, part in parts.items():
+                wanted = tuple(w.label for w in windows[v] if w.label)
+                if part.labels != wanted or not kernel.running:
+                    raise NotFused("it is the same along an axis of its own")
+            return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
+        raise NotFused("its reductions are no cascade along one axis")
+
+    def _terms(self, leaves: set[Value], held: int = 0) -> Terms:
+        return Terms(self.made, leaves, self.large, held)
+
+    def _leaves(self, values: Collection[Value]) -> set[Value]:
+        """What is in memory before a loop: what others need too, but for results along its rows
+        that it computes on the way, where no product before it does so."""
+        before = self._ancestors(values)
+        products = [
+            v for v in before if v in self.large and v not in values
+            and self.made[v].name == "graph.matmul" and self.made[v].operands[0] in self.large
+        ]  # fmt: skip
+        there = self._ancestors(products)
+        return {
+            v for v in self.needed if v not in values
+            and (v in there or not self._is_row_result(v))
+        }  # fmt: skip
+
+    def _is_row_result(self, value: Value) -> bool:
+        return value in self.of_products
+
+    def _find_row_results(self) -> None:
+        """Results of reductions, and what is made of them element by element: it is cheap to
+        compute again where they are."""
+        for o in self.made.values():
+            of_large = o.name in _REDUCTIONS[:3] and o.operands[0] in self.large
+            if of_large or self._is_made_of(o, self.of_products):
+                self.of_products.add(o.result)
+            if is_of_rows(o) or self._is_made_of(o, self.of_rows):
+                self.of_rows.add(o.result)
+
+    def _is_made_of(self, operation: Operation, rows: set[Value]) -> bool:
+        if not (is_elementwise(operation) or _is_move(operation)):
+            return False
+        size = math.prod(sizes_of(operation.result))
+        return any(v in rows and math.prod(sizes_of(v)) >= size for v in operation.operands)
+
+    def _windows(self, value: Value, first: Operation, rows: int) -> Windows:
+        sizes = sizes_of(value)
+        longer = [i for i, n in enumerate(sizes) if n != 1]
+        columns = -1
+        if first.name == "graph.matmul":
+            if not longer or longer[-1] != len(sizes) - 1 or sizes_of(first.result) != sizes:
+                raise NotFused("its rows and columns are not the last axes")
+            columns = longer.pop()
+        if not longer:
+            raise NotFused("it has one row, and rows are what groups share")
+        at = longer[-1]
+        count = iter(range(len(sizes)))
+        return tuple(
+            whole(COLUMNS) if i == columns
+            else Window(ROWS, f"i:i+{rows}", rows) if i == at
+            else ONE if n == 1 else Window("", f"b{next(count)}")
+            for i, n in enumerate(sizes)
+        )  # fmt: skip
+
+    def _check_cost(self, kernel: StreamKernel) -> None:
+        """A loop computes again what other kernels compute or need in memory; it saves that the
+        others are written and read. Raises NotFused."""
+        again = saved = 0.0
+        for product, parts in kernel.products.items():
+            operations = sum(parts.values())
+            size = product.tensor_type.dtype.bytes
+            if product in self.products:
+                again += operations / OPERATIONS_OF_A_BYTE[max(2, size)]
+            saved += 2.0 * size * math.prod(sizes_of(product))
+        if again > saved:
+            raise NotFused(
+                f"its product is computed by another kernel too: again would take as long as"
+                f" {_bytes(again)} of memory, and saves {_bytes(saved)}"
+            )
+
+    # --- rows ----------------------------------------------------------------------------
+
+    def _of_rows(self, value: Value) -> GraphKernel | None:
+        """The kernel of a value that needs reductions of rows, and the rows again, so that each
+        row is read once; None of other values."""
+        first = self._first_of_rows(value)
+        if first is None:
+            return None
+        length = sizes_of(first.operands[0])[-1]
+        try:
+            loop = self._held([value], length)
+        except NotFused:
+            return None
+        loop = self._with_other_rows(value, loop, length)
+        rows = [v for v, (_, w) in loop.parts.items() if any(x.index == ":" for x in w)]
+        if len(loop.kernel.sums) + len(rows) < 2:
+            return None
+        kernel = self._assembled(loop)
+        self.of_length[kernel.results] = length
+        return kernel
+
+    def _with_merged_rows(self, kernels: list[GraphKernel]) -> list[GraphKernel]:
+        """Kernels that read the same rows become one where none needs what the other gives."""
+        done: list[GraphKernel] = []
+        for kernel in kernels:
+            length = self.of_length.get(kernel.results)
+            before = [k for k in done if length and self.of_length.get(k.results) == length]
+            for other in before:
+                merged = self._merged(other, kernel, length or 0)
+                if merged is not None:
+                    done.remove(other)
+                    kernel = merged
+            done.append(kernel)
+        return done
+
+    def _merged(self, one: GraphKernel, other: GraphKernel, length: int) -> GraphKernel | None:
+        shared = {v for v in one.arguments if isinstance(v, Value) and v in other.arguments}
+        if not any(sizes_of(v)[-1:] == (length,) for v in shared):
+            return None
+        values = list(dict.fromkeys((*one.results, *other.results)))
+        try:
+            loop = self._held(values, length)
+        except NotFused:
+            return None
+        reads = self._ancestors(loop.kernel.arguments)
+        spaces = {tuple(_space(v, w)) for v, (_, w) in loop.parts.items()}
+        if len(spaces) > 1 or reads.intersection(values):
+            return None
+        kernel = self._assembled(loop)
+        self.of_length[kernel.results] = length
+        return kernel
+
+    def _first_of_rows(self, value: Value) -> Operation | None:
+        queue, seen = [value], {value}
+        while queue:
+            operation = self.made.get(queue.pop(0))
+            if operation is None:
+                continue
+            softmax = operation.name == "graph.softmax" and (
+                operation.integer("axis") == operation.result.tensor_type.rank - 1
+            )
+            if is_of_rows(operation) or softmax:
+                length = sizes_of(operation.operands[0])[-1]
+                return operation if 1 < length <= LONGEST_ROW else None
+            if not (is_elementwise(operation) or _is_move(operation)):
+                continue
+            for v in operation.operands:
+                if v not in seen and v not in self.needed:
+                    seen.add(v)
+                    queue.append(v)
+        return None
+
+    def _held(self, values: Sequence[Value], length: int) -> _Loop:
+        """A kernel of values whose rows are held. Raises NotFused."""
+        rows = max(1, ROWS_OF_A_TILE // length)
+        rows = 1 << (rows.bit_length() - 1)
+        windows = {v: self._row_windows(v, length, rows) for v in values}
+        cuts = set[Value]()
+        leaves = {v for v in self.needed if v not in values and v not in self.of_rows}
+        for _ in range(len(self.made) + 1):
+            kernel = StreamKernel(self._terms(leaves | cuts, length), rows, 0, narrow=False)
+            try:
+                parts = {v: kernel.wide(kernel.part(v, w, "loop")) for v, w in windows.items()}
+            except CutError as cut:
+                if cut.value in values or cut.value in cuts:
+                    raise NotFused("it is not made of rows") from None
+                cuts.add(cut.value)
+                continue
+            for v, part in parts.items():
+                if part.labels != tuple(w.label for w in windows[v] if w.label):
+                    raise NotFused("it is the same along an axis of its own")
+            return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
+        raise NotFused("it is not made of rows")
+
+    def _row_windows(self, value: Value, length: int, rows: int) -> Windows:
+        sizes = sizes_of(value)
+        longer = [i for i, n in enumerate(sizes) if n != 1]
+        along = len(sizes) - 1 if len(longer) > 1 and sizes[-1] == length else -1
+        before = [i for i in longer if i != along]
+        if not before or before[-1] == len(sizes):
+            raise NotFused("it has one row")
+        count = iter(range(len(sizes)))
+        of_rows = Window("", "i") if rows == 1 else Window(ROWS, f"i:i+{rows}", rows)
+        return tuple(
+            Window(STREAM, ":") if i == along
+            else of_rows if i == before[-1]
+            else ONE if n == 1 else Window("", f"b{next(count)}")
+            for i, n in enumerate(sizes)
+        )  # fmt: skip
+
+    def _with_other_rows(self, value: Value, loop: _Loop, length: int) -> _Loop:
+        """The kernel, with other values that are needed and read the same rows."""
+        values = [value]
+        space = _space(value, loop.parts[value][1])
+        for other in sorted(self.needed - self.there - {value}, key=lambda v: -self.order[v]):
+            if value in self._ancestors([other]) or other in self._ancestors(loop.kernel.arguments):
+                continue
+            try:
+                alone = self._held([other], length)
+                both = self._held([*values, other], length)
+            except NotFused:
+                continue
+            rows = {v for v in alone.kernel.arguments if sizes_of(v)[-1:] == (length,)}
+            same = _space(other, both.parts[other][1]) == space
+            reads = self._ancestors(both.kernel.arguments)
+            if (
+                same
+                and rows.intersection(loop.kernel.arguments)
+                and not reads.intersection(both.parts)
+            ):
+                values.append(other)
+                loop = both
+        return loop
+
+    # --- text ----------------------------------------------------------------------------
+
+    def _assembled(self, loop: _Loop) -> GraphKernel:
+        kernel, results = loop.kernel, dict(loop.parts)
+        value, (_, windows) = next(iter(loop.parts.items()))
+        below = self._ancestors(kernel.arguments)
+        phase = "loop" if kernel.terms.held else "after"
+        for other, where in list(kernel.running):
+            wanted = other in self.needed and other not in self.there and other not in results
+            if wanted and other not in below and _covers(where, windows):
+                results[other] = kernel.part(other, where, phase).text, where
+        text = _Text(kernel, windows, sizes_of(value), results)
+        return GraphKernel(text.source(), tuple(kernel.arguments), tuple(results))
+
+    def _ancestors(self, values: Collection[Value]) -> set[Value]:
+        found, left = set[Value](), list(values)
+        while left:
+            value = left.pop()
+            if value not in found:
+                found.add(value)
+                operation = self.made.get(value)
+                left.extend(operation.operands if operation is not None else ())
+        return found
+
+
+def _is_move(operation: Operation) -> bool:
+    windows = (ONE,) * operation.result.tensor_type.rank
+    return moved(operation, windows) is not None
+
+
+def _covers(windows: Windows, of: Windows) -> bool:
+    """Whether each row is stored by one iteration of the loops over rows."""
+    return {w.index for w in windows if _is_loop(w)} == {w.index for w in of if _is_loop(w)}
+
+
+def _is_loop(window: Window) -> bool:
+    return window.index.startswith(("i", "b"))
+
+
+def _space(value: Value, windows: Windows) -> list[tuple[str, int]]:
+    """The loops over rows, with the sizes of what they go over."""
+    sizes = zip(windows, sizes_of(value), strict=True)
+    return [(w.index, n) for w, n in sizes if _is_loop(w)]
+
+
+def _tile(first: Operation) -> tuple[int, int, int]:
+    """Rows of a tile, the most elements along the stream, and how many elements lanes hold: fewer
+    of dtypes that lanes multiply."""
+    if first.operands[0].tensor_type.dtype.bits <= 16:
+        return 128, 128, HELD_BY_A_LOOP
+    wide = sizes_of(first.result)[-1] if first.name == "graph.matmul" else 0
+    return (64 if wide <= LONGEST_LINE_OF_A_TILE // 2 else 32), 64, HELD_BY_A_LOOP // 2
+
+
+def _bytes(count: float) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _in_order(kernels: list[GraphKernel]) -> tuple[GraphKernel, ...]:
+    """Each behind those whose results it needs."""
+    makers = {v: k for k in kernels for v in k.results}
+    done: dict[int, GraphKernel] = {}
+
+    def visit(kernel: GraphKernel) -> None:
+        if id(kernel) in done:
+            return
+        for v in kernel.arguments:
+            if isinstance(v, Value) and v in makers:
+                visit(makers[v])
+        done[id(kernel)] = kernel
+
+    for kernel in reversed(kernels):
+        visit(kernel)
+    return tuple(done.values())
+
+
+@dataclass(slots=True)
+class _Text:
+    """The kernel around a loop."""
+
+    kernel: StreamKernel
+    windows: Windows
+    sizes: tuple[int, ...]
+    results: dict[Value, tuple[str, Windows]]
+
+    def source(self) -> str:
+        k = self.kernel
+        parameters = ", ".join(
+            f"{k.names[v]}: {v.tensor_type.dtype}[{', '.join(map(k.size, sizes_of(v)))}]"
+            if v.tensor_type.rank else f"{k.names[v]}: {v.tensor_type.dtype}[]"
+            for v in k.arguments
+        )  # fmt: skip
+        loops = [(w.index, k.size(n), "1") for w, n in zip(self.windows, self.sizes, strict=True)
+                 if w.index.startswith("b")]  # fmt: skip
+        rows = next(n for w, n in zip(self.windows, self.sizes, strict=True) if w.index[0] == "i")
+        loops.append(("i", k.size(rows), str(k.rows)))
+        names, ends, steps = (", ".join(x) for x in zip(*loops, strict=True))
+        step = steps if len(loops) == 1 else f"({steps})"
+        made = [self._made(n, v) for n, v in enumerate(self.results)]
+        stored = [self._stored(n, v) for n, v in enumerate(self.results)]
+        lines = [
+            f"@op.kernel\ndef {NAME}({parameters}):", *_indented(1, made),
+            f"    for {names} in op.tile_range({ends}, step={step}):",
+            *_indented(2, self._loop()), *_indented(2, (*k.behind, *stored)),
+            f"    return {', '.join(f'o{n}' for n in range(len(self.results)))}",
+        ]  # fmt: skip
+        return "\n".join(lines) + "\n"
+
+    def _loop(self) -> list[str]:
+        k = self.kernel
+        if k.terms.held:
+            return k.body
+        head = f"for j in range(0, {k.size(k.terms.stream)}, {k.steps}):"
+        return [*k.before, head, *_indented(1, (*k.body, *k.updates))]
+
+    def _made(self, number: int, value: Value) -> str:
+        shape = ", ".join(map(self.kernel.size, sizes_of(value)))
+        comma = "," * (value.tensor_type.rank == 1)
+        return f"o{number} = op.empty(({shape}{comma}), dtype={value.tensor_type.dtype})"
+
+    def _stored(self, number: int, value: Value) -> str:
+        text, windows = self.results[value]
+        at = ", ".join(w.index for w in windows)
+        dtype = value.tensor_type.dtype
+        if not any(w.label for w in windows):
+            return f"o{number}[{at}] = {dtype}({text})"
+        return f"o{number}[{at}] = {text}.to({dtype})"
+
+
+def _indented(depth: int, lines: Collection[str]) -> list[str]:
+    return [f"{'    ' * depth}{line}" for line in lines]

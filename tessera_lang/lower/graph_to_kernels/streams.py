@@ -1,0 +1,489 @@
+"""Cascaded reductions as one loop: reductions along one axis, of which later ones need the results
+of earlier ones, computed tile by tile.
+
+A sum whose terms are G(x) * H(d) of earlier results d carries the sum for the d of the elements so
+far; when d becomes d', it is multiplied by H(d') / H(d). Here H is either a factor that is the same
+along the axis, which stands behind the loop, or ``exp`` of a sum in which d stands, whose quotient
+is ``exp`` of a difference. What splits in neither way has its d from a kernel of its own.
+
+Owns the text of such a kernel. Must not know which values are fused, nor why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, cast
+
+from tessera_lang.evaluate.arithmetic import round_float
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.graph.operators import operator_of
+from tessera_lang.lower.graph_to_kernels.terms import Atoms, CutError, NotFused, Term, Terms
+from tessera_lang.lower.graph_to_kernels.windows import (
+    COLUMNS,
+    INNER,
+    ROWS,
+    STREAM,
+    Window,
+    Windows,
+    is_elementwise,
+    labels_of,
+    moved,
+    sizes_of,
+    whole,
+)
+from tessera_lang.record import dataclass, field
+from tessera_lang.target.tuning import LONGEST_LINE_OF_A_TILE
+from tessera_lang.types.dtype import F32, DType
+
+Phase = Literal["old", "loop", "after"]
+"""Running results before this part of the axis, with it, and with all of it."""
+
+_SUMS = ("graph.sum", "graph.matmul")
+_LOG2E = math.log2(math.e)
+_LARGEST = "3.0e38"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A tile of a value, or a number (no labels), as text; floats of 16 bits are ``narrow`` only
+    where they were just read."""
+
+    text: str
+    labels: tuple[str, ...]
+    dtype: DType
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A reduction that the loop computes: the variable it is in, the terms of the axis that stand
+    behind the loop."""
+
+    name: str
+    labels: tuple[str, ...]
+    dtype: DType
+    pulled: tuple[Term, ...]
+
+
+@dataclass(slots=True, eq=False)
+class StreamKernel:
+    """A loop being written, or a kernel of whole rows. ``rows`` and ``steps``: elements of a tile
+    along the rows and along the stream; ``narrow``: whether products take what is computed in 16
+    bits. ``products``: those of which tiles are computed, with the parts and the operations;
+    ``sums``: reductions along the stream."""
+
+    terms: Terms
+    rows: int
+    steps: int
+    narrow: bool
+    arguments: list[Value] = field(default_factory=list[Value])
+    before: list[str] = field(default_factory=list[str])
+    body: list[str] = field(default_factory=list[str])
+    behind: list[str] = field(default_factory=list[str])
+    updates: list[str] = field(default_factory=list[str])
+    running: dict[tuple[Value, Windows], Running] = field(
+        default_factory=lambda: dict[tuple[Value, Windows], Running]()
+    )
+    products: dict[Value, dict[tuple[str, ...], float]] = field(
+        default_factory=lambda: dict[Value, "dict[tuple[str, ...], float]"]()
+    )
+    sums: set[Value] = field(default_factory=set[Value])
+    names: dict[Value, str] = field(default_factory=dict[Value, str])
+    sizes: dict[int, str] = field(default_factory=dict[int, str])
+    _weights: dict[tuple[Phase, frozenset[object]], Part] = field(
+        default_factory=lambda: dict["tuple[Phase, frozenset[object]]", Part]()
+    )
+    _parts: dict[tuple[Phase, Value, Windows], Part] = field(
+        default_factory=lambda: dict["tuple[Phase, Value, Windows]", Part]()
+    )
+    _count: int = 0
+
+    def size(self, n: int) -> str:
+        """How a size is spelt: one name for all axes that are as long."""
+        if n == 1:
+            return "1"
+        return self.sizes.setdefault(n, f"n{len(self.sizes)}")
+
+    # --- parts of values ---------------------------------------------------------------
+
+    def part(self, value: Value, windows: Windows, phase: Phase) -> Part:
+        """A part of a value, computed where the phase is. Raises NotFused."""
+        key = phase, value, windows
+        if key not in self._parts:
+            self._parts[key] = self._part(value, windows, phase)
+        return self._parts[key]
+
+    def _part(self, value: Value, windows: Windows, phase: Phase) -> Part:
+        operation = self.terms.made.get(value)
+        if operation is None or value in self.terms.leaves:
+            return self._read(value, windows)
+        if operation.name == "graph.full":
+            return self._number(operation)
+        inner = moved(operation, windows)
+        if inner is not None:
+            return self.part(operation.operands[0], inner, phase)
+        if operation.name == "graph.arange":
+            return self._places(operation, windows)
+        if self.terms.reduces(value, windows):
+            return self._result(value, windows, phase)
+        if self.terms.held and operation.name == "graph.softmax":
+            return self._softmax(operation, windows)
+        if operation.name == "graph.matmul" and value in self.terms.large:
+            return self._product(operation, windows, phase)
+        if is_elementwise(operation):
+            return self._elementwise(operation, windows, phase)
+        raise CutError(value)
+
+    def _named(self, text: str, labels: tuple[str, ...], dtype: DType, phase: Phase) -> Part:
+        name = f"t{self._count}"
+        self._count += 1
+        (self.behind if phase == "after" else self.body).append(f"{name} = {text}")
+        return Part(name, labels, dtype)
+
+    def _read(self, value: Value, windows: Windows) -> Part:
+        if value not in self.names:
+            self.names[value] = f"x{len(self.arguments)}"
+            self.arguments.append(value)
+        name, dtype = self.names[value], value.tensor_type.dtype
+        text = f"{name}[{', '.join(w.index for w in windows)}]" if windows else f"{name}[()]"
+        return _turned(text, windows, dtype)
+
+    def _number(self, operation: Operation) -> Part:
+        dtype = operation.result.tensor_type.dtype
+        value = cast("float", operation.attributes["value"])
+        if not dtype.is_float:
+            return Part(str(value) if dtype.bits == 1 else f"{dtype}({value})", (), dtype)
+        return Part(_float(round_float(float(value), dtype), _wide(dtype)), (), _wide(dtype))
+
+    def _places(self, operation: Operation, windows: Windows) -> Part:
+        (window,) = windows
+        dtype = operation.result.tensor_type.dtype
+        if not window.label:
+            text = f"{dtype}({window.index})"
+        elif window.capacity:
+            start = window.index.split(":")[0]
+            text = f"({start} + op.arange({window.capacity}))"
+            text = text if dtype.name in ("i32", "i64") else f"{text}.to({dtype})"
+        else:
+            text = f"op.arange({sizes_of(operation.result)[0]})"
+        return Part(text, labels_of(windows), dtype)
+
+    def wide(self, part: Part) -> Part:
+        """A part in the dtype of arithmetic."""
+        wide = _wide(part.dtype)
+        if wide == part.dtype:
+            return part
+        text = f"{part.text}.to({wide})" if part.labels else f"{wide}({part.text})"
+        return Part(text, part.labels, wide)
+
+    def _elementwise(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
+        name, t = operation.name, operation.result.tensor_type
+        dtype = _wide(t.dtype)
+        if name == "graph.exp":
+            return self._exponential(operation, windows, phase)
+        parts = [self.wide(self.part(v, windows, phase)) for v in operation.operands]
+        labels = labels_of(tuple({Window(x, "") for p in parts for x in p.labels}))
+        if name == "graph.cast":
+            (part,) = parts
+            if part.dtype == dtype:
+                return part
+            text = f"{part.text}.to({dtype})" if labels else f"{dtype}({part.text})"
+            return self._named(text, labels, dtype, phase)
+        row = operator_of(operation)
+        words: dict[str, object] = dict(operation.attributes)
+        words["dtype"] = dtype.name
+        texts = (_aligned(p, labels) for p in parts)
+        words.update(zip(row.operands, texts, strict=True))
+        return self._named(row.source.format(**words), labels, dtype, phase)
+
+    # --- products ----------------------------------------------------------------------
+
+    def _product(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
+        """A product of which a tile is needed: all of what it contracts at once."""
+        left, right = operation.operands
+        count = sizes_of(left)[-1]
+        whole_axes = any(w.label in (INNER, COLUMNS) for w in windows)
+        nested = any(self.terms.has_product(v) for v in operation.operands)
+        if count > LONGEST_LINE_OF_A_TILE or phase == "after" or whole_axes or nested:
+            raise CutError(operation.result)
+        inner = whole(INNER)
+        a = self._factor(left, (*windows[:-1], inner), phase)
+        b = self._factor(right, (*windows[:-2], inner, windows[-1]), phase)
+        labels = labels_of(windows)
+        if len(labels) != 2 or len(a.labels) != 2 or len(b.labels) != 2:
+            raise CutError(operation.result)
+        if windows[-2].label == labels[0]:
+            text = f"{a.text} @ {b.text}.T"
+        else:
+            text = f"{b.text} @ {a.text}.T"
+        dtype = _wide(operation.result.tensor_type.dtype)
+        work = 2.0 * math.prod(sizes_of(operation.result)) * count
+        axes = tuple(w.label or w.index for w in windows)
+        self.products.setdefault(operation.result, {})[axes] = work
+        return self._named(f"({text}).to({dtype})", labels, dtype, phase)
+
+    def _factor(self, value: Value, windows: Windows, phase: Phase) -> Part:
+        """A factor of a product, in its own dtype."""
+        if value not in self.terms.large:
+            value, windows = self._in_memory(value, windows)
+            return self._read(value, windows)
+        part = self.part(value, windows, phase)
+        dtype = value.tensor_type.dtype
+        if part.dtype == dtype:
+            return part
+        return Part(f"{part.text}.to({dtype})", part.labels, dtype)
+
+    def _in_memory(self, value: Value, windows: Windows) -> tuple[Value, Windows]:
+        """What stands in memory of a value: seen through what moves no element."""
+        while (
+            value not in self.terms.leaves and (operation := self.terms.made.get(value)) is not None
+        ):
+            inner = moved(operation, windows)
+            if inner is None:
+                break
+            value, windows = operation.operands[0], inner
+        return value, windows
+
+    # --- reductions --------------------------------------------------------------------
+
+    def _result(self, value: Value, windows: Windows, phase: Phase) -> Part:
+        found = self._run(value, windows)
+        name = f"{found.name}n" if phase == "loop" and not self.terms.held else found.name
+        part = Part(name, found.labels, found.dtype)
+        return self._times(part, found.pulled, phase)
+
+    def _times(self, part: Part, terms: Sequence[Term], phase: Phase) -> Part:
+        for value, windows, power in terms:
+            other = self.wide(self.part(value, windows, phase))
+            labels = labels_of(tuple({Window(x, "") for x in (*part.labels, *other.labels)}))
+            sign = "*" if power > 0 else "/"
+            text = f"{_aligned(part, labels)} {sign} {_aligned(other, labels)}"
+            part = self._named(text, labels, part.dtype, phase)
+        return part
+
+    def _run(self, value: Value, windows: Windows) -> Running:
+        key = value, windows
+        if key in self.running:
+            return self.running[key]
+        operation = self.terms.made[value]
+        source = operation.operands[0]
+        axis = len(sizes_of(source)) - 1
+        if operation.name != "graph.matmul":
+            (axis,) = operation.integers("axes")
+        self.terms.stream = sizes_of(source)[axis]
+        along = self._along()
+        if operation.name == "graph.matmul":
+            inner = (*windows[:-1], along)
+        elif operation.attributes["keepdims"]:
+            inner = (*windows[:axis], along, *windows[axis + 1 :])
+        else:
+            inner = (*windows[:axis], along, *windows[axis:])
+        self.sums.add(value)
+        if self.terms.held:
+            found = self._of_row(operation, inner)
+        elif operation.name in _SUMS:
+            found = self._sum(operation, windows, inner)
+        else:
+            found = self._extreme(operation, windows, inner)
+        self.running[key] = found
+        return found
+
+    def _along(self) -> Window:
+        """The part of the stream that the loop is at; all of it where it is held."""
+        if self.terms.held:
+            return Window(STREAM, ":")
+        return Window(STREAM, f"j:j+{self.steps}", self.steps)
+
+    def _of_row(self, operation: Operation, inner: Windows) -> Running:
+        """A reduction of rows that are held."""
+        part = self.wide(self.part(operation.operands[0], inner, "loop"))
+        if STREAM not in part.labels:
+            raise CutError(operation.result)
+        word = operation.name.removeprefix("graph.").removeprefix("reduce_")
+        dtype = _wide(operation.result.tensor_type.dtype)
+        labels = tuple(x for x in part.labels if x != STREAM)
+        text = f"op.{word}({part.text}, axis={part.labels.index(STREAM)})"
+        if word == "sum" and part.dtype != dtype:
+            text = f"{text}.to({dtype})" if labels else f"{dtype}({text})"
+        made = self._named(text, labels, dtype, "loop")
+        return Running(made.text, labels, dtype, ())
+
+    def _softmax(self, operation: Operation, windows: Windows) -> Part:
+        part = self.wide(self.part(operation.operands[0], windows, "loop"))
+        (axis,) = (operation.integer("axis"),)
+        if windows[axis].label != STREAM or STREAM not in part.labels:
+            raise CutError(operation.result)
+        self.sums.add(operation.result)
+        text = f"op.softmax({part.text}, axis={part.labels.index(STREAM)})"
+        return self._named(text, part.labels, part.dtype, "loop")
+
+    def _start(self, number: str, labels: tuple[str, ...], dtype: DType, columns: int) -> str:
+        name = f"r{len(self.running)}_{self._count}"
+        self._count += 1
+        sizes = {ROWS: str(self.rows), COLUMNS: self.size(columns)}
+        shape = ", ".join(sizes[x] for x in labels)
+        if labels:
+            text = f"op.full(({shape}{',' * (len(labels) == 1)}), {number}, {dtype})"
+        else:
+            text = f"{dtype}({number})"
+        self.before.append(f"{name} = {text}")
+        return name
+
+    def _extreme(self, operation: Operation, windows: Windows, inner: Windows) -> Running:
+        """A maximum or a minimum: numbers that multiply or are added along all of the axis stand
+        outside of it."""
+        source = operation.operands[0]
+        if self.terms.streams(source, inner):
+            raise CutError(self.terms.first_result(source))
+        word = operation.name.removeprefix("graph.reduce_")
+        dtype = _wide(operation.result.tensor_type.dtype)
+        atoms = self.terms.sum_of(source, inner)
+        ((value, part), scale), *rest = atoms.items()
+        simple = not rest and scale > 0 and dtype.is_float
+        inside = self.wide(self.part(value, part, "loop") if simple
+                           else self.part(source, inner, "loop"))  # fmt: skip
+        if STREAM not in inside.labels:
+            raise CutError(operation.result)
+        text = f"op.{word}({inside.text}, axis={inside.labels.index(STREAM)})"
+        if simple and scale != 1.0:
+            text = f"{text} * {_float(scale, dtype)}"
+        labels = tuple(x for x in inside.labels if x != STREAM)
+        first = "-inf" if word == "max" else "inf"
+        if not dtype.is_float:
+            raise CutError(operation.result)
+        name = self._start(first, labels, dtype, 0)
+        self.body.append(f"{name}n = {word}({name}, {text})")
+        self.updates.append(f"{name} = {name}n")
+        return Running(name, labels, dtype, ())
+
+    def _sum(self, operation: Operation, windows: Windows, inner: Windows) -> Running:
+        source, t = operation.operands[0], operation.result.tensor_type
+        if not t.dtype.is_float:
+            raise CutError(operation.result)
+        terms = self.terms.factors(source, inner, 1)
+        inside = [x for x in terms if STREAM in labels_of(x[1])]
+        pulled = tuple(x for x in terms if STREAM not in labels_of(x[1]))
+        if not inside or inside[0][2] < 0:
+            raise CutError(source)
+        shift: Atoms = {}
+        for value, part, power in inside:
+            self.terms.add_shift(value, part, power, shift)
+        term = self._product_of(inside)
+        if STREAM not in term.labels:
+            raise CutError(source)
+        dtype = _wide(t.dtype)
+        if operation.name == "graph.matmul":
+            added, labels, columns = self._sum_of_products(operation, windows, term)
+        else:
+            labels, columns = tuple(x for x in term.labels if x != STREAM), 0
+            added = f"op.sum({term.text}, axis={term.labels.index(STREAM)})"
+        name = self._start("0.0", labels, dtype, columns)
+        factor = self._correction(shift, labels, dtype)
+        self.body.append(f"{name}n = {name}{factor} + {added}")
+        self.updates.append(f"{name} = {name}n")
+        return Running(name, labels, dtype, pulled)
+
+    def _sum_of_products(
+        self, operation: Operation, windows: Windows, term: Part
+    ) -> tuple[str, tuple[str, ...], int]:
+        right = operation.operands[1]
+        count = sizes_of(right)[-1]
+        if windows[-1].label != COLUMNS or windows[-2].label != ROWS:
+            raise NotFused("the product that is a result has its rows and columns in another order")
+        if count > LONGEST_LINE_OF_A_TILE:
+            raise NotFused(f"a row of the result has {count} elements, and a tile has room for"
+                           f" {LONGEST_LINE_OF_A_TILE}")  # fmt: skip
+        other = self._factor(right, (*windows[:-2], self._along(), windows[-1]), "loop")
+        if term.labels != (ROWS, STREAM) or other.labels != (STREAM, COLUMNS):
+            raise CutError(operation.operands[0])
+        narrow = operation.operands[0].tensor_type.dtype
+        text = term.text if term.dtype == narrow else f"{term.text}.to({narrow})"
+        return f"{text} @ {other.text}", (ROWS, COLUMNS), count
+
+    def _product_of(self, terms: Sequence[Term]) -> Part:
+        value, windows, _ = terms[0]
+        part = self.wide(self.part(value, windows, "loop"))
+        return self._times(part, terms[1:], "loop")
+
+    # --- exponentials ------------------------------------------------------------------
+
+    def _exponential(self, operation: Operation, windows: Windows, phase: Phase) -> Part:
+        """``exp`` of a sum: one multiplication and addition for each element, in units of log2,
+        where the result is of 16 bits or f32."""
+        source, dtype = operation.operands[0], _wide(operation.result.tensor_type.dtype)
+        atoms = self.terms.sum_of(source, windows)
+        full = [k for k in atoms if len(labels_of(k[1])) > 1]
+        if dtype != F32 or len(full) != 1 or len(atoms) < 2:
+            part = self.wide(self.part(source, windows, phase))
+            return self._named(f"op.exp({part.text})", part.labels, dtype, phase)
+        (own,) = full
+        tile = self.wide(self.part(*own, phase))
+        rest = self._weighted({k: x for k, x in atoms.items() if k != own}, phase, dtype)
+        labels = labels_of(tuple({Window(x, "") for x in (*tile.labels, *rest.labels)}))
+        scale = _float(atoms[own] * _LOG2E, dtype)
+        text = f"math.fma({_aligned(tile, labels)}, {scale}, {_aligned(rest, labels)})"
+        word = "fast.exp2" if self.narrow else "op.exp2"
+        return self._named(f"{word}({text})", labels, dtype, phase)
+
+    def _weighted(self, atoms: Atoms, phase: Phase, dtype: DType) -> Part:
+        """A sum of values times numbers, in units of log2."""
+        wanted = phase, frozenset[object](atoms.items())
+        if wanted in self._weights:
+            return self._weights[wanted]
+        found: Part | None = None
+        for (value, windows), number in atoms.items():
+            part = self.wide(self.part(value, windows, phase))
+            text = f"{part.text} * {_float(number * _LOG2E, dtype)}"
+            if found is None:
+                found = self._named(text, part.labels, dtype, phase)
+                continue
+            labels = labels_of(tuple({Window(x, "") for x in (*part.labels, *found.labels)}))
+            one = self._named(text, part.labels, dtype, phase)
+            both = f"{_aligned(found, labels)} + {_aligned(one, labels)}"
+            found = self._named(both, labels, dtype, phase)
+        assert found is not None
+        self._weights[wanted] = found
+        return found
+
+    def _correction(self, shift: Atoms, labels: tuple[str, ...], dtype: DType) -> str:
+        """What a sum is multiplied by when earlier results have become others."""
+        moving = {k: x for k, x in shift.items() if x}
+        if not moving:
+            return ""
+        before = self._weighted(moving, "old", dtype)
+        now = self._weighted(moving, "loop", dtype)
+        word = "fast.exp2" if dtype == F32 else "op.exp2"
+        # Before the first element that counts the sum is 0, and stays so for a finite factor.
+        text = f"min({word}({now.text} - {before.text}), {dtype}({_LARGEST}))"
+        part = self._named(text, now.labels, dtype, "loop")
+        return f" * {_aligned(part, labels)}"
+
+
+# --- text ------------------------------------------------------------------------------------
+
+
+def _wide(dtype: DType) -> DType:
+    return F32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def _float(value: float, dtype: DType) -> str:
+    return f"{dtype}({float(value)!r})"
+
+
+def _turned(text: str, windows: Windows, dtype: DType) -> Part:
+    """What is read has the axes of the array; tiles have an order of their own."""
+    have = tuple(w.label for w in windows if w.label)
+    labels = labels_of(windows)
+    if have == labels:
+        return Part(text, labels, dtype)
+    if len(labels) != 2:
+        raise NotFused("an array of three axes in a tile lies in another order")
+    return Part(f"{text}.T", labels, dtype)
+
+
+def _aligned(part: Part, labels: tuple[str, ...]) -> str:
+    """A part beside others that have these axes."""
+    if part.labels == labels or not part.labels:
+        return part.text
+    at = ", ".join(":" if x in part.labels else "None" for x in labels)
+    return f"{part.text}[{at}]"

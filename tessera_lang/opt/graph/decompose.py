@@ -1,0 +1,162 @@
+"""Rewrites of Graph IR that make reductions visible: operators that hold several become those.
+
+``softmax``, ``logsumexp`` and ``mean`` of what a product computes become maxima, sums and
+element-wise operators, so that each may be one of a cascade. The transpose of a product is the
+product of the transposes in the other order. ``sum(y * (a @ b.mT))`` along the last axis is
+``sum(a * (y @ b))`` where that product is there already.
+Owns these rules. Must not know how reductions are fused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.ir.graph.builder import GraphBuilder
+from tessera_lang.ir.graph.operators import OPERATORS, operator_of
+from tessera_lang.ir.graph.rules import integer, integers
+from tessera_lang.opt.graph.dead_code import without_unused
+from tessera_lang.types.dtype import F32
+
+
+def decompose(function: Operation) -> Operation:
+    """The same function, rewritten; sizes are numbers."""
+    (body,) = function.regions
+    uses = Counter(v for o in body.operations for v in o.operands)
+    builder = GraphBuilder(OPERATORS)
+    new: dict[Value, Value] = {v: v for v in body.arguments}
+    large = set[Value]()  # made of products, element by element
+    for operation in body.operations[:-1]:
+        builder.span = operation.span
+        operands = [new[v] for v in operation.operands]
+        made = _rewritten(builder, operation, operands, uses, large)
+        new[operation.result] = made
+        if operation.name == "graph.matmul" or (
+            operation.result.tensor_type.rank and keeps_elements(operation)
+            and any(v in large for v in operation.operands)
+        ):  # fmt: skip
+            large.add(operation.result)
+    results = [new[v] for v in body.terminator.operands]
+    name = str(function.attributes["sym_name"])
+    made = builder.function(name, body.arguments, results, function.strings("parameters"))
+    return without_unused(made)
+
+
+def keeps_elements(operation: Operation) -> bool:
+    """Whether each element of a result is made of one element of each operand."""
+    row = operator_of(operation)
+    return row.elementwise or row.name in ("broadcast", "transpose", "softmax")
+
+
+def _rewritten(
+    b: GraphBuilder, operation: Operation, operands: Sequence[Value], uses: Counter[Value],
+    large: set[Value],
+) -> Value:  # fmt: skip
+    name = operation.name.removeprefix("graph.")
+    if name in _PARTS and operation.operands[0] in large:
+        return _PARTS[name](b, operation, operands[0])
+    if name == "transpose":
+        made = b.origin(operands[0])
+        if made is not None and _swaps(operation) and made.name == "graph.matmul":
+            left, right = made.operands
+            return b.op("matmul", b.swapped(right), b.swapped(left))
+    if name == "reshape":
+        made = b.origin(operands[0])
+        kept = made is not None and made.name in _KEEP and made.attributes["keepdims"] is True
+        if kept and made is not None:
+            given = {**made.attributes, "keepdims": False}
+            found = b.op(made.name.removeprefix("graph."), *made.operands, **given)
+            return b.reshape(found, operation.result.tensor_type.shape)
+    if name == "sum":
+        found = _moved_sum(b, operation, operands[0])
+        if found is not None:
+            return found
+    if name in _REDUCED and operation.attributes["keepdims"] and operation.operands[0] in large:
+        axes = integers(operation.attributes, "axes")
+        found = b.op(name, operands[0], axes=axes, keepdims=False)
+        return b.reshape(found, operation.result.tensor_type.shape)
+    return b.add_operation(operation, operands)
+
+
+def _swaps(operation: Operation) -> bool:
+    axes = operation.integers("axes")
+    rank = len(axes)
+    return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _softmax(b: GraphBuilder, o: Operation, given: Value) -> Value:
+    axis, a = integer(o.attributes, "axis"), _wide(b, given)
+    _, weights, total = _weights(b, a, axis)
+    zero, one = b.zeros(total), b.like(total, 1.0)
+    inverse = b.where(b.op("eq", total, zero), zero, b.div(one, total))
+    found = b.mul(weights, _along(b, inverse, a, axis))
+    return b.cast(found, given.tensor_type.dtype)
+
+
+def _logsumexp(b: GraphBuilder, o: Operation, given: Value) -> Value:
+    (axis,) = integers(o.attributes, "axes")
+    top, _, total = _weights(b, _wide(b, given), axis)
+    found = b.cast(b.add(top, b.op("log", total)), given.tensor_type.dtype)
+    return b.reshape(found, o.result.tensor_type.shape)
+
+
+def _weights(b: GraphBuilder, a: Value, axis: int) -> tuple[Value, Value, Value]:
+    """What exponents are relative to, the exponentials, and their sum: rows of -inf have sum 0."""
+    top = b.op("reduce_max", a, axes=(axis,), keepdims=False)
+    infinite = b.op("eq", b.op("abs", top), b.like(top, math.inf))
+    top = b.where(infinite, b.zeros(top), top)
+    weights = b.op("exp", b.sub(a, _along(b, top, a, axis)))
+    return top, weights, b.sum(weights, (axis,))
+
+
+def _along(b: GraphBuilder, value: Value, of: Value, axis: int) -> Value:
+    """A result along an axis that it lacks, as long as another value's."""
+    shape = of.tensor_type.shape
+    kept = tuple(1 if i == axis else n for i, n in enumerate(shape))
+    return b.broadcast(b.reshape(value, kept), shape)
+
+
+def _wide(b: GraphBuilder, value: Value) -> Value:
+    """Floats in the dtype in which sums of them are kept: rounded once, at the end."""
+    dtype = value.tensor_type.dtype
+    return b.cast(value, F32) if dtype.is_float and dtype.bits < 32 else value
+
+
+def _mean(b: GraphBuilder, o: Operation, given: Value) -> Value:
+    a = _wide(b, given)
+    axes = integers(o.attributes, "axes")
+    shape = [int(str(a.tensor_type.shape[i])) for i in axes]
+    total = b.sum(a, axes, keepdims=o.attributes["keepdims"] is True)
+    if not math.prod(shape) or not a.tensor_type.dtype.is_float:
+        return b.add_operation(o, [given])
+    return b.cast(b.times(total, 1.0 / math.prod(shape)), o.result.tensor_type.dtype)
+
+
+_REDUCED = ("sum", "reduce_max", "reduce_min")
+"""Those that are one operation whether they keep their axes or not."""
+_KEEP = tuple(f"graph.{n}" for n in (*_REDUCED, "mean", "prod", "any", "all", "logsumexp"))
+_PARTS: dict[str, Callable[[GraphBuilder, Operation, Value], Value]] = {
+    "softmax": _softmax, "logsumexp": _logsumexp, "mean": _mean,
+}  # fmt: skip
+
+
+def _moved_sum(b: GraphBuilder, o: Operation, a: Value) -> Value | None:
+    """``sum(y * (a @ b.mT), -1)`` by a product ``y @ b`` that there is: the sum over the columns
+    of two factors is the sum over what the product contracts."""
+    rank = a.tensor_type.rank
+    made = b.origin(a)
+    if integers(o.attributes, "axes") != (rank - 1,) or made is None or made.name != "graph.mul":
+        return None
+    for weights, other in (made.operands, made.operands[::-1]):
+        product = b.origin(other)
+        if product is None or product.name != "graph.matmul":
+            continue
+        left, right = product.operands
+        there = b.known("matmul", weights, b.swapped(right))
+        if there is not None and there.type == left.type:
+            both = b.mul(_wide(b, left), _wide(b, there))
+            found = b.sum(both, (rank - 1,), o.attributes["keepdims"] is True)
+            return b.cast(found, o.result.tensor_type.dtype)
+    return None

@@ -1,0 +1,104 @@
+"""Functions with cascaded reductions, as a program has them, and graphs of them."""
+
+from __future__ import annotations
+
+from tessera_lang.driver.function_graphs import graph_program, plain_functions
+from tessera_lang.driver.pass_runner import PassRunner
+from tessera_lang.driver.pipeline import GRAPH
+from tessera_lang.driver.session import Session
+from tessera_lang.ir.core import Operation, Program
+from tessera_lang.opt.graph.decompose import decompose
+from tessera_lang.opt.graph.differentiate import gradient_of
+
+SIZES = {"s": 70, "t": 90, "d": 16, "e": 24}
+TEXT = """
+def attention(q, k, v): return op.softmax(q @ k.T * 0.25, axis=1) @ v
+def with_bias(q, k, v, b): return op.softmax(q @ k.T - b * 2.0, axis=1) @ v
+def soft_capped(q, k, v): return op.softmax(3.0 * op.tanh(q @ k.T / 3.0), axis=1) @ v
+def causal(q, k, v):
+    z = q @ k.T
+    seen = op.arange(z.shape[1])[None, :] <= op.arange(z.shape[0])[:, None] - 3
+    return op.softmax(op.where(seen, z, -inf), axis=1) @ v
+def distances(q, k, v):
+    z = q @ k.T
+    far = op.arange(z.shape[0])[:, None] - op.arange(z.shape[1])[None, :]
+    return op.softmax(z - 0.1 * op.abs(far).to(z.dtype), axis=1) @ v
+def of_sigmoids(q, k, v): return op.sigmoid(q @ k.T) @ v
+def by_sum(q, k, v):
+    p = op.exp(op.tanh(q @ k.T))
+    return (p / op.sum(p, axis=1, keepdims=True)) @ v
+def by_norm(q, k, v):
+    p = op.tanh(q @ k.T)
+    return (p * op.rsqrt(op.sum(p * p, axis=1, keepdims=True))) @ v
+def by_greatest(q, k, v):
+    p = q @ k.T
+    return (p / op.max(op.abs(p), axis=1, keepdims=True)) @ v
+def log_sum(q, k): return op.logsumexp(q @ k.T * 2.0, axis=1)
+def entropy(q, k):
+    p = op.softmax(q @ k.T, axis=1)
+    return op.sum(p * (q @ k.T), axis=1)
+def cross_entropy(q, k, t):
+    z = q @ k.T
+    own = op.arange(z.shape[1])[None, :] == t[:, None]
+    return op.mean(op.logsumexp(z, axis=1) - op.sum(op.where(own, z, 0.0), axis=1))
+def means(q, k, v):
+    z = q @ k.T
+    return (z * op.mean(z, axis=1, keepdims=True)) @ v
+def centred(q, k, v):
+    z = q @ k.T
+    return (z - op.mean(z, axis=1, keepdims=True)) @ v
+def twice(q, k, v):
+    z = q @ k.T
+    p = op.softmax(z, axis=1)
+    return (p * op.exp(-op.sum(p * p, axis=1, keepdims=True))) @ v
+def two_values(q, k, v):
+    p = op.softmax(q @ k.T, axis=1)
+    return p @ v, p @ op.tanh(v), op.max(q @ k.T, axis=1)
+def of_columns(q, k, v): return op.softmax(q @ k.T, axis=0) @ v
+def least(q, k, v):
+    z = q @ k.T
+    return op.exp(op.min(z, axis=1, keepdims=True) - z) @ v
+def gated(q, k, v, w): return w * (op.softmax(q @ k.T, axis=1) @ v) + 1.0
+"""
+SHAPES = {"q": ("s", "d"), "k": ("t", "d"), "v": ("t", "e"), "b": ("s", "t"), "w": ("s", "e"),
+          "t": ("s",)}  # fmt: skip
+HEADS = """
+def heads(q, k, v): return op.softmax(q @ k.mT, axis=-1) @ v
+def shared(q, k, v):
+    q, k, v = op.reshape(q, (2, 3, 70, 16)), k[:, None, :, :], v[:, None, :, :]
+    return op.softmax(q @ k.mT, axis=-1) @ v
+def moved(q, k, v):
+    q, k, v = [op.reshape(x, (1, x.shape[1], 2, x.shape[2] // 2)) for x in (q, k, v)]
+    q, k, v = [op.transpose(x, (0, 2, 1, 3)) for x in (q, k, v)]
+    return op.transpose(op.softmax(q @ k.mT, axis=-1) @ v, (0, 2, 1, 3))
+"""
+
+
+def signature(parameters: list[str], dtype: str, front: tuple[int, ...]) -> str:
+    parts: list[str] = []
+    for name in parameters:
+        sizes = ", ".join(map(str, (*front, *(SIZES[n] for n in SHAPES[name]))))
+        parts.append(f"{name}: {'i64' if name == 't' else dtype}[{sizes}]")
+    return ", ".join(parts)
+
+
+def graph_of(name: str, dtype: str, with_gradient: bool) -> Operation:
+    """The graph of a function above, as it is before kernels are made of it."""
+    session = Session(overlay={"cascades.tessera": TEXT + HEADS})
+    (function,) = (f for f in plain_functions(session, "cascades.tessera") if f.name == name)
+    front = {"heads": (2,), "shared": (2,), "moved": (1,)}.get(name, ())
+    given = signature([p.name for p in function.parameters], dtype, front)
+    if name == "shared":
+        given = given.replace("q: f64[2, 70", "q: f64[2, 210")
+    program = graph_program(session, "cascades.tessera", function, given)
+    (made,) = program.operations
+    arguments = made.regions[0].arguments
+    wrt = [i for i, v in enumerate(arguments) if v.tensor_type.dtype.is_float]
+    if with_gradient:
+        made = gradient_of(made, wrt, seeded=True)
+    return prepared(made)
+
+
+def prepared(function: Operation) -> Operation:
+    program = Program("graph", (decompose(function),))
+    return PassRunner(verify_each=True).run(program, GRAPH).operations[0]

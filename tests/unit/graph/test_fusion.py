@@ -1,0 +1,100 @@
+"""Cascaded reductions: one loop each, and the results of the operators one after the other."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tessera_lang.ir.core import Operation, Value
+from tessera_lang.lower.graph_to_kernels.fusion import plan_of
+from tessera_lang.lower.graph_to_kernels.windows import sizes_of
+from tessera_lang.opt.graph.decompose import decompose
+from tests.unit.graph import cascades, on_cpu, reference
+from tests.unit.graph.random_graphs import random_graph
+
+NAMES: list[str] = re.findall(r"def (\w+)", cascades.TEXT)
+_SCORES = (cascades.SIZES["s"], cascades.SIZES["t"])
+_TWO_LOOPS = ("centred", "of_columns")
+"""A sum over what an earlier result is subtracted from, and a softmax along the other axis."""
+
+
+def _arguments(function: Operation) -> list[Any]:
+    rng = np.random.default_rng(0)
+    made: list[Any] = []
+    for value in function.regions[0].arguments:
+        floats = value.tensor_type.dtype.is_float
+        most = 1.0 if floats else float(cascades.SIZES["t"])
+        found = rng.uniform(-1.0 if floats else 0.0, most, sizes_of(value))
+        made.append(found if floats else found.astype(np.int64))
+    return made
+
+
+def _check(function: Operation, rtol: float) -> None:
+    inputs = _arguments(function)
+    found = on_cpu.run(function, inputs)
+    for a, b in zip(found, reference.run(function, inputs), strict=True):
+        np.testing.assert_allclose(a, b, atol=rtol * max(1e-30, float(np.abs(b).max())))
+
+
+def _in_memory(function: Operation) -> list[tuple[int, ...]]:
+    """Shapes of what is between kernels."""
+    kernels = plan_of(function, ()).kernels
+    given = set(function.regions[0].arguments)
+    return [
+        sizes_of(v) for k in kernels for v in (*k.results, *k.arguments)
+        if isinstance(v, Value) and v not in given
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_score_is_in_memory(name: str) -> None:
+    function = cascades.graph_of(name, "f64", with_gradient=False)
+    assert _SCORES not in _in_memory(function)
+    loops = [k for k in plan_of(function, ()).kernels if "for j in" in k.source]
+    assert len(loops) == 1 + (name in _TWO_LOOPS)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "with_bias"])
+def test_no_score_of_a_gradient_is_in_memory(name: str) -> None:
+    """But of the bias, whose gradient is one for each score."""
+    assert _SCORES not in _in_memory(cascades.graph_of(name, "bf16", with_gradient=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample(6)
+def test_loops_give_what_operators_give(name: str) -> None:
+    _check(cascades.graph_of(name, "f64", with_gradient=False), 1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
+def test_gradients_of_loops(name: str) -> None:
+    if name != "cross_entropy":
+        _check(cascades.graph_of(name, "f64", with_gradient=True), 1e-11)
+
+
+@pytest.mark.parametrize("name", ["heads", "shared", "moved"])
+@pytest.mark.sample(6)
+def test_heads(name: str) -> None:
+    for with_gradient in (False, True):
+        _check(cascades.graph_of(name, "f64", with_gradient=with_gradient), 1e-11)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_large_scores(scale: float) -> None:
+    """Exponents are relative to the greatest so far: nothing overflows, in any order of rows."""
+    function = cascades.graph_of("causal", "f64", with_gradient=False)
+    inputs = [scale * v for v in _arguments(function)]
+    (found,) = on_cpu.run(function, inputs)
+    np.testing.assert_allclose(found, reference.run(function, inputs)[0], atol=1e-11 * scale)
+    assert np.all(found[:3] == 0.0)  # these rows see no key
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rewrites_keep_results(seed: int) -> None:
+    function, inputs = random_graph(500 + seed, 10 + seed // 2)
+    (found,), (wanted,) = (reference.run(f, inputs) for f in (decompose(function), function))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
