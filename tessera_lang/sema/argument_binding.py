@@ -21,9 +21,15 @@ Bound = dict[str, ast.Expr]
 _UNBIASED = ("the squares are divided by their number n: multiply by `f32(n) / f32(n - 1)`",)
 _INSTEAD: dict[str, tuple[str, ...]] = {
     "ddof": _UNBIASED, "correction": _UNBIASED,
+    "out": ("in a statement of its own it stores, `op.add(a, b, out=c)`; or write"
+            " `c[:] = op.add(a, b)`",),
     "decimals": ("two decimals are hundredths: write `op.round(x * 100.0) / 100.0`",),
 }  # fmt: skip
 """What to write for a keyword that others have."""
+_PLACES_OF_TRUE = (
+    "how many are true is known to the run alone: the host program can choose elements, `x[mask]`;"
+    " of all elements write `op.where(mask, x, 0.0)`"
+)
 _WINDOW_OF_AXES = "a window has all axes of `x`: `op.window(x, (i, j), (16, 64))` of two"
 
 
@@ -78,8 +84,9 @@ def bind(
     missing = [n for n in required if n not in bound]
     if missing and good:
         text = ", ".join(f"`{n}`" for n in missing)
+        signature = () if labels else (_signature(what, names, required),)
         report(Diagnostic("T0105", f"{what} needs {text}", call.span, "missing here",
-                          labels=labels))  # fmt: skip
+                          labels=labels, helps=signature))  # fmt: skip
         good = False
     return bound if good else None
 
@@ -103,7 +110,11 @@ def bind_builtin(call: ast.Call, info: BuiltinInfo, report: Report) -> Bound | N
             return None
         return {}
     if not call.keywords and not info.required <= given <= len(info.parameters):
-        helps = _INSTEAD["decimals"] if info.name == "op.round" and given == 2 else ()
+        helps = (_signature(what, info.parameters, info.parameters[: info.required]),)
+        if info.name == "op.round" and given == 2:
+            helps = _INSTEAD["decimals"]
+        elif info.name == "op.where" and given == 1:
+            helps = (_PLACES_OF_TRUE, *helps)
         report(Diagnostic("T0105", f"{what} takes {info.counts}, not {given}", call.span,
                           helps=helps))  # fmt: skip
         return None

@@ -122,7 +122,7 @@ _TILE_FUNCTIONS: tuple[BuiltinInfo, ...] = (
     _info("op.expand_dims", "x axis", 2),
     _info("op.squeeze", "x axis", 1),
     _info("op.roll", "x shift axis", 2),
-    _info("op.diff", "x n axis", 1),
+    _info("op.diff", "x n axis prepend append", 1),
     _info("op.repeat", "x repeats axis", 2),
     _info("op.tile", "x repetitions", 2),
     _info("op.take", "x indices axis", 2),

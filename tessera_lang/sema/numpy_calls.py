@@ -39,7 +39,7 @@ _BEGUN = {"sum": "call + initial", "prod": "call * initial", "max": "op.maximum(
           "min": "op.minimum(call, initial)"}  # fmt: skip
 
 KEYWORDS_OF_NUMPY = frozenset((
-    "dtype", "where", "initial", "endpoint", *(n for new in _KEYWORDS.values() for n in new),
+    "dtype", "where", "out", "initial", "endpoint", *(n for new in _KEYWORDS.values() for n in new),
     *_NO_CHANGE,
 ))  # fmt: skip
 """Words in front of `=` that something is said otherwise for."""
@@ -77,6 +77,20 @@ def in_own_words(e: ast.Call) -> ast.Expr:
     if f.name == "linspace":
         return _without_end(e)
     return _reduced(e, f.name)
+
+
+def stored_result(s: ast.ExprStmt, e: ast.Call) -> ast.Stmt:
+    """``op.add(a, b, out=c)`` as ``c[:] = op.add(a, b)``, where nothing else takes the result."""
+    f = e.function
+    out = next((k.value for k in e.keywords if k.name == "out"), None)
+    if not isinstance(f, ast.Attribute) or not isinstance(out, (ast.Name, ast.Subscript)):
+        return s
+    target = out
+    if isinstance(out, ast.Name):
+        whole = ast.SliceExpr(out.span, None, None, None)
+        target = ast.Subscript(out.span, out, (whole,))
+    call = replace(e, keywords=tuple(k for k in e.keywords if k.name != "out"))
+    return ast.Assign(s.span, target, call)
 
 
 def _with_arrays(e: ast.Call) -> ast.Call:

@@ -22,6 +22,7 @@ from tessera_lang.sema.numpy_calls import (
     SAME,
     in_own_words,
     named_again,
+    stored_result,
 )
 from tessera_lang.sema.written_tables import Tables, tables_of, written
 from tessera_lang.source import Span
@@ -287,6 +288,8 @@ def _body(body: tuple[ast.Stmt, ...], kernel: bool, names: set[str]) -> tuple[as
                 made.append(s if inner is s.body else replace(s, body=inner))
             case ast.Assign():
                 made.append(_unpacked(s))
+            case ast.ExprStmt(value=ast.Call() as called):
+                made.append(stored_result(s, called))
             case _:
                 made.append(s)
     same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))

@@ -60,6 +60,23 @@ v[:, op.newaxis] * w[op.newaxis, :]
 op.quantile(v, 0.25, method="linear")
 op.identity(6) * x[:1, :]
 op.ravel(x, order="C")
+op.diff(v, prepend=0.0)
+op.diff(v, prepend=v[0], append=v[-1:])
+op.diff(v, append=1.5)
+op.diff(x, axis=0, prepend=0.0)
+op.diff(x, axis=1, append=x[:, :2])
+op.diff(x, n=2, prepend=0.0)
+op.diff(v, prepend=v[:1])
+op.diff(k, prepend=0)
+op.pad(x, 1, mode="edge")
+op.pad(x, ((1, 2), (0, 3)), mode="reflect")
+op.pad(v, 2, mode="wrap")
+op.pad(v, 7, mode="symmetric")
+op.pad(v, 7, mode="reflect")
+op.pad(v, 12, mode="wrap")
+op.pad(x, ((0, 0), (1, 1)), "edge")
+op.pad(x * 2.0, 2, mode="reflect")[1:-1, 1:-1]
+op.cumsum(op.ravel(x))
 op.fmax(v, w) - op.fmin(v, w)
 op.cbrt(v)
 op.heaviside(v, 0.5)
@@ -124,3 +141,40 @@ def test_beside_numpy(text: str, kind: str, target: Any) -> None:
     assert np.shape(got) == want.shape
     np.testing.assert_allclose(np.asarray(got).astype(float), want.astype(float), tolerance,
                                tolerance)  # fmt: skip
+
+
+OUT = """
+def f(x, y):
+    op.multiply(x, x, out=y)
+    op.cumsum(x[1:3], axis=0, out=y[1:3])
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kind", ["", "@op.kernel"], ids=["host", "kernel"])
+def test_results_stored_by_out(kind: str, target: Any) -> None:
+    x, y = GIVEN["x"], np.zeros((4, 6))
+    tessera.compile(OUT.replace("\ndef", f"\n{kind}\ndef"), target=target).f(x, y)
+    np.testing.assert_allclose(y, np.concatenate((x[:1] ** 2, x[1:3].cumsum(0), x[3:] ** 2)))
+    text = f"{kind}\ndef f(x, y):\n    return op.add(x, x, out=y)\n"
+    with pytest.raises(tessera.TesseraError, match="out"):
+        _called(text, x, y)
+
+
+def _called(source: str, *arguments: Any) -> Any:
+    return tessera.compile(source, target="cpu").f(*arguments)
+
+
+MISSING = {
+    "op.hypot(x)": r"`op.hypot\(a, b\)`", "op.where(x > 0.0)": r"x\[mask\]",
+    "op.cumsum(x)": r"`op.cumsum\(op.ravel\(x\)\)`", "op.interp(v, v)": "it is called so",
+    'op.pad(x, 1, mode="mean")': '"edge", "wrap", "reflect"',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MISSING)
+@pytest.mark.parametrize("kind", ["", "@op.kernel\n"], ids=["host", "kernel"])
+def test_a_call_that_lacks_something_is_told_the_form(text: str, kind: str) -> None:
+    source = f"{kind}def f(x, v):\n    return {text}\n"
+    with pytest.raises(tessera.TesseraError, match=MISSING[text]):
+        _called(source, GIVEN["x"], GIVEN["v"])

@@ -395,10 +395,24 @@ def _along(w: GraphWorld, x: Value, axis: int, start: int, stop: int) -> Value:
 def _diff(w: GraphWorld, given: Given) -> object:
     x = _array(w, given["x"])
     at = _axis(w, given, x, -1)
+    parts = [_one_place(w, x, at, given.get(k)) for k in ("prepend", "append")]
+    if any(parts):
+        before, after = parts
+        x = w.op("concat", *(p for p in (before, x, after) if p is not None), axis=at)
     for _ in range(_integer(given.get("n", 1), "a count")):
         n = _known(x, "`op.diff`")[at]
         x = w.op("sub", _along(w, x, at, min(1, n), n), _along(w, x, at, 0, max(n - 1, 0)))
     return GraphArray(x)
+
+
+def _one_place(w: GraphWorld, x: Value, axis: int, value: object) -> Value | None:
+    """What `op.diff` joins: an array as it is, a number at one place along the axis."""
+    if value is None:
+        return None
+    if isinstance(value, GraphArray) and value.type.rank:
+        return value.value
+    number = w.builder.cast(w.lifted(value), x.tensor_type.dtype)
+    return w.builder.broadcast(number, _known(_along(w, x, axis, 0, 1), "`op.diff`"))
 
 
 # --- places ----------------------------------------------------------------------------------
@@ -534,7 +548,7 @@ FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
     "flip": ("x axis", 1, _flip), "concat": ("arrays axis", 1, _concat),
     "concatenate": ("arrays axis", 1, _concat), "stack": ("arrays axis", 1, _stack),
     "pad": ("x pad_width mode constant_values", 2, _pad), "roll": ("x shift axis", 2, _roll),
-    "diff": ("x n axis", 1, _diff), "take": ("x indices axis", 2, _take),
+    "diff": ("x n axis prepend append", 1, _diff), "take": ("x indices axis", 2, _take),
     "take_along_axis": ("x indices axis", 2, _take_along_axis),
     "tril": ("x k", 1, _triangle(False)), "triu": ("x k", 1, _triangle(True)),
     "eye": ("n m k dtype", 1, _eye), "array": ("items dtype", 1, _made_of),

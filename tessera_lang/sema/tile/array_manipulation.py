@@ -28,7 +28,7 @@ from tessera_lang.sema.tile.size_normal_form import described, normal
 from tessera_lang.sema.tile.symbolic import dim_of
 from tessera_lang.syntax import ast
 from tessera_lang.types.shape import Dim, DimOp
-from tessera_lang.types.type import Scalar, Tile, TileAxis, Weak
+from tessera_lang.types.type import Scalar, Tensor, Tile, TileAxis, Weak
 
 
 def _tile(c: TileContext, bound: Bound, name: str) -> Tile | Term:
@@ -210,6 +210,9 @@ def diff(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if axis is None or times is None or not rank:
         return c.nothing()
     before, behind = ":, " * axis, ", :" * (rank - axis - 1)
+    more = {k: bound[k] for k in ("prepend", "append") if _given(bound, k) is not None}
+    if more and times:
+        return _diff_of_joined(c, e, bound["x"], more, (axis, times, f"[{before}:1{behind}]"))
     text = "x"
     for _ in range(times):
         text = f"({text})" if text != "x" else text
@@ -218,6 +221,28 @@ def diff(c: TileContext, e: ast.Call, bound: Bound) -> Term:
             return c.report("T0311", f"`op.diff` of {times} differences", bound["n"].span,
                             helps=("take the difference of a difference",))  # fmt: skip
     return expand(c, e, text if times else "+x", {"x": bound["x"]})
+
+
+def _diff_of_joined(
+    c: TileContext, e: ast.Call, x: ast.Expr, more: Bound, how: tuple[int, int, str]
+) -> Term:
+    """With ``prepend=`` and ``append=``, of which a number stands for one place along the axis.
+    ``how``: the axis, how many differences, and the subscript of the first place."""
+    axis, times, first = how
+    parts = ["x"]
+    for name in more:
+        term = c.infer(more[name])
+        if is_silent(term):
+            return term
+        number = not isinstance(term, (Tile, Tensor)) or not _rank_of(term)
+        part = f"op.full_like(x{first}, {name})" if number else name
+        parts.insert(0 if name == "prepend" else len(parts), part)
+    text = f"op.diff(op.concat(({', '.join(parts)}), axis={axis}), n={times}, axis={axis})"
+    return expand(c, e, text, {"x": x, **more})
+
+
+def _rank_of(term: Tile | Tensor) -> int:
+    return len(term.axes) if isinstance(term, Tile) else len(term.shape)
 
 
 def _times(axis: TileAxis, count: int) -> TileAxis:
@@ -285,18 +310,40 @@ def pad_widths(e: ast.Expr, rank: int) -> tuple[tuple[ast.Expr, ast.Expr], ...] 
     return tuple(found * rank if len(found) == 1 else found)
 
 
+_MIRRORED = {
+    "edge": "op.clip({k}, 0, {n} - 1)",
+    "wrap": "{k} % {n}",
+    "reflect": "{n} - 1 - op.abs({n} - 1 - {k} % max(2 * {n} - 2, 1))",
+    "symmetric": "op.minimum({k} % (2 * {n}), 2 * {n} - 1 - {k} % (2 * {n}))",
+}
+"""The element that stands at place ``k``, of ``n`` along an axis."""
+
+
+def _pad_mirrored(
+    c: TileContext, e: ast.Call, x: ast.Expr, mode: str, widths: Sequence[tuple[ast.Expr, ast.Expr]]
+) -> Term:
+    """Around an array are elements of its own: one gather for each axis that has some."""
+    text = "x"
+    for axis, pair in enumerate(widths):
+        before, behind = (_number(c, item, "a width of `op.pad`", 0) for item in pair)
+        if before is None or behind is None:
+            return c.nothing()
+        if before or behind:
+            n = f"x.shape[{axis}]"
+            places = f"(op.arange({n} + {before + behind}) - {before})"
+            text = f"op.take({text}, {_MIRRORED[mode].format(k=places, n=n)}, axis={axis})"
+    return expand(c, e, text if text != "x" else "+x", {"x": x})
+
+
 def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     """``op.pad(x, ((1, 1), (2, 2)), constant_values=0)``: more elements of one value around it."""
     tile = _tile(c, bound, "op.pad")
     mode = bound.get("mode")
     if mode is not None:
         c.infer(mode)
-        if c.try_value(mode) != "constant":
-            return c.report(
-                "T0311", '`op.pad` has the mode "constant" only', mode.span,
-                helps=("of \"edge\" write `op.take(x, op.clip(op.arange(n + 2) - 1, 0, n - 1),"
-                       " axis=0)`",),
-            )  # fmt: skip
+        if c.try_value(mode) not in ("constant", *_MIRRORED):
+            known = ", ".join(f'"{m}"' for m in ("constant", *_MIRRORED))
+            return c.report("T0311", f"`op.pad` has the modes {known}", mode.span)
     if not isinstance(tile, Tile):
         return tile
     widths = pad_widths(bound["pad_width"], len(tile.axes))
@@ -304,6 +351,8 @@ def pad(c: TileContext, e: ast.Call, bound: Bound) -> Term:
     if widths is None or len(widths) != len(tile.axes):
         return c.report("T0604", f"`op.pad` of {len(tile.axes)} axes takes a number, a pair, or as"
                         " many pairs", bound["pad_width"].span)  # fmt: skip
+    if mode is not None and c.try_value(mode) in _MIRRORED:
+        return _pad_mirrored(c, e, bound["x"], str(c.try_value(mode)), widths)
     axes = list[TileAxis]()
     for axis, pair in zip(tile.axes, widths, strict=True):
         numbers = [_number(c, item, "a width of `op.pad`", 0) for item in pair]

@@ -215,7 +215,10 @@ def scan(c: TileContext, name: str, bound: Bound) -> Term:
     if given is not None and axis is None:
         return ERROR if c.final else Unknown()
     if given is None and len(tile.axes) > 1:
-        return c.report("T0105", f"`{name}` of several axes needs `axis=`", bound["x"].span)
+        return c.report(
+            "T0105", f"`{name}` of several axes needs `axis=`", bound["x"].span,
+            helps=(f"of all elements in a row write `{name}(op.ravel({source_of(bound['x'])}))`",),
+        )  # fmt: skip
     kind = {"op.cumsum": "sum", "op.cumprod": "prod"}.get(name, name[-3:])
     dtype = result_dtype(c, kind, tile.dtype, bound["x"])
     if dtype is None:
