@@ -153,14 +153,16 @@ def _counts_as_floats(
     """Counts and literals given to a function of ``std.math`` bind its parameters as floats: those
     of the other arguments, else those that the result meets, for which the term that is returned
     waits."""
-    scope = c.scope.scope_named("std.math")
-    if scope is None or symbol.module != scope.path or c.scope.path == scope.path:
+    if symbol.module == c.scope.path or not c.shared.counts:
         return None
     counts = [
         n for n, a in arguments.items()
         if bindings.get(n) == Scalar(INDEX) and c.is_size(a) or isinstance(bindings.get(n), Weak)
     ]  # fmt: skip
-    if not counts or not c.shared.counts:
+    if not counts:
+        return None
+    scope = c.scope.scope_named("std.math")
+    if scope is None or symbol.module != scope.path:
         return None
     floats = [b for b in bindings.values() if isinstance(b, Scalar) and b.dtype.is_float]
     found = floats[0] if floats else float_of_cell(c, e)
