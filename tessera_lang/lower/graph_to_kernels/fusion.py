@@ -195,7 +195,7 @@ class _Planner:
         windows = {v: self._windows(v, o, rows) for v, o in firsts.items()}
         cuts = set[Value]()
         leaves = self._leaves(firsts)
-        narrow = all(o.operands[0].tensor_type.dtype.bits == 16 for o in firsts.values())
+        narrow = any(map(self._is_of_narrow, firsts.values()))
         for _ in range(len(self.made) + 1):
             kernel = StreamKernel(self._terms(leaves | cuts), rows, steps, narrow)
             try:
@@ -211,6 +211,22 @@ class _Planner:
                     raise NotFused("it is the same along an axis of its own")
             return _Loop(kernel, {v: (p.text, windows[v]) for v, p in parts.items()})
         raise NotFused("its reductions are no cascade along one axis")
+
+    def _is_of_narrow(self, reduction: Operation) -> bool:
+        """Whether what is reduced is made of products of 16 bits: their rounding is larger than
+        that of a machine's exponential."""
+        left, seen = [reduction.operands[0]], set[Value]()
+        while left:
+            value = left.pop()
+            operation = self.made.get(value)
+            if operation is None or value in seen or value not in self.large:
+                continue
+            seen.add(value)
+            if operation.name != "graph.matmul":
+                left.extend(operation.operands)
+            elif operation.operands[0].tensor_type.dtype.bits == 16:
+                return True
+        return False
 
     def _terms(self, leaves: set[Value], held: int = 0) -> Terms:
         return Terms(self.made, leaves, self.large, held)
