@@ -88,7 +88,7 @@ def _reduction(
     )  # fmt: skip
 
 
-def _kept(b: GraphBuilder, o: Operation, value: Value) -> Value:
+def kept(b: GraphBuilder, o: Operation, value: Value) -> Value:
     """A value of the result's shape, stretched to the operand's."""
     source = o.operands[0].tensor_type
     axes = integers(o.attributes, "axes")
@@ -98,7 +98,7 @@ def _kept(b: GraphBuilder, o: Operation, value: Value) -> Value:
 
 def _of_sum(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value | None, ...]:
     dtype = o.operands[0].tensor_type.dtype
-    return (b.cast(_kept(b, o, ct), dtype) if dtype.is_float else None,)
+    return (b.cast(kept(b, o, ct), dtype) if dtype.is_float else None,)
 
 
 def _of_mean(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value | None, ...]:
@@ -107,16 +107,16 @@ def _of_mean(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value | None, ..
         return (None,)
     ones = b.like(o.operands[0], 1.0)  # their sum is the count, whatever the sizes are
     count = b.sum(ones, integers(o.attributes, "axes"))
-    return (b.div(found, _kept(b, o, count)),)
+    return (b.div(found, kept(b, o, count)),)
 
 
 def _of_greatest(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
     """To the elements that are chosen, in equal parts."""
     a = o.operands[0]
     axes, dtype = integers(o.attributes, "axes"), a.tensor_type.dtype
-    chosen = b.cast(b.op("eq", a, _kept(b, o, o.result)), dtype)
+    chosen = b.cast(b.op("eq", a, kept(b, o, o.result)), dtype)
     count = b.sum(chosen, axes)
-    return (b.div(b.mul(_kept(b, o, ct), chosen), _kept(b, o, count)),)
+    return (b.div(b.mul(kept(b, o, ct), chosen), kept(b, o, count)),)
 
 
 def _of_prod(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
@@ -133,7 +133,7 @@ def _of_prod(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
     behind = b.op("cumprod", flat, axis=at, exclusive=True, reverse=True)
     rest = b.reshape(b.mul(before, behind), moved.tensor_type.shape)
     back = b.transpose(rest, tuple(order.index(i) for i in range(len(shape))))
-    return (b.mul(_kept(b, o, ct), back),)
+    return (b.mul(kept(b, o, ct), back),)
 
 
 def _place(name: str) -> Operator:
@@ -154,66 +154,6 @@ REDUCTIONS: tuple[Operator, ...] = (
     _reduction("any", f"np.any(a, {_OVER}", _PLACES, rules.bools, "any", "exact"),
     _reduction("all", f"np.all(a, {_OVER}", _PLACES, rules.bools, "all", "exact"),
     _place("argmax"), _place("argmin"),
-)  # fmt: skip
-
-
-# --- softmax and scans -----------------------------------------------------------------------
-
-
-def _of_softmax(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
-    y, axis = o.result, integer(o.attributes, "axis")
-    total = b.sum(b.mul(ct, y), (axis,), keepdims=True)
-    return (b.mul(y, b.sub(ct, b.broadcast(total, y.tensor_type.shape))),)
-
-
-def _of_logsumexp(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
-    a = o.operands[0]
-    (axis,) = integers(o.attributes, "axes")
-    weights = b.op("softmax", a, axis=axis)
-    return (b.mul(_kept(b, o, ct), weights),)
-
-
-def _one_axis(name: str, types: Types, attributes: Attributes) -> Shape:
-    if len(integers(attributes, "axes")) != 1:
-        raise OperandError(f"`{name}` goes along one axis")
-    return rules.reduced_shape(name, types, attributes)
-
-
-def _of_cumsum(b: GraphBuilder, o: Operation, ct: Value) -> tuple[Value, ...]:
-    other = o.attributes["reverse"] is False
-    at = integer(o.attributes, "axis")
-    exclusive = o.attributes["exclusive"]
-    return (b.op("cumsum", ct, axis=at, exclusive=exclusive, reverse=other),)
-
-
-def _scan(name: str, gradient: Gradient | NoGradient) -> Operator:
-    return Operator(
-        name, ("a",),
-        (_AXIS, AttributeDef("exclusive", "bool"), AttributeDef("reverse", "bool")),
-        rules.along_axis, rules.floats,
-        (Refused((_F4,), "there is no axis 1",
-                 {"axis": 1, "exclusive": False, "reverse": False}),),
-        f"scanned(np.{name}, a, axis, exclusive, reverse)",
-        f"op.{name}({{a}}, axis={{axis}}, exclusive={{exclusive}}, reverse={{reverse}})", gradient,
-        rules.per_result(1.0), rules.whole_along("axis"), "sum", False,
-    )  # fmt: skip
-
-
-SOFTMAX: tuple[Operator, ...] = (
-    Operator(
-        "softmax", ("a",), (_AXIS,), rules.along_axis, rules.floats,
-        (_NO_ONE_AXIS, Refused((_I4,), "takes floats", {"axis": 0})), "softmax(a, axis)",
-        "op.softmax({a}, axis={axis})", _of_softmax, rules.per_result(14.0),
-        rules.whole_along("axis"), "few ulp", False,
-    ),
-    Operator(
-        "logsumexp", ("a",), (_AXES, _KEEPDIMS), _one_axis, rules.floats,
-        (_NO_AXIS, Refused((_F44,), "along one axis", {"axes": (0, 1), "keepdims": False})),
-        "logsumexp(a, axes, keepdims)", "op.logsumexp({a}, axis={axis_of}, keepdims={keepdims})",
-        _of_logsumexp, rules.per_operand(12.0), rules.whole_axes_removed, "few ulp", False,
-    ),
-    _scan("cumsum", _of_cumsum),
-    _scan("cumprod", NoGradient("its gradient is not built yet", zero=False)),
 )  # fmt: skip
 
 

@@ -6,14 +6,15 @@ Owns ``OPERATORS`` and ``GRAPH_OPS``. Must not know who builds, rewrites or lowe
 from __future__ import annotations
 
 from tessera_lang.ir.core import Operation, TensorType, VerifyError
-from tessera_lang.ir.graph.axes import MOVES, PRODUCTS, REDUCTIONS, SOFTMAX
+from tessera_lang.ir.graph.axes import MOVES, PRODUCTS, REDUCTIONS
 from tessera_lang.ir.graph.builder import FUNCTION, RETURN
 from tessera_lang.ir.graph.elementwise import ARITHMETIC, CHOICE, FUNCTIONS
+from tessera_lang.ir.graph.lines import ORDER, SOFTMAX
 from tessera_lang.ir.graph.operator import PREFIX, OperandError, Operator, table
 from tessera_lang.ir.tile.op_definition import AttributeDef, OpDef
 
 OPERATORS: dict[str, Operator] = table(
-    FUNCTIONS, ARITHMETIC, CHOICE, PRODUCTS, REDUCTIONS, SOFTMAX, MOVES
+    FUNCTIONS, ARITHMETIC, CHOICE, PRODUCTS, REDUCTIONS, SOFTMAX, ORDER, MOVES
 )
 
 GRAPH_OPS: dict[str, OpDef] = {

@@ -12,6 +12,7 @@ from typing import cast
 
 from tessera_lang.evaluate.arithmetic import kind_of
 from tessera_lang.ir.core import Value
+from tessera_lang.ir.graph.axes import part_along
 from tessera_lang.ir.graph.elementwise import FUNCTIONS
 from tessera_lang.lower.ast_to_graph.values import GraphArray, GraphNumber, is_double, not_here
 from tessera_lang.lower.ast_to_graph.world import GraphWorld
@@ -449,21 +450,28 @@ def _take_along_axis(w: GraphWorld, given: Given) -> object:
         m != n for i, (m, n) in enumerate(zip(sizes, wanted, strict=True)) if i != at
     ):
         raise WorldFault("places have the shape of the array, but along the axis", code="T0834")
-    # The places of x along one more axis behind, which the sum takes away.
-    line = w.op("arange", shape=(str(sizes[at]),), dtype=places.tensor_type.dtype)
-    wide = (*wanted, sizes[at])
-    order = (*(i for i in range(rank) if i != at), at)
-    apart = w.builder.transpose(x, order)
-    moved = [sizes[i] for i in order[:-1]]
-    moved.insert(at, 1)
-    apart = w.builder.reshape(apart, (*moved, sizes[at]))
-    b = w.builder
-    same = b.op(
-        "eq", b.broadcast(b.reshape(places, (*wanted, 1)), wide),
-        b.broadcast(b.reshape(line, (*(1,) * rank, sizes[at])), wide),
-    )  # fmt: skip
-    values = b.broadcast(apart, wide)
-    return GraphArray(b.sum(b.where(same, values, b.zeros(values)), (rank,)))
+    return GraphArray(w.op("take_along", x, places, axis=at))
+
+
+def _sorted(name: str) -> ArrayFunction:
+    def function(w: GraphWorld, given: Given) -> object:
+        x = _array(w, given["x"])
+        return GraphArray(w.op(name, x, axis=_axis(w, given, x, -1),
+                               descending=given.get("descending", False) is True))  # fmt: skip
+
+    return function
+
+
+def _topk(w: GraphWorld, given: Given) -> object:
+    """The first of all places in order, and what is there."""
+    x, k = _array(w, given["x"]), _integer(given["k"], "a number of elements")
+    at, sizes = _axis(w, given, x, -1), _known(x, "`op.topk`")
+    if not 1 <= k <= sizes[at]:
+        raise WorldFault(f"`op.topk` takes 1 to {sizes[at]} of {sizes[at]} elements, not {k}",
+                         code="T0834")  # fmt: skip
+    places = w.op("argsort", x, axis=at, descending=given.get("largest", True) is True)
+    places = part_along(w.builder, places, at, 0, k)
+    return GraphArray(w.op("take_along", x, places, axis=at)), GraphArray(places)
 
 
 def _triangle(upper: bool) -> ArrayFunction:
@@ -550,6 +558,9 @@ FUNCTIONS_OF_ARRAYS: dict[str, tuple[str, int, ArrayFunction]] = {
     "pad": ("x pad_width mode constant_values", 2, _pad), "roll": ("x shift axis", 2, _roll),
     "diff": ("x n axis prepend append", 1, _diff), "take": ("x indices axis", 2, _take),
     "take_along_axis": ("x indices axis", 2, _take_along_axis),
+    "sort": ("x axis descending", 1, _sorted("sort")),
+    "argsort": ("x axis descending", 1, _sorted("argsort")),
+    "topk": ("x k axis largest", 2, _topk),
     "tril": ("x k", 1, _triangle(False)), "triu": ("x k", 1, _triangle(True)),
     "eye": ("n m k dtype", 1, _eye), "array": ("items dtype", 1, _made_of),
 }  # fmt: skip

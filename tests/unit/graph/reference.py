@@ -35,6 +35,12 @@ def scanned(scan: Any, a: Any, axis: int, exclusive: bool, reverse: bool) -> Any
     return np.flip(found, axis) if reverse else found
 
 
+def ordered(order: Any, a: Any, axis: int, descending: bool) -> Any:
+    """Stable, as equal elements stay in order."""
+    found = order(-a if descending else a, axis, kind="stable")
+    return -found if descending and order is np.sort else found
+
+
 def scattered(places: Any, updates: Any, shape: Any) -> Any:
     found = np.zeros((*shape, updates.shape[1]), updates.dtype)
     np.add.at(found, places, updates)
@@ -49,7 +55,7 @@ def converted(a: Any, dtype: Any) -> Any:
 
 _HELPERS = {
     "np": np, "erf": erf, "softmax": softmax, "logsumexp": logsumexp, "scanned": scanned,
-    "scattered": scattered, "converted": converted,
+    "scattered": scattered, "ordered": ordered, "converted": converted,
 }  # fmt: skip
 
 

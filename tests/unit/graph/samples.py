@@ -44,6 +44,8 @@ def sample_of(row: Operator, rng: Any) -> Sample:
         return _OF_AXES[row.name](rng, shape)
     if row.shape is rules.reduced_shape or row.name == "logsumexp":
         return _reduced(row, rng, shape)
+    if row.name in ("sort", "argsort"):
+        return [array(rng, shape)], {"axis": len(shape) - 1, "descending": bool(rng.random() < 0.5)}
     if row.shape in (rules.without_axis, rules.along_axis):
         attributes: dict[str, Any] = {"axis": int(rng.integers(len(shape)))}
         if row.name.startswith("cum"):
@@ -97,6 +99,12 @@ def _take(rng: Any, shape: tuple[int, ...]) -> Sample:
     return [array(rng, shape), places], {"axis": axis}
 
 
+def _take_along(rng: Any, shape: tuple[int, ...]) -> Sample:
+    axis = int(rng.integers(len(shape)))
+    wanted = tuple(6 if i == axis else n for i, n in enumerate(shape))
+    return [array(rng, shape), array(rng, wanted, I64, 0, shape[axis])], {"axis": axis}
+
+
 def _concat(rng: Any, shape: tuple[int, ...]) -> Sample:
     axis = int(rng.integers(len(shape)))
     parts = [
@@ -108,7 +116,7 @@ def _concat(rng: Any, shape: tuple[int, ...]) -> Sample:
 
 _OF_AXES: dict[str, Callable[[Any, tuple[int, ...]], Sample]] = {
     "matmul": _matmul, "slice": _slice, "pad": _pad, "broadcast": _broadcast, "take": _take,
-    "concat": _concat,
+    "concat": _concat, "take_along": _take_along,
     "transpose": lambda rng, s: (
         [array(rng, s)], {"axes": tuple(int(a) for a in rng.permutation(len(s)))}),
     "reshape": lambda rng, s: (

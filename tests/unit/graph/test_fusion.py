@@ -63,6 +63,15 @@ def test_no_score_of_a_gradient_is_in_memory(name: str) -> None:
     assert _SCORES not in _in_memory(cascades.graph_of(name, "bf16", with_gradient=True))
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_narrow_products_take_a_machines_exponential(dtype: str) -> None:
+    """Also where other results of the loop are f32."""
+    plan = plan_of(cascades.graph_of("attention", dtype, with_gradient=True), ())
+    loops = [k.source for k in plan.kernels if "for j in" in k.source]
+    assert len(loops) == 3
+    assert all("fast.exp2" in text and " op.exp" not in text for text in loops)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.sample(6)
 def test_loops_give_what_operators_give(name: str) -> None:
