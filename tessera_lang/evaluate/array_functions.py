@@ -86,7 +86,7 @@ def _fill(kind: Filling) -> Function:
         if kind == "full" and no_infinity and value in (math.inf, -math.inf):
             raise fault("T0818", f"{dtype} has no infinity", arguments.span_of("value", 1))
         made = host.world.fill(kind, shape, dtype, value)
-        if "dtype" in bound or kind in ("empty", "workspace") or isinstance(value, Double):
+        if "dtype" in bound or kind == "workspace" or isinstance(value, Double):
             return made
         return host.world.of_numbers(made, value)
 
@@ -271,10 +271,15 @@ def _reduce(kind: Reduction) -> Function:
         x = _array(host, bound["x"], arguments.span_of("x", 0), f"op.{kind}")
         axis = bound.get("axis")
         if isinstance(axis, tuple) or bound.get("keepdims", False) is not False:
-            return call_by_kernel(host, f"op.{kind}", arguments)
-        if axis is not None and not isinstance(axis, Unknown):
-            axis = integer_of(axis, arguments.span_of("axis", 1), "an axis")
-        return host.world.reduce(kind, x, cast("int | None", axis))
+            found = call_by_kernel(host, f"op.{kind}", arguments)
+        else:
+            if axis is not None and not isinstance(axis, Unknown):
+                axis = integer_of(axis, arguments.span_of("axis", 1), "an axis")
+            found = host.world.reduce(kind, x, cast("int | None", axis))
+        counts = kind in ("argmin", "argmax") or kind == "sum" and host.world.dtype(x) == BOOL
+        if counts and host.world.is_array(found):
+            return host.world.of_numbers(found)  # which meet floats, as in kernels
+        return found
 
     return function
 

@@ -143,6 +143,7 @@ def _by_kernel(name: str) -> Function:
 def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
     """``name(...)`` of arrays, as tile kernels compute it."""
     arguments = _met(host, name, arguments)
+    arguments, weak = _in_64_bits(host, name, arguments)
     of_numbers = _is_of_numbers(host, name, arguments)
     floats = None if name in _OF_KNOWN_NUMBERS else _dtype_of_floats(host, arguments)
     if of_numbers and name == "op.where":
@@ -170,6 +171,8 @@ def call_by_kernel(host: Host, name: str, arguments: Arguments) -> object:
         if host.world.dtype(found) != F64:
             return host.world.of_numbers(found)
         return host.world.of_numbers(host.world.convert(found, F32), found)
+    if weak is not None:
+        found = _weak(host, found, weak)
     if is_view(name) and host.world.is_array(found):
         return host.world.viewed(found, next(iter(text.arrays.values())))
     return found
@@ -210,6 +213,51 @@ def _met(host: Host, name: str, arguments: Arguments) -> Arguments:
     )  # fmt: skip
 
 
+def _in_64_bits(host: Host, name: str, arguments: Arguments) -> tuple[Arguments, DType | None]:
+    """Arrays of numbers that meet no other array, with all bits of their numbers; and the dtype of
+    floats that they have alone. None: there are other arrays, or none."""
+    world, given = host.world, (*arguments.values, *arguments.keywords.values())
+    arrays = [v for v in _flat(given) if world.is_array(v)]
+    if not arrays or not all(world.is_of_numbers(v) for v in arrays):
+        return arguments, None
+    dtypes = [d for v in arrays if isinstance(d := world.dtype(v), DType)]
+    floats = [d for d in dtypes if d.is_float]
+    if not floats or len(dtypes) < len(arrays):
+        return arguments, F32 if len(dtypes) == len(arrays) else None
+
+    def wide(value: object) -> object:
+        if isinstance(value, (tuple, list)):
+            items = map(wide, cast("tuple[object, ...]", value))
+            return list(items) if isinstance(value, list) else tuple(items)
+        if not world.is_array(value) or name in _OF_PLACES and not _is_float(world, value):
+            return value
+        return world.beside(value, F64)
+
+    return Arguments(
+        arguments.call, tuple(map(wide, arguments.values)),
+        {n: wide(v) for n, v in arguments.keywords.items()},
+    ), F64 if F64 in floats else F32  # fmt: skip
+
+
+def _is_float(world: World, array: object) -> bool:
+    dtype = world.dtype(array)
+    return isinstance(dtype, DType) and dtype.is_float
+
+
+def _weak(host: Host, found: object, floats: DType) -> object:
+    """What was computed of arrays of numbers: numbers again, which alone have the dtype
+    ``floats``."""
+    if isinstance(found, tuple):
+        return tuple(_weak(host, v, floats) for v in cast("tuple[object, ...]", found))
+    world = host.world
+    if not world.is_array(found):
+        return float(found) if isinstance(found, Double) else found
+    dtype = world.dtype(found)
+    if dtype == F64 and floats != F64:
+        return world.of_numbers(world.convert(found, floats), found)
+    return found if dtype == BOOL else world.of_numbers(found)
+
+
 def _flat(values: Sequence[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, (tuple, list)):
@@ -248,7 +296,14 @@ def product(
         host.world.beside(x, d) if isinstance(d, DType) and not host.world.is_of_numbers(y) else x
         for x, y, d in ((a, b, dtypes[1]), (b, a, dtypes[0]))
     )
-    return _launched(host, f"{text.of(a, left)} @ {text.of(b, right)}", text, span)
+    weak: DType | None = None
+    if all(host.world.is_of_numbers(x) for x in (a, b)) and any(
+        isinstance(d, DType) and d.is_float for d in dtypes
+    ):
+        weak = F64 if F64 in dtypes else F32
+        a, b = (host.world.beside(x, F64) for x in (a, b))
+    found = _launched(host, f"{text.of(a, left)} @ {text.of(b, right)}", text, span)
+    return found if weak is None else _weak(host, found, weak)
 
 
 def chosen(host: Host, array: object, items: Sequence[object], span: Span) -> object:

@@ -211,10 +211,16 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
     """``q, r = divmod(a, b)`` and ``x, y = op.meshgrid(a, b)`` as the two values."""
     call, span = s.value, s.value.span
     pair = isinstance(s.target, ast.TupleExpr) and len(s.target.items) == 2
-    if not pair or not isinstance(call, ast.Call) or len(call.arguments) != 2 or call.keywords:
+    if not pair or not isinstance(call, ast.Call) or len(call.arguments) != 2:
         return s
     f, (a, b) = call.function, call.arguments
-    if _is_call(call, "divmod"):
+    order = "xy"
+    for k in call.keywords:
+        said = k.value.value if isinstance(k.value, ast.StringLit) else ""
+        if k.name != "indexing" or said not in ("xy", "ij"):
+            return s
+        order = said
+    if _is_call(call, "divmod") and not call.keywords:
         both = (ast.Binary(span, "//", span, a, b), ast.Binary(span, "%", span, _copy(a), _copy(b)))
         return replace(s, value=ast.TupleExpr(span, both))
     if (
@@ -224,13 +230,16 @@ def _unpacked(s: ast.Assign) -> ast.Assign:
     ):
         return s
     whole, new = ast.SliceExpr(span, None, None, None), ast.NoneLit(span)
-    rows, columns = (ast.Call(span, _word(span, "len"), (_copy(x),)) for x in (b, a))
+    sides, across = ((new, whole), (_copy(whole), _copy(new))), (b, a)
+    if order == "ij":
+        sides, across = sides[::-1], (a, b)
+    rows, columns = (ast.Call(span, _word(span, "len"), (_copy(x),)) for x in across)
     op = _member(span, "broadcast_to")
     made = tuple(
         ast.Call(span, _copy(op), (
             ast.Subscript(span, x, items), ast.TupleExpr(span, (_copy(rows), _copy(columns))),
         ))
-        for x, items in ((a, (new, whole)), (b, (_copy(whole), _copy(new))))
+        for x, items in zip((a, b), sides, strict=True)
     )  # fmt: skip
     return replace(s, value=ast.TupleExpr(span, made))
 

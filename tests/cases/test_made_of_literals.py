@@ -17,7 +17,9 @@ d = R.random(7)
 D = R.random((7, 7))
 s, h = d.astype(np.float32), d.astype(np.float16)
 GIVEN = {"d": d, "s": s, "h": h, "D": D}
-L, A, E, f32 = np.linspace(0.1, 0.9, 7), np.array([0.1, 0.2]), np.eye(7), np.float32
+L, A, f32 = np.linspace(0.1, 0.9, 7), np.array([0.1, 0.2]), np.float32
+numpy: Any = np
+E = numpy.eye(7)
 EXPRESSIONS: dict[str, Callable[[], Any]] = {
     "d * op.cos(op.linspace(0.1, 0.9, 7))": lambda: d * np.cos(L),
     "d[:2] * op.array([0.1, 0.2])": lambda: d[:2] * A,
@@ -86,8 +88,8 @@ def test_code_for_gpus(source: str) -> None:
     assembled(source, GIVEN)
 
 
-@pytest.mark.parametrize("source", ["op.round(d, 2)", "op.round(d, decimals=2)"])
-def test_rounding_to_decimals_names_the_form(source: str) -> None:
+def test_rounding_to_decimals_names_the_form() -> None:
+    source = "return op.round(d, op.argmax(d))"
     with pytest.raises(tessera.TesseraError, match=r"T010[56][\s\S]*op.round\(x \* 100.0\)"):
         results_of(source, GIVEN, "cpu")
     found = results_of("op.round(d * 100.0) / 100.0", GIVEN, "cpu")

@@ -32,7 +32,7 @@ from tessera_backend.runtime.dtypes import TO_NUMPY, Array, from_numpy, is_array
 from tessera_backend.runtime.host_workspaces import Workspaces
 from tessera_backend.runtime.kernel import Launcher
 from tessera_backend.runtime.module_interface import KernelInterface
-from tessera_backend.runtime.number_arrays import NumberArrays
+from tessera_backend.runtime.number_arrays import NumberArrays, numbers_of
 from tessera_backend.runtime.results import aligned_empty
 from tessera_backend.runtime.staging import as_numpy
 from tessera_lang.diagnostics.diagnostic import TesseraError
@@ -157,7 +157,7 @@ class HostWorld:
 
     def of_numbers(self, array: object, numbers: object = None) -> object:
         made = cast("Array", array)
-        self._numbers_of.add(made, _numbers(made, numbers))
+        self._numbers_of.add(made, numbers_of(made, numbers))
         return array
 
     def beside(self, array: object, dtype: DType) -> object:
@@ -255,7 +255,7 @@ class HostWorld:
         if not target.flags.writeable:
             raise WorldFault("the array may not be written", code="T0818",
                              helps=("write into a copy: `y = x.copy()`",))  # fmt: skip
-        self._numbers_of.change(target)
+        self._numbers_of.change(target, value)
         chosen = [self._array(i) for i in items if is_array(i)]
         if chosen and all(host_array_arithmetic.dtype_of(i) == BOOL for i in chosen):
             self._write_where(target, tuple(map(self._chosen_by, items)), value)
@@ -319,7 +319,12 @@ class HostWorld:
         return self._kept(host_array_arithmetic.binary(operator, left, right))
 
     def reduce(self, kind: Reduction, array: object, axis: int | None) -> object:
-        found = host_array_arithmetic.reduce(kind, self._array(array), axis)
+        value = self._array(array)
+        found = host_array_arithmetic.reduce(kind, value, axis)
+        exact = self._numbers_of.reduced(kind, value, axis)
+        if exact is not None and is_array(found):
+            return self.of_numbers(self._kept(found), exact)
+        found = found if exact is None else exact
         return self._kept(found) if is_array(found) else found
 
     def convert(self, array: object, dtype: DType) -> object:
@@ -534,19 +539,6 @@ class HostWorld:
 
 def _same_elements(a: ArrayView, b: ArrayView) -> bool:
     return (a.pointer, a.shape, a.strides, a.dtype) == (b.pointer, b.shape, b.strides, b.dtype)
-
-
-def _numbers(array: Array, numbers: object) -> Callable[[], Array] | None:
-    """What gives the numbers of an array in 64 bits; None where it has them exactly."""
-    if numbers is None or callable(numbers):
-        return cast("Callable[[], Array] | None", numbers)
-    kind = np.int64 if array.dtype.kind in "iu" else np.float64
-    if is_array(numbers):
-        return lambda: numbers
-    wide, shape = np.asarray(numbers, kind), array.shape
-    if isinstance(numbers, list):
-        return lambda: wide.reshape(shape)
-    return lambda: np.broadcast_to(wide, shape)
 
 
 def _formatted(value: Any, spec: str) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from tessera_backend.runtime import host_array_arithmetic as arithmetic
 from tessera_backend.runtime.dtypes import TO_NUMPY, Array, is_array
+from tessera_lang.evaluate.double import Double
 from tessera_lang.record import dataclass
+from tessera_lang.target.host_world import Reduction, WorldFault
 from tessera_lang.types.dtype import BOOL, F32, F64, I32, I64, DType, integer_range
 
 Numbers = Callable[[], Array]
@@ -55,6 +57,19 @@ class NumberArrays:
         changed = self._changed.get(id(root))
         return changed is None or changed() is not root
 
+    def reduced(self, kind: Reduction, array: Array, axis: int | None) -> Any:
+        """A reduction of an array of numbers with all their bits; None of any other."""
+        wide = self.of(array) if kind in ("sum", "mean", "min", "max") else None
+        if wide is None:
+            return None
+        found = arithmetic.reduce(kind, wide, axis)
+        return float(found) if isinstance(found, float) else found
+
+    def had_no_dtype(self, array: Array) -> bool:
+        """Whether the program said no dtype of an array, whatever was stored into it since."""
+        record = self._records.get(id(array))
+        return record is not None and record.array() is array
+
     def of(self, array: Array) -> Array | None:
         """The numbers in 64 bits; None of another array."""
         if not self.has(array):
@@ -74,8 +89,17 @@ class NumberArrays:
             numbers = self._records[id(array)].numbers
             self._put(found, None if numbers is None else lambda: see(numbers()))
 
-    def change(self, array: Array) -> None:
-        """Something is stored into an array, and into all that share its memory."""
+    def change(self, array: Array, value: object = None) -> None:
+        """Something is stored into an array, and into all that share its memory. A number of f64
+        goes into f32 only where the program says f32. Raises WorldFault."""
+        if isinstance(value, Double) and array.dtype == np.float32 and self.had_no_dtype(array):
+            raise WorldFault(
+                "the array was made without a dtype, so it is f32, and this is a number of f64",
+                code="T0818",
+                helps=("make it of f64: `op.zeros(n, dtype=f64)`, or of that of another array:"
+                       " `op.zeros_like(x)`",
+                       "to round the number write `f32(...)`"),
+            )  # fmt: skip
         root, changed = _root(array), self._changed
         if self._records and id(root) not in changed:
             key = id(root)
@@ -131,6 +155,19 @@ class NumberArrays:
 
 
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%"))
+
+
+def numbers_of(array: Array, numbers: object) -> Callable[[], Array] | None:
+    """What gives the numbers of an array in 64 bits; None where it has them exactly."""
+    if numbers is None or callable(numbers):
+        return cast("Callable[[], Array] | None", numbers)
+    kind = np.int64 if array.dtype.kind in "iu" else np.float64
+    if is_array(numbers):
+        return lambda: numbers
+    wide, shape = np.asarray(numbers, kind), array.shape
+    if isinstance(numbers, list):
+        return lambda: wide.reshape(shape)
+    return lambda: np.broadcast_to(wide, shape)
 
 
 def _is_bools(array: Array) -> bool:
